@@ -1,0 +1,1 @@
+//! Models of alluvion's concurrent protocols, run under loom.

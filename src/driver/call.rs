@@ -1,0 +1,84 @@
+//! The names of the calls a driver can make: what errors cite, counters count and faults aim at.
+
+macro_rules! calls {
+    ($($name:ident => $symbol:literal),+ $(,)?) => {
+        /// One kind of driver call.
+        ///
+        /// Errors name the call that failed, the simulator counts and charges by it, and a fault is injected at the
+        /// n-th call of one kind.
+        ///
+        /// ```
+        /// use alluvion::driver::Call;
+        /// assert_eq!(Call::AllocateDevice.symbol(), "cuMemAlloc");
+        /// assert!(Call::ALL.contains(&Call::EventRecord));
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Call { $(#[doc = concat!("`", $symbol, "`")] $name),+ }
+
+        impl Call {
+            /// Every kind of call, in declaration order; `call as usize` indexes it.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// What CUDA calls it, without the version suffix.
+            #[must_use]
+            pub const fn symbol(self) -> &'static str {
+                match self { $(Self::$name => $symbol),+ }
+            }
+        }
+    };
+}
+
+calls! {
+    Init => "cuInit",
+    DeviceCount => "cuDeviceGetCount",
+    DeviceName => "cuDeviceGetName",
+    Attribute => "cuDeviceGetAttribute",
+    MemoryInfo => "cuMemGetInfo",
+    ContextEnter => "cuCtxPushCurrent",
+    ContextSynchronize => "cuCtxSynchronize",
+    CaptureMode => "cuThreadExchangeStreamCaptureMode",
+    StreamPriorityRange => "cuCtxGetStreamPriorityRange",
+    StreamCreate => "cuStreamCreateWithPriority",
+    StreamDestroy => "cuStreamDestroy",
+    StreamSynchronize => "cuStreamSynchronize",
+    StreamQuery => "cuStreamQuery",
+    StreamWaitEvent => "cuStreamWaitEvent",
+    StreamCaptureStatus => "cuStreamIsCapturing",
+    StreamId => "cuStreamGetId",
+    StreamHostCall => "cuLaunchHostFunc",
+    EventCreate => "cuEventCreate",
+    EventDestroy => "cuEventDestroy",
+    EventRecord => "cuEventRecord",
+    EventQuery => "cuEventQuery",
+    EventSynchronize => "cuEventSynchronize",
+    AllocateDevice => "cuMemAlloc",
+    FreeDevice => "cuMemFree",
+    AllocateManaged => "cuMemAllocManaged",
+    AllocatePinned => "cuMemHostAlloc",
+    FreePinned => "cuMemFreeHost",
+    RegisterHost => "cuMemHostRegister",
+    UnregisterHost => "cuMemHostUnregister",
+    AllocateAsync => "cuMemAllocFromPoolAsync",
+    FreeAsync => "cuMemFreeAsync",
+    PoolCreate => "cuMemPoolCreate",
+    PoolDestroy => "cuMemPoolDestroy",
+    PoolTrim => "cuMemPoolTrimTo",
+    PoolAttribute => "cuMemPoolGetAttribute",
+    PoolSetAttribute => "cuMemPoolSetAttribute",
+    PoolDefault => "cuDeviceGetDefaultMemPool",
+    VirtualGranularity => "cuMemGetAllocationGranularity",
+    VirtualReserve => "cuMemAddressReserve",
+    VirtualFree => "cuMemAddressFree",
+    MemoryCreate => "cuMemCreate",
+    MemoryRelease => "cuMemRelease",
+    MemoryMap => "cuMemMap",
+    MemoryUnmap => "cuMemUnmap",
+    MemorySetAccess => "cuMemSetAccess",
+    Copy => "cuMemcpy",
+    CopyAsync => "cuMemcpyAsync",
+    FillAsync => "cuMemsetAsync",
+    PrefetchAsync => "cuMemPrefetchAsync",
+    Advise => "cuMemAdvise",
+}

@@ -1,0 +1,137 @@
+//! What a driver says went wrong.
+
+use core::fmt;
+
+use super::Call;
+
+/// A status code, numbered as CUDA's `CUresult`, whoever the driver is.
+///
+/// ```
+/// use alluvion::driver::Code;
+/// assert_eq!(Code::OUT_OF_MEMORY.to_string(), "out of memory (2)");
+/// assert!(Code::ILLEGAL_ADDRESS.is_sticky());
+/// assert_eq!(Code(12345).to_string(), "driver code 12345");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub u32);
+
+macro_rules! codes {
+    ($($name:ident = $value:literal, $text:literal;)+) => {
+        impl Code {
+            $(#[doc = concat!("Code ", stringify!($value), ": ", $text, ".")] pub const $name: Self = Self($value);)+
+
+            /// The code in words, if it is one that this crate knows.
+            #[must_use]
+            pub const fn text(self) -> Option<&'static str> {
+                match self.0 { $($value => Some($text),)+ _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    INVALID_VALUE = 1, "invalid value";
+    OUT_OF_MEMORY = 2, "out of memory";
+    NOT_INITIALIZED = 3, "driver not initialised in this process";
+    DEINITIALIZED = 4, "driver shut down";
+    STUB_LIBRARY = 34, "the loaded libcuda is a stub without a driver behind it";
+    DEVICE_UNAVAILABLE = 46, "device unavailable";
+    NO_DEVICE = 100, "no device";
+    INVALID_DEVICE = 101, "no such device";
+    INVALID_CONTEXT = 201, "invalid context";
+    CONTEXT_DESTROYED = 709, "context destroyed";
+    MAP_FAILED = 205, "mapping failed";
+    ALREADY_MAPPED = 208, "already mapped";
+    NOT_MAPPED = 211, "not mapped";
+    INVALID_HANDLE = 400, "invalid handle";
+    NOT_FOUND = 500, "symbol not found in the loaded driver";
+    NOT_READY = 600, "not ready";
+    ILLEGAL_ADDRESS = 700, "illegal address";
+    LAUNCH_TIMEOUT = 702, "launch timed out";
+    HOST_MEMORY_ALREADY_REGISTERED = 712, "host memory already registered";
+    HOST_MEMORY_NOT_REGISTERED = 713, "host memory not registered";
+    HARDWARE_STACK = 714, "hardware stack error";
+    ILLEGAL_INSTRUCTION = 715, "illegal instruction";
+    MISALIGNED_ADDRESS = 716, "misaligned address";
+    LAUNCH_FAILED = 719, "launch failed";
+    NOT_PERMITTED = 800, "operation not permitted here";
+    NOT_SUPPORTED = 801, "not supported by this device or driver";
+    SYSTEM_DRIVER_MISMATCH = 803, "driver and kernel module differ in version";
+    CAPTURE_UNSUPPORTED = 900, "not permitted while a stream is capturing";
+    CAPTURE_INVALIDATED = 901, "the capture was invalidated by an earlier error";
+    CAPTURE_UNJOINED = 904, "the capture ended with unjoined work";
+    CAPTURE_ISOLATION = 905, "a dependency would cross into or out of the capture";
+    CAPTURE_IMPLICIT = 906, "implicit use of the legacy stream while capturing";
+    CAPTURED_EVENT = 907, "the event was last recorded inside a capture";
+    CAPTURE_WRONG_THREAD = 908, "the capture was begun by another thread";
+    UNKNOWN = 999, "unknown error";
+}
+
+impl Code {
+    /// Returns `true` if the context is lost after this code: every later call fails with it.
+    #[must_use]
+    pub const fn is_sticky(self) -> bool {
+        matches!(self.0, 700 | 702 | 709 | 714 | 715 | 716 | 717 | 718 | 719 | 710 | 999 | 214 | 220)
+    }
+
+    /// Returns `true` if the code says that a call was illegal because of a graph capture.
+    #[must_use]
+    pub const fn is_capture(self) -> bool {
+        matches!(self.0, 900..=908)
+    }
+
+    /// Returns `true` if no driver answers in this process any more, or not yet.
+    #[must_use]
+    pub const fn is_shut_down(self) -> bool {
+        matches!(self.0, 3 | 4)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.text() {
+            Some(text) => write!(f, "{text} ({})", self.0),
+            None => write!(f, "driver code {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A driver call that failed: which, and with what code.
+///
+/// ```
+/// use alluvion::driver::{Call, Code, DriverError};
+/// let error = DriverError::new(Call::AllocateDevice, Code::OUT_OF_MEMORY);
+/// assert_eq!(error.to_string(), "cuMemAlloc: out of memory (2)");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DriverError {
+    /// The call that failed.
+    pub call: Call,
+    /// What it returned.
+    pub code: Code,
+}
+
+impl DriverError {
+    /// An error of `call`.
+    #[must_use]
+    pub const fn new(call: Call, code: Code) -> Self {
+        Self { call, code }
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call.symbol(), self.code)
+    }
+}
+
+impl core::error::Error for DriverError {}
+
+/// What a driver call returns.
+pub type DriverResult<T> = Result<T, DriverError>;

@@ -1,0 +1,587 @@
+//! Who talks to the hardware?
+//!
+//! [`Driver`] is all that the crate needs from a machine, no more. `cuda` implements it over the CUDA driver,
+//! [`sim`] over a simulated machine. Nothing above this room knows which one it talks to.
+//!
+//! # The contract of every method
+//!
+//! - A call names its device by ordinal. Any thread may make it, whatever context is current there; the context that
+//!   was current before is current again when it returns.
+//! - A call that fails has changed nothing, unless its code [is sticky](Code::is_sticky).
+//! - No call panics, and none is made under a lock of this crate.
+//! - After a fork, in the child, and after the driver shut down, every call returns [`Code::NOT_INITIALIZED`] or
+//!   [`Code::DEINITIALIZED`] at once.
+//! - Calls marked *capture-unsafe* return [`Code::CAPTURE_UNSUPPORTED`], and invalidate the capture, while a capture
+//!   forbids them on the calling thread; [`RelaxedCapture`] lifts that for a scope.
+
+#![expect(unsafe_code, reason = "declares what a driver's callers must guarantee")]
+
+mod attribute;
+mod call;
+mod code;
+mod handle;
+mod process;
+mod relaxed;
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "sim")]
+pub mod sim;
+
+pub use attribute::{
+    Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess,
+    MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,
+};
+pub use call::Call;
+pub use code::{Code, DriverError, DriverResult};
+pub use handle::{RawEvent, RawMemory, RawPool, RawStream};
+pub(crate) use process::{process_is_forked, watch_for_forks};
+pub use relaxed::RelaxedCapture;
+
+use core::fmt::Debug;
+use core::ptr::NonNull;
+
+/// A machine with devices: the seam between this crate and hardware.
+///
+/// Addresses are plain `u64`: what is behind one is nothing that the host may dereference, except where a method says
+/// so. `ordinal` is always the device that the call concerns.
+///
+/// # Safety
+///
+/// An implementation must keep the promises of the [module](self): in particular, memory that it hands out does not
+/// overlap other memory it has handed out and not been given back, work on one stream runs in the order of the calls,
+/// and a wait on an event waits for all that was on the recording stream at the time of the record.
+pub unsafe trait Driver: Debug + Send + Sync {
+    /// A short name: `cuda`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// The version of the driver as CUDA numbers it: 13000 is 13.0.
+    fn version(&self) -> u32;
+
+    /// How many devices there are.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn device_count(&self) -> DriverResult<u32>;
+
+    /// What the device calls itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device.
+    fn device_name(&self, ordinal: u32) -> DriverResult<String>;
+
+    /// One property of a device. An attribute that the driver does not know reads as 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device.
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32>;
+
+    /// Free and total memory of the device.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo>;
+
+    /// Waits until all work of the device, on every stream of the context, is done. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    fn context_synchronize(&self, ordinal: u32) -> DriverResult<()>;
+
+    /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;
+
+    /// The least and the greatest priority of a stream (the greatest is the lower number).
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)>;
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream>;
+
+    /// Destroys a stream. Work on it still runs to its end. The value of the handle may be handed out again.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the handle is gone all the same.
+    ///
+    /// # Safety
+    ///
+    /// `stream` was made by `stream_create` for this device and is not used again.
+    unsafe fn stream_destroy(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
+
+    /// Waits until all work that was on the stream is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_synchronize(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
+
+    /// Returns `true` if all work that was on the stream is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_query(&self, ordinal: u32, stream: RawStream) -> DriverResult<bool>;
+
+    /// Makes later work on `stream` wait, on the device, for what `event` was last recorded after.
+    ///
+    /// An event that was never recorded makes nothing wait. The event may be recorded anew at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CAPTURE_ISOLATION`] if `stream` captures and the event was recorded outside.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device; `event` is live, of any device of this machine.
+    unsafe fn stream_wait_event(&self, ordinal: u32, stream: RawStream, event: RawEvent) -> DriverResult<()>;
+
+    /// Whether the stream is recording a graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus>;
+
+    /// The driver's own number for the stream, never used twice while the process lives.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_FOUND`] if the driver is older than that.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
+
+    /// Queues a function of the host on the stream. The function must not call the driver.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the function is then dropped without being called.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device. The function does not unwind.
+    unsafe fn stream_host_call(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        function: Box<dyn FnOnce() + Send>,
+    ) -> DriverResult<()>;
+
+    /// Makes an event without timing.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent>;
+
+    /// Destroys an event. Waits that were made on it stay in force.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the handle is gone all the same.
+    ///
+    /// # Safety
+    ///
+    /// `event` was made by `event_create` for this device and is not used again.
+    unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
+
+    /// Records what is on the stream now. On a capturing stream it becomes part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `event` and `stream` are live and belong to this device.
+    unsafe fn event_record(&self, ordinal: u32, event: RawEvent, stream: RawStream) -> DriverResult<()>;
+
+    /// Returns `true` if what the event was last recorded after is done. Capture-unsafe. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    ///
+    /// # Safety
+    ///
+    /// `event` is live and belongs to this device.
+    unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool>;
+
+    /// Waits until what the event was last recorded after is done. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    ///
+    /// # Safety
+    ///
+    /// `event` is live and belongs to this device.
+    unsafe fn event_synchronize(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
+
+    /// Memory of the device, aligned to 256 at least. Capture-unsafe; may wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for 0 bytes.
+    fn allocate_device(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
+
+    /// Gives back device or managed memory. Waits for all work of the device first. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `address` came from `allocate_device` or `allocate_managed` of this device and is not used again.
+    unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()>;
+
+    /// Managed memory: the address may be dereferenced by the host too. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
+
+    /// Pinned memory of the host, aligned to a page. Device address and host address are the same. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`.
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>>;
+
+    /// Gives back pinned memory. Waits for all work of the device first. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` came from `allocate_pinned` of this device and is not used again.
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+
+    /// Pins memory that the host has mapped already. Afterwards it is as from `allocate_pinned`. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`]; [`Code::NOT_SUPPORTED`].
+    ///
+    /// # Safety
+    ///
+    /// The bytes are mapped, whole pages, and stay mapped until `unregister_host`.
+    unsafe fn register_host(
+        &self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+        flags: PinnedFlags,
+    ) -> DriverResult<()>;
+
+    /// Unpins what `register_host` pinned. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::HOST_MEMORY_NOT_REGISTERED`].
+    ///
+    /// # Safety
+    ///
+    /// `pointer` was registered, and the device has no work left that touches it.
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+
+    /// Memory from a pool, usable by later work on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live; `stream` is live and belongs to this device.
+    unsafe fn allocate_async(
+        &self,
+        ordinal: u32,
+        bytes: usize,
+        pool: RawPool,
+        stream: RawStream,
+    ) -> DriverResult<u64>;
+
+    /// Gives memory back to its pool once earlier work on the stream is done.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `address` came from `allocate_async` and is not used again, except by work already ordered before this point of
+    /// the stream; `stream` is live and belongs to this device.
+    unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()>;
+
+    /// Makes a memory pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`]; [`Code::INVALID_VALUE`] for handle types that the device has not.
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool>;
+
+    /// Destroys a pool. Memory still out stays valid and goes back to the device when it is freed. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pool` was made by `pool_create` and is not used again.
+    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()>;
+
+    /// Gives unused memory of the pool back to the device until at most `keep_bytes` are left. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()>;
+
+    /// One property of a pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] or [`Code::INVALID_HANDLE`] for a pool that is gone, where the driver notices.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+    ) -> DriverResult<u64>;
+
+    /// Sets one property of a pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if it is read only.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_set_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()>;
+
+    /// The device's own pool of one kind, which lives as long as the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`] (managed pools need driver 13.0).
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool>;
+
+    /// The unit in which virtual memory is reserved and mapped: a power of two.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`].
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize>;
+
+    /// Reserves addresses. Nothing is behind them until they are mapped. `align` 0 leaves it to the driver.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64>;
+
+    /// Gives reserved addresses back.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] while anything is mapped there.
+    ///
+    /// # Safety
+    ///
+    /// The range is one whole reservation of this device and is not used again.
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Physical memory of the device, without an address.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory>;
+
+    /// Lets go of physical memory; it goes back to the device when nothing maps it any more.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `memory` came from `memory_create` and is not used again by its handle.
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()>;
+
+    /// Puts a whole physical allocation behind reserved addresses. Nobody may touch it until `memory_set_access`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the range is not reserved, not aligned, or mapped already.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is live and `bytes` is its size.
+    unsafe fn memory_map(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> DriverResult<()>;
+
+    /// Takes mappings away. Waits for nothing: work that is still queued faults.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] unless the range is made of whole mappings.
+    ///
+    /// # Safety
+    ///
+    /// No work of any stream of any device that touches the range is left.
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Says who may touch a mapped range from `accessor`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] unless the range is mapped.
+    ///
+    /// # Safety
+    ///
+    /// No work that is left needs an access that this takes away.
+    unsafe fn memory_set_access(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> DriverResult<()>;
+
+    /// Copies and waits until it is done. Either side may be memory of a device or of the host. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if a side is not memory that the device can reach.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges are live, and no other work touches them in a conflicting way meanwhile.
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Queues a copy on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::copy`], at once or at a later synchronisation.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges stay live until the copy has run, memory of the host included, and no unordered work conflicts.
+    unsafe fn copy_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Queues `count` repetitions of a value on the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the address is not aligned to the value.
+    ///
+    /// # Safety
+    ///
+    /// The range stays live until the fill has run, and no unordered work conflicts.
+    unsafe fn fill_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        value: FillValue,
+        count: usize,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Queues the migration of managed memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the memory is not managed; [`Code::INVALID_DEVICE`].
+    ///
+    /// # Safety
+    ///
+    /// The range is live until the prefetch has run; `stream` is live and belongs to this device.
+    unsafe fn prefetch_async(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        to: Location,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Advises on the use of managed or system memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the memory cannot be advised on.
+    ///
+    /// # Safety
+    ///
+    /// The range is live.
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()>;
+}
+
+static_assertions::assert_obj_safe!(Driver);

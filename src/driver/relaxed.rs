@@ -1,0 +1,41 @@
+//! Calls that must work while somebody captures.
+
+use core::marker::PhantomData;
+
+use super::{CaptureMode, Driver, DriverResult};
+
+/// Lifts, for the calling thread, what a graph capture forbids, until it is dropped.
+///
+/// Allocating, freeing and querying are *potentially unsafe* while any thread captures in CUDA's default mode, and
+/// would break that capture although they have nothing to do with it. Each such call of this crate sits in this guard.
+///
+/// The mode belongs to the thread, so the guard cannot leave it. A guard that is leaked leaves the thread relaxed,
+/// which permits more and breaks nothing.
+#[derive(Debug)]
+#[must_use = "the thread goes back to its mode when this is dropped"]
+pub struct RelaxedCapture<'a> {
+    driver: &'a dyn Driver,
+    before: CaptureMode,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'a> RelaxedCapture<'a> {
+    /// Relaxes the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn enter(driver: &'a dyn Driver) -> DriverResult<Self> {
+        let before = driver.exchange_capture_mode(CaptureMode::Relaxed)?;
+        Ok(Self { driver, before, not_send: PhantomData })
+    }
+}
+
+impl Drop for RelaxedCapture<'_> {
+    fn drop(&mut self) {
+        if self.before != CaptureMode::Relaxed {
+            // A failure here means that the driver is gone, and with it every capture.
+            let _ = self.driver.exchange_capture_mode(self.before);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! One error for the whole crate.
+
+use core::fmt;
+use std::sync::Arc;
+
+use crate::driver::{Call, Code, DriverError};
+
+/// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
+///
+/// Four words, so that `Result<DevicePtr, Error>` stays in registers where it matters, and made without a heap
+/// allocation on the paths that run out of memory.
+///
+/// ```
+/// use alluvion::{Error, Layout};
+///
+/// let error = Layout::array::<f64>(usize::MAX).unwrap_err();
+/// assert!(error.is_size_overflow());
+/// assert_eq!(
+///     error.to_string(),
+///     "size overflow: 18446744073709551615 elements of 8 bytes are more than an allocation can hold",
+/// );
+/// ```
+#[derive(Clone)]
+pub struct Error {
+    kind: ErrorKind,
+    /// Which call of the driver failed, if one did; `code` belongs to it.
+    call: Option<Call>,
+    code: u32,
+    /// The first number of the kind: bytes asked for, an alignment, an index.
+    first: usize,
+    /// The second number of the kind: a limit, an element size, a length.
+    second: usize,
+    detail: Option<Arc<Unsupported>>,
+}
+
+const _: () = assert!(size_of::<Error>() <= 4 * size_of::<usize>());
+static_assertions::assert_impl_all!(Error: Send, Sync, Clone, core::error::Error);
+
+/// What sort of error it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// There is not enough memory; freeing some and asking again may succeed.
+    OutOfMemory,
+    /// A size does not fit: more than `isize::MAX` bytes, or a product that overflows.
+    SizeOverflow,
+    /// An alignment is not a power of two.
+    InvalidAlignment,
+    /// An alignment is larger than the resource can honour.
+    UnsupportedAlignment,
+    /// A stream, an event or a block of one device was given to another.
+    DeviceMismatch,
+    /// An index or a range is outside of a container.
+    OutOfRange,
+    /// An argument breaks a documented rule.
+    InvalidArgument,
+    /// The device or the driver cannot do it; the error says what would.
+    Unsupported,
+    /// No device with that ordinal.
+    NoDevice,
+    /// No driver: libcuda is missing, a stub, or too old.
+    NoDriver,
+    /// The call is illegal while a graph is being captured.
+    Capture,
+    /// The context was lost by an earlier error; nothing works in it any more.
+    ContextLost,
+    /// The driver shut down, or this process is a fork of the one that started it.
+    ShutDown,
+    /// The resource still has blocks out.
+    InUse,
+    /// Any other code of the driver.
+    Driver,
+}
+
+/// Why a feature is missing, and what to use in its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Unsupported {
+    /// What was asked for.
+    pub what: &'static str,
+    /// Why it cannot be had.
+    pub why: &'static str,
+    /// What to use instead.
+    pub instead: &'static str,
+}
+
+impl Error {
+    #[cold]
+    const fn new(kind: ErrorKind, first: usize, second: usize) -> Self {
+        Self { kind, call: None, code: 0, first, second, detail: None }
+    }
+
+    /// Out of memory: `bytes` were wanted. For resources of your own.
+    #[cold]
+    #[must_use]
+    pub const fn out_of_memory(bytes: usize) -> Self {
+        Self::new(ErrorKind::OutOfMemory, bytes, usize::MAX)
+    }
+
+    /// Out of memory against a limit: `bytes` were wanted where at most `limit_bytes` may be had.
+    #[cold]
+    #[must_use]
+    pub const fn over_limit(bytes: usize, limit_bytes: usize) -> Self {
+        Self::new(ErrorKind::OutOfMemory, bytes, limit_bytes)
+    }
+
+    /// `count` elements of `element_bytes` do not fit in an allocation.
+    #[cold]
+    #[must_use]
+    pub const fn size_overflow(count: usize, element_bytes: usize) -> Self {
+        Self::new(ErrorKind::SizeOverflow, count, element_bytes)
+    }
+
+    /// `align` is not a power of two.
+    #[cold]
+    #[must_use]
+    pub const fn invalid_alignment(align: usize) -> Self {
+        Self::new(ErrorKind::InvalidAlignment, align, 0)
+    }
+
+    /// `align` is more than `max_align`, the most that the resource honours.
+    #[cold]
+    #[must_use]
+    pub const fn unsupported_alignment(align: usize, max_align: usize) -> Self {
+        Self::new(ErrorKind::UnsupportedAlignment, align, max_align)
+    }
+
+    /// Something of device `given` was handed to device `wanted`.
+    #[cold]
+    #[must_use]
+    pub const fn device_mismatch(wanted: u32, given: u32) -> Self {
+        Self::new(ErrorKind::DeviceMismatch, wanted as usize, given as usize)
+    }
+
+    /// `index` is outside of `length` elements.
+    #[cold]
+    #[must_use]
+    pub const fn out_of_range(index: usize, length: usize) -> Self {
+        Self::new(ErrorKind::OutOfRange, index, length)
+    }
+
+    /// There is no device `ordinal`; there are `count`.
+    #[cold]
+    #[must_use]
+    pub const fn no_device(ordinal: u32, count: u32) -> Self {
+        Self::new(ErrorKind::NoDevice, ordinal as usize, count as usize)
+    }
+
+    /// `blocks` blocks of the resource are still out.
+    #[cold]
+    #[must_use]
+    pub const fn in_use(blocks: usize) -> Self {
+        Self::new(ErrorKind::InUse, blocks, 0)
+    }
+
+    /// `what` cannot be had, because of `why`; `instead` says what to use.
+    #[cold]
+    #[must_use]
+    pub fn unsupported(what: &'static str, why: &'static str, instead: &'static str) -> Self {
+        Self::with_detail(ErrorKind::Unsupported, what, why, instead)
+    }
+
+    /// The argument `what` breaks the rule `why`; `instead` says what to pass.
+    #[cold]
+    #[must_use]
+    pub fn invalid_argument(what: &'static str, why: &'static str, instead: &'static str) -> Self {
+        Self::with_detail(ErrorKind::InvalidArgument, what, why, instead)
+    }
+
+    /// There is no driver to talk to.
+    #[cold]
+    #[must_use]
+    pub fn no_driver(why: &'static str, instead: &'static str) -> Self {
+        Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
+    }
+
+    #[cold]
+    fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
+        let detail = Some(Arc::new(Unsupported { what, why, instead }));
+        Self { detail, ..Self::new(kind, 0, 0) }
+    }
+
+    /// The error of a driver call that was asked for `bytes`.
+    #[cold]
+    #[must_use]
+    pub fn of_driver(error: DriverError, bytes: usize) -> Self {
+        let kind = match error.code {
+            Code::OUT_OF_MEMORY => ErrorKind::OutOfMemory,
+            Code::NOT_SUPPORTED | Code::NOT_FOUND => ErrorKind::Unsupported,
+            Code::NO_DEVICE | Code::INVALID_DEVICE => ErrorKind::NoDevice,
+            Code::STUB_LIBRARY | Code::SYSTEM_DRIVER_MISMATCH => ErrorKind::NoDriver,
+            code if code.is_capture() => ErrorKind::Capture,
+            code if code.is_shut_down() => ErrorKind::ShutDown,
+            code if code.is_sticky() => ErrorKind::ContextLost,
+            _ => ErrorKind::Driver,
+        };
+        Self { call: Some(error.call), code: error.code.0, ..Self::new(kind, bytes, usize::MAX) }
+    }
+
+    /// What sort of error it is.
+    #[must_use]
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The driver's code, if a driver call failed.
+    #[must_use]
+    pub fn code(&self) -> Option<Code> {
+        self.call.map(|_| Code(self.code))
+    }
+
+    /// The driver call that failed, if one did.
+    #[must_use]
+    pub const fn call(&self) -> Option<Call> {
+        self.call
+    }
+
+    /// The bytes that were asked for, if the error is about bytes.
+    #[must_use]
+    pub fn requested_bytes(&self) -> Option<usize> {
+        (self.kind == ErrorKind::OutOfMemory).then_some(self.first)
+    }
+
+    /// The limit that was hit: bytes for out of memory, the largest alignment, or the length of the container.
+    #[must_use]
+    pub fn limit(&self) -> Option<usize> {
+        use ErrorKind::{OutOfMemory, OutOfRange, UnsupportedAlignment};
+        match self.kind {
+            OutOfMemory if self.second != usize::MAX => Some(self.second),
+            UnsupportedAlignment | OutOfRange => Some(self.second),
+            _ => None,
+        }
+    }
+
+    /// What is unsupported, why, and what to use instead, if the error knows.
+    #[must_use]
+    pub fn unsupported_detail(&self) -> Option<&Unsupported> {
+        self.detail.as_deref()
+    }
+
+    /// Returns `true` if freeing memory and asking again may succeed.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.kind == ErrorKind::OutOfMemory
+    }
+
+    /// Returns `true` if a size was too large for any allocation.
+    #[must_use]
+    pub fn is_size_overflow(&self) -> bool {
+        self.kind == ErrorKind::SizeOverflow
+    }
+
+    /// Returns `true` if an alignment was no power of two, or larger than the resource honours.
+    #[must_use]
+    pub fn is_alignment(&self) -> bool {
+        matches!(self.kind, ErrorKind::InvalidAlignment | ErrorKind::UnsupportedAlignment)
+    }
+
+    /// Returns `true` if something of one device was given to another.
+    #[must_use]
+    pub fn is_device_mismatch(&self) -> bool {
+        self.kind == ErrorKind::DeviceMismatch
+    }
+
+    /// Returns `true` if an index or a range was outside of its container.
+    #[must_use]
+    pub fn is_out_of_range(&self) -> bool {
+        self.kind == ErrorKind::OutOfRange
+    }
+
+    /// Returns `true` if the device or the driver lacks what was asked for.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.kind == ErrorKind::Unsupported
+    }
+
+    /// Returns `true` if there is no driver, or no such device: the moment to fall back to a simulated machine.
+    #[must_use]
+    pub fn is_no_device(&self) -> bool {
+        matches!(self.kind, ErrorKind::NoDevice | ErrorKind::NoDriver)
+    }
+
+    /// Returns `true` if a graph capture forbids the call.
+    #[must_use]
+    pub fn is_capture(&self) -> bool {
+        self.kind == ErrorKind::Capture
+    }
+
+    /// Returns `true` if the context was lost: every later call fails the same way.
+    #[must_use]
+    pub fn is_context_lost(&self) -> bool {
+        self.kind == ErrorKind::ContextLost
+    }
+
+    /// Returns `true` if the driver has shut down, or belongs to the parent of this process.
+    #[must_use]
+    pub fn is_shut_down(&self) -> bool {
+        self.kind == ErrorKind::ShutDown
+    }
+}
+
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::of_driver(error, 0)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = (self.first, self.second);
+        match self.kind {
+            ErrorKind::OutOfMemory => {
+                write!(f, "out of memory: {first} bytes wanted")?;
+                if second != usize::MAX {
+                    write!(f, ", the limit is {second}")?;
+                }
+            }
+            ErrorKind::SizeOverflow => write!(
+                f,
+                "size overflow: {first} elements of {second} bytes are more than an allocation can hold"
+            )?,
+            ErrorKind::InvalidAlignment => write!(f, "invalid alignment: {first} is not a power of two")?,
+            ErrorKind::UnsupportedAlignment => {
+                write!(f, "unsupported alignment: {first} wanted, the resource honours up to {second}")?;
+            }
+            ErrorKind::DeviceMismatch => {
+                write!(f, "device mismatch: gpu {first} was given something of gpu {second}")?;
+            }
+            ErrorKind::OutOfRange => write!(f, "out of range: index {first} in {second} elements")?,
+            ErrorKind::InvalidArgument => f.write_str("invalid argument")?,
+            ErrorKind::Unsupported => f.write_str("unsupported")?,
+            ErrorKind::NoDevice if self.call.is_some() => f.write_str("no such device")?,
+            ErrorKind::NoDevice => {
+                write!(f, "no such device: gpu {first}, and the machine has {second}")?;
+            }
+            ErrorKind::NoDriver => f.write_str("no driver")?,
+            ErrorKind::Capture => f.write_str("illegal during a graph capture")?,
+            ErrorKind::ContextLost => {
+                f.write_str("context lost by an earlier error, nothing works on this device any more")?;
+            }
+            ErrorKind::ShutDown => {
+                f.write_str("the driver has shut down, or belongs to the parent process")?
+            }
+            ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
+            ErrorKind::Driver => f.write_str("driver error")?,
+        }
+        if let Some(detail) = &self.detail {
+            write!(f, ": {}: {}; {}", detail.what, detail.why, detail.instead)?;
+        }
+        if let Some(call) = self.call {
+            write!(f, " ({})", DriverError::new(call, Code(self.code)))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({self})", self.kind)
+    }
+}
+
+impl core::error::Error for Error {}

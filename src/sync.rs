@@ -1,0 +1,40 @@
+//! The one room that knows whether it is being model-checked.
+//!
+//! Everything else names these types. `Arc` is the standard one in both worlds: reference counts are not our
+//! protocols, and loom's `Arc` does not coerce to `Arc<dyn Trait>`.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the facade over the types that the rest of the crate may not name"
+)]
+
+pub(crate) use std::sync::Arc;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(loom)]
+use loom::sync as imp;
+#[cfg(not(loom))]
+use std::sync as imp;
+
+/// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(imp::Mutex<T>);
+
+pub(crate) type MutexGuard<'a, T> = imp::MutexGuard<'a, T>;
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(imp::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        match self.0.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
