@@ -71,13 +71,17 @@ fn incomplete(why: &'static str) -> Error {
     Error::no_driver(why, "take what shadows the NVIDIA driver's own libcuda off the library path")
 }
 
-/// The error for what `cuInit` returned. A stub deserves more words than its code has.
+/// The error for what `cuInit` returned. Two codes deserve more words than they have.
 #[cold]
 fn failed_to_start(code: c_uint) -> Error {
     match Code(code) {
         Code::STUB_LIBRARY => Error::no_driver(
             "the loaded libcuda is a stub (34), which is there to link against",
             "take the toolkit's directory of stubs off the library path",
+        ),
+        Code::UNKNOWN => Error::no_driver(
+            "cuInit failed for a reason that it does not know (999)",
+            "see whether nvidia-smi works and the kernel has its nvidia-uvm module",
         ),
         code => DriverError::new(Call::Init, code).into(),
     }
