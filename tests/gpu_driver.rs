@@ -22,7 +22,7 @@ fn on_gpu(clause: fn(&dyn Driver)) {
     clause(&*gpu());
 }
 
-driver_contract::clauses!(on_gpu);
+driver_contract::clauses!(on_gpu, on_gpu);
 
 #[test]
 fn the_driver_introduces_itself() {
