@@ -132,6 +132,18 @@ impl Error {
         Self::new(ErrorKind::DeviceMismatch, wanted as usize, given as usize)
     }
 
+    /// Something of another machine was handed over: another driver, or another simulator.
+    #[cold]
+    #[must_use]
+    pub fn machine_mismatch() -> Self {
+        Self::with_detail(
+            ErrorKind::DeviceMismatch,
+            "something of another machine",
+            "its streams and addresses mean nothing here",
+            "take both from clones of one `Machine`",
+        )
+    }
+
     /// `index` is outside of `length` elements.
     #[cold]
     #[must_use]
@@ -323,6 +335,7 @@ impl fmt::Display for Error {
             ErrorKind::UnsupportedAlignment => {
                 write!(f, "unsupported alignment: {first} wanted, the resource honours up to {second}")?;
             }
+            ErrorKind::DeviceMismatch if self.detail.is_some() => f.write_str("device mismatch")?,
             ErrorKind::DeviceMismatch => {
                 write!(f, "device mismatch: gpu {first} was given something of gpu {second}")?;
             }

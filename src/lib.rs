@@ -2,8 +2,23 @@
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
+pub mod device;
 pub mod driver;
 mod error;
+pub mod resource;
+pub mod source;
+pub mod stream;
 mod sync;
 
+#[cfg(feature = "sim")]
+pub use device::Sim;
+pub use device::{Capabilities, Device, Machine};
+pub use driver::MemoryInfo;
 pub use error::{Error, ErrorKind, Unsupported};
+pub use resource::{
+    AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
+    ResourceRef,
+};
+pub use stream::{
+    Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
+};

@@ -20,6 +20,7 @@ mod attribute;
 mod call;
 mod code;
 mod handle;
+#[cfg(any(feature = "cuda", feature = "sim"))]
 mod process;
 mod relaxed;
 
@@ -35,6 +36,7 @@ pub use attribute::{
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use handle::{RawEvent, RawMemory, RawPool, RawStream};
+#[cfg(any(feature = "cuda", feature = "sim"))]
 pub(crate) use process::{process_is_forked, watch_for_forks};
 pub use relaxed::RelaxedCapture;
 
@@ -482,7 +484,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] unless the range is made of whole mappings.
+    /// [`Code::INVALID_VALUE`] if the range cuts a mapping. What is not mapped is no error.
     ///
     /// # Safety
     ///

@@ -20,7 +20,6 @@ extern "C" fn in_child() {
 }
 
 /// Asks to be told of forks from now on. Drivers call it when they are made.
-#[cfg_attr(not(any(feature = "cuda", feature = "sim")), expect(dead_code, reason = "no driver is built in"))]
 pub(crate) fn watch_for_forks() {
     #[cfg(unix)]
     REGISTER.call_once(|| {

@@ -1,1 +1,103 @@
 //! The CUDA driver, through cudarc.
+//!
+//! This is the only room that names cudarc. libcuda is opened when [`CudaDriver::load`] is first called, and its
+//! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
+
+mod abi;
+mod bridge;
+mod calls;
+mod context;
+mod exit;
+mod host_call;
+mod numa;
+mod start;
+mod symbols;
+
+use core::fmt;
+use std::sync::OnceLock;
+
+use context::Device;
+use symbols::Symbols;
+
+use super::{Call, Code, DriverError, DriverResult, process_is_forked};
+use crate::Error;
+use crate::sync::Arc;
+
+/// The machine's GPUs, through libcuda.
+///
+/// There is one of it in a process. It uses each device's *primary* context, which the CUDA runtime, cudarc and most
+/// libraries use too, so their streams and addresses are ours and ours are theirs. The context is retained at the first
+/// call that needs it and never released: whoever frees last, at exit, still finds it.
+///
+/// # Thread safety
+///
+/// Any thread may make any call. A call takes no lock of this crate.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::driver::{Driver, cuda::CudaDriver};
+///
+/// match CudaDriver::load() {
+///     Ok(driver) => println!("{} devices, CUDA {}", driver.device_count()?, driver.version()),
+///     // No driver, or no GPU: the moment to take a simulated machine.
+///     Err(error) => assert!(error.is_no_device()),
+/// }
+/// # Ok::<(), alluvion::driver::DriverError>(())
+/// ```
+pub struct CudaDriver {
+    version: u32,
+    symbols: Symbols,
+    /// The ordinal is the index. The number of devices cannot change while the process lives.
+    devices: Box<[Device]>,
+}
+
+static_assertions::assert_impl_all!(CudaDriver: Send, Sync);
+
+static DRIVER: OnceLock<Arc<CudaDriver>> = OnceLock::new();
+
+impl CudaDriver {
+    /// Loads libcuda and starts it, once a process: later calls return the same driver.
+    ///
+    /// A failure is not remembered. The next call tries again, from the start.
+    ///
+    /// # Errors
+    ///
+    /// All of them satisfy [`Error::is_no_device`], but the last:
+    ///
+    /// - [`NoDriver`](crate::ErrorKind::NoDriver) if there is no libcuda, if it is a stub, lacks a function, is older
+    ///   than CUDA 12.0, or does not fit the kernel's module.
+    /// - [`NoDevice`](crate::ErrorKind::NoDevice) if there is a driver but no GPU that this process may see.
+    /// - [`ShutDown`](crate::ErrorKind::ShutDown) in a fork of a process that has loaded a driver, and at exit.
+    /// - [`Driver`](crate::ErrorKind::Driver) if libcuda fails to start for another reason.
+    pub fn load() -> Result<Arc<Self>, Error> {
+        usable(Call::Init)?;
+        if let Some(driver) = DRIVER.get() {
+            return Ok(Arc::clone(driver));
+        }
+        // No lock is held here: of two threads that load at once, both start libcuda, which does nothing the second
+        // time, and one finds that the other's driver is in place.
+        let driver = Arc::new(Self::start()?);
+        Ok(Arc::clone(DRIVER.get_or_init(|| driver)))
+    }
+}
+
+impl fmt::Debug for CudaDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDriver")
+            .field("version", &self.version)
+            .field("devices", &self.devices.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether this process may call libcuda at all. Asked before everything else, by every call.
+fn usable(call: Call) -> DriverResult<()> {
+    if process_is_forked() {
+        return Err(DriverError::new(call, Code::NOT_INITIALIZED));
+    }
+    if exit::is_exiting() {
+        return Err(DriverError::new(call, Code::DEINITIALIZED));
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! `Capabilities`: what a device can do.
+
+use core::fmt;
+
+use crate::driver::{DeviceAttribute, Driver, HandleType};
+use crate::error::Error;
+
+/// What a device can do, as it says itself. Each device is asked on its own: two in one machine may differ.
+///
+/// Prints one line a capability, for a person to read.
+///
+/// ```
+/// use alluvion::Sim;
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// assert!(device.capabilities()?.memory_pools);
+/// print!("{}", device.capabilities()?);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// What the device calls itself.
+    pub name: String,
+    /// The version of the driver: 13000 is 13.0.
+    pub driver_version: u32,
+    /// Compute capability, major and minor.
+    pub compute: (u32, u32),
+    /// Number of multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub total_bytes: usize,
+    /// Stream-ordered allocation from memory pools.
+    pub memory_pools: bool,
+    /// What pools can export.
+    pub pool_handle_types: HandleType,
+    /// The driver's pools of managed memory (driver 13.0 and concurrent managed access).
+    pub managed_pools: bool,
+    /// Managed memory.
+    pub managed_memory: bool,
+    /// Host and device may touch managed memory at once, and prefetch works.
+    pub concurrent_managed_access: bool,
+    /// The device reads ordinary host memory (HMM or ATS).
+    pub pageable_memory_access: bool,
+    /// The device uses the host's page tables (ATS).
+    pub uses_host_page_tables: bool,
+    /// Reserving addresses and mapping memory behind them.
+    pub virtual_memory: bool,
+    /// Ordinary host memory can be pinned.
+    pub host_register: bool,
+    /// Device and host share one memory.
+    pub integrated: bool,
+    /// The host's NUMA node nearest to the device.
+    pub numa_node: Option<u32>,
+}
+
+/// The first driver with pools of managed memory.
+const MANAGED_POOLS_SINCE: u32 = 13_000;
+
+impl Capabilities {
+    pub(super) fn probe(driver: &dyn Driver, ordinal: u32) -> Result<Self, Error> {
+        use DeviceAttribute as A;
+        let number = |attribute| driver.attribute(ordinal, attribute);
+        let can = |attribute| number(attribute).map(|value| value != 0);
+        let driver_version = driver.version();
+        let concurrent_managed_access = can(A::ConcurrentManagedAccess)?;
+        let memory_pools = can(A::MemoryPools)?;
+        Ok(Self {
+            name: driver.device_name(ordinal)?,
+            driver_version,
+            compute: (number(A::ComputeMajor)? as u32, number(A::ComputeMinor)? as u32),
+            multiprocessors: number(A::Multiprocessors)? as u32,
+            total_bytes: driver.memory_info(ordinal)?.total_bytes,
+            memory_pools,
+            pool_handle_types: HandleType(number(A::PoolHandleTypes)? as u32),
+            managed_pools: memory_pools && concurrent_managed_access && driver_version >= MANAGED_POOLS_SINCE,
+            managed_memory: can(A::ManagedMemory)?,
+            concurrent_managed_access,
+            pageable_memory_access: can(A::PageableMemoryAccess)?,
+            uses_host_page_tables: can(A::PageableUsesHostPageTables)?,
+            virtual_memory: can(A::VirtualMemory)?,
+            host_register: can(A::HostRegister)?,
+            integrated: can(A::Integrated)?,
+            numa_node: u32::try_from(number(A::HostNumaNode)?).ok(),
+        })
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes_no = |can: bool| if can { "yes" } else { "no" };
+        let (major, minor) = (self.driver_version / 1000, self.driver_version % 1000 / 10);
+        writeln!(f, "{}, compute {}.{}, driver {major}.{minor}", self.name, self.compute.0, self.compute.1)?;
+        writeln!(f, "  memory                     {} MiB", self.total_bytes >> 20)?;
+        writeln!(f, "  multiprocessors            {}", self.multiprocessors)?;
+        for (name, can) in [
+            ("memory pools", self.memory_pools),
+            ("managed pools", self.managed_pools),
+            ("managed memory", self.managed_memory),
+            ("concurrent managed access", self.concurrent_managed_access),
+            ("pageable memory access", self.pageable_memory_access),
+            ("host page tables", self.uses_host_page_tables),
+            ("virtual memory", self.virtual_memory),
+            ("host registration", self.host_register),
+            ("integrated", self.integrated),
+        ] {
+            writeln!(f, "  {name:<26} {}", yes_no(can))?;
+        }
+        writeln!(f, "  pool export                {}", self.pool_handle_types)?;
+        match self.numa_node {
+            Some(node) => writeln!(f, "  NUMA node                  {node}"),
+            None => writeln!(f, "  NUMA node                  unknown"),
+        }
+    }
+}
+
+impl fmt::Display for HandleType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (Self::POSIX_FILE_DESCRIPTOR, "file descriptor"),
+            (Self::WIN32, "win32"),
+            (Self::WIN32_KMT, "win32 kmt"),
+            (Self::FABRIC, "fabric"),
+        ];
+        let mut first = true;
+        for (_, name) in names.into_iter().filter(|(bit, _)| self.contains(*bit)) {
+            write!(f, "{}{name}", if first { "" } else { ", " })?;
+            first = false;
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}

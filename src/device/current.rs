@@ -1,0 +1,97 @@
+//! The current resource of each device.
+
+use core::cell::RefCell;
+
+use super::{Device, Machine};
+use crate::error::Error;
+use crate::resource::AnyResource;
+use crate::source::{Cuda, CudaAsync};
+use crate::sync::Mutex;
+
+/// What one device's containers allocate from. Empty until somebody asks or sets.
+pub(super) struct CurrentResource {
+    set: Mutex<Option<AnyResource>>,
+}
+
+thread_local! {
+    /// What `with_resource` has put over the current ones on this thread, innermost last.
+    static OVERRIDES: RefCell<Vec<(Machine, u32, AnyResource)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl CurrentResource {
+    pub(super) fn new() -> Self {
+        Self { set: Mutex::new(None) }
+    }
+
+    pub(super) fn resource(&self, device: &Device) -> Result<AnyResource, Error> {
+        if let Some(over) = override_for(device) {
+            return Ok(over);
+        }
+        if let Some(resource) = self.set.lock().clone() {
+            return Ok(resource);
+        }
+        // Made without the lock, because it calls the driver. Who comes second drops what it made.
+        let initial = initial_resource(device)?;
+        Ok(self.set.lock().get_or_insert(initial).clone())
+    }
+
+    pub(super) fn set(&self, device: &Device, resource: AnyResource) -> Result<AnyResource, Error> {
+        device.require(resource.device())?;
+        let known = self.set.lock().replace(resource);
+        match known {
+            Some(before) => Ok(before),
+            None => initial_resource(device),
+        }
+    }
+
+    pub(super) fn reset(&self, device: &Device) -> Result<AnyResource, Error> {
+        let initial = initial_resource(device)?;
+        Ok(self.set.lock().replace(initial.clone()).unwrap_or(initial))
+    }
+
+    pub(super) fn take(&self) -> Option<AnyResource> {
+        self.set.lock().take()
+    }
+}
+
+fn initial_resource(device: &Device) -> Result<AnyResource, Error> {
+    if device.capabilities()?.memory_pools {
+        Ok(AnyResource::new(CudaAsync::new(device)?))
+    } else {
+        Ok(AnyResource::new(Cuda::new(device)))
+    }
+}
+
+fn override_for(device: &Device) -> Option<AnyResource> {
+    // `try_with`: a container may be made while the thread's locals are being dropped; nothing is overridden then.
+    let found = OVERRIDES.try_with(|overrides| {
+        let overrides = overrides.borrow();
+        let mut matching = overrides
+            .iter()
+            .rev()
+            .filter(|(machine, ordinal, _)| *ordinal == device.ordinal() && machine == device.machine());
+        matching.next().map(|(_, _, resource)| resource.clone())
+    });
+    found.ok().flatten()
+}
+
+pub(super) fn with_resource<T>(
+    device: &Device,
+    resource: AnyResource,
+    body: impl FnOnce() -> T,
+) -> Result<T, Error> {
+    /// Takes the override off again, however `body` ends.
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // Dropped after the borrow ends: the resource may be the last of its kind and call the driver.
+            drop(OVERRIDES.with_borrow_mut(Vec::pop));
+        }
+    }
+    device.require(resource.device())?;
+    OVERRIDES.with_borrow_mut(|overrides| {
+        overrides.push((device.machine().clone(), device.ordinal(), resource));
+    });
+    let _restore = Restore;
+    Ok(body())
+}

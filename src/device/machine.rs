@@ -1,0 +1,245 @@
+//! `Machine`: a driver with its devices.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{OnceLock, Weak};
+
+use super::current::CurrentResource;
+use super::{Capabilities, Device};
+use crate::driver::{Driver, RawStream};
+use crate::error::Error;
+use crate::stream::{Ending, EventPool, Frontier, Table, Timeline, Underlying};
+use crate::sync::Arc;
+
+/// A driver with its devices: the CUDA driver of this process, or a simulated one.
+///
+/// Cloning is a reference count. Streams, blocks and events of one machine mean nothing to another and are refused there.
+///
+/// ```
+/// use alluvion::Sim;
+///
+/// let sim = Sim::new();
+/// let machine = sim.machine();
+/// assert_eq!(machine.devices().count(), 1);
+/// assert!(machine.device(7).unwrap_err().is_no_device());
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Machine {
+    inner: Arc<MachineInner>,
+}
+
+struct MachineInner {
+    number: u32,
+    driver: Arc<dyn Driver>,
+    table: Table,
+    devices: Box<[DeviceState]>,
+}
+
+/// What the crate knows of one device.
+pub(super) struct DeviceState {
+    pub(super) events: Arc<EventPool>,
+    pub(super) legacy: Arc<Timeline>,
+    /// A stream for calls that name none, made when the first one comes.
+    pub(super) service: OnceLock<Arc<Timeline>>,
+    pub(super) capabilities: OnceLock<Capabilities>,
+    pub(super) current: CurrentResource,
+}
+
+static_assertions::assert_impl_all!(Machine: Send, Sync, Clone);
+
+impl Machine {
+    /// A machine over `driver`.
+    ///
+    /// Two machines over one driver know nothing of each other's streams: make one, and clone it.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says when it is asked for its devices.
+    pub fn new(driver: Arc<dyn Driver>) -> Result<Self, Error> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let count = driver.device_count()?;
+        // Relaxed: only that the numbers differ matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let table = Table::new(number);
+        let devices = (0..count)
+            .map(|ordinal| {
+                let events = EventPool::new(Arc::clone(&driver), ordinal);
+                let legacy = table.enter(|id| {
+                    let stream = Underlying {
+                        raw: RawStream::LEGACY,
+                        owner: None,
+                        ending: Ending::Leave(None),
+                        eager: false,
+                    };
+                    Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
+                })?;
+                let (service, capabilities) = (OnceLock::new(), OnceLock::new());
+                Ok(DeviceState { events, legacy, service, capabilities, current: CurrentResource::new() })
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(Self { inner: Arc::new(MachineInner { number, driver, table, devices }) })
+    }
+
+    #[cfg(feature = "sim")]
+    pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
+        let inner =
+            MachineInner { number: u32::MAX, driver, table: Table::new(u32::MAX), devices: Box::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The machine of the CUDA driver. The driver is loaded at the first call; later calls are a reference count.
+    ///
+    /// # Errors
+    ///
+    /// `NoDriver` if libcuda is missing, a stub, or too old; as the driver says. A failure is not remembered: the next call
+    /// tries again.
+    #[cfg(feature = "cuda")]
+    pub fn cuda() -> Result<Self, Error> {
+        static CUDA: OnceLock<Machine> = OnceLock::new();
+        if let Some(machine) = CUDA.get() {
+            return Ok(machine.clone());
+        }
+        let made = Self::new(crate::driver::cuda::CudaDriver::load()?)?;
+        Ok(CUDA.get_or_init(|| made).clone())
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.inner.driver
+    }
+
+    /// Device `ordinal`.
+    ///
+    /// # Errors
+    ///
+    /// `NoDevice` if there are fewer.
+    pub fn device(&self, ordinal: u32) -> Result<Device, Error> {
+        if (ordinal as usize) < self.inner.devices.len() {
+            Ok(Device::new(self.clone(), ordinal))
+        } else {
+            Err(Error::no_device(ordinal, self.inner.devices.len() as u32))
+        }
+    }
+
+    /// All devices.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
+        (0..self.inner.devices.len() as u32).map(|ordinal| Device::new(self.clone(), ordinal))
+    }
+
+    /// Returns `true` if everything before the frontier is known to be over, on every stream and device. Asks the driver
+    /// where it must, and does not wait. Only quiescent memory may be unmapped or given back.
+    ///
+    /// A stream that nobody has recorded on yet is covered by an event, so that asking again later can succeed.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a point of another machine; those of the work itself.
+    pub fn is_quiescent(&self, frontier: &Frontier) -> Result<bool, Error> {
+        for stamp in frontier.iter() {
+            let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
+            timeline.cover(stamp.epoch)?;
+            if let Some(over) = timeline.poll()? {
+                over.points().for_each(|point| self.table().finish(point));
+            }
+            if !timeline.is_done(stamp.epoch) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits, on the host, until everything before the frontier is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_quiescent`](Self::is_quiescent).
+    pub fn wait_quiescent(&self, frontier: &Frontier) -> Result<(), Error> {
+        for stamp in frontier.iter() {
+            let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
+            let cover = timeline.cover(stamp.epoch)?;
+            cover.synchronize()?;
+            cover.points().for_each(|point| self.table().finish(point));
+        }
+        Ok(())
+    }
+
+    /// Drops from the frontier what is known to be over. No driver call.
+    pub fn forget_done(&self, frontier: &mut Frontier) {
+        frontier.retire(|stamp| {
+            stamp.stream.machine() == self.number()
+                && stamp.epoch != crate::stream::Epoch::NEVER
+                && self.table().is_done(stamp)
+        });
+    }
+
+    /// The timeline of a point that is not known to be over.
+    fn timeline_to_ask(&self, stamp: crate::stream::Stamp) -> Result<Option<Arc<Timeline>>, Error> {
+        if stamp.stream.machine() != self.number() {
+            return Err(Error::machine_mismatch());
+        }
+        let timeline = self.table().timeline(stamp.stream);
+        Ok(timeline.filter(|timeline| !timeline.is_done(stamp.epoch)))
+    }
+
+    /// Puts back the initial resource of every device, and drops what was set.
+    ///
+    /// A resource that is set as current keeps its machine alive, and the machine keeps it. [`Sim`](crate::Sim) calls this
+    /// when it is dropped; a machine over a driver of your own leaks unless you do.
+    pub fn reset_current_resources(&self) {
+        for state in &self.inner.devices {
+            drop(state.current.take());
+        }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.inner.number
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.inner.table
+    }
+
+    pub(super) fn state(&self, ordinal: u32) -> &DeviceState {
+        &self.inner.devices[ordinal as usize]
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakMachine {
+        WeakMachine(Arc::downgrade(&self.inner))
+    }
+}
+
+impl Drop for MachineInner {
+    fn drop(&mut self) {
+        self.devices.iter().filter_map(|state| state.service.get()).for_each(|timeline| timeline.retire());
+    }
+}
+
+impl PartialEq for Machine {
+    fn eq(&self, other: &Self) -> bool {
+        self.number() == other.number()
+    }
+}
+
+impl Eq for Machine {}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Machine({} with {} devices)", self.driver().name(), self.inner.devices.len())
+    }
+}
+
+/// A machine that may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakMachine(Weak<MachineInner>);
+
+impl WeakMachine {
+    pub(crate) fn upgrade(&self) -> Option<Machine> {
+        self.0.upgrade().map(|inner| Machine { inner })
+    }
+
+    pub(crate) fn is(&self, machine: &Machine) -> bool {
+        core::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&machine.inner))
+    }
+}

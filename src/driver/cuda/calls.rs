@@ -1,0 +1,699 @@
+//! Each call of the contract as a call of libcuda.
+
+#![expect(unsafe_code, reason = "calls libcuda")]
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr::{self, NonNull};
+
+use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
+use super::context::{Device, check};
+use super::symbols::Symbols;
+use super::{CudaDriver, host_call, numa, usable};
+use crate::driver::{
+    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
+    FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind,
+    PoolProperties, RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+};
+
+/// What a call returns whose function the loaded libcuda does not have.
+const MISSING: c_uint = Code::NOT_FOUND.0;
+
+/// The driver that first had `CUmemPoolProps::maxSize`.
+const POOL_LIMIT_VERSION: u32 = 12020;
+
+impl CudaDriver {
+    fn device(&self, ordinal: u32, call: Call) -> DriverResult<&Device> {
+        usable(call)?;
+        self.devices.get(ordinal as usize).ok_or(DriverError::new(call, Code::INVALID_DEVICE))
+    }
+
+    /// The shape of every call: the process may make it, the device exists, its context is current meanwhile.
+    fn call(&self, ordinal: u32, call: Call, function: impl FnOnce(&Symbols) -> c_uint) -> DriverResult<()> {
+        let device = self.device(ordinal, call)?;
+        let _current = device.make_current(&self.symbols)?;
+        check(call, function(&self.symbols))
+    }
+
+    /// The same, for a function that writes its answer through a pointer.
+    fn read<T: Default>(
+        &self,
+        ordinal: u32,
+        call: Call,
+        function: impl FnOnce(&Symbols, *mut T) -> c_uint,
+    ) -> DriverResult<T> {
+        let mut value = T::default();
+        self.call(ordinal, call, |symbols| function(symbols, &raw mut value))?;
+        Ok(value)
+    }
+
+    /// One attribute by CUDA's number. `None`: the driver does not know it. Needs no context.
+    fn device_attribute(&self, ordinal: u32, number: c_uint) -> DriverResult<Option<c_int>> {
+        let device = self.device(ordinal, Call::Attribute)?;
+        let mut value = 0;
+        // SAFETY: `value` is writable; `number` of the device came from `cuDeviceGet`.
+        let code = unsafe { (self.symbols.device_get_attribute)(&raw mut value, number, device.number) };
+        match Code(code) {
+            Code::INVALID_VALUE => Ok(None),
+            _ => check(Call::Attribute, code).map(|()| Some(value)),
+        }
+    }
+
+    /// Node numbers above `c_int::MAX` do not exist; they become -1, which libcuda refuses.
+    fn location(&self, location: Location, call: Call) -> DriverResult<MemLocation> {
+        Ok(match location {
+            Location::Device(ordinal) => MemLocation::device(self.device(ordinal, call)?.number),
+            Location::Host => MemLocation::host(),
+            Location::HostNuma(node) => MemLocation::host_numa(c_int::try_from(node).unwrap_or(-1)),
+        })
+    }
+
+    /// Whether pinned memory that is mapped has one address on the host and on the device. Write-combined and
+    /// registered memory need not, says CUDA, on every platform.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` is the start of memory that was pinned and mapped.
+    unsafe fn check_same_address(&self, ordinal: u32, call: Call, pointer: *mut c_void) -> DriverResult<()> {
+        let address: u64 = self.read(ordinal, call, |symbols, address| {
+            // SAFETY: `address` is writable; `pointer` is as the caller promises; the flags must be 0.
+            unsafe { (symbols.host_get_device_pointer)(address, pointer, 0) }
+        })?;
+        let same = address == pointer.addr() as u64;
+        if same { Ok(()) } else { Err(DriverError::new(call, Code::NOT_SUPPORTED)) }
+    }
+}
+
+/// libcuda's own answer to 0 bytes differs from function to function; the contract's is one.
+fn not_empty(call: Call, bytes: usize) -> DriverResult<()> {
+    if bytes == 0 { Err(DriverError::new(call, Code::INVALID_VALUE)) } else { Ok(()) }
+}
+
+// Handles travel as 64 bits and are pointers in C. What this driver makes fits, whatever the width.
+
+const fn stream(stream: RawStream) -> usize {
+    stream.0 as usize
+}
+
+const fn event(event: RawEvent) -> usize {
+    event.0 as usize
+}
+
+const fn pool(pool: RawPool) -> usize {
+    pool.0 as usize
+}
+
+/// The most that a trim is asked to keep: `usize::MAX` makes driver 580 give back everything, as if its rounding wrapped.
+/// No device has 256 TiB.
+const MOST_KEPT: usize = 1 << 48;
+
+// SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and
+// its waits cover what was recorded. What it promises less, the methods below add: one answer to 0 bytes, synchronous
+// copies that are, and one address of pinned memory.
+unsafe impl Driver for CudaDriver {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn device_count(&self) -> DriverResult<u32> {
+        usable(Call::DeviceCount)?;
+        Ok(self.devices.len() as u32)
+    }
+
+    fn device_name(&self, ordinal: u32) -> DriverResult<String> {
+        let device = self.device(ordinal, Call::DeviceName)?;
+        let mut name = [0_u8; 256];
+        let (start, length) = (name.as_mut_ptr().cast::<c_char>(), name.len() as c_int);
+        // SAFETY: `length` bytes are writable from `start` on; the device's number came from `cuDeviceGet`.
+        check(Call::DeviceName, unsafe { (self.symbols.device_get_name)(start, length, device.number) })?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
+        let value = self.device_attribute(ordinal, abi::device_attribute(attribute))?;
+        match (attribute, value) {
+            // Registered memory must also keep its address, or it is no pinned memory as the contract has it.
+            (DeviceAttribute::HostRegister, Some(1)) => {
+                Ok(self.device_attribute(ordinal, abi::REGISTERED_SAME_ADDRESS)?.unwrap_or(0))
+            }
+            (DeviceAttribute::HostNumaNode, None) => Ok(numa::node_of_pci_device(
+                self.attribute(ordinal, DeviceAttribute::PciDomain)?,
+                self.attribute(ordinal, DeviceAttribute::PciBus)?,
+                self.attribute(ordinal, DeviceAttribute::PciDevice)?,
+            )),
+            (_, value) => Ok(value.unwrap_or(0)),
+        }
+    }
+
+    fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
+        let mut info = MemoryInfo::default();
+        self.call(ordinal, Call::MemoryInfo, |symbols| {
+            // SAFETY: both are writable.
+            unsafe { (symbols.memory_get_info)(&raw mut info.free_bytes, &raw mut info.total_bytes) }
+        })?;
+        Ok(info)
+    }
+
+    fn context_synchronize(&self, ordinal: u32) -> DriverResult<()> {
+        self.call(ordinal, Call::ContextSynchronize, |symbols| {
+            // SAFETY: the device's context is current.
+            unsafe { (symbols.context_synchronize)() }
+        })
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
+        usable(Call::CaptureMode)?;
+        let mut number: c_uint = match mode {
+            CaptureMode::Global => 0,
+            CaptureMode::ThreadLocal => 1,
+            CaptureMode::Relaxed => 2,
+        };
+        // SAFETY: `number` is readable and writable. The mode is the thread's, so no context is needed.
+        let code = unsafe { (self.symbols.thread_exchange_capture_mode)(&raw mut number) };
+        check(Call::CaptureMode, code)?;
+        Ok(match number {
+            0 => CaptureMode::Global,
+            1 => CaptureMode::ThreadLocal,
+            _ => CaptureMode::Relaxed,
+        })
+    }
+
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)> {
+        let (mut least, mut greatest) = (0, 0);
+        self.call(ordinal, Call::StreamPriorityRange, |symbols| {
+            // SAFETY: both are writable.
+            unsafe { (symbols.context_get_stream_priority_range)(&raw mut least, &raw mut greatest) }
+        })?;
+        Ok((least, greatest))
+    }
+
+    fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream> {
+        let bits = if flags.blocking { 0 } else { abi::STREAM_NON_BLOCKING };
+        let stream: usize = self.read(ordinal, Call::StreamCreate, |symbols, stream| {
+            // SAFETY: `stream` is writable.
+            unsafe { (symbols.stream_create)(stream, bits, flags.priority) }
+        })?;
+        Ok(RawStream(stream as u64))
+    }
+
+    unsafe fn stream_destroy(&self, ordinal: u32, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamDestroy, |symbols| {
+            // SAFETY: the caller's promise: the stream is live and nobody uses it again.
+            unsafe { (symbols.stream_destroy)(stream(raw)) }
+        })
+    }
+
+    unsafe fn stream_synchronize(&self, ordinal: u32, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamSynchronize, |symbols| {
+            // SAFETY: the stream is live, as the caller promises.
+            unsafe { (symbols.stream_synchronize)(stream(raw)) }
+        })
+    }
+
+    unsafe fn stream_query(&self, ordinal: u32, raw: RawStream) -> DriverResult<bool> {
+        let result = self.call(ordinal, Call::StreamQuery, |symbols| {
+            // SAFETY: the stream is live, as the caller promises.
+            unsafe { (symbols.stream_query)(stream(raw)) }
+        });
+        is_done(result)
+    }
+
+    unsafe fn stream_wait_event(&self, ordinal: u32, raw: RawStream, waited: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamWaitEvent, |symbols| {
+            // SAFETY: stream and event are live, as the caller promises.
+            unsafe { (symbols.stream_wait_event)(stream(raw), event(waited), 0) }
+        })
+    }
+
+    unsafe fn stream_capture_status(&self, ordinal: u32, raw: RawStream) -> DriverResult<CaptureStatus> {
+        let status: c_uint = self.read(ordinal, Call::StreamCaptureStatus, |symbols, status| {
+            // SAFETY: the stream is live, as the caller promises; `status` is writable.
+            unsafe { (symbols.stream_is_capturing)(stream(raw), status) }
+        })?;
+        Ok(match status {
+            0 => CaptureStatus::None,
+            1 => CaptureStatus::Active,
+            _ => CaptureStatus::Invalidated,
+        })
+    }
+
+    unsafe fn stream_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<u64> {
+        self.read(ordinal, Call::StreamId, |symbols, id| match symbols.stream_get_id {
+            // SAFETY: the stream is live, as the caller promises; `id` is writable.
+            Some(get_id) => unsafe { get_id(stream(raw), id) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn stream_host_call(
+        &self,
+        ordinal: u32,
+        raw: RawStream,
+        function: Box<dyn FnOnce() + Send>,
+    ) -> DriverResult<()> {
+        // A captured call would run at every launch of the graph; the function can run once.
+        // SAFETY: the stream is live, as the caller promises.
+        if unsafe { self.stream_capture_status(ordinal, raw) }? != CaptureStatus::None {
+            return Err(DriverError::new(Call::StreamHostCall, Code::CAPTURE_UNSUPPORTED));
+        }
+        let data = host_call::into_raw(function);
+        let result = self.call(ordinal, Call::StreamHostCall, |symbols| {
+            // SAFETY: the stream is live, as the caller promises, and does not capture; `host_call::call` may be given
+            // `data` on any thread, because the function is `Send`, and is given it once.
+            unsafe { (symbols.launch_host_function)(stream(raw), host_call::call, data) }
+        });
+        if result.is_err() {
+            // SAFETY: `data` is from `into_raw`, and libcuda, which refused it, does not call it.
+            drop(unsafe { host_call::take_back(data) });
+        }
+        result
+    }
+
+    fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent> {
+        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
+            // SAFETY: `event` is writable.
+            unsafe { (symbols.event_create)(event, abi::EVENT_DISABLE_TIMING) }
+        })?;
+        Ok(RawEvent(event as u64))
+    }
+
+    unsafe fn event_destroy(&self, ordinal: u32, raw: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::EventDestroy, |symbols| {
+            // SAFETY: the caller's promise: the event is live and nobody uses it again.
+            unsafe { (symbols.event_destroy)(event(raw)) }
+        })
+    }
+
+    unsafe fn event_record(&self, ordinal: u32, raw: RawEvent, on: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::EventRecord, |symbols| {
+            // SAFETY: event and stream are live, as the caller promises.
+            unsafe { (symbols.event_record)(event(raw), stream(on)) }
+        })
+    }
+
+    unsafe fn event_query(&self, ordinal: u32, raw: RawEvent) -> DriverResult<bool> {
+        let result = self.call(ordinal, Call::EventQuery, |symbols| {
+            // SAFETY: the event is live, as the caller promises.
+            unsafe { (symbols.event_query)(event(raw)) }
+        });
+        is_done(result)
+    }
+
+    unsafe fn event_synchronize(&self, ordinal: u32, raw: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::EventSynchronize, |symbols| {
+            // SAFETY: the event is live, as the caller promises.
+            unsafe { (symbols.event_synchronize)(event(raw)) }
+        })
+    }
+
+    fn allocate_device(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        not_empty(Call::AllocateDevice, bytes)?;
+        self.read(ordinal, Call::AllocateDevice, |symbols, address| {
+            // SAFETY: `address` is writable.
+            unsafe { (symbols.memory_allocate)(address, bytes) }
+        })
+    }
+
+    unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()> {
+        self.call(ordinal, Call::FreeDevice, |symbols| {
+            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
+            unsafe { (symbols.memory_free)(address) }
+        })
+    }
+
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        not_empty(Call::AllocateManaged, bytes)?;
+        self.read(ordinal, Call::AllocateManaged, |symbols, address| {
+            // SAFETY: `address` is writable.
+            unsafe { (symbols.memory_allocate_managed)(address, bytes, abi::MEM_ATTACH_GLOBAL) }
+        })
+    }
+
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
+        not_empty(Call::AllocatePinned, bytes)?;
+        let mut start = ptr::null_mut();
+        self.call(ordinal, Call::AllocatePinned, |symbols| {
+            // SAFETY: `start` is writable.
+            unsafe { (symbols.host_allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
+        })?;
+        let pointer = NonNull::new(start.cast::<u8>())
+            .ok_or(DriverError::new(Call::AllocatePinned, Code::OUT_OF_MEMORY))?;
+        if flags.mapped {
+            // SAFETY: `start` was just pinned, and mapped.
+            let same = unsafe { self.check_same_address(ordinal, Call::AllocatePinned, start) };
+            if let Err(error) = same {
+                // A failure to free leaks what nobody could use.
+                // SAFETY: `pointer` came from this device and nobody has seen it.
+                let _ = unsafe { self.free_pinned(ordinal, pointer) };
+                return Err(error);
+            }
+        }
+        Ok(pointer)
+    }
+
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        self.call(ordinal, Call::FreePinned, |symbols| {
+            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
+            unsafe { (symbols.host_free)(pointer.as_ptr().cast()) }
+        })
+    }
+
+    unsafe fn register_host(
+        &self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+        flags: PinnedFlags,
+    ) -> DriverResult<()> {
+        // The bit of write-combining means "memory of a device" to this call, and the host's cache policy is settled.
+        if flags.write_combined {
+            return Err(DriverError::new(Call::RegisterHost, Code::INVALID_VALUE));
+        }
+        let start: *mut c_void = pointer.as_ptr().cast();
+        self.call(ordinal, Call::RegisterHost, |symbols| {
+            // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
+            unsafe { (symbols.host_register)(start, bytes, abi::pinned_flags(flags)) }
+        })?;
+        if flags.mapped {
+            // SAFETY: `start` was just registered, and mapped.
+            let same = unsafe { self.check_same_address(ordinal, Call::RegisterHost, start) };
+            if let Err(error) = same {
+                // A failure leaves the memory pinned, which is no harm while it is mapped.
+                // SAFETY: `pointer` was just registered, and no device has been given it.
+                let _ = unsafe { self.unregister_host(ordinal, pointer) };
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        self.call(ordinal, Call::UnregisterHost, |symbols| {
+            // SAFETY: no device has work left that touches the memory, as the caller promises.
+            unsafe { (symbols.host_unregister)(pointer.as_ptr().cast()) }
+        })
+    }
+
+    unsafe fn allocate_async(
+        &self,
+        ordinal: u32,
+        bytes: usize,
+        from: RawPool,
+        raw: RawStream,
+    ) -> DriverResult<u64> {
+        not_empty(Call::AllocateAsync, bytes)?;
+        self.read(ordinal, Call::AllocateAsync, |symbols, address| match symbols.pool_allocate_async {
+            // SAFETY: `address` is writable; pool and stream are live, as the caller promises.
+            Some(allocate) => unsafe { allocate(address, bytes, pool(from), stream(raw)) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn free_async(&self, ordinal: u32, address: u64, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::FreeAsync, |symbols| match symbols.free_async {
+            // SAFETY: the memory is live and used by earlier work only; the stream is live: as the caller promises.
+            Some(free) => unsafe { free(address, stream(raw)) },
+            None => MISSING,
+        })
+    }
+
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
+        let device = self.device(ordinal, Call::PoolCreate)?;
+        if properties.max_bytes != 0 && self.version < POOL_LIMIT_VERSION {
+            return Err(DriverError::new(Call::PoolCreate, Code::NOT_SUPPORTED));
+        }
+        let max_bytes = usize::try_from(properties.max_bytes).unwrap_or(usize::MAX);
+        let properties = PoolProps::new(device.number, properties.handle_types, max_bytes);
+        let pool: usize =
+            self.read(ordinal, Call::PoolCreate, |symbols, pool| match symbols.pool_create {
+                // SAFETY: `pool` is writable; `properties` is a whole `CUmemPoolProps`.
+                Some(create) => unsafe { create(pool, &raw const properties) },
+                None => MISSING,
+            })?;
+        Ok(RawPool(pool as u64))
+    }
+
+    unsafe fn pool_destroy(&self, ordinal: u32, raw: RawPool) -> DriverResult<()> {
+        self.call(ordinal, Call::PoolDestroy, |symbols| match symbols.pool_destroy {
+            // SAFETY: the caller's promise: the pool is live and nobody uses it again.
+            Some(destroy) => unsafe { destroy(pool(raw)) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn pool_trim(&self, ordinal: u32, raw: RawPool, keep_bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::PoolTrim, |symbols| match symbols.pool_trim {
+            // SAFETY: the pool is live, as the caller promises.
+            Some(trim) => unsafe { trim(pool(raw), keep_bytes.min(MOST_KEPT)) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn pool_attribute(
+        &self,
+        ordinal: u32,
+        raw: RawPool,
+        attribute: PoolAttribute,
+    ) -> DriverResult<u64> {
+        let (number, is_int) = abi::pool_attribute(attribute);
+        let get = |symbols: &Symbols, value: *mut c_void| match symbols.pool_get_attribute {
+            // SAFETY: the pool is live, as the caller promises; `value` points to what the attribute is as wide as.
+            Some(get) => unsafe { get(pool(raw), number, value) },
+            None => MISSING,
+        };
+        if is_int {
+            let value: c_int = self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut c_int| {
+                get(symbols, value.cast())
+            })?;
+            Ok(u64::from(value != 0))
+        } else {
+            self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut u64| get(symbols, value.cast()))
+        }
+    }
+
+    unsafe fn pool_set_attribute(
+        &self,
+        ordinal: u32,
+        raw: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()> {
+        let (number, is_int) = abi::pool_attribute(attribute);
+        let (mut flag, mut wide): (c_int, u64) = (0, value);
+        if is_int {
+            flag = match value {
+                0 | 1 => value as c_int,
+                _ => return Err(DriverError::new(Call::PoolSetAttribute, Code::INVALID_VALUE)),
+            };
+        }
+        let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
+        self.call(ordinal, Call::PoolSetAttribute, |symbols| match symbols.pool_set_attribute {
+            // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as.
+            Some(set) => unsafe { set(pool(raw), number, pointer) },
+            None => MISSING,
+        })
+    }
+
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
+        let device = self.device(ordinal, Call::PoolDefault)?.number;
+        let pool: usize = self.read(ordinal, Call::PoolDefault, |symbols, pool| match kind {
+            PoolKind::Device => match symbols.device_get_default_pool {
+                // SAFETY: `pool` is writable; `device` came from `cuDeviceGet`.
+                Some(get) => unsafe { get(pool, device) },
+                None => MISSING,
+            },
+            PoolKind::Managed => match symbols.location_get_default_pool {
+                Some(get) => {
+                    let mut location = MemLocation::device(device);
+                    // SAFETY: `pool` is writable; `location` is a whole `CUmemLocation`.
+                    unsafe { get(pool, &raw mut location, abi::ALLOCATION_MANAGED) }
+                }
+                None => Code::NOT_SUPPORTED.0,
+            },
+        })?;
+        Ok(RawPool(pool as u64))
+    }
+
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
+        let device = self.device(ordinal, Call::VirtualGranularity)?;
+        let properties = AllocationProp::new(device.number, HandleType::NONE);
+        self.read(ordinal, Call::VirtualGranularity, |symbols, bytes| match symbols.get_granularity {
+            // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
+            Some(get) => unsafe { get(bytes, &raw const properties, abi::GRANULARITY_MINIMUM) },
+            None => MISSING,
+        })
+    }
+
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64> {
+        not_empty(Call::VirtualReserve, bytes)?;
+        self.read(ordinal, Call::VirtualReserve, |symbols, address| match symbols.address_reserve {
+            // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
+            Some(reserve) => unsafe { reserve(address, bytes, align, 0, 0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::VirtualFree, |symbols| match symbols.address_free {
+            // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
+            Some(free) => unsafe { free(address, bytes) },
+            None => MISSING,
+        })
+    }
+
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
+        not_empty(Call::MemoryCreate, bytes)?;
+        let device = self.device(ordinal, Call::MemoryCreate)?;
+        let properties = AllocationProp::new(device.number, handle_types);
+        self.read(ordinal, Call::MemoryCreate, |symbols, memory| match symbols.memory_create {
+            // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
+            Some(create) => unsafe { create(memory, bytes, &raw const properties, 0) },
+            None => MISSING,
+        })
+        .map(RawMemory)
+    }
+
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryRelease, |symbols| match symbols.memory_release {
+            // SAFETY: the caller's promise: the memory is live and its handle not used again.
+            Some(release) => unsafe { release(memory.0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_map(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryMap, |symbols| match symbols.memory_map {
+            // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. libcuda
+            // checks the range.
+            Some(map) => unsafe { map(address, bytes, 0, memory.0, 0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryUnmap, |symbols| match symbols.memory_unmap {
+            // SAFETY: no work that touches the range is left, as the caller promises.
+            Some(unmap) => unsafe { unmap(address, bytes) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_set_access(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> DriverResult<()> {
+        let location = self.location(accessor, Call::MemorySetAccess)?;
+        let access = AccessDesc::new(location, access);
+        self.call(ordinal, Call::MemorySetAccess, |symbols| match symbols.memory_set_access {
+            // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.
+            Some(set) => unsafe { set(address, bytes, &raw const access, 1) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::Copy, |symbols| {
+            // SAFETY: both ranges are live and nobody conflicts, as the caller promises.
+            let code = unsafe { (symbols.copy)(to, from, bytes) };
+            if code != abi::SUCCESS {
+                return code;
+            }
+            // `cuMemcpy` returns before a copy within a device is done, and before the last of a copy from pageable
+            // memory has arrived. It ran on the legacy stream.
+            // SAFETY: the legacy stream always exists.
+            unsafe { (symbols.stream_synchronize)(stream(RawStream::LEGACY)) }
+        })
+    }
+
+    unsafe fn copy_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::CopyAsync, |symbols| {
+            // SAFETY: both ranges stay live until then and nobody conflicts, as the caller promises.
+            unsafe { (symbols.copy_async)(to, from, bytes, stream(raw)) }
+        })
+    }
+
+    unsafe fn fill_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        value: FillValue,
+        count: usize,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::FillAsync, |symbols| match value {
+            // SAFETY: the range stays live until then and nobody conflicts, as the caller promises.
+            FillValue::U8(value) => unsafe { (symbols.fill_1_async)(to, value, count, stream(raw)) },
+            // SAFETY: as above.
+            FillValue::U16(value) => unsafe { (symbols.fill_2_async)(to, value, count, stream(raw)) },
+            // SAFETY: as above.
+            FillValue::U32(value) => unsafe { (symbols.fill_4_async)(to, value, count, stream(raw)) },
+        })
+    }
+
+    unsafe fn prefetch_async(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        to: Location,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        let location = self.location(to, Call::PrefetchAsync)?;
+        self.call(ordinal, Call::PrefetchAsync, |symbols| {
+            match (symbols.prefetch_to_location, symbols.prefetch_to_device, location.as_device()) {
+                // SAFETY: the range stays live until then and the stream is live, as the caller promises.
+                (Some(prefetch), ..) => unsafe { prefetch(address, bytes, location, 0, stream(raw)) },
+                // SAFETY: as above.
+                (None, Some(prefetch), Some(device)) => unsafe {
+                    prefetch(address, bytes, device, stream(raw))
+                },
+                _ => MISSING,
+            }
+        })
+    }
+
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
+        let (number, location) = abi::advice(advice);
+        // An advice without a location ignores the one that is given.
+        let location = self.location(location.unwrap_or(Location::Device(ordinal)), Call::Advise)?;
+        self.call(ordinal, Call::Advise, |symbols| {
+            match (symbols.advise_location, symbols.advise_device, location.as_device()) {
+                // SAFETY: the range is live, as the caller promises.
+                (Some(advise), ..) => unsafe { advise(address, bytes, number, location) },
+                // SAFETY: as above.
+                (None, Some(advise), Some(device)) => unsafe { advise(address, bytes, number, device) },
+                _ => MISSING,
+            }
+        })
+    }
+}
+
+/// A query's result: "not ready" is an answer, not an error.
+fn is_done(result: DriverResult<()>) -> DriverResult<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(DriverError { code: Code::NOT_READY, .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,85 @@
+//! Which context is current while a call is made.
+
+#![expect(unsafe_code, reason = "calls libcuda")]
+
+use core::ffi::c_int;
+use core::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::abi::SUCCESS;
+use super::symbols::Symbols;
+use crate::driver::{Call, Code, DriverError, DriverResult};
+
+/// A primary context, retained for good.
+///
+/// It is never released: at exit the order of libcuda's handler and of the last free is anybody's, a context that is
+/// gone takes every allocation with it, and one that is kept costs nothing, because the process's end gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Context(usize);
+
+/// A device and its primary context, which is made at the first call that needs it.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) number: c_int,
+    context: OnceLock<Context>,
+}
+
+impl Device {
+    pub(super) fn new(number: c_int) -> Self {
+        Self { number, context: OnceLock::new() }
+    }
+
+    /// Makes the device's primary context current on the calling thread until the guard is dropped.
+    pub(super) fn make_current<'a>(&self, symbols: &'a Symbols) -> DriverResult<Current<'a>> {
+        let context = self.context(symbols)?;
+        let mut current = 0;
+        // SAFETY: `current` is writable.
+        let code = unsafe { (symbols.context_get_current)(&raw mut current) };
+        check(Call::ContextEnter, code)?;
+        // Asking takes 28 ns; pushing and popping 68 ns on one thread and 1.2 µs on average with sixteen.
+        let pushed = current != context.0;
+        if pushed {
+            // SAFETY: `context` was retained and never released. If it was reset from outside, the driver says so.
+            let code = unsafe { (symbols.context_push)(context.0) };
+            check(Call::ContextEnter, code)?;
+        }
+        Ok(Current { symbols, pushed, not_send: PhantomData })
+    }
+
+    fn context(&self, symbols: &Symbols) -> DriverResult<Context> {
+        if let Some(context) = self.context.get() {
+            return Ok(*context);
+        }
+        let mut context = 0;
+        // SAFETY: `context` is writable; `number` came from `cuDeviceGet`.
+        let code = unsafe { (symbols.primary_context_retain)(&raw mut context, self.number) };
+        check(Call::ContextEnter, code)?;
+        // Two threads may both have retained it: the same context, held once more, and never released anyway.
+        Ok(*self.context.get_or_init(|| Context(context)))
+    }
+}
+
+/// The device's context is current; when this is dropped, that is current which was before.
+#[must_use]
+pub(super) struct Current<'a> {
+    symbols: &'a Symbols,
+    pushed: bool,
+    /// The stack of contexts is the thread's.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for Current<'_> {
+    fn drop(&mut self) {
+        if self.pushed {
+            let mut popped = 0;
+            // SAFETY: `popped` is writable. What is popped is what `make_current` pushed: the calls between leave the
+            // stack as they found it. A failure means that the driver is gone, and with it the stack.
+            unsafe { (self.symbols.context_pop)(&raw mut popped) };
+        }
+    }
+}
+
+/// Turns what libcuda returned into a result.
+pub(super) fn check(call: Call, code: u32) -> DriverResult<()> {
+    if code == SUCCESS { Ok(()) } else { Err(DriverError::new(call, Code(code))) }
+}

@@ -1,0 +1,37 @@
+//! Whether this process is on its way out.
+//!
+//! libcuda shuts itself down in an exit handler. Its functions then return [`Code::DEINITIALIZED`](crate::driver::Code),
+//! most of them; some of them crash on some versions. Containers in statics and threads that outlive `main` still free
+//! memory at that time, so the driver stops calling in before libcuda goes.
+
+#![cfg_attr(unix, expect(unsafe_code, reason = "registers an exit handler with the C library"))]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static EXITING: AtomicBool = AtomicBool::new(false);
+static REGISTER: Once = Once::new();
+
+#[cfg(unix)]
+extern "C" fn at_exit() {
+    // Relaxed: the flag guards no data. A thread that sees it late makes a call that libcuda answers.
+    EXITING.store(true, Ordering::Relaxed);
+}
+
+/// Asks to be told of the exit. To be called after `cuInit`: handlers run in reverse order, so this one runs before
+/// libcuda's.
+pub(super) fn watch_for_exit() {
+    REGISTER.call_once(|| {
+        // SAFETY: `at_exit` does not unwind and stores to an atomic. Failure (no memory) leaves the flag false: libcuda
+        // then answers for itself.
+        #[cfg(unix)]
+        unsafe {
+            libc::atexit(at_exit)
+        };
+    });
+}
+
+/// Returns `true` once the process has begun to exit.
+pub(super) fn is_exiting() -> bool {
+    EXITING.load(Ordering::Relaxed)
+}

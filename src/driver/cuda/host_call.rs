@@ -1,0 +1,39 @@
+//! A Rust closure as a function that libcuda calls.
+
+#![expect(unsafe_code, reason = "passes a closure through a C pointer")]
+
+use core::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The closure twice in a box: the outer one is a thin pointer.
+type Closure = Box<dyn FnOnce() + Send>;
+
+/// The closure as a pointer, to be given to [`call`] or to [`take_back`], once.
+pub(super) fn into_raw(function: Closure) -> *mut c_void {
+    Box::into_raw(Box::new(function)).cast()
+}
+
+/// The closure again.
+///
+/// # Safety
+///
+/// `data` came from [`into_raw`] and nobody else uses it now or later.
+pub(super) unsafe fn take_back(data: *mut c_void) -> Closure {
+    // SAFETY: `into_raw` made it from a `Box<Closure>`, and the caller hands it over.
+    *unsafe { Box::from_raw(data.cast::<Closure>()) }
+}
+
+/// Calls the closure. One that panics has panicked on a thread of libcuda, through which nothing may unwind: the hook
+/// has printed it, and it ends here.
+///
+/// # Safety
+///
+/// As [`take_back`].
+pub(super) unsafe extern "C" fn call(data: *mut c_void) {
+    // SAFETY: the caller's promise is the same.
+    let function = unsafe { take_back(data) };
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
+        // The payload is a stranger's too, and may panic when it is dropped.
+        core::mem::forget(payload);
+    }
+}

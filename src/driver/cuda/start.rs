@@ -1,0 +1,88 @@
+//! From nothing to a driver that runs, or to the reason why not.
+
+#![expect(unsafe_code, reason = "calls libcuda")]
+
+use core::ffi::{c_int, c_uint};
+
+use super::context::{Device, check};
+use super::symbols::{self, Symbols};
+use super::{CudaDriver, exit};
+use crate::Error;
+use crate::driver::{Call, Code, DriverError, watch_for_forks};
+
+/// The oldest driver that is accepted: 12.0, of December 2022. It is the first with stream ids.
+const OLDEST_VERSION: c_int = 12000;
+
+impl CudaDriver {
+    /// Loads libcuda, finds its functions, starts it and lists its devices.
+    ///
+    /// The version is asked before anything else: an old library, which lacks functions, is better called old.
+    pub(super) fn start() -> Result<Self, Error> {
+        if !symbols::is_library_present() {
+            return Err(Error::no_driver(
+                "libcuda is not installed, or not where the dynamic linker looks",
+                "install the NVIDIA driver, or simulate a machine",
+            ));
+        }
+        // Before anything of libcuda runs: a fork that happens later must be noticed.
+        watch_for_forks();
+
+        // SAFETY: the library can be loaded: it just was.
+        let version = match unsafe { symbols::driver_version() } {
+            None => return Err(incomplete("the loaded libcuda has no function cuDriverGetVersion")),
+            Some(Err(code)) => return Err(failed_to_start(code)),
+            Some(Ok(version)) if version < OLDEST_VERSION => {
+                return Err(Error::no_driver(
+                    "the driver is older than CUDA 12.0",
+                    "install an NVIDIA driver of series 525 or later",
+                ));
+            }
+            Some(Ok(version)) => version.unsigned_abs(),
+        };
+        // SAFETY: as above.
+        let symbols = unsafe { Symbols::find() }.map_err(incomplete)?;
+
+        // SAFETY: the flags must be 0, and are.
+        let code = unsafe { (symbols.init)(0) };
+        check(Call::Init, code).map_err(|error| failed_to_start(error.code.0))?;
+        exit::watch_for_exit();
+
+        let devices = devices(&symbols)?;
+        Ok(Self { version, symbols, devices })
+    }
+}
+
+fn devices(symbols: &Symbols) -> Result<Box<[Device]>, DriverError> {
+    let mut count: c_int = 0;
+    // SAFETY: `count` is writable.
+    check(Call::DeviceCount, unsafe { (symbols.device_get_count)(&raw mut count) })?;
+    (0..count)
+        .map(|ordinal| {
+            let mut number = 0;
+            // SAFETY: `number` is writable.
+            check(Call::DeviceCount, unsafe { (symbols.device_get)(&raw mut number, ordinal) })?;
+            Ok(Device::new(number))
+        })
+        .collect()
+}
+
+#[cold]
+fn incomplete(why: &'static str) -> Error {
+    Error::no_driver(why, "take what shadows the NVIDIA driver's own libcuda off the library path")
+}
+
+/// The error for what `cuInit` returned. Two codes deserve more words than they have.
+#[cold]
+fn failed_to_start(code: c_uint) -> Error {
+    match Code(code) {
+        Code::STUB_LIBRARY => Error::no_driver(
+            "the loaded libcuda is a stub (34), which is there to link against",
+            "take the toolkit's directory of stubs off the library path",
+        ),
+        Code::UNKNOWN => Error::no_driver(
+            "cuInit failed for a reason that it does not know (999)",
+            "see whether nvidia-smi works and the kernel has its nvidia-uvm module",
+        ),
+        code => DriverError::new(Call::Init, code).into(),
+    }
+}

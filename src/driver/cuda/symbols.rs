@@ -1,0 +1,152 @@
+//! The functions of libcuda, found once by their exact names.
+//!
+//! cudarc opens the library, and would find functions too, but it panics where one is missing. Here a missing function
+//! is a value: the driver cannot be loaded without the required ones, and a call whose optional one is missing says so
+//! when it is made.
+
+#![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
+
+use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
+
+use cudarc::driver::sys;
+
+use super::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps};
+
+/// What `cuLaunchHostFunc` calls.
+pub(super) type HostFunction = unsafe extern "C" fn(*mut c_void);
+
+macro_rules! symbols {
+    (
+        required { $($name:ident = $symbol:literal($($argument:ty),*);)+ }
+        optional { $($optional:ident = $optional_symbol:literal($($optional_argument:ty),*);)+ }
+    ) => {
+        /// What this crate calls in libcuda. Every function returns a `CUresult`; handles are `usize`, as wide as the
+        /// pointers they are; a `CUdeviceptr` is `u64`.
+        pub(super) struct Symbols {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
+            $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
+        }
+
+        impl Symbols {
+            /// Finds them all; or says which required one is missing.
+            ///
+            /// # Safety
+            ///
+            /// The library can be loaded.
+            pub(super) unsafe fn find() -> Result<Self, &'static str> {
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: the caller's promise; and the type is that of the function in every CUDA version
+                        // from 12.0 on, because a function whose type changes gets a new suffix.
+                        unsafe { symbol(concat!($symbol, "\0").as_bytes()) }
+                            .ok_or(concat!("the loaded libcuda has no function ", $symbol))?
+                    },)+
+                    $($optional: {
+                        // SAFETY: as above.
+                        unsafe { symbol(concat!($optional_symbol, "\0").as_bytes()) }
+                    },)+
+                })
+            }
+        }
+    };
+}
+
+symbols! {
+    required {
+        init = "cuInit"(c_uint);
+        device_get_count = "cuDeviceGetCount"(*mut c_int);
+        device_get = "cuDeviceGet"(*mut c_int, c_int);
+        device_get_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
+        device_get_attribute = "cuDeviceGetAttribute"(*mut c_int, c_uint, c_int);
+        primary_context_retain = "cuDevicePrimaryCtxRetain"(*mut usize, c_int);
+        context_get_current = "cuCtxGetCurrent"(*mut usize);
+        context_push = "cuCtxPushCurrent_v2"(usize);
+        context_pop = "cuCtxPopCurrent_v2"(*mut usize);
+        context_synchronize = "cuCtxSynchronize"();
+        context_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
+        thread_exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
+        stream_create = "cuStreamCreateWithPriority"(*mut usize, c_uint, c_int);
+        stream_destroy = "cuStreamDestroy_v2"(usize);
+        stream_synchronize = "cuStreamSynchronize"(usize);
+        stream_query = "cuStreamQuery"(usize);
+        stream_wait_event = "cuStreamWaitEvent"(usize, usize, c_uint);
+        stream_is_capturing = "cuStreamIsCapturing"(usize, *mut c_uint);
+        launch_host_function = "cuLaunchHostFunc"(usize, HostFunction, *mut c_void);
+        event_create = "cuEventCreate"(*mut usize, c_uint);
+        event_destroy = "cuEventDestroy_v2"(usize);
+        event_record = "cuEventRecord"(usize, usize);
+        event_query = "cuEventQuery"(usize);
+        event_synchronize = "cuEventSynchronize"(usize);
+        memory_get_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
+        memory_allocate = "cuMemAlloc_v2"(*mut u64, usize);
+        memory_free = "cuMemFree_v2"(u64);
+        memory_allocate_managed = "cuMemAllocManaged"(*mut u64, usize, c_uint);
+        host_allocate = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
+        host_free = "cuMemFreeHost"(*mut c_void);
+        host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
+        host_unregister = "cuMemHostUnregister"(*mut c_void);
+        host_get_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut u64, *mut c_void, c_uint);
+        copy = "cuMemcpy"(u64, u64, usize);
+        copy_async = "cuMemcpyAsync"(u64, u64, usize, usize);
+        fill_1_async = "cuMemsetD8Async"(u64, c_uchar, usize, usize);
+        fill_2_async = "cuMemsetD16Async"(u64, c_ushort, usize, usize);
+        fill_4_async = "cuMemsetD32Async"(u64, c_uint, usize, usize);
+    }
+    optional {
+        stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
+        pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
+        free_async = "cuMemFreeAsync"(u64, usize);
+        pool_create = "cuMemPoolCreate"(*mut usize, *const PoolProps);
+        pool_destroy = "cuMemPoolDestroy"(usize);
+        pool_trim = "cuMemPoolTrimTo"(usize, usize);
+        pool_get_attribute = "cuMemPoolGetAttribute"(usize, c_uint, *mut c_void);
+        pool_set_attribute = "cuMemPoolSetAttribute"(usize, c_uint, *mut c_void);
+        device_get_default_pool = "cuDeviceGetDefaultMemPool"(*mut usize, c_int);
+        location_get_default_pool = "cuMemGetDefaultMemPool"(*mut usize, *mut MemLocation, c_uint);
+        get_granularity = "cuMemGetAllocationGranularity"(*mut usize, *const AllocationProp, c_uint);
+        address_reserve = "cuMemAddressReserve"(*mut u64, usize, usize, u64, c_ulonglong);
+        address_free = "cuMemAddressFree"(u64, usize);
+        memory_create = "cuMemCreate"(*mut u64, usize, *const AllocationProp, c_ulonglong);
+        memory_release = "cuMemRelease"(u64);
+        memory_map = "cuMemMap"(u64, usize, usize, u64, c_ulonglong);
+        memory_unmap = "cuMemUnmap"(u64, usize);
+        memory_set_access = "cuMemSetAccess"(u64, usize, *const AccessDesc, usize);
+        prefetch_to_location = "cuMemPrefetchAsync_v2"(u64, usize, MemLocation, c_uint, usize);
+        prefetch_to_device = "cuMemPrefetchAsync"(u64, usize, c_int, usize);
+        advise_location = "cuMemAdvise_v2"(u64, usize, c_uint, MemLocation);
+        advise_device = "cuMemAdvise"(u64, usize, c_uint, c_int);
+    }
+}
+
+/// Whether a libcuda is installed where the dynamic linker looks. It is loaded by the question.
+pub(super) fn is_library_present() -> bool {
+    // SAFETY: loading a library runs its initialisers. libcuda's, and a stub's, do nothing but set themselves up; that
+    // a library of that name is CUDA's is what every CUDA program relies on.
+    unsafe { sys::is_culib_present() }
+}
+
+/// What version of CUDA the loaded driver speaks, or the code that it answered. `None`: it is no libcuda at all.
+///
+/// # Safety
+///
+/// The library can be loaded.
+pub(super) unsafe fn driver_version() -> Option<Result<c_int, c_uint>> {
+    // SAFETY: the caller's promise; the function takes a pointer to an `int` in every version.
+    let get_version: unsafe extern "C" fn(*mut c_int) -> c_uint = unsafe { symbol(b"cuDriverGetVersion\0") }?;
+    let mut version = 0;
+    // SAFETY: `version` is writable; the function may be called before `cuInit`.
+    let code = unsafe { get_version(&raw mut version) };
+    Some(if code == super::abi::SUCCESS { Ok(version) } else { Err(code) })
+}
+
+/// One function by its name, which ends in a zero byte.
+///
+/// # Safety
+///
+/// The library can be loaded: cudarc panics otherwise. `F` is the type of that function.
+unsafe fn symbol<F: Copy>(name: &'static [u8]) -> Option<F> {
+    // SAFETY: the caller's promise. cudarc never unloads the library again.
+    let library = unsafe { sys::culib() };
+    // SAFETY: `F` is the function's type, as the caller promises.
+    unsafe { library.get::<F>(name) }.ok().map(|symbol| *symbol)
+}

@@ -1,0 +1,90 @@
+//! `AnyResource`: an owned handle.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use core::any::Any;
+use core::fmt;
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, ResourceRef, forward_resource,
+};
+use crate::stream::StreamRef;
+
+/// An owned handle of a resource whose type is forgotten: cheap to clone, shared between threads.
+///
+/// It is what a container holds when nobody names a type, and what a device has as its current resource. Two are equal if
+/// they free each other's blocks.
+///
+/// ```
+/// use alluvion::{AnyResource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let resource = AnyResource::new(Cuda::new(&sim.device(0)));
+/// assert_eq!(resource, resource.clone());
+/// assert_eq!(resource.describe().to_string(), "Cuda(gpu 0)");
+/// ```
+#[derive(Clone)]
+pub struct AnyResource {
+    resource: Arc<dyn Resource + Send + Sync>,
+}
+
+static_assertions::assert_impl_all!(AnyResource: Send, Sync, Clone);
+static_assertions::assert_eq_size!(AnyResource, [usize; 2]);
+
+impl AnyResource {
+    /// Takes a resource and forgets its type.
+    #[must_use]
+    pub fn new<R: DeviceAccessible + Send + Sync + 'static>(resource: R) -> Self {
+        Self { resource: Arc::new(resource) }
+    }
+
+    /// Shares a resource and forgets its type.
+    #[must_use]
+    pub fn from_arc<R: DeviceAccessible + Send + Sync + 'static>(resource: Arc<R>) -> Self {
+        Self { resource }
+    }
+
+    /// Borrows it.
+    #[must_use]
+    pub fn as_ref(&self) -> ResourceRef<'_> {
+        ResourceRef::from_erased(&*self.resource)
+    }
+
+    /// As [`Resource::describe`], without the trait in scope.
+    #[must_use]
+    pub fn describe(&self) -> crate::resource::Describe<'_> {
+        crate::resource::Describe::new(&*self.resource)
+    }
+
+    /// As [`Resource::device`], without the trait in scope.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        self.resource.device()
+    }
+}
+
+// SAFETY: everything is forwarded to one resource, which keeps the contract; the handle can be moved without moving it.
+unsafe impl Resource for AnyResource {
+    forward_resource!(|this| this.resource);
+}
+
+// SAFETY: the constructors take resources that are accessible to the device, and nothing else.
+unsafe impl DeviceAccessible for AnyResource {}
+
+impl PartialEq for AnyResource {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for AnyResource {}
+
+impl fmt::Debug for AnyResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.describe())
+    }
+}

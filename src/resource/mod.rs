@@ -1,0 +1,315 @@
+//! What is a resource?
+//!
+//! A [`Resource`] is a source of blocks of memory, ordered by streams. Sources ask a driver; suballocators carve what
+//! another resource gives them; adaptors watch or limit one. All have this one contract.
+//!
+//! # The words
+//!
+//! - A block is *live* from the return of the call that allocated it to the call that deallocates it.
+//! - A layout *fits* a block if it is the layout that the block was allocated with.
+//! - Work is *ordered after* a point of a stream if it was submitted to that stream later, or to a stream that has since
+//!   been made to wait for that point, or by a host that has since waited for it.
+//! - The *upstream* of a resource is the resource that it gets its memory from.
+
+#![expect(unsafe_code, reason = "declares the contract that deallocation rests on")]
+
+mod access;
+mod any_resource;
+mod describe;
+mod device_ptr;
+mod layout;
+mod resource_id;
+mod resource_ref;
+
+pub use access::{DeviceAccessible, HostAccessible};
+pub use any_resource::AnyResource;
+pub use describe::Describe;
+pub use device_ptr::DevicePtr;
+pub use layout::Layout;
+pub use resource_id::ResourceId;
+pub use resource_ref::ResourceRef;
+
+use core::any::Any;
+use core::fmt;
+use std::sync::Arc;
+
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::stream::StreamRef;
+
+/// A source of blocks of memory on one device, ordered by streams.
+///
+/// Taken by handle: `&R`, `Box<R>` and `Arc<R>` are resources too, and free each other's blocks. Generic code takes
+/// `R: Resource` and pays nothing; [`ResourceRef`] and [`AnyResource`] are the two ways out of generics.
+///
+/// # Stream ordering
+///
+/// A block allocated on a stream may be used by work ordered after the call on that stream. It is deallocated on a stream
+/// that all of its uses come before.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{Layout, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let (resource, stream) = (Cuda::new(&device), device.stream()?);
+/// let layout = Layout::array::<f32>(1024)?;
+/// let block = resource.allocate(layout, stream.as_ref())?;
+/// // SAFETY: `block` came from this resource with this layout, and nothing uses it.
+/// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+///
+/// # Safety
+///
+/// An implementation must hand out blocks that are aligned to [`Layout::block_align`] and at least as long as asked for,
+/// that overlap no other live block, and that stay valid until they are deallocated, wherever the resource is moved. What
+/// [`id`](Self::id) says equal must be able to free each other's blocks. No method unwinds.
+pub unsafe trait Resource {
+    /// A block for work on `stream`. Zero bytes give [`Layout::dangling`] and reach nobody.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`; `UnsupportedAlignment` above [`max_align`](Self::max_align); `DeviceMismatch` for a stream of another
+    /// device; `Capture` where a capture forbids it; as the driver says. Nothing is lost then.
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error>;
+
+    /// Gives a block back, behind the work that is on `stream`. Cannot fail: what goes wrong is leaked.
+    ///
+    /// # Safety
+    ///
+    /// - `block` is live and came from a resource with this [`id`](Self::id).
+    /// - `layout` fits it.
+    /// - Every use of the block is ordered before this point of `stream`, a stream of this device.
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>);
+
+    /// A block that any stream, and the host where it has access, may use as soon as this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate).
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let stream = self.device().service_stream()?;
+        let block = self.allocate(layout, stream.as_ref())?;
+        match stream.synchronize() {
+            Ok(()) => Ok(block),
+            Err(error) => {
+                // SAFETY: the block came from this resource with this layout just now, and nobody has seen it.
+                unsafe { self.deallocate(block, layout, stream.as_ref()) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a block back that no work uses any more. When it returns, the block is free.
+    ///
+    /// # Safety
+    ///
+    /// - `block` is live and came from a resource with this [`id`](Self::id).
+    /// - `layout` fits it.
+    /// - Every use of the block is over.
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if layout.is_empty() {
+            return;
+        }
+        // Without a stream there is no place in any order to free it at: the block is leaked.
+        let Ok(stream) = self.device().service_stream() else { return };
+        // SAFETY: the caller's promises; what is over is ordered before every later point of every stream.
+        unsafe { self.deallocate(block, layout, stream.as_ref()) };
+        // A failure means that the context is lost, and the block with it.
+        let _ = stream.synchronize();
+    }
+
+    /// The device that the blocks belong to.
+    fn device(&self) -> &Device;
+
+    /// Who can free this resource's blocks.
+    fn id(&self) -> ResourceId;
+
+    /// Prints this layer alone, without what is under it: `CudaAsync(gpu 0)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the formatter.
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+
+    /// The largest alignment that it honours.
+    fn max_align(&self) -> usize {
+        self.upstream().map_or(Layout::MIN_ALIGN, Resource::max_align)
+    }
+
+    /// Gives memory that no block uses back to where it came from, until at most `keep_bytes` are kept. Returns how many
+    /// bytes went. A resource that keeps nothing returns 0.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.upstream().map_or(Ok(0), |upstream| upstream.trim(keep_bytes))
+    }
+
+    /// Free and total bytes of the memory that it draws on, as far as the resource knows.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        match self.upstream() {
+            Some(upstream) => upstream.memory_info(),
+            None => self.device().memory_info(),
+        }
+    }
+
+    /// The resource under this one, if there is one.
+    fn upstream(&self) -> Option<&dyn Resource> {
+        None
+    }
+
+    /// What [`find_layer`](Self::find_layer) can find here: the resource itself, or its core if that outlives more.
+    fn layer(&self) -> Option<&dyn Any> {
+        None
+    }
+
+    /// Prints the whole stack, outermost first: `Stats(1.2 GiB) > Pool(4 GiB) > CudaAsync(gpu 0)`.
+    fn describe(&self) -> Describe<'_>
+    where
+        Self: Sized,
+    {
+        Describe::new(self)
+    }
+
+    /// The outermost layer of type `L`, in this resource or under it.
+    ///
+    /// ```
+    /// use alluvion::{AnyResource, Resource, Sim, source::CudaAsync};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = AnyResource::new(CudaAsync::new(&sim.device(0))?);
+    /// assert!(resource.find_layer::<CudaAsync>().is_some());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn find_layer<L: Any>(&self) -> Option<&L>
+    where
+        Self: Sized,
+    {
+        let mut at: Option<&dyn Resource> = Some(self);
+        while let Some(resource) = at {
+            if let Some(found) = resource.layer().and_then(|layer| layer.downcast_ref()) {
+                return Some(found);
+            }
+            at = resource.upstream();
+        }
+        None
+    }
+}
+
+static_assertions::assert_obj_safe!(Resource);
+
+/// Forwards every method of `Resource` to what `$target` borrows.
+macro_rules! forward_resource {
+    (|$this:ident| $target:expr) => {
+        #[inline]
+        fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+            let $this = self;
+            $target.allocate(layout, stream)
+        }
+
+        #[inline]
+        unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+            let $this = self;
+            // SAFETY: the caller's promises to a handle are promises to what it names: they have one id.
+            unsafe { $target.deallocate(block, layout, stream) }
+        }
+
+        #[inline]
+        fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+            let $this = self;
+            $target.allocate_sync(layout)
+        }
+
+        #[inline]
+        unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+            let $this = self;
+            // SAFETY: as in `deallocate`.
+            unsafe { $target.deallocate_sync(block, layout) }
+        }
+
+        #[inline]
+        fn device(&self) -> &Device {
+            let $this = self;
+            $target.device()
+        }
+
+        #[inline]
+        fn id(&self) -> ResourceId {
+            let $this = self;
+            $target.id()
+        }
+
+        fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let $this = self;
+            $target.fmt_layer(f)
+        }
+
+        #[inline]
+        fn max_align(&self) -> usize {
+            let $this = self;
+            $target.max_align()
+        }
+
+        fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+            let $this = self;
+            $target.trim(keep_bytes)
+        }
+
+        fn memory_info(&self) -> Result<MemoryInfo, Error> {
+            let $this = self;
+            $target.memory_info()
+        }
+
+        fn upstream(&self) -> Option<&dyn Resource> {
+            let $this = self;
+            $target.upstream()
+        }
+
+        fn layer(&self) -> Option<&dyn Any> {
+            let $this = self;
+            $target.layer()
+        }
+    };
+}
+pub(crate) use forward_resource;
+
+// SAFETY: everything is forwarded to one resource, which keeps the contract; a handle can be moved without moving it.
+unsafe impl<R: Resource + ?Sized> Resource for &R {
+    forward_resource!(|this| (**this));
+}
+
+// SAFETY: as for `&R`.
+unsafe impl<R: Resource + ?Sized> Resource for Box<R> {
+    forward_resource!(|this| (**this));
+}
+
+// SAFETY: as for `&R`.
+unsafe impl<R: Resource + ?Sized> Resource for Arc<R> {
+    forward_resource!(|this| (**this));
+}
+
+// SAFETY: a handle hands out the blocks of what it names.
+unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for &R {}
+// SAFETY: as for `&R`.
+unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for Box<R> {}
+// SAFETY: as for `&R`.
+unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for Arc<R> {}
+// SAFETY: a handle hands out the blocks of what it names.
+unsafe impl<R: HostAccessible + ?Sized> HostAccessible for &R {}
+// SAFETY: as for `&R`.
+unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Box<R> {}
+// SAFETY: as for `&R`.
+unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Arc<R> {}

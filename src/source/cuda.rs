@@ -1,0 +1,111 @@
+//! `Cuda`: `cuMemAlloc` and `cuMemFree`.
+
+#![expect(unsafe_code, reason = "gives blocks back to the driver")]
+
+use core::any::Any;
+use core::fmt;
+
+use crate::device::Device;
+use crate::driver::RelaxedCapture;
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Device memory straight from the driver, `cuMemAlloc` and `cuMemFree`.
+///
+/// Every call reaches the driver: about 47 µs a pair on an H200, and the free waits for *all* work of the device. It is
+/// what a pool should sit on, and what to use for a few blocks that live long.
+///
+/// # Stream ordering
+///
+/// The stream is checked and not used: a block may be used by any stream as soon as it is allocated, and is free only when
+/// the device is idle.
+///
+/// # Thread safety
+///
+/// Any thread may call it.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let (resource, stream) = (Cuda::new(&device), device.stream()?);
+/// let vector = DeviceVec::from_slice_in(&[1.0, 2.0], stream.as_ref(), &resource)?;
+/// assert_eq!(vector.to_vec(stream.as_ref())?, [1.0, 2.0]);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Cuda {
+    device: Device,
+}
+
+static_assertions::assert_impl_all!(Cuda: Send, Sync, Clone, DeviceAccessible);
+
+impl Cuda {
+    /// The memory of `device`.
+    #[must_use]
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone() }
+    }
+}
+
+// SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
+// alignments are refused. Blocks are the driver's, not this value's, and any `Cuda` of the device can free them.
+unsafe impl Resource for Cuda {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.device.require(stream.device())?;
+        self.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, _: StreamRef<'_>) {
+        // SAFETY: the caller's promises, but for the uses that are ordered before the stream and may not be over yet:
+        // `cuMemFree` waits for all of them.
+        unsafe { self.deallocate_sync(block, layout) }
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(Layout::MIN_ALIGN)?;
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
+        let address = driver
+            .allocate_device(self.device.ordinal(), layout.bytes())
+            .map_err(|error| Error::of_driver(error, layout.bytes()))?;
+        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if layout.is_empty() {
+            return;
+        }
+        let driver = &**self.device.driver();
+        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        // SAFETY: the block came from `allocate_device` of this device, because only a `Cuda` of this device has this id, and
+        // the caller does not use it again. A failure means that the context is lost, and the block with it.
+        let _ = unsafe { driver.free_device(self.device.ordinal(), block.address()) };
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn id(&self) -> ResourceId {
+        ResourceId::shared::<Self>(&self.device, 0)
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cuda({})", self.device)
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+// SAFETY: it is memory of the device.
+unsafe impl DeviceAccessible for Cuda {}

@@ -1,0 +1,9 @@
+//! Where do bytes come from?
+
+mod cuda;
+mod cuda_async;
+mod null;
+
+pub use cuda::Cuda;
+pub use cuda_async::CudaAsync;
+pub use null::Null;

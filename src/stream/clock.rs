@@ -1,0 +1,91 @@
+//! What a stream has waited for.
+
+use smallvec::SmallVec;
+
+use super::{Stamp, StreamId};
+
+/// For each other stream, the epoch up to which its work is known to come first.
+///
+/// Kept sorted by stream; one to four entries in practice, so a search is a scan of one cache line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VectorClock {
+    entries: SmallVec<[Stamp; 4]>,
+}
+
+impl VectorClock {
+    pub(crate) fn includes(&self, stamp: Stamp) -> bool {
+        self.position(stamp.stream).is_ok_and(|at| self.entries[at].epoch >= stamp.epoch)
+    }
+
+    /// Learns of one point.
+    pub(crate) fn raise(&mut self, stamp: Stamp) {
+        match self.position(stamp.stream) {
+            Ok(at) => self.entries[at].epoch = self.entries[at].epoch.max(stamp.epoch),
+            Err(at) => self.entries.insert(at, stamp),
+        }
+    }
+
+    /// Learns all that `other` knows.
+    pub(crate) fn join(&mut self, other: &Self) {
+        for &stamp in &other.entries {
+            self.raise(stamp);
+        }
+    }
+
+    /// Forgets the streams that `is_gone` names. Forgetting is always safe: it costs a wait at worst.
+    pub(crate) fn forget(&mut self, is_gone: impl Fn(StreamId) -> bool) {
+        self.entries.retain(|stamp| !is_gone(stamp.stream));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Stamp> + '_ {
+        self.entries.iter().copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn position(&self, stream: StreamId) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&stream, |entry| entry.stream)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::Epoch;
+    use super::*;
+
+    fn stamp(index: u32, epoch: u64) -> Stamp {
+        Stamp { stream: StreamId::new(7, index), epoch: Epoch(epoch) }
+    }
+
+    #[test]
+    fn a_clock_knows_what_it_was_told_and_all_before() {
+        let mut clock = VectorClock::default();
+        clock.raise(stamp(2, 5));
+        assert!(clock.includes(stamp(2, 5)) && clock.includes(stamp(2, 1)));
+        assert!(!clock.includes(stamp(2, 6)) && !clock.includes(stamp(1, 1)));
+        clock.raise(stamp(2, 3));
+        assert!(clock.includes(stamp(2, 5)), "a clock never goes back");
+    }
+
+    #[test]
+    fn joining_is_the_pointwise_maximum() {
+        let (mut left, mut right) = (VectorClock::default(), VectorClock::default());
+        left.raise(stamp(1, 9));
+        left.raise(stamp(2, 1));
+        right.raise(stamp(2, 4));
+        right.raise(stamp(3, 2));
+        left.join(&right);
+        assert_eq!(left.iter().collect::<Vec<_>>(), [stamp(1, 9), stamp(2, 4), stamp(3, 2)]);
+    }
+
+    #[test]
+    fn forgetting_keeps_the_others() {
+        let mut clock = VectorClock::default();
+        clock.raise(stamp(1, 1));
+        clock.raise(stamp(2, 2));
+        clock.forget(|stream| stream.index() == 1);
+        assert_eq!((clock.len(), clock.includes(stamp(2, 2))), (1, true));
+    }
+}

@@ -1,0 +1,74 @@
+//! Events, used again and again: making one costs up to 21 µs with sixteen threads, taking one from here a lock.
+
+#![expect(unsafe_code, reason = "destroys the events that it made")]
+
+use crate::driver::{Driver, DriverResult, RawEvent};
+use crate::sync::{Arc, Mutex};
+
+/// The spare events of one device.
+#[derive(Debug)]
+pub(crate) struct EventPool {
+    driver: Arc<dyn Driver>,
+    ordinal: u32,
+    spare: Mutex<Vec<RawEvent>>,
+}
+
+impl EventPool {
+    pub(crate) fn new(driver: Arc<dyn Driver>, ordinal: u32) -> Arc<Self> {
+        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()) })
+    }
+
+    /// An event that nobody else holds.
+    pub(crate) fn take(self: &Arc<Self>) -> DriverResult<PooledEvent> {
+        let spare = self.spare.lock().pop();
+        let raw = match spare {
+            Some(raw) => raw,
+            None => self.driver.event_create(self.ordinal)?,
+        };
+        Ok(PooledEvent { raw, pool: Arc::clone(self) })
+    }
+
+    #[cfg(all(test, feature = "sim", not(loom)))]
+    pub(crate) fn spare(&self) -> usize {
+        self.spare.lock().len()
+    }
+}
+
+impl Drop for EventPool {
+    fn drop(&mut self) {
+        let spare = core::mem::take(&mut *self.spare.lock());
+        for raw in spare {
+            // SAFETY: `event_create` made it for this device, and nobody holds a `PooledEvent` for it: each of those
+            // keeps this pool alive.
+            let _ = unsafe { self.driver.event_destroy(self.ordinal, raw) };
+        }
+    }
+}
+
+/// An event on loan. It goes back when it is dropped, and may then be recorded anew: a wait that was made on it has taken
+/// its state at the time of the wait.
+#[derive(Debug)]
+pub(crate) struct PooledEvent {
+    raw: RawEvent,
+    pool: Arc<EventPool>,
+}
+
+impl PooledEvent {
+    pub(crate) fn raw(&self) -> RawEvent {
+        self.raw
+    }
+
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.pool.ordinal
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.pool.driver
+    }
+}
+
+impl Drop for PooledEvent {
+    fn drop(&mut self) {
+        self.pool.spare.lock().push(self.raw);
+    }
+}

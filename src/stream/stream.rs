@@ -1,0 +1,407 @@
+//! `Stream`, owned, and `StreamRef<'s>`, borrowed.
+
+#![expect(unsafe_code, reason = "wraps raw streams, and hands live ones to the driver")]
+#![expect(clippy::module_inception, reason = "file = type")]
+
+use core::any::Any;
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::cover::Cover;
+use super::timeline::{Ending, Timeline, Underlying};
+use super::{Event, Frontier, Stamp, StreamId};
+use crate::device::Device;
+use crate::driver::{CaptureStatus, Driver, RawStream, StreamFlags};
+use crate::error::Error;
+use crate::sync::Arc;
+
+/// A queue of work on a device: kernels, copies and frees run in the order in which they were submitted.
+///
+/// Cloning is a reference count; the stream ends with its last clone. It may end while blocks that were freed on it are
+/// still free: their order is kept by one last event.
+///
+/// # Thread safety
+///
+/// Any thread may submit to a stream. Two threads that do so at once are ordered by chance.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::Sim;
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// stream.synchronize()?;
+/// assert!(stream.is_idle()?);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    core: Arc<StreamCore>,
+}
+
+struct StreamCore {
+    device: Device,
+    timeline: Arc<Timeline>,
+    kind: StreamKind,
+}
+
+/// Whose stream it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamKind {
+    /// Made by this crate, destroyed with its last handle.
+    Owned,
+    /// The legacy default stream of its device.
+    Legacy,
+    /// The default stream of one thread.
+    PerThread,
+    /// Somebody else's, wrapped.
+    Foreign,
+    /// The crate's own, for calls that name no stream. Its device keeps it.
+    Service,
+}
+
+static_assertions::assert_impl_all!(Stream: Send, Sync, Clone);
+static_assertions::assert_not_impl_any!(StreamRef<'static>: Send, Sync);
+static_assertions::assert_eq_size!(StreamRef<'static>, usize);
+
+impl Stream {
+    pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
+        let raw = device.driver().stream_create(device.ordinal(), flags)?;
+        let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false };
+        let timeline = device.enter_timeline(stream)?;
+        Ok(Self::with_timeline(device, timeline, StreamKind::Owned))
+    }
+
+    /// A handle for a default stream, whose timeline the device or the thread keeps.
+    pub(crate) fn with_timeline(device: &Device, timeline: Arc<Timeline>, kind: StreamKind) -> Self {
+        Self { core: Arc::new(StreamCore { device: device.clone(), timeline, kind }) }
+    }
+
+    /// Wraps a stream that somebody else owns.
+    ///
+    /// Every wrapping is a stream with an id of its own: wrap once and clone. Because its owner may end it at any time
+    /// after this crate lets go, it is covered by an event at every free, which costs 0.13 µs on one thread.
+    ///
+    /// # Errors
+    ///
+    /// If the machine has no more stream numbers.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of the primary context of `device`. It stays valid until the last clone of the returned stream
+    /// is gone, those in containers included. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
+    /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`] for these.
+    pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
+        let stream = Underlying { raw, owner: None, ending: Ending::Leave(None), eager: true };
+        Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
+    }
+
+    /// Wraps a stream that `owner` keeps alive, as cudarc's `Arc<CudaStream>` does.
+    ///
+    /// Such a stream costs nothing at a free: it is known to live as long as its wrapping.
+    ///
+    /// # Errors
+    ///
+    /// If the machine has no more stream numbers.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a stream of the primary context of `device`, and stays valid while `owner` is not dropped. It is none of
+    /// the default streams.
+    pub unsafe fn from_owner(
+        device: &Device,
+        raw: RawStream,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Self, Error> {
+        let stream = Underlying { raw, owner: None, ending: Ending::Leave(Some(owner)), eager: false };
+        Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
+    }
+
+    /// Borrows the stream.
+    #[must_use]
+    pub fn as_ref(&self) -> StreamRef<'_> {
+        StreamRef { stream: self, not_send: PhantomData }
+    }
+
+    /// The device that the stream belongs to.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.core.device
+    }
+
+    /// The stream's number. For the per-thread stream of another thread, that of the legacy stream, which stands in.
+    #[must_use]
+    pub fn id(&self) -> StreamId {
+        self.as_ref().id()
+    }
+
+    /// Whose stream it is.
+    #[must_use]
+    pub fn kind(&self) -> StreamKind {
+        self.core.kind
+    }
+
+    /// Waits, on the host, until all work submitted so far is done.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    pub fn synchronize(&self) -> Result<(), Error> {
+        self.as_ref().synchronize()
+    }
+
+    /// Returns `true` if all work submitted so far is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    pub fn is_idle(&self) -> Result<bool, Error> {
+        self.as_ref().is_idle()
+    }
+
+    /// Makes later work on this stream wait, on the device, for all that is on `other` now.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` if `other` is of another machine; a capture error while either stream captures.
+    pub fn wait_for_stream(&self, other: &Self) -> Result<(), Error> {
+        self.as_ref().wait_for_stream(other.as_ref())
+    }
+
+    /// Records an event after all work submitted so far.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; a capture error while the stream captures.
+    pub fn record(&self) -> Result<Event, Error> {
+        self.as_ref().record()
+    }
+}
+
+impl Drop for StreamCore {
+    fn drop(&mut self) {
+        // A default stream never ends; a thread's ends with the thread.
+        if matches!(self.kind, StreamKind::Owned | StreamKind::Foreign) {
+            self.timeline.retire();
+            self.device.note_ended(self.timeline.id());
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let core = &self.core;
+        write!(f, "Stream({} {:?} on gpu {})", core.timeline.id(), core.kind, core.device.ordinal())
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Stream {}
+
+/// A borrowed stream: one word, `Copy`, and proof that the stream lives.
+///
+/// Every stream-ordered call takes one. It names a place in the order of work that *this thread* is submitting, and does
+/// not leave the thread; send the [`Stream`], or a reference to it.
+///
+/// ```compile_fail,E0277
+/// # use alluvion::Sim;
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream().unwrap();
+/// let borrowed = stream.as_ref();
+/// std::thread::scope(|scope| scope.spawn(move || borrowed.id()).join().unwrap());
+/// ```
+#[derive(Clone, Copy)]
+pub struct StreamRef<'s> {
+    stream: &'s Stream,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'s> StreamRef<'s> {
+    /// The timeline to use from this thread: for the default stream of another thread, that of the legacy stream.
+    fn timeline(self) -> &'s Arc<Timeline> {
+        let core = &*self.stream.core;
+        if core.timeline.is_mine() { &core.timeline } else { core.device.legacy_timeline() }
+    }
+
+    /// The handle to make driver calls with, from this thread.
+    #[must_use]
+    pub fn raw(self) -> RawStream {
+        self.timeline().raw()
+    }
+
+    /// The stream's number.
+    #[must_use]
+    pub fn id(self) -> StreamId {
+        self.timeline().id()
+    }
+
+    /// The device that the stream belongs to.
+    #[must_use]
+    pub fn device(self) -> &'s Device {
+        &self.stream.core.device
+    }
+
+    pub(crate) fn driver(self) -> &'s Arc<dyn Driver> {
+        self.device().driver()
+    }
+
+    /// An owned handle to the same stream.
+    #[must_use]
+    pub fn to_stream(self) -> Stream {
+        self.stream.clone()
+    }
+
+    /// The point that everything submitted so far lies before: what a free on this stream is tagged with.
+    ///
+    /// No driver call, except on a stream that this crate does not own, which is covered at once.
+    #[must_use]
+    pub fn release(self) -> Stamp {
+        self.timeline().release()
+    }
+
+    /// Returns `true` if this stream may use, next, memory with that frontier: for each point it is the stream itself, or
+    /// has waited for it, or the point is known to be over. No driver call.
+    #[must_use]
+    pub fn may_reuse(self, frontier: &Frontier) -> bool {
+        let timeline = self.timeline();
+        frontier.iter().all(|stamp| self.comes_after(timeline, stamp))
+    }
+
+    fn comes_after(self, timeline: &Timeline, stamp: Stamp) -> bool {
+        if stamp.epoch == super::Epoch::NEVER {
+            return false;
+        }
+        stamp.stream == timeline.id()
+            || timeline.has_waited_for(stamp)
+            || (self.device().machine_number() == stamp.stream.machine()
+                && self.device().table().is_done(stamp))
+    }
+
+    /// Makes later work on this stream wait, on the device, for every point of the frontier that it does not follow yet.
+    ///
+    /// Two driver calls for each stream that has to be covered anew, one for each that is covered. Waiting brings all that
+    /// the other stream had waited for.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `ContextLost` if
+    /// a point can never be reached. Points before the one that failed have been waited for.
+    pub fn wait_for(self, frontier: &Frontier) -> Result<(), Error> {
+        for stamp in frontier.iter() {
+            self.wait_for_point(stamp)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wait_for_point(self, stamp: Stamp) -> Result<(), Error> {
+        let timeline = self.timeline();
+        if self.comes_after(timeline, stamp) {
+            return Ok(());
+        }
+        let device = self.device();
+        if device.machine_number() != stamp.stream.machine() {
+            return Err(Error::machine_mismatch());
+        }
+        let Some(other) = device.table().timeline(stamp.stream) else { return Ok(()) };
+        let cover = other.cover(stamp.epoch)?;
+        self.follow(&cover)
+    }
+
+    /// Waits on the device, then learns.
+    pub(crate) fn follow(self, cover: &Cover) -> Result<(), Error> {
+        let timeline = self.timeline();
+        // SAFETY: the raw stream is live and of this device, because `self` borrows its owner; the cover is of this machine:
+        // it came from this machine's table, or `Event` compared the machines.
+        unsafe { cover.make_wait(self.device().ordinal(), timeline.raw()) }?;
+        timeline.learn(cover);
+        let table = self.device().table();
+        timeline.forget(|stream| table.timeline(stream).is_none());
+        Ok(())
+    }
+
+    /// As [`Stream::wait_for_stream`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_for_stream(self, other: StreamRef<'_>) -> Result<(), Error> {
+        self.device().require_machine(other.device())?;
+        if self.id() == other.id() {
+            return Ok(());
+        }
+        let timeline = other.timeline();
+        let cover = timeline.cover(timeline.now().epoch)?;
+        self.follow(&cover)
+    }
+
+    /// As [`Stream::record`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn record(self) -> Result<Event, Error> {
+        let timeline = self.timeline();
+        let cover = timeline.cover(timeline.now().epoch)?;
+        Ok(Event::new(self.device().clone(), cover))
+    }
+
+    /// As [`Stream::synchronize`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn synchronize(self) -> Result<(), Error> {
+        let also_over = self.timeline().synchronize()?;
+        let table = self.device().table();
+        also_over.iter().for_each(|stamp| table.finish(stamp));
+        Ok(())
+    }
+
+    /// As [`Stream::is_idle`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn is_idle(self) -> Result<bool, Error> {
+        // SAFETY: the raw stream is live and of this device, because `self` borrows its owner.
+        Ok(unsafe { self.driver().stream_query(self.device().ordinal(), self.raw()) }?)
+    }
+
+    /// Returns `true` if the stream records a graph instead of running its work.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn is_capturing(self) -> Result<bool, Error> {
+        // SAFETY: the raw stream is live and of this device, because `self` borrows its owner.
+        let status = unsafe { self.driver().stream_capture_status(self.device().ordinal(), self.raw()) }?;
+        Ok(status != CaptureStatus::None)
+    }
+}
+
+impl<'s> From<&'s Stream> for StreamRef<'s> {
+    fn from(stream: &'s Stream) -> Self {
+        stream.as_ref()
+    }
+}
+
+impl fmt::Debug for StreamRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
+}
+
+impl PartialEq for StreamRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for StreamRef<'_> {}

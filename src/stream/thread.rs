@@ -1,0 +1,132 @@
+//! The default stream of each thread.
+
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::stream::{Stream, StreamKind};
+use super::timeline::{Ending, Timeline, Underlying};
+use crate::device::{Device, WeakMachine};
+use crate::driver::RawStream;
+use crate::error::Error;
+use crate::sync::Arc;
+
+/// A thread's number, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadToken(usize);
+
+impl ThreadToken {
+    pub(crate) fn current() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        thread_local! {
+            // No destructor, so it can be read while the thread's other locals are being dropped.
+            static TOKEN: Cell<usize> = const { Cell::new(0) };
+        }
+        TOKEN.with(|token| {
+            if token.get() == 0 {
+                // Relaxed: only that the numbers differ matters.
+                token.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            Self(token.get())
+        })
+    }
+}
+
+/// The per-thread default streams that this thread has used, one a device.
+#[derive(Default)]
+struct Mine {
+    streams: Vec<(WeakMachine, u32, Arc<Timeline>)>,
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        // The thread is ending: cover what it submitted while the handle still means its stream.
+        for (machine, _, timeline) in self.streams.drain(..) {
+            timeline.retire();
+            if let Some(machine) = machine.upgrade() {
+                machine.table().note_ended(timeline.id());
+            }
+        }
+    }
+}
+
+thread_local! {
+    static MINE: RefCell<Mine> = RefCell::default();
+}
+
+/// The calling thread's default stream of one device, `CU_STREAM_PER_THREAD`.
+///
+/// One handle value names a different stream on each thread, so the type does not leave its thread. Its identity is the
+/// thread's, too: memory freed on one thread's default stream is not reused on another's without a wait.
+///
+/// A container that is allocated on it may leave the thread. Its later operations go to the legacy default stream, which
+/// waits for every per-thread stream of the device and they for it: slower, in the same order.
+///
+/// ```
+/// use alluvion::Sim;
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let here = device.per_thread_stream()?.id();
+/// assert_eq!(here, device.per_thread_stream()?.id());
+/// let there = std::thread::scope(|scope| {
+///     scope.spawn(|| device.per_thread_stream().map(|stream| stream.id())).join().unwrap()
+/// })?;
+/// assert_ne!(here, there);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct PerThreadStream {
+    stream: Stream,
+    not_send: PhantomData<*const ()>,
+}
+
+static_assertions::assert_not_impl_any!(PerThreadStream: Send, Sync);
+
+impl PerThreadStream {
+    pub(crate) fn of(device: &Device) -> Result<Self, Error> {
+        let known = MINE.with_borrow(|mine| {
+            mine.streams
+                .iter()
+                .find(|(machine, ordinal, _)| *ordinal == device.ordinal() && machine.is(device.machine()))
+                .map(|(_, _, timeline)| Arc::clone(timeline))
+        });
+        let timeline = match known {
+            Some(timeline) => timeline,
+            None => {
+                let timeline = device.enter_timeline(Underlying {
+                    raw: RawStream::PER_THREAD,
+                    owner: Some(ThreadToken::current()),
+                    ending: Ending::Leave(None),
+                    eager: false,
+                })?;
+                MINE.with_borrow_mut(|mine| {
+                    mine.streams.retain(|(machine, ..)| machine.upgrade().is_some());
+                    mine.streams.push((
+                        device.machine().downgrade(),
+                        device.ordinal(),
+                        Arc::clone(&timeline),
+                    ));
+                });
+                timeline
+            }
+        };
+        let stream = Stream::with_timeline(device, timeline, StreamKind::PerThread);
+        Ok(Self { stream, not_send: PhantomData })
+    }
+}
+
+impl Deref for PerThreadStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl fmt::Debug for PerThreadStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.stream.fmt(f)
+    }
+}

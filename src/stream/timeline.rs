@@ -1,0 +1,348 @@
+//! A stream's time: its epoch, the events that cover it, what it has waited for, and its end.
+//!
+//! A timeline outlives its stream. The table of a machine keeps it until all of the stream's work is known to be done,
+//! so a block that was freed on a stream stays safe to take after the stream is gone.
+//!
+//! # The protocols, each with a model in `loom-tests/`
+//!
+//! - **Free**: read the epoch. No lock, no driver call.
+//! - **Cover**: advance the epoch, *then* record an event. A free that read the old epoch had submitted its work before:
+//!   suppose that its submission came after the record in the driver's own order of the stream. Then the advance happens
+//!   before the record, the record before the submission, the submission before the read, and the read would have
+//!   returned the new epoch.
+//! - **Wait**: make the driver wait, *then* teach the clock. Whoever reads in the clock that the stream has waited submits
+//!   behind the wait.
+//! - **Retire**: the last handle covers the stream once more, publishes that cover and only then lets go. Whoever is in the
+//!   middle of recording holds a *pin*; the last pin to go destroys the stream.
+
+#![expect(unsafe_code, reason = "records on, waits on and destroys raw streams")]
+
+use core::any::Any;
+
+use smallvec::SmallVec;
+
+use super::clock::VectorClock;
+use super::cover::Cover;
+use super::event_pool::EventPool;
+use super::thread::ThreadToken;
+use super::{Epoch, Stamp, StreamId};
+use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// How many covers a timeline keeps: the oldest, because it completes first, and the newest ones, because a wait should
+/// wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at worst.
+const COVERS: usize = 4;
+
+/// What becomes of the raw stream when its last handle goes.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The crate made it and destroys it.
+    Destroy,
+    /// Somebody else owns it and outlives us: nothing to do, but let go of what kept it alive.
+    Leave(Option<Arc<dyn Any + Send + Sync>>),
+}
+
+/// The stream behind a timeline.
+#[derive(Debug)]
+pub(crate) struct Underlying {
+    pub(crate) raw: RawStream,
+    /// The thread whose default stream it is, if it is one.
+    pub(crate) owner: Option<ThreadToken>,
+    pub(crate) ending: Ending,
+    /// Cover it at every free, because its owner is somebody else.
+    pub(crate) eager: bool,
+}
+
+pub(crate) struct Timeline {
+    id: StreamId,
+    driver: Arc<dyn Driver>,
+    events: Arc<EventPool>,
+    ordinal: u32,
+    raw: RawStream,
+    /// The thread whose default stream it is.
+    owner: Option<ThreadToken>,
+    /// Recorded at each free rather than when somebody asks: its owner may destroy it without telling us.
+    eager: bool,
+    /// The stretch that work submitted now lies in. Starts at 1.
+    epoch: AtomicU64,
+    /// Every epoch up to here is over on the device. `u64::MAX` once the stream is gone and done.
+    done: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    /// Threads that are recording on `raw` at this moment, with the lock released.
+    pins: u32,
+    /// Sorted by epoch.
+    covers: SmallVec<[Cover; COVERS]>,
+    /// What this stream has waited for.
+    clock: VectorClock,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Live,
+    /// The last handle is gone and the final cover is published; pins may be left.
+    Closing,
+    /// The raw stream is gone.
+    Gone,
+}
+
+impl Timeline {
+    pub(crate) fn new(
+        id: StreamId,
+        driver: Arc<dyn Driver>,
+        events: Arc<EventPool>,
+        ordinal: u32,
+        stream: Underlying,
+    ) -> Self {
+        let Underlying { raw, owner, ending, eager } = stream;
+        let state = State {
+            phase: Phase::Live,
+            pins: 0,
+            covers: SmallVec::new(),
+            clock: VectorClock::default(),
+            ending,
+        };
+        let (epoch, done) = (AtomicU64::new(1), AtomicU64::new(0));
+        Self { id, driver, events, ordinal, raw, owner, eager, epoch, done, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Returns `true` unless it is the default stream of another thread.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.owner.is_none_or(|owner| owner == ThreadToken::current())
+    }
+
+    /// The handle to make driver calls with, from this thread.
+    ///
+    /// The handle of a per-thread stream means another stream on another thread. There the legacy stream stands in for it:
+    /// it waits for every blocking stream of the device, and they for it, so the order is kept.
+    pub(crate) fn raw(&self) -> RawStream {
+        if self.is_mine() { self.raw } else { RawStream::LEGACY }
+    }
+
+    /// The point that everything submitted so far lies before. What a free and a use are tagged with.
+    pub(crate) fn now(&self) -> Stamp {
+        // Acquire: pairs with the release in `advance`, see the proof at the top of the file.
+        Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Acquire)) }
+    }
+
+    /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
+    pub(crate) fn release(&self) -> Stamp {
+        let stamp = self.now();
+        if !self.eager || self.cover(stamp.epoch).is_ok() {
+            return stamp;
+        }
+        // No event to be had. Waiting here is slower and as safe; if even that fails, the context is lost and the
+        // block must never be used again.
+        match self.synchronize() {
+            Ok(_) => stamp,
+            Err(_) => Stamp { stream: self.id, epoch: Epoch::NEVER },
+        }
+    }
+
+    /// Ends the current epoch. Returns it.
+    fn advance(&self) -> Epoch {
+        // Release: pairs with the acquire in `now`. It comes before the record that follows it.
+        Epoch(self.epoch.fetch_add(1, Ordering::AcqRel))
+    }
+
+    pub(crate) fn is_done(&self, epoch: Epoch) -> bool {
+        // Acquire: pairs with the release in `finish`. What the device did up to there is visible after it.
+        epoch != Epoch::NEVER && epoch.0 <= self.done.load(Ordering::Acquire)
+    }
+
+    /// Notes that everything up to `epoch` is over on the device.
+    pub(crate) fn finish(&self, epoch: Epoch) {
+        // Release: pairs with the acquire in `is_done`.
+        self.done.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    pub(crate) fn has_waited_for(&self, stamp: Stamp) -> bool {
+        self.state.lock().clock.includes(stamp)
+    }
+
+    /// Teaches the clock what a wait, already made, has brought.
+    pub(crate) fn learn(&self, cover: &Cover) {
+        cover.teach(&mut self.state.lock().clock);
+    }
+
+    pub(crate) fn forget(&self, is_gone: impl Fn(StreamId) -> bool) {
+        // Sixteen is well above the streams of one device in any trace; below it a sweep would cost more than it frees.
+        const WORTH_IT: usize = 16;
+        let mut clock = {
+            let mut state = self.state.lock();
+            if state.clock.len() < WORTH_IT {
+                return;
+            }
+            core::mem::take(&mut state.clock)
+        };
+        clock.forget(is_gone);
+        self.state.lock().clock.join(&clock);
+    }
+
+    /// An event that covers `epoch`: the one that asks for the least waiting, recorded now if there is none.
+    ///
+    /// # Errors
+    ///
+    /// A capture error while the stream captures; a lost context if the stream is gone and could not be covered.
+    pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Cover> {
+        let clock = {
+            let mut state = self.state.lock();
+            if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
+                return Ok(cover.clone());
+            }
+            if state.phase != Phase::Live || epoch == Epoch::NEVER {
+                return Err(DriverError::new(Call::EventRecord, Code::CONTEXT_DESTROYED));
+            }
+            state.pins += 1;
+            state.clock.clone()
+        };
+        let recorded = self.record(clock);
+        self.unpin(recorded.as_ref().ok());
+        recorded
+    }
+
+    /// Advances, then records. The caller holds a pin.
+    fn record(&self, clock: VectorClock) -> DriverResult<Cover> {
+        let raw = self.raw();
+        // SAFETY: the raw stream is live: the caller's pin keeps it from being destroyed, or its owner does.
+        let status = unsafe { self.driver.stream_capture_status(self.ordinal, raw) }?;
+        if status != CaptureStatus::None {
+            // Recorded here, the event would belong to the graph, and a wait on it would pull the waiter in.
+            return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
+        }
+        let event = self.events.take()?;
+        let stamp = Stamp { stream: self.id, epoch: self.advance() };
+        // SAFETY:
+        // - the event is live and of this device: it comes from the device's pool and nobody else holds it.
+        // - the stream is live: as above.
+        unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) }?;
+        Ok(Cover::new(event, stamp, clock))
+    }
+
+    /// Publishes a cover and gives up a pin; the last pin of a closing stream destroys it.
+    fn unpin(&self, cover: Option<&Cover>) {
+        let mut crowded_out = None;
+        let ended = {
+            let mut state = self.state.lock();
+            if let Some(cover) = cover {
+                crowded_out = state.publish(cover.clone());
+            }
+            state.pins -= 1;
+            state.end_if_unpinned()
+        };
+        drop(crowded_out);
+        self.end(ended);
+    }
+
+    /// The last handle is going: covers the stream for good and lets go of it.
+    pub(crate) fn retire(&self) {
+        let clock = {
+            let mut state = self.state.lock();
+            state.pins += 1;
+            state.clock.clone()
+        };
+        // Without an event, having waited is as good. If that fails too the context is lost, and so are the blocks.
+        let last = self.record(clock).map_err(|_| self.synchronize()).ok();
+        {
+            let mut state = self.state.lock();
+            if let Some(cover) = last {
+                // Kept alone: it covers all that the others cover, and nobody will record again.
+                state.covers.clear();
+                state.covers.push(cover);
+            }
+            state.phase = Phase::Closing;
+        }
+        self.unpin(None);
+    }
+
+    fn end(&self, ended: Option<Ending>) {
+        match ended {
+            None => {}
+            Some(Ending::Destroy) => {
+                // SAFETY: `stream_create` made it for this device; the phase went to `Gone` once, under the lock, with no
+                // pin left, so nobody uses it now or later. A failure leaves nothing to undo.
+                let _ = unsafe { self.driver.stream_destroy(self.ordinal, self.raw) };
+            }
+            Some(Ending::Leave(keepalive)) => drop(keepalive),
+        }
+    }
+
+    /// Waits, on the host, for everything submitted so far. Returns the points of other streams that are over too,
+    /// because this one had waited for them.
+    pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
+        let waited = self.state.lock().clock.clone();
+        let epoch = self.advance();
+        // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
+        unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
+        self.finish(epoch);
+        Ok(waited)
+    }
+
+    /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more.
+    pub(crate) fn poll(&self) -> DriverResult<Option<Cover>> {
+        let mut newest = None;
+        loop {
+            let oldest = {
+                let state = self.state.lock();
+                state.covers.iter().find(|cover| !self.is_done(cover.epoch())).cloned()
+            };
+            match oldest {
+                Some(cover) if cover.query()? => {
+                    self.finish(cover.epoch());
+                    newest = Some(cover);
+                }
+                _ => return Ok(newest),
+            }
+        }
+    }
+
+    /// Returns `true`, for ever after, if the stream is gone and all its work is known to be over.
+    pub(crate) fn is_over(&self) -> bool {
+        // The last record, or the last synchronisation, ended the epoch before the current one, and nobody has been able
+        // to submit since.
+        self.state.lock().phase == Phase::Gone && self.is_done(Epoch(self.now().epoch.0 - 1))
+    }
+
+    /// The point that everything ever submitted lies before: as [`now`](Self::now), but reachable if the stream is gone.
+    pub(crate) fn latest(&self) -> Stamp {
+        let now = self.now();
+        match self.state.lock().phase {
+            Phase::Live => now,
+            Phase::Closing | Phase::Gone => Stamp { epoch: Epoch(now.epoch.0 - 1), ..now },
+        }
+    }
+}
+
+impl State {
+    /// Puts a cover in its place; returns the one that had to make room.
+    fn publish(&mut self, cover: Cover) -> Option<Cover> {
+        let at = self.covers.partition_point(|other| other.epoch() < cover.epoch());
+        if self.phase == Phase::Closing && at < self.covers.len() {
+            return Some(cover);
+        }
+        self.covers.insert(at, cover);
+        (self.covers.len() > COVERS).then(|| self.covers.remove(1))
+    }
+
+    fn end_if_unpinned(&mut self) -> Option<Ending> {
+        (self.phase == Phase::Closing && self.pins == 0).then(|| {
+            self.phase = Phase::Gone;
+            core::mem::replace(&mut self.ending, Ending::Leave(None))
+        })
+    }
+}
+
+impl core::fmt::Debug for Timeline {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let now = self.now();
+        write!(f, "Timeline({now:?}, done {})", self.done.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,171 @@
+//! A libcuda without a GPU, built by the test beside it: it counts, checks contexts and fails on demand.
+//!
+//! It is no simulator: nothing above the driver's own duties is imitated. `--cfg lacks_required` and
+//! `--cfg lacks_optional` leave functions out. `STUB_CODE` is what `cuInit` and `cuDriverGetVersion` return,
+//! `STUB_VERSION` the version, `STUB_SPLIT_ADDRESSES` gives pinned memory a second address.
+
+#![allow(non_snake_case)]
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// The only device's primary context.
+const PRIMARY: usize = 0xC0;
+/// A stream that captures.
+const CAPTURING: usize = 0xCA;
+/// A stream that is none.
+const NO_STREAM: usize = 0xBAD;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+static PUSHES: AtomicU64 = AtomicU64::new(0);
+static POPS: AtomicU64 = AtomicU64::new(0);
+static RETAINS: AtomicU64 = AtomicU64::new(0);
+static HOST_FREES: AtomicU64 = AtomicU64::new(0);
+static LAST_PREFETCH: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static CONTEXTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the tests read: calls, pushes, pops, retains, frees of pinned memory, and which prefetch ran last.
+#[unsafe(no_mangle)]
+extern "C" fn stub_counters() -> [u64; 6] {
+    [&CALLS, &PUSHES, &POPS, &RETAINS, &HOST_FREES, &LAST_PREFETCH].map(|counter| counter.load(SeqCst))
+}
+
+fn number_from(variable: &str, otherwise: u32) -> u32 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// A call that needs no context.
+fn count() -> c_uint {
+    CALLS.fetch_add(1, SeqCst);
+    0
+}
+
+/// A call that needs the primary context: 201 without it.
+fn enter() -> c_uint {
+    CALLS.fetch_add(1, SeqCst);
+    let current = CONTEXTS.with_borrow(|contexts| contexts.last().copied());
+    if current == Some(PRIMARY) { 0 } else { 201 }
+}
+
+macro_rules! exports {
+    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),*) $body:block)+) => {
+        $($(#[$meta])* #[unsafe(no_mangle)] unsafe extern "C" fn $name($($argument: $type),*) -> c_uint $body)+
+    };
+}
+
+macro_rules! need_a_context {
+    ($($(#[$meta:meta])* $name:ident)+) => {
+        $($(#[$meta])* #[unsafe(no_mangle)] extern "C" fn $name() -> c_uint { enter() })+
+    };
+}
+
+exports! {
+    fn cuDriverGetVersion(version: *mut c_int) {
+        unsafe { *version = number_from("STUB_VERSION", 12080) as c_int };
+        match number_from("STUB_CODE", 0) { 34 => 34, _ => 0 }
+    }
+    fn cuInit(_flags: c_uint) { number_from("STUB_CODE", 0) }
+    fn cuDeviceGetCount(count: *mut c_int) { unsafe { *count = 1 }; 0 }
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) { unsafe { *device = ordinal }; 0 }
+    fn cuDeviceGetName(name: *mut u8, length: c_int, _device: c_int) {
+        let text = b"Stub\0";
+        assert!(length as usize >= text.len());
+        unsafe { name.copy_from(text.as_ptr(), text.len()) };
+        count()
+    }
+    // An unknown attribute is an invalid value; 134 is unknown to a driver of before 12.3.
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, _device: c_int) {
+        count();
+        if attribute == 134 { return 1 }
+        unsafe { *value = attribute as c_int };
+        0
+    }
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, _device: c_int) {
+        RETAINS.fetch_add(1, SeqCst);
+        unsafe { *context = PRIMARY };
+        0
+    }
+    fn cuCtxGetCurrent(context: *mut usize) {
+        let current = CONTEXTS.with_borrow(|contexts| contexts.last().copied().unwrap_or(0));
+        unsafe { *context = current };
+        0
+    }
+    fn cuCtxPushCurrent_v2(context: usize) {
+        PUSHES.fetch_add(1, SeqCst);
+        CONTEXTS.with_borrow_mut(|contexts| contexts.push(context));
+        0
+    }
+    fn cuCtxPopCurrent_v2(context: *mut usize) {
+        POPS.fetch_add(1, SeqCst);
+        let Some(popped) = CONTEXTS.with_borrow_mut(Vec::pop) else { return 201 };
+        unsafe { *context = popped };
+        0
+    }
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        unsafe { *least = 0 };
+        unsafe { *greatest = -5 };
+        enter()
+    }
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) { unsafe { *mode = 0 }; count() }
+    fn cuStreamIsCapturing(stream: usize, status: *mut c_uint) {
+        unsafe { *status = (stream == CAPTURING).into() };
+        enter()
+    }
+    fn cuLaunchHostFunc(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
+        if stream == NO_STREAM { return 400 }
+        let data = data as usize;
+        // On a thread of its own, as the real one does.
+        std::thread::spawn(move || unsafe { function(data as *mut c_void) }).join().expect("it does not unwind");
+        enter()
+    }
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        unsafe { *free = 1 << 30 };
+        unsafe { *total = 1 << 31 };
+        enter()
+    }
+    fn cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, _flags: c_uint) {
+        let memory = vec![0_u8; bytes].leak();
+        unsafe { *pointer = memory.as_mut_ptr().cast() };
+        enter()
+    }
+    fn cuMemFreeHost(_pointer: *mut c_void) { HOST_FREES.fetch_add(1, SeqCst); enter() }
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, pointer: *mut c_void, _flags: c_uint) {
+        let offset = u64::from(number_from("STUB_SPLIT_ADDRESSES", 0));
+        unsafe { *address = pointer as u64 + offset };
+        enter()
+    }
+    #[cfg(not(lacks_required))]
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) {
+        if bytes > 1 << 40 { return enter().max(2) }
+        unsafe { *address = 0x7000_0000 };
+        enter()
+    }
+    fn cuMemAllocManaged(address: *mut u64, _bytes: usize, _flags: c_uint) {
+        unsafe { *address = 0x8000_0000 };
+        enter()
+    }
+    #[cfg(not(lacks_optional))]
+    fn cuStreamGetId(stream: usize, id: *mut u64) { unsafe { *id = stream as u64 + 1000 }; enter() }
+    #[cfg(not(lacks_optional))]
+    fn cuMemPrefetchAsync_v2() { LAST_PREFETCH.store(2, SeqCst); enter() }
+    fn cuMemPrefetchAsync(_address: u64, _bytes: usize, device: c_int, _stream: usize) {
+        // The host is device -1 to this call.
+        LAST_PREFETCH.store(if device == -1 { 11 } else { 10 }, SeqCst);
+        enter()
+    }
+}
+
+need_a_context! {
+    cuCtxSynchronize
+    cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize cuStreamQuery cuStreamWaitEvent
+    cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize
+    cuMemFree_v2 cuMemHostRegister_v2 cuMemHostUnregister
+    cuMemcpy cuMemcpyAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
+    #[cfg(not(lacks_optional))] cuMemAllocFromPoolAsync
+    #[cfg(not(lacks_optional))] cuMemFreeAsync
+    #[cfg(not(lacks_optional))] cuDeviceGetDefaultMemPool
+}

@@ -1,0 +1,416 @@
+//! A machine without a driver, with a stub, with an old one, with a broken one: an error value each, and no panic. And
+//! what the driver owes its callers whatever libcuda does: contexts, forks, exits, closures that panic.
+//!
+//! Each test runs its body in a child process, with a libcuda of its own on the library path. A panic of the child,
+//! caught or not, ends it at once, so these tests hold for programs that are built with `panic = "abort"` too.
+
+#![cfg(unix)]
+#![expect(unsafe_code, reason = "calls the driver, and asks the library that it loaded")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{env, fs, panic, process, thread};
+
+use alluvion::driver::cuda::CudaDriver;
+use alluvion::driver::{
+    Call, Code, DeviceAttribute, Driver, DriverError, Location, PinnedFlags, PoolKind, RawStream,
+};
+use alluvion::{Error, ErrorKind};
+
+/// Set in the child, to the name of the test.
+const CHILD: &str = "ALLUVION_CUDA_LOAD_CHILD";
+/// What a child prints when its body has run to the end.
+const DONE: &str = "the body has run";
+
+static WHOLE: LazyLock<PathBuf> = LazyLock::new(|| build("whole", &[]));
+static NO_REQUIRED: LazyLock<PathBuf> = LazyLock::new(|| build("no_required", &["lacks_required"]));
+static NO_OPTIONAL: LazyLock<PathBuf> = LazyLock::new(|| build("no_optional", &["lacks_optional"]));
+/// Files that are no libraries: they also hide a real driver, because the linker stops at them.
+static NOTHING: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = directory("nothing");
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        fs::write(directory.join(name), "not a library").expect("the directory is writable");
+    }
+    directory
+});
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cuda_load-{name}"));
+    fs::create_dir_all(&directory).expect("the directory is writable");
+    directory
+}
+
+/// Builds libcuda.rs as `libcuda.so`, in a directory of its own. Two runs of this program at once do not disturb each
+/// other: the file is put in place whole.
+fn build(name: &str, cfgs: &[&str]) -> PathBuf {
+    let directory = directory(name);
+    let library = directory.join("libcuda.so");
+    let unfinished = directory.join(format!("unfinished-{}", process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_load/libcuda.rs");
+    let status = Command::new(option_env!("RUSTC").unwrap_or("rustc"))
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort", "-Awarnings"])
+        .args(cfgs.iter().flat_map(|cfg| ["--cfg", cfg]))
+        .arg("-o")
+        .arg(&unfinished)
+        .arg(source)
+        .status()
+        .expect("the compiler that built this test is there");
+    assert!(status.success());
+    fs::rename(unfinished, library).expect("the directory is writable");
+    directory
+}
+
+/// Runs `body` in a child that finds libcuda in `library` first.
+fn in_child(test: &str, library: &LazyLock<PathBuf>, variables: &[(&str, &str)], body: fn()) {
+    if env::var_os(CHILD).is_some() {
+        panic::set_hook(Box::new(|panic| {
+            eprintln!("{panic}");
+            process::abort();
+        }));
+        body();
+        println!("{DONE}");
+        return;
+    }
+    let output = Command::new(env::current_exe().expect("this program has a file"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .env("LD_LIBRARY_PATH", library.as_path())
+        .envs(variables.iter().copied())
+        .output()
+        .expect("this program can be started");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = format!("{}\n{stdout}{stderr}", output.status);
+    assert!(output.status.success() && text.contains(DONE), "{text}");
+}
+
+fn load_error() -> Error {
+    CudaDriver::load().expect_err("there is no driver to load")
+}
+
+/// Calls, pushes, pops, retains, frees of pinned memory, last prefetch: what the stub has counted.
+fn counters() -> [u64; 6] {
+    // SAFETY: the library is loaded: each caller has loaded the driver.
+    let library = unsafe { cudarc::driver::sys::culib() };
+    // SAFETY: the stub's function has this type.
+    let get = unsafe { library.get::<extern "C" fn() -> [u64; 6]>(b"stub_counters\0") };
+    get.expect("the stub is what was loaded")()
+}
+
+/// The stack of contexts of this thread, as an application moves it.
+fn push_context(context: usize) {
+    // SAFETY: the library is loaded.
+    let library = unsafe { cudarc::driver::sys::culib() };
+    // SAFETY: a context is a pointer.
+    let push = unsafe { library.get::<unsafe extern "C" fn(usize) -> u32>(b"cuCtxPushCurrent_v2\0") };
+    // SAFETY: the stub takes any number for a context.
+    assert_eq!(unsafe { push.expect("the stub has it")(context) }, 0);
+}
+
+fn current_context() -> usize {
+    // SAFETY: the library is loaded.
+    let library = unsafe { cudarc::driver::sys::culib() };
+    // SAFETY: the function takes a pointer to a context.
+    let get = unsafe { library.get::<unsafe extern "C" fn(*mut usize) -> u32>(b"cuCtxGetCurrent\0") };
+    let mut context = 0;
+    // SAFETY: `context` is writable.
+    assert_eq!(unsafe { get.expect("the stub has it")(&raw mut context) }, 0);
+    context
+}
+
+#[test]
+fn no_library_is_no_driver() {
+    in_child("no_library_is_no_driver", &NOTHING, &[], || {
+        let error = load_error();
+        assert_eq!(error.kind(), ErrorKind::NoDriver);
+        assert!(error.is_no_device());
+        assert!(error.to_string().contains("libcuda is not installed"), "{error}");
+        // And again: nothing is poisoned.
+        assert_eq!(load_error().kind(), ErrorKind::NoDriver);
+    });
+}
+
+#[test]
+fn a_stub_is_no_driver() {
+    in_child("a_stub_is_no_driver", &WHOLE, &[("STUB_CODE", "34")], || {
+        let error = load_error();
+        assert_eq!(error.kind(), ErrorKind::NoDriver);
+        assert!(error.to_string().contains("stub (34)"), "{error}");
+    });
+}
+
+#[test]
+fn a_library_without_a_required_function_is_no_driver() {
+    in_child("a_library_without_a_required_function_is_no_driver", &NO_REQUIRED, &[], || {
+        let error = load_error();
+        assert_eq!(error.kind(), ErrorKind::NoDriver);
+        assert!(error.to_string().contains("no function cuMemAlloc_v2"), "{error}");
+    });
+}
+
+#[test]
+fn an_old_driver_is_no_driver() {
+    in_child("an_old_driver_is_no_driver", &NO_REQUIRED, &[("STUB_VERSION", "11080")], || {
+        let error = load_error();
+        assert_eq!(error.kind(), ErrorKind::NoDriver);
+        assert!(error.to_string().contains("older than CUDA 12.0"), "{error}");
+    });
+}
+
+#[test]
+fn a_driver_without_a_gpu_is_no_device() {
+    in_child("a_driver_without_a_gpu_is_no_device", &WHOLE, &[("STUB_CODE", "100")], || {
+        let error = load_error();
+        assert_eq!(error.kind(), ErrorKind::NoDevice);
+        assert_eq!(error.code(), Some(Code::NO_DEVICE));
+        assert_eq!(error.call(), Some(Call::Init));
+    });
+}
+
+#[test]
+fn a_driver_without_its_kernel_module_is_no_driver() {
+    in_child("a_driver_without_its_kernel_module_is_no_driver", &WHOLE, &[("STUB_CODE", "999")], || {
+        assert_eq!(load_error().kind(), ErrorKind::NoDriver);
+    });
+    in_child("a_driver_without_its_kernel_module_is_no_driver", &WHOLE, &[("STUB_CODE", "803")], || {
+        assert_eq!(load_error().kind(), ErrorKind::NoDriver);
+    });
+}
+
+#[test]
+fn a_failure_is_forgotten_and_a_success_is_kept() {
+    in_child("a_failure_is_forgotten_and_a_success_is_kept", &WHOLE, &[("STUB_CODE", "100")], || {
+        assert_eq!(load_error().kind(), ErrorKind::NoDevice);
+        // SAFETY: no other thread of this child reads or writes the environment.
+        unsafe { env::remove_var("STUB_CODE") };
+        let first = CudaDriver::load().expect("the stub starts now");
+        assert!(std::sync::Arc::ptr_eq(&first, &CudaDriver::load().expect("it is loaded")));
+        assert_eq!((first.name(), first.version(), first.device_count()), ("cuda", 12080, Ok(1)));
+        assert_eq!(first.device_name(0).as_deref(), Ok("Stub"));
+    });
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_without_a_call() {
+    in_child("a_device_that_is_not_there_is_refused_without_a_call", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        let before = counters();
+        let absent = |call| Some(DriverError::new(call, Code::INVALID_DEVICE));
+        assert_eq!(driver.device_name(1).err(), absent(Call::DeviceName));
+        assert_eq!(driver.allocate_device(u32::MAX, 1).err(), absent(Call::AllocateDevice));
+        assert_eq!(driver.memory_info(1).err(), absent(Call::MemoryInfo));
+        assert_eq!(counters(), before);
+    });
+}
+
+#[test]
+fn an_attribute_that_the_driver_does_not_know_has_a_neutral_value() {
+    in_child("an_attribute_that_the_driver_does_not_know_has_a_neutral_value", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // The stub answers each attribute with its number.
+        assert_eq!(driver.attribute(0, DeviceAttribute::ComputeMajor), Ok(75));
+        assert_eq!(driver.attribute(0, DeviceAttribute::VirtualMemory), Ok(102));
+        // It knows no node, and its PCI address does not exist.
+        assert_eq!(driver.attribute(0, DeviceAttribute::HostNumaNode), Ok(-1));
+    });
+}
+
+#[test]
+fn a_missing_optional_function_is_an_error_when_it_is_called() {
+    in_child("a_missing_optional_function_is_an_error_when_it_is_called", &NO_OPTIONAL, &[], || {
+        let driver = CudaDriver::load().expect("what is missing is optional");
+        // SAFETY: the stub takes any number for a stream.
+        let error = unsafe { driver.stream_id(0, RawStream(7)) }.unwrap_err();
+        assert_eq!(error, DriverError::new(Call::StreamId, Code::NOT_FOUND));
+        assert_eq!(Error::from(error).kind(), ErrorKind::Unsupported);
+        let error = driver.pool_default(0, PoolKind::Device).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::PoolDefault, Code::NOT_FOUND));
+        assert_eq!(driver.virtual_granularity(0).unwrap_err().code, Code::NOT_FOUND);
+
+        // The older form of a prefetch knows devices and the host, and no nodes of the host.
+        // SAFETY: the stub takes any number for an address or a stream.
+        let prefetch = |to| unsafe { driver.prefetch_async(0, 0x8000_0000, 1, to, RawStream(7)) };
+        assert_eq!(prefetch(Location::Device(0)), Ok(()));
+        assert_eq!(counters()[5], 10);
+        assert_eq!(prefetch(Location::Host), Ok(()));
+        assert_eq!(counters()[5], 11);
+        assert_eq!(prefetch(Location::HostNuma(0)).unwrap_err().code, Code::NOT_FOUND);
+        assert_eq!(prefetch(Location::Device(1)).unwrap_err().code, Code::INVALID_DEVICE);
+    });
+}
+
+#[test]
+fn optional_functions_are_called_where_they_exist() {
+    in_child("optional_functions_are_called_where_they_exist", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // SAFETY: the stub takes any number for a stream.
+        assert_eq!(unsafe { driver.stream_id(0, RawStream(7)) }, Ok(1007));
+        // SAFETY: the stub takes any number for an address or a stream.
+        let prefetch = |to| unsafe { driver.prefetch_async(0, 0x8000_0000, 1, to, RawStream(7)) };
+        assert_eq!(prefetch(Location::Device(0)), Ok(()));
+        assert_eq!(counters()[5], 2);
+        // A managed pool needs a driver that this one is not.
+        let error = driver.pool_default(0, PoolKind::Managed).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::PoolDefault, Code::NOT_SUPPORTED));
+    });
+}
+
+#[test]
+fn the_context_that_was_current_is_current_again() {
+    in_child("the_context_that_was_current_is_current_again", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // None was current. The stub refuses calls without the primary one, so these make it current.
+        assert_eq!(driver.allocate_device(0, 256), Ok(0x7000_0000));
+        assert_eq!(current_context(), 0);
+        // A stranger's was current; and a call that fails cleans up too.
+        push_context(0xF0);
+        assert!(driver.memory_info(0).is_ok());
+        assert_eq!(driver.allocate_device(0, 1 << 50).unwrap_err().code, Code::OUT_OF_MEMORY);
+        assert_eq!(current_context(), 0xF0);
+        let [_, pushes, pops, ..] = counters();
+        assert_eq!((pushes, pops), (4, 3), "three of ours, one of the test's");
+        // The primary one was: nothing is pushed.
+        push_context(0xC0);
+        assert!(driver.memory_info(0).is_ok());
+        assert_eq!(current_context(), 0xC0);
+        let [_, pushes, pops, retains, ..] = counters();
+        assert_eq!((pushes, pops, retains), (5, 3, 1));
+        // Each thread has a stack of its own.
+        thread::spawn(move || {
+            assert!(driver.memory_info(0).is_ok());
+            assert_eq!(current_context(), 0);
+        })
+        .join()
+        .expect("it ended");
+        assert_eq!(counters()[3], 1, "the context is retained once");
+    });
+}
+
+#[test]
+fn zero_bytes_never_reach_libcuda() {
+    in_child("zero_bytes_never_reach_libcuda", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        let before = counters();
+        assert_eq!(driver.allocate_device(0, 0).unwrap_err().code, Code::INVALID_VALUE);
+        assert_eq!(driver.allocate_managed(0, 0).unwrap_err().code, Code::INVALID_VALUE);
+        assert_eq!(
+            driver.allocate_pinned(0, 0, PinnedFlags::default()).unwrap_err().code,
+            Code::INVALID_VALUE
+        );
+        assert_eq!(counters(), before);
+    });
+}
+
+#[test]
+fn pinned_memory_with_two_addresses_is_refused_and_freed() {
+    let variables = [("STUB_SPLIT_ADDRESSES", "4096")];
+    in_child("pinned_memory_with_two_addresses_is_refused_and_freed", &WHOLE, &variables, || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        let error = driver.allocate_pinned(0, 4096, PinnedFlags::default()).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::AllocatePinned, Code::NOT_SUPPORTED));
+        assert_eq!(counters()[4], 1, "it was freed");
+        let unmapped = PinnedFlags { mapped: false, ..PinnedFlags::default() };
+        assert!(driver.allocate_pinned(0, 4096, unmapped).is_ok(), "what is not mapped has one address only");
+    });
+}
+
+#[test]
+fn a_host_call_that_panics_ends_there() {
+    in_child("a_host_call_that_panics_ends_there", &WHOLE, &[], || {
+        static PANICS: AtomicUsize = AtomicUsize::new(0);
+        let driver = CudaDriver::load().expect("the stub starts");
+        panic::set_hook(Box::new(|_| {
+            PANICS.fetch_add(1, Ordering::SeqCst);
+        }));
+        // SAFETY: the stub takes any number for a stream.
+        let result =
+            unsafe { driver.stream_host_call(0, RawStream(7), Box::new(|| panic!("in a host call"))) };
+        assert_eq!((result, PANICS.load(Ordering::SeqCst)), (Ok(()), 1));
+    });
+}
+
+#[test]
+fn a_host_call_that_is_refused_is_dropped_without_being_called() {
+    in_child("a_host_call_that_is_refused_is_dropped_without_being_called", &WHOLE, &[], || {
+        struct Flag<'a>(&'a AtomicBool);
+        impl Drop for Flag<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        static CALLED: AtomicBool = AtomicBool::new(false);
+        static DROPPED: AtomicBool = AtomicBool::new(false);
+        let driver = CudaDriver::load().expect("the stub starts");
+        let queue = |stream| {
+            DROPPED.store(false, Ordering::SeqCst);
+            let flag = Flag(&DROPPED);
+            let function = Box::new(move || {
+                let _flag = &flag;
+                CALLED.store(true, Ordering::SeqCst);
+            });
+            // SAFETY: the stub takes any number for a stream.
+            unsafe { driver.stream_host_call(0, RawStream(stream), function) }
+        };
+        // No stream at all, and one that captures: a graph would run the function more than once.
+        assert_eq!(queue(0xBAD), Err(DriverError::new(Call::StreamHostCall, Code::INVALID_HANDLE)));
+        assert!(DROPPED.load(Ordering::SeqCst));
+        assert_eq!(queue(0xCA), Err(DriverError::new(Call::StreamHostCall, Code::CAPTURE_UNSUPPORTED)));
+        assert!(DROPPED.load(Ordering::SeqCst));
+        assert!(!CALLED.load(Ordering::SeqCst));
+        assert_eq!(queue(7), Ok(()));
+        assert!(CALLED.load(Ordering::SeqCst) && DROPPED.load(Ordering::SeqCst));
+    });
+}
+
+#[test]
+fn a_fork_is_answered_without_a_call() {
+    in_child("a_fork_is_answered_without_a_call", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        assert!(driver.memory_info(0).is_ok());
+        let before = counters();
+        // SAFETY: the child calls nothing but the driver, which must cope, and `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let gone = |code: Code| code == Code::NOT_INITIALIZED;
+            let refused = driver.memory_info(0).is_err_and(|error| gone(error.code))
+                && driver.device_count().is_err_and(|error| gone(error.code))
+                && driver.allocate_device(0, 1).is_err_and(|error| gone(error.code))
+                && CudaDriver::load().is_err_and(|error| error.is_shut_down())
+                && counters() == before;
+            // SAFETY: it does not return.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: `status` is writable and `child` is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert!(driver.memory_info(0).is_ok(), "the parent goes on");
+    });
+}
+
+#[test]
+fn an_exit_is_answered_without_a_call() {
+    extern "C" fn last() {
+        let refused = CudaDriver::load().is_err_and(|error| error.is_shut_down())
+            && KEPT.get().is_some_and(|driver| {
+                let before = counters();
+                driver.memory_info(0).is_err_and(|error| error.code == Code::DEINITIALIZED)
+                    && driver.allocate_device(0, 1).is_err_and(|error| error.code == Code::DEINITIALIZED)
+                    && counters() == before
+            });
+        if !refused {
+            // SAFETY: it does not return. The status tells the parent.
+            unsafe { libc::_exit(3) };
+        }
+    }
+    static KEPT: std::sync::OnceLock<std::sync::Arc<CudaDriver>> = std::sync::OnceLock::new();
+    in_child("an_exit_is_answered_without_a_call", &WHOLE, &[], || {
+        // Handlers run in reverse order: this one, registered before the driver is loaded, runs after the driver's own.
+        // SAFETY: `last` does not unwind.
+        assert_eq!(unsafe { libc::atexit(last) }, 0);
+        let driver = CudaDriver::load().expect("the stub starts");
+        assert!(driver.memory_info(0).is_ok());
+        assert!(KEPT.set(driver).is_ok());
+    });
+}
