@@ -24,6 +24,7 @@ mod migration;
 mod null;
 #[cfg(target_os = "linux")]
 mod pages;
+mod pinned;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -36,5 +37,6 @@ pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
+pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};
