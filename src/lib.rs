@@ -11,6 +11,8 @@ pub mod resource;
 pub mod source;
 pub mod stream;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use container::{
     DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, RawParts,
