@@ -161,12 +161,12 @@ fn a_lost_context_leaks_and_says_so() {
     assert!(pool.trim(0).unwrap_err().is_context_lost());
     assert!(plain.allocate_sync(layout(100)).unwrap_err().is_context_lost());
     assert!(managed.allocate_sync(layout(100)).unwrap_err().is_context_lost());
-    // SAFETY: each block came from this resource with this layout; the work that used it is gone with its context.
-    unsafe {
-        pool.deallocate(blocks[0], layout(100), stream.as_ref());
-        plain.deallocate(blocks[1], layout(100), stream.as_ref());
-        managed.deallocate_sync(blocks[2], layout(100));
-    }
+    // SAFETY: the block came from this resource with this layout; the work that used it is gone with its context.
+    unsafe { pool.deallocate(blocks[0], layout(100), stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { plain.deallocate(blocks[1], layout(100), stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { managed.deallocate_sync(blocks[2], layout(100)) };
     assert_eq!(sim.live().allocations(), 3);
     drop(pool);
     assert!(CudaAsync::new(&device).unwrap_err().is_context_lost());
