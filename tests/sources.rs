@@ -255,8 +255,9 @@ mod system {
 
     /// Bytes of address space that this process has.
     fn mapped_bytes() -> usize {
-        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-        text.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = text.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        size.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     }
 
     #[test]
