@@ -19,7 +19,7 @@ use super::fault::Faults;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::{read_pageable, write_pageable};
 use super::kernel::Range;
-use super::lane::{LaneKind, Lanes, Operation, Side, Work};
+use super::lane::{LaneKind, Lanes, Side, Work};
 use super::memory::{Accessor, DEVICE_START, Memory, Refusal};
 use super::pool::Pools;
 use super::schedule::Scheduler;
@@ -75,7 +75,7 @@ pub(super) struct Machine {
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
     /// Work that will never run. Its closures are the user's, so that it is dropped with no lock held.
-    pub(super) discarded: Vec<Operation>,
+    pub(super) discarded: Vec<Work>,
     pub(super) closed: bool,
 }
 
@@ -204,6 +204,7 @@ impl Machine {
     pub(super) fn host_waited(&mut self, ordinal: u32, clock: &Clock) {
         self.lanes.observe(clock);
         self.release_over_threshold(ordinal);
+        self.release_dropped_graphs();
     }
 
     /// What a copy or a fill may name: memory of the machine, throughout, or ordinary memory of the host.

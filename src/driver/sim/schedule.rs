@@ -175,6 +175,9 @@ impl Shared {
                 // The function may tell the host that all before it is done.
                 machine.lanes.observe(&needs);
                 drop(machine);
+                let Some(function) = function.take() else {
+                    return self.done(self.machine.lock(), ordinal, point, Ok(()));
+                };
                 self.start_host_call(function, format!("host function `{name}` on {label}"), ordinal, point);
                 self.wait_for_host_call(self.machine.lock(), point)
             }
