@@ -211,6 +211,37 @@ fn what_a_device_lacks_is_refused_by_name() {
 }
 
 #[test]
+fn one_device_without_concurrent_access_keeps_managed_memory_from_the_host() {
+    let config = SimConfig::default().devices(2);
+    let mixed = config.clone().attribute_of_device(1, DeviceAttribute::ConcurrentManagedAccess, 0);
+    let sim = Sim::with_config(mixed.clone());
+    for (ordinal, word) in [(0, "another device"), (1, "the device lacks")] {
+        let device = sim.device(ordinal);
+        for error in [Managed::new(&device).unwrap_err(), CudaAsyncManaged::new(&device).unwrap_err()] {
+            assert!(error.unsupported_detail().unwrap().why.starts_with(word), "{error}");
+        }
+    }
+    // A device that has no managed memory at all is in nobody's way.
+    let sim = Sim::with_config(mixed.attribute_of_device(1, DeviceAttribute::ManagedMemory, 0));
+    assert!(Managed::new(&sim.device(0)).is_ok());
+    assert!(Managed::new(&sim.device(1)).is_err());
+}
+
+#[test]
+fn what_a_pool_holds_unused_counts_as_free() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let config = CudaAsyncConfig::default().initial_bytes(64 << 20);
+    let resource = CudaAsync::with_config(&device, config).unwrap();
+    let block = resource.allocate_sync(layout(1 << 20)).unwrap();
+    let (of_pool, of_device) = (resource.memory_info().unwrap(), device.memory_info().unwrap());
+    assert_eq!(of_pool.free_bytes, of_device.free_bytes + (63 << 20));
+    assert_eq!(of_pool.total_bytes, of_device.total_bytes);
+    // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    unsafe { resource.deallocate_sync(block, layout(1 << 20)) };
+}
+
+#[test]
 fn a_pool_that_is_gone_is_noticed() {
     let sim = Sim::new();
     let device = sim.device(0);

@@ -614,7 +614,8 @@ pub(crate) fn ranges_and_places_that_are_not_there_are_refused(device: &Device) 
     // SAFETY: as above.
     let accessed = unsafe { resource.advise(range, Advice::AccessedBy(nowhere, true)) };
     for error in [moved, preferred, accessed].map(Result::unwrap_err) {
-        assert_eq!(error.kind(), ErrorKind::NoDevice, "{error}");
+        // Refused here, not by the driver, which need not look at a range that holds nothing.
+        assert_eq!((error.kind(), error.code()), (ErrorKind::NoDevice, None), "{error}");
     }
     // SAFETY: as above.
     let error = unsafe { resource.prefetch(range, Location::Host, foreign.as_ref()) }.unwrap_err();
