@@ -7,6 +7,7 @@
 //! | [`CudaAsyncView`] | the same, a pool of somebody else's | yes | | yes |
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
+//! | [`Pinned`] | `cuMemHostAlloc`, or pages registered by `cuMemHostRegister` | yes | yes | |
 //! | `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
@@ -24,6 +25,7 @@ mod migration;
 mod null;
 #[cfg(target_os = "linux")]
 mod pages;
+mod pinned;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -36,5 +38,6 @@ pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
+pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};
