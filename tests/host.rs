@@ -1,5 +1,6 @@
 //! Pinned memory and the allocators over it on the simulated machine: the contract, and what only a simulator can do.
 
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![expect(unsafe_code, reason = "gives blocks back, implements a resource, and forks")]
 
 mod host_contract;
@@ -93,6 +94,18 @@ fn what_cannot_be_registered_comes_from_the_driver() {
     let asked = sim.calls()[Call::AllocatePinned];
     assert!(resource.allocate_sync(layout(MAPPED)).unwrap_err().is_context_lost());
     assert_eq!(sim.calls()[Call::AllocatePinned], asked);
+}
+
+/// More than is available and less than there is: the kernel would map it, and end somebody when it is touched.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_host_has_not_free_is_not_touched() {
+    let sim = Sim::with_config(SimConfig::default().pinned_bytes(1 << 20));
+    let resource = pinned(&sim.device(0));
+    let host = resource.memory_info().unwrap();
+    let error = resource.allocate_sync(layout(host.free_bytes.midpoint(host.total_bytes))).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    assert_eq!((sim.calls()[Call::AllocatePinned], sim.calls()[Call::RegisterHost]), (1, 0));
 }
 
 #[test]
@@ -263,6 +276,7 @@ unsafe impl Resource for Dirty {
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        assert!(!layout.is_empty(), "zero bytes are asked of nobody");
         let block = self.0.allocate_sync(layout)?;
         let first: *mut u8 = with_exposed_provenance_mut(block.address() as usize);
         // SAFETY: the block is new, memory of the host, and as long as the layout.
@@ -271,6 +285,7 @@ unsafe impl Resource for Dirty {
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        assert!(!layout.is_empty(), "zero bytes are given back to nobody");
         // SAFETY: the caller's promises.
         unsafe { self.0.deallocate_sync(block, layout) }
     }
@@ -318,6 +333,9 @@ fn zeroed_blocks_are_zero_whatever_was_in_them() {
         // SAFETY: the block came from this allocator with this layout.
         unsafe { alloc.deallocate(grown.cast(), host(2 * bytes)) };
     }
+    let nothing = alloc.allocate_zeroed(host(0)).unwrap();
+    // SAFETY: the block came from this allocator with this layout.
+    unsafe { alloc.deallocate(nothing.cast(), host(0)) };
     assert_eq!(format!("{alloc:?}"), "OnHost(Dirty > Pinned(gpu 0))");
 }
 
@@ -404,6 +422,40 @@ fn lives_as_the_standard_vector_does<A: Allocator + Clone>(alloc: A, steps: &[St
         }
         assert!(*vector == *model, "after {step:?}");
     }
+}
+
+#[cfg(feature = "allocator-api2-04")]
+#[test]
+fn the_next_allocator_is_implemented_too() {
+    let sim = Sim::new();
+    let resource = pinned(&sim.device(0));
+    let alloc = PinnedAlloc::from_resource(resource.clone());
+    let mut vectors = (
+        allocator_api2_04::vec::Vec::new_in(alloc),
+        allocator_api2_04::vec::Vec::new_in(OnHost::new(&resource)),
+        allocator_api2_04::vec::Vec::new_in(NewDelete),
+    );
+    for number in 0..100_000 {
+        vectors.0.push(number);
+        vectors.1.push(number);
+        vectors.2.push(number);
+    }
+    vectors.0.truncate(10);
+    vectors.0.shrink_to_fit();
+    assert!(vectors.0.iter().copied().eq(0..10));
+    assert!(vectors.1.iter().copied().eq(0..100_000) && *vectors.1 == *vectors.2);
+}
+
+#[cfg(feature = "nightly")]
+#[test]
+fn the_standard_allocator_is_implemented_too() {
+    let sim = Sim::new();
+    let mut vector = std::vec::Vec::new_in(PinnedAlloc::with_config(&sim.device(0), config()).unwrap());
+    vector.extend(0..100_000);
+    vector.truncate(10);
+    vector.shrink_to_fit();
+    assert!(vector.iter().copied().eq(0..10));
+    assert_eq!(*std::boxed::Box::new_in(7, NewDelete), 7);
 }
 
 proptest! {
