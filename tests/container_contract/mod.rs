@@ -80,7 +80,11 @@ fn pattern(len: usize) -> Vec<u32> {
     (0..len as u32).map(|index| index.wrapping_mul(0x9e37_79b9) ^ 0x5a5a).collect()
 }
 
-fn all_equal<T: DeviceCopy + PartialEq>(vector: &DeviceVec<T>, value: T, stream: &Stream) -> Result<bool, Error> {
+fn all_equal<T: DeviceCopy + PartialEq>(
+    vector: &DeviceVec<T>,
+    value: T,
+    stream: &Stream,
+) -> Result<bool, Error> {
     Ok(vector.to_vec(stream.as_ref())?.iter().all(|element| *element == value))
 }
 

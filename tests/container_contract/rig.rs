@@ -11,9 +11,7 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use allocator_api2::vec::Vec as VecIn;
 use alluvion::driver::PinnedFlags;
 use alluvion::source::Cuda;
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, Stream, StreamRef,
-};
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, Stream, StreamRef};
 
 /// How long a stalled stream is stalled: long enough for work that does not wait to be caught at it.
 const STALL: Duration = Duration::from_millis(10);
@@ -26,19 +24,24 @@ pub(crate) fn stall(stream: &Stream) {
         let _ = released.recv_timeout(Duration::from_secs(20));
     });
     // SAFETY: the stream is live and of this device, because it is borrowed; the function does not unwind.
-    unsafe { stream.device().driver().stream_host_call(stream.device().ordinal(), stream.as_ref().raw(), function) }
-        .expect("a host call can be queued");
+    unsafe {
+        stream.device().driver().stream_host_call(stream.device().ordinal(), stream.as_ref().raw(), function)
+    }
+    .expect("a host call can be queued");
     thread::spawn(move || {
         thread::sleep(STALL);
         drop(release);
     });
 }
 
+/// Size and address of a block that nobody has.
+type Spare = Option<(usize, NonNull<u8>)>;
+
 /// Pinned memory that is used again as soon as it is freed: one block, or none.
 #[derive(Clone)]
 pub(crate) struct OneBlock {
     device: Device,
-    spare: Arc<Mutex<Option<(usize, NonNull<u8>)>>>,
+    spare: Arc<Mutex<Spare>>,
 }
 
 // SAFETY: the pointer is to pinned memory, which belongs to no thread.
@@ -69,7 +72,8 @@ impl OneBlock {
 // SAFETY: blocks are live until they are freed, wherever the allocator is moved; clones share them.
 unsafe impl Allocator for OneBlock {
     fn allocate(&self, layout: std::alloc::Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let spare = self.spare.lock().expect("no test panics with it").take_if(|(bytes, _)| *bytes == layout.size());
+        let spare =
+            self.spare.lock().expect("no test panics with it").take_if(|(bytes, _)| *bytes == layout.size());
         let pointer = match spare {
             Some((_, pointer)) => pointer,
             None => self
