@@ -81,7 +81,8 @@ impl SimDriver {
         let mut machine = self.enter_uncounted(Call::StreamHostCall, ordinal)?;
         let stream = machine.stream(ordinal, stream).map_err(of(Call::StreamHostCall))?;
         let (name, ranges) = (Arc::clone(&kernel.name), kernel.ranges.clone());
-        machine.submit(stream.lane, Work::Kernel(kernel), name, &ranges);
+        let target = machine.target(&stream).map_err(of(Call::StreamHostCall))?;
+        machine.put(target, Work::Kernel(kernel), name, &ranges);
         Ok(())
     }
 
@@ -162,11 +163,12 @@ impl SimDriver {
         if let Some(ordinal) = ordinal {
             machine.health(ordinal).map_err(of(call))?;
         }
+        machine.check_capture_modes(call, ordinal).map_err(of(call))?;
         Ok(machine)
     }
 
     /// As [`Self::enter`], for what is no call of the driver seam.
-    fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
+    pub(super) fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
         let machine = self.lock(call)?;
         machine.health(ordinal).map_err(of(call))?;
         Ok(machine)
