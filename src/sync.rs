@@ -38,3 +38,39 @@ impl<T> Mutex<T> {
         }
     }
 }
+
+/// A condition variable over [`Mutex`], without poisoning.
+#[derive(Debug, Default)]
+#[cfg_attr(
+    not(feature = "sim"),
+    expect(dead_code, reason = "only the simulated machine waits for other threads")
+)]
+pub(crate) struct Condvar(imp::Condvar);
+
+#[cfg_attr(
+    not(feature = "sim"),
+    expect(dead_code, reason = "only the simulated machine waits for other threads")
+)]
+impl Condvar {
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        match self.0.wait(guard) {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
+    pub(crate) fn wait_timeout<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: core::time::Duration,
+    ) -> MutexGuard<'a, T> {
+        match self.0.wait_timeout(guard, timeout) {
+            Ok((guard, _)) => guard,
+            Err(poisoned) => poisoned.into_inner().0,
+        }
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

@@ -1,0 +1,292 @@
+//! What is handed out, by whom, and what was given back lately.
+
+use core::ptr::NonNull;
+use std::collections::BTreeMap;
+
+use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
+use super::host_bytes::HostBytes;
+use super::machine::Machine;
+use super::memory::{Backing, BackingId, Mapping, Rights};
+use crate::driver::{Call, Code};
+
+/// `cuMemAlloc` hands out multiples of this, aligned to it.
+pub(super) const UNIT: u64 = 512;
+
+/// How many ranges that were given back are remembered, to tell a second free from a wrong one.
+const FREED_KEPT: usize = 4096;
+
+/// Where an allocation comes from, and who takes it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllocationKind {
+    Device,
+    Managed,
+    Pinned,
+    Registered,
+    /// From the pool with this handle.
+    Pooled(u64),
+}
+
+impl AllocationKind {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Device => "device memory",
+            Self::Managed => "managed memory",
+            Self::Pinned => "pinned memory",
+            Self::Registered => "registered memory",
+            Self::Pooled(_) => "memory of a pool",
+        }
+    }
+
+    pub(super) const fn free_call(self) -> Call {
+        match self {
+            Self::Device | Self::Managed => Call::FreeDevice,
+            Self::Pinned => Call::FreePinned,
+            Self::Registered => Call::UnregisterHost,
+            Self::Pooled(_) => Call::FreeAsync,
+        }
+    }
+}
+
+/// Memory that is out.
+#[derive(Clone, Debug)]
+pub(super) struct Allocation {
+    pub(super) kind: AllocationKind,
+    pub(super) ordinal: u32,
+    /// Bytes that were asked for; the ones behind them are nobody's.
+    pub(super) bytes: u64,
+    /// Who allocated it, and from where in the order of things it may be used.
+    pub(super) made: Access,
+}
+
+/// Memory that was given back.
+#[derive(Clone, Debug)]
+pub(super) struct Freed {
+    pub(super) kind: AllocationKind,
+    pub(super) bytes: u64,
+    pub(super) freed: Access,
+}
+
+/// Everything that is out, and what came back lately.
+#[derive(Debug, Default)]
+pub(super) struct Allocations {
+    live: BTreeMap<u64, Allocation>,
+    freed: BTreeMap<u64, Freed>,
+}
+
+impl Allocations {
+    pub(super) fn add(&mut self, address: u64, allocation: Allocation) {
+        let end = address + allocation.bytes;
+        let stale: Vec<u64> = self
+            .freed
+            .range(..end)
+            .rev()
+            .take_while(|&(&start, freed)| start >= address || start + freed.bytes > address)
+            .map(|(&start, _)| start)
+            .collect();
+        for start in stale {
+            self.freed.remove(&start);
+        }
+        self.live.insert(address, allocation);
+    }
+
+    pub(super) fn remove(&mut self, address: u64, freed: Access) -> Option<Allocation> {
+        let allocation = self.live.remove(&address)?;
+        if self.freed.len() >= FREED_KEPT {
+            self.freed.pop_first();
+        }
+        self.freed.insert(address, Freed { kind: allocation.kind, bytes: allocation.bytes, freed });
+        Some(allocation)
+    }
+
+    pub(super) fn get(&self, address: u64) -> Option<&Allocation> {
+        self.live.get(&address)
+    }
+
+    /// The allocation that an address is in, and where it starts.
+    pub(super) fn containing(&self, address: u64) -> Option<(u64, &Allocation)> {
+        let (&start, allocation) = self.live.range(..=address).next_back()?;
+        (address < start + allocation.bytes).then_some((start, allocation))
+    }
+
+    /// What was given back and had this address in it.
+    pub(super) fn freed_containing(&self, address: u64) -> Option<&Freed> {
+        let (&start, freed) = self.freed.range(..=address).next_back()?;
+        (address < start + freed.bytes).then_some(freed)
+    }
+
+    /// Returns `true` if any of the range is out.
+    pub(super) fn overlaps(&self, address: u64, bytes: u64) -> bool {
+        let before = self.live.range(..address.saturating_add(bytes)).next_back();
+        before.is_some_and(|(&start, allocation)| start + allocation.bytes > address)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Allocation)> {
+        self.live.iter().map(|(&address, allocation)| (address, allocation))
+    }
+}
+
+impl Machine {
+    /// A call of the host about a range, as hazards name it.
+    pub(super) fn by_host(&self, call: Call, address: u64, bytes: u64, mode: AccessMode) -> Access {
+        Access {
+            operation: call.symbol().into(),
+            stream: StreamLabel::Host,
+            address,
+            bytes,
+            mode,
+            submission: self.submissions,
+            point: None,
+        }
+    }
+
+    pub(super) fn allocate_device(&mut self, ordinal: u32, bytes: usize) -> Result<u64, Code> {
+        let asked = bytes as u64;
+        let held = asked.checked_next_multiple_of(UNIT).filter(|&held| held > 0).ok_or(match bytes {
+            0 => Code::INVALID_VALUE,
+            _ => Code::OUT_OF_MEMORY,
+        })?;
+        self.take_bytes(ordinal, held)?;
+        let Some(address) = self.memory.take_addresses(held, UNIT) else {
+            self.give_back_bytes(ordinal, held);
+            return Err(Code::OUT_OF_MEMORY);
+        };
+        let backing = self.memory.add_device_backing();
+        self.memory.map(address, Mapping { bytes: held, backing, rights: Rights::Device(ordinal) });
+        let made = self.by_host(Call::AllocateDevice, address, asked, AccessMode::Allocate);
+        self.allocations
+            .add(address, Allocation { kind: AllocationKind::Device, ordinal, bytes: asked, made });
+        Ok(address)
+    }
+
+    pub(super) fn allocate_host(
+        &mut self,
+        ordinal: u32,
+        bytes: usize,
+        kind: AllocationKind,
+        call: Call,
+    ) -> Result<NonNull<u8>, Code> {
+        if bytes == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let held = self.pinned_bytes.saturating_add(bytes as u64);
+        if held > self.config.pinned_bytes as u64 {
+            return Err(Code::OUT_OF_MEMORY);
+        }
+        let block = HostBytes::allocate(bytes).ok_or(Code::OUT_OF_MEMORY)?;
+        self.pinned_bytes = held;
+        Ok(self.add_host(ordinal, block, bytes as u64, kind, call))
+    }
+
+    pub(super) fn register_host(
+        &mut self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<(), Code> {
+        if bytes == 0 || isize::try_from(bytes).is_err() {
+            return Err(Code::INVALID_VALUE);
+        }
+        if self.allocations.overlaps(pointer.as_ptr().addr() as u64, bytes as u64) {
+            return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
+        }
+        let block = HostBytes::registered(pointer, bytes);
+        self.add_host(ordinal, block, bytes as u64, AllocationKind::Registered, Call::RegisterHost);
+        Ok(())
+    }
+
+    fn add_host(
+        &mut self,
+        ordinal: u32,
+        block: HostBytes,
+        bytes: u64,
+        kind: AllocationKind,
+        call: Call,
+    ) -> NonNull<u8> {
+        let (address, pointer) = (block.address(), block.pointer());
+        let backing = self.memory.add_host_backing(block);
+        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Everyone });
+        let made = self.by_host(call, address, bytes, AccessMode::Allocate);
+        self.allocations.add(address, Allocation { kind, ordinal, bytes, made });
+        pointer
+    }
+
+    /// Checks that `call` may take the address back. Reports what is wrong if it may not.
+    pub(super) fn check_free(
+        &mut self,
+        ordinal: u32,
+        address: u64,
+        call: Call,
+    ) -> Result<AllocationKind, Code> {
+        let code = match call {
+            Call::UnregisterHost => Code::HOST_MEMORY_NOT_REGISTERED,
+            _ => Code::INVALID_VALUE,
+        };
+        let second = self.by_host(call, address, 0, AccessMode::Free);
+        let (kind, first, missing) = match self.allocations.get(address) {
+            Some(allocation) if allocation.ordinal != ordinal => (
+                HazardKind::InvalidFree,
+                Some(allocation.made.clone()),
+                format!("the memory belongs to gpu {} and was freed on gpu {ordinal}", allocation.ordinal),
+            ),
+            Some(allocation) if allocation.kind.free_call() == call => return Ok(allocation.kind),
+            Some(allocation) => (
+                HazardKind::InvalidFree,
+                Some(allocation.made.clone()),
+                format!("{} goes back by {}", allocation.kind.text(), allocation.kind.free_call().symbol()),
+            ),
+            None => {
+                match (self.allocations.freed_containing(address), self.allocations.containing(address)) {
+                    (_, Some((start, allocation))) => (
+                        HazardKind::InvalidFree,
+                        Some(allocation.made.clone()),
+                        format!("the address is {} bytes inside of an allocation", address - start),
+                    ),
+                    (Some(freed), None) if freed.freed.address == address => (
+                        HazardKind::DoubleFree,
+                        Some(freed.freed.clone()),
+                        format!("the {} was free already", freed.kind.text()),
+                    ),
+                    _ => (HazardKind::InvalidFree, None, "nothing was ever allocated there".to_owned()),
+                }
+            }
+        };
+        self.report(Hazard { kind, first, second: Some(second), missing });
+        Err(code)
+    }
+
+    /// Takes back memory that has a mapping of its own: anything but memory of a pool.
+    ///
+    /// Returns the block of the host, if it was one; it is the caller's to free.
+    pub(super) fn take_back(&mut self, address: u64, call: Call) -> Option<HostBytes> {
+        let bytes = self.allocations.get(address)?.bytes;
+        let freed = self.by_host(call, address, bytes, AccessMode::Free);
+        let allocation = self.allocations.remove(address, freed)?;
+        let mapping = self.memory.unmap(address)?;
+        match self.memory.remove_backing(mapping.backing)? {
+            Backing::Device(_) => {
+                self.memory.give_back_addresses(address, mapping.bytes, UNIT);
+                self.give_back_bytes(allocation.ordinal, mapping.bytes);
+                None
+            }
+            Backing::Host(block) => {
+                if allocation.kind != AllocationKind::Registered {
+                    self.pinned_bytes -= allocation.bytes;
+                }
+                Some(block)
+            }
+        }
+    }
+
+    /// Bytes of a new backing, mapped for a pool.
+    pub(super) fn add_device_mapping(
+        &mut self,
+        ordinal: u32,
+        bytes: u64,
+        align: u64,
+    ) -> Option<(u64, BackingId)> {
+        let address = self.memory.take_addresses(bytes, align)?;
+        let backing = self.memory.add_device_backing();
+        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Device(ordinal) });
+        Some((address, backing))
+    }
+}

@@ -1,0 +1,119 @@
+//! How a simulated machine is to be.
+
+use super::CostModel;
+use crate::driver::DeviceAttribute;
+
+/// What a simulated machine has: devices, memory, a seed. Plain knobs, set by chaining.
+///
+/// ```
+/// use alluvion::driver::Driver;
+/// use alluvion::driver::sim::{SimConfig, SimDriver};
+///
+/// let driver = SimDriver::new(SimConfig::default().devices(2).memory_bytes(64 << 20).seed(7));
+/// assert_eq!(driver.device_count(), Ok(2));
+/// assert_eq!(driver.memory_info(1).unwrap().free_bytes, 64 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    pub(super) devices: u32,
+    pub(super) memory_bytes: usize,
+    pub(super) pinned_bytes: usize,
+    pub(super) seed: u64,
+    pub(super) version: u32,
+    pub(super) cost: CostModel,
+    pub(super) attributes: Vec<(DeviceAttribute, i32)>,
+}
+
+impl Default for SimConfig {
+    /// One device with 256 MiB, no limit on pinned memory, seed 0, driver 13.0, calls that cost nothing.
+    fn default() -> Self {
+        Self {
+            devices: 1,
+            memory_bytes: 256 << 20,
+            pinned_bytes: usize::MAX,
+            seed: 0,
+            version: 13_000,
+            cost: CostModel::free(),
+            attributes: Vec::new(),
+        }
+    }
+}
+
+impl SimConfig {
+    /// How many devices there are; 0 makes a machine without any.
+    #[must_use]
+    pub const fn devices(mut self, devices: u32) -> Self {
+        self.devices = devices;
+        self
+    }
+
+    /// Memory of each device. Costs nothing until it is touched.
+    #[must_use]
+    pub const fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.memory_bytes = bytes;
+        self
+    }
+
+    /// The most host memory that may be pinned or managed at once.
+    #[must_use]
+    pub const fn pinned_bytes(mut self, bytes: usize) -> Self {
+        self.pinned_bytes = bytes;
+        self
+    }
+
+    /// Decides every choice that hardware would leave to chance, and the junk in fresh memory.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The driver version, numbered as CUDA does: 12020 is 12.2. Older drivers lack what they lacked.
+    #[must_use]
+    pub const fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// What each call adds to [`SimDriver::clock_ns`](super::SimDriver::clock_ns).
+    #[must_use]
+    pub fn cost(mut self, cost: CostModel) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Overrides an attribute of every device; what it switches off then fails with the driver's own code.
+    #[must_use]
+    pub fn attribute(mut self, attribute: DeviceAttribute, value: i32) -> Self {
+        self.attributes.push((attribute, value));
+        self
+    }
+
+    /// The attribute of a device: the last override, else what an H200 says.
+    pub(super) fn attribute_of(&self, ordinal: u32, attribute: DeviceAttribute) -> i32 {
+        use DeviceAttribute as A;
+        if let Some(&(_, value)) = self.attributes.iter().rev().find(|entry| entry.0 == attribute) {
+            return value;
+        }
+        match attribute {
+            A::ComputeMajor => 9,
+            A::Multiprocessors => 132,
+            A::MemoryPools
+            | A::ManagedMemory
+            | A::ConcurrentManagedAccess
+            | A::VirtualMemory
+            | A::UnifiedAddressing
+            | A::MapHostMemory
+            | A::HostRegister
+            | A::PoolHandleTypes => 1,
+            A::PciBus => i32::try_from(ordinal).unwrap_or(i32::MAX - 1) + 1,
+            A::ComputeMinor
+            | A::PageableMemoryAccess
+            | A::PageableUsesHostPageTables
+            | A::Integrated
+            | A::HostNumaNode
+            | A::PciDomain
+            | A::PciDevice => 0,
+        }
+    }
+}

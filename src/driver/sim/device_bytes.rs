@@ -1,0 +1,145 @@
+//! Bytes of a device: there from the start, full of junk, and paid for when they are first written.
+
+use std::collections::HashMap;
+
+/// Bytes of one page. Small enough that touching one byte is cheap, large enough that a page outweighs its map entry.
+const PAGE: u64 = 4096;
+
+/// A range of bytes that costs nothing until it is written.
+///
+/// What was never written reads as junk: never zero, and the same for the same seed.
+#[derive(Debug)]
+pub(super) struct DeviceBytes {
+    pages: HashMap<u64, Box<[u8]>>,
+    seed: u64,
+}
+
+impl DeviceBytes {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { pages: HashMap::new(), seed }
+    }
+
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
+        for (page, start, chunk) in chunks_mut(offset, into) {
+            match self.pages.get(&page) {
+                Some(bytes) => chunk.copy_from_slice(&bytes[start..start + chunk.len()]),
+                None => junk(self.seed, page * PAGE + start as u64, chunk),
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, offset: u64, from: &[u8]) {
+        let mut done = 0;
+        while done < from.len() {
+            let (page, start, length) = split(offset + done as u64, from.len() - done);
+            self.page(page)[start..start + length].copy_from_slice(&from[done..done + length]);
+            done += length;
+        }
+    }
+
+    /// Makes the range junk again, as memory is whose owner changed. Whole pages go back to costing nothing.
+    pub(super) fn scramble(&mut self, offset: u64, bytes: u64) {
+        let mut done = 0;
+        while done < bytes {
+            let (page, start, length) =
+                split(offset + done, usize::try_from(bytes - done).unwrap_or(usize::MAX));
+            if length as u64 == PAGE {
+                self.pages.remove(&page);
+            } else if let Some(content) = self.pages.get_mut(&page) {
+                junk(self.seed, page * PAGE + start as u64, &mut content[start..start + length]);
+            }
+            done += length as u64;
+        }
+    }
+
+    fn page(&mut self, page: u64) -> &mut [u8] {
+        let seed = self.seed;
+        self.pages.entry(page).or_insert_with(|| {
+            let mut content = vec![0; PAGE as usize].into_boxed_slice();
+            junk(seed, page * PAGE, &mut content);
+            content
+        })
+    }
+}
+
+/// The page of an offset, where in the page it is, and how many of `most` bytes the page still has from there.
+fn split(offset: u64, most: usize) -> (u64, usize, usize) {
+    let start = (offset % PAGE) as usize;
+    (offset / PAGE, start, most.min(PAGE as usize - start))
+}
+
+fn chunks_mut(offset: u64, mut rest: &mut [u8]) -> impl Iterator<Item = (u64, usize, &mut [u8])> {
+    let mut at = offset;
+    core::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (page, start, length) = split(at, rest.len());
+        let (chunk, tail) = core::mem::take(&mut rest).split_at_mut(length);
+        rest = tail;
+        at += length as u64;
+        Some((page, start, chunk))
+    })
+}
+
+/// Fills with bytes that look like nothing: a hash of where they are, never zero.
+pub(super) fn junk(seed: u64, offset: u64, into: &mut [u8]) {
+    for (index, byte) in into.iter_mut().enumerate() {
+        let at = offset + index as u64;
+        let word = mix(seed ^ (at / 8)).to_le_bytes();
+        *byte = word[(at % 8) as usize].max(1);
+    }
+}
+
+/// The finaliser of SplitMix64: every bit of the input moves every bit of the output.
+pub(super) const fn mix(mut word: u64) -> u64 {
+    word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &DeviceBytes, offset: u64, length: usize) -> Vec<u8> {
+        let mut into = vec![0; length];
+        bytes.read(offset, &mut into);
+        into
+    }
+
+    #[test]
+    fn fresh_bytes_are_junk_and_stay_the_same() {
+        let bytes = DeviceBytes::new(1);
+        let first = read(&bytes, 4000, 300);
+        assert!(first.iter().all(|&byte| byte != 0));
+        assert_eq!(first, read(&bytes, 4000, 300));
+        assert_eq!(first[100..], read(&bytes, 4100, 200));
+        assert_ne!(first, read(&DeviceBytes::new(2), 4000, 300));
+        assert!(bytes.pages.is_empty());
+    }
+
+    #[test]
+    fn a_write_across_pages_reads_back_and_leaves_its_neighbours() {
+        let mut bytes = DeviceBytes::new(1);
+        let before = read(&bytes, 0, 12_288);
+        let data: Vec<u8> = (0..5000_u32).map(|n| n as u8).collect();
+        bytes.write(4090, &data);
+        assert_eq!(read(&bytes, 4090, 5000), data);
+        assert_eq!(read(&bytes, 0, 4090), before[..4090]);
+        assert_eq!(read(&bytes, 9090, 100), before[9090..9190]);
+    }
+
+    #[test]
+    fn a_scramble_forgets_what_was_written_and_nothing_else() {
+        let mut bytes = DeviceBytes::new(1);
+        let before = read(&bytes, 0, 16_384);
+        bytes.write(0, &[0; 16_384]);
+        bytes.scramble(100, 10_000);
+        let after = read(&bytes, 0, 16_384);
+        assert_eq!(after[100..10_100], before[100..10_100]);
+        assert!(after[..100].iter().chain(&after[10_100..]).all(|&byte| byte == 0));
+        assert_eq!(bytes.pages.len(), 3, "one whole page in the middle was let go");
+    }
+}

@@ -1,0 +1,230 @@
+//! The handle to a simulated machine, and what a test asks of it.
+
+#![expect(unsafe_code, reason = "launching a kernel is as unsafe as queueing a copy")]
+
+use core::fmt;
+use std::sync::{Arc, Once};
+use std::thread;
+
+use super::fault::Fault;
+use super::hazard::Hazard;
+use super::kernel::{Kernel, in_callback};
+use super::lane::Work;
+use super::live::Live;
+use super::machine::{Guard, Machine, Shared};
+use super::schedule::{Scheduler, Seeded};
+use super::{CallCounts, SimConfig};
+use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, process_is_forked, watch_for_forks};
+use crate::sync::{Condvar, Mutex};
+
+/// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
+///
+/// See the [module](super) for what it simulates. The methods here are for tests: what was called, what went wrong, what
+/// is still out, and what shall fail next. They take raw handles and cost no simulated time.
+///
+/// # Thread safety
+///
+/// Any thread may call anything. No lock is held while a kernel or a host function runs.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::driver::sim::{SimConfig, SimDriver};
+/// use alluvion::driver::{Driver, FillValue, RawStream};
+///
+/// let driver = SimDriver::new(SimConfig::default());
+/// let address = driver.allocate_device(0, 1024)?;
+/// let mut back = [0_u8; 1024];
+/// // SAFETY: both ranges are live until the host has waited, below, and nobody else touches them.
+/// unsafe {
+///     driver.fill_async(0, address, FillValue::U8(7), 1024, RawStream::LEGACY)?;
+/// }
+/// // SAFETY: as above.
+/// unsafe {
+///     driver.copy(0, back.as_mut_ptr().expose_provenance() as u64, address, 1024)?;
+/// }
+/// assert_eq!(back, [7; 1024]);
+/// # Ok::<(), alluvion::driver::DriverError>(())
+/// ```
+pub struct SimDriver {
+    pub(super) shared: Arc<Shared>,
+    host_call_runner: Once,
+}
+
+impl SimDriver {
+    /// A machine as configured.
+    #[must_use]
+    pub fn new(config: SimConfig) -> Arc<Self> {
+        let scheduler = Scheduler::Seeded(Seeded::new(config.seed));
+        Self::with_scheduler(config, scheduler)
+    }
+
+    pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
+        watch_for_forks();
+        let machine = Mutex::new(Machine::new(config, scheduler));
+        let shared = Arc::new(Shared { machine, changed: Condvar::default() });
+        Arc::new(Self { shared, host_call_runner: Once::new() })
+    }
+
+    /// Queues a kernel on a stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of any call that queues work. What the kernel does wrong shows at a later synchronisation.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device. All that the kernel touches is live until it has run, and no
+    /// unordered work conflicts; memory of the host that it touches is not used by the host meanwhile, and holds what
+    /// it writes there.
+    pub unsafe fn launch(&self, ordinal: u32, stream: RawStream, kernel: Kernel) -> DriverResult<()> {
+        let mut machine = self.enter_uncounted(Call::StreamHostCall, ordinal)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(Call::StreamHostCall))?;
+        let (name, ranges) = (Arc::clone(&kernel.name), kernel.ranges.clone());
+        machine.submit(stream.lane, Work::Kernel(kernel), name, &ranges);
+        Ok(())
+    }
+
+    /// The mistakes so far.
+    #[must_use]
+    pub fn hazards(&self) -> Vec<Hazard> {
+        self.look(|machine| machine.hazards.clone()).unwrap_or_default()
+    }
+
+    /// The mistakes since they were last taken.
+    #[must_use]
+    pub fn take_hazards(&self) -> Vec<Hazard> {
+        self.look(|machine| core::mem::take(&mut machine.hazards)).unwrap_or_default()
+    }
+
+    /// How often each call was made.
+    #[must_use]
+    pub fn calls(&self) -> CallCounts {
+        self.look(|machine| machine.calls.clone()).unwrap_or_default()
+    }
+
+    /// What is out now.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        self.look(|machine| machine.live()).unwrap_or_default()
+    }
+
+    /// One hazard for each thing that is out now: what a test asks for at its end.
+    #[must_use]
+    pub fn leaks(&self) -> Vec<Hazard> {
+        self.look(|machine| machine.leaks()).unwrap_or_default()
+    }
+
+    /// Simulated time: what the calls so far have cost, in nanoseconds.
+    #[must_use]
+    pub fn clock_ns(&self) -> u64 {
+        self.look(|machine| machine.clock_ns).unwrap_or_default()
+    }
+
+    /// Makes a coming call fail.
+    pub fn inject(&self, fault: Fault) {
+        let _ = self.look(|machine| machine.faults.add(fault));
+    }
+
+    /// Takes back all faults that have not struck.
+    pub fn clear_faults(&self) {
+        let _ = self.look(|machine| machine.faults.clear());
+    }
+
+    /// How many faults have not struck.
+    #[must_use]
+    pub fn faults_left(&self) -> usize {
+        self.look(|machine| machine.faults.left()).unwrap_or_default()
+    }
+
+    /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`.
+    pub fn poison(&self, ordinal: u32, code: Code) {
+        if !process_is_forked() {
+            let mut machine = self.shared.machine.lock();
+            machine.lose(ordinal, code);
+            self.shared.changed.notify_all();
+            drop(self.shared.drop_discarded(machine));
+        }
+    }
+
+    /// Looks at the machine, unless it belongs to another process.
+    fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+        (!process_is_forked()).then(|| look(&mut self.shared.machine.lock()))
+    }
+
+    /// Begins a driver call: counts it, charges it, and fails if anything stands against it.
+    pub(super) fn enter(&self, call: Call, ordinal: Option<u32>, bytes: u64) -> DriverResult<Guard<'_>> {
+        let mut machine = self.lock(call)?;
+        if let Err(code) = machine.charge(call, ordinal, bytes) {
+            drop(self.shared.drop_discarded(machine));
+            return Err(DriverError::new(call, code));
+        }
+        if let Some(ordinal) = ordinal {
+            machine.health(ordinal).map_err(of(call))?;
+        }
+        Ok(machine)
+    }
+
+    /// As [`Self::enter`], for what is no call of the driver seam.
+    fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
+        let machine = self.lock(call)?;
+        machine.health(ordinal).map_err(of(call))?;
+        Ok(machine)
+    }
+
+    pub(super) fn lock(&self, call: Call) -> DriverResult<Guard<'_>> {
+        if process_is_forked() {
+            return Err(DriverError::new(call, Code::NOT_INITIALIZED));
+        }
+        let mut machine = self.shared.machine.lock();
+        if in_callback() {
+            use super::hazard::HazardKind::CallFromCallback;
+            let words = format!("{} was called from inside a kernel or a host function", call.symbol());
+            let code = machine.refuse(CallFromCallback, words, Code::NOT_PERMITTED);
+            return Err(DriverError::new(call, code));
+        }
+        Ok(machine)
+    }
+
+    /// Sees to it that host functions run even if nobody ever waits for them.
+    pub(super) fn start_host_call_runner(&self) {
+        self.host_call_runner.call_once(|| {
+            let shared = Arc::clone(&self.shared);
+            // Without the thread, a host function runs when somebody waits for it, as everything else does.
+            let _ = thread::Builder::new()
+                .name("simulated machine".to_owned())
+                .spawn(move || shared.run_overdue_host_calls());
+        });
+    }
+}
+
+/// Names the call that a code came from.
+pub(super) fn of(call: Call) -> impl Fn(Code) -> DriverError {
+    move |code| DriverError::new(call, code)
+}
+
+impl fmt::Debug for SimDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("SimDriver");
+        if let Some((devices, live)) = self.look(|machine| (machine.devices.len(), machine.live())) {
+            debug.field("devices", &devices).field("live", &format_args!("{live}"));
+        }
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Drop for SimDriver {
+    /// Queued work is dropped, not run. Memory of the host that is still out is leaked: somebody may hold it.
+    fn drop(&mut self) {
+        if process_is_forked() {
+            return;
+        }
+        let mut machine = self.shared.machine.lock();
+        machine.closed = true;
+        for ordinal in 0..machine.config.devices {
+            machine.lose(ordinal, Code::DEINITIALIZED);
+        }
+        self.shared.changed.notify_all();
+        drop(self.shared.drop_discarded(machine));
+    }
+}

@@ -1,0 +1,91 @@
+//! Events: what a stream had on it when it was asked.
+
+use std::collections::HashMap;
+
+use super::clock::Clock;
+use super::hazard::HazardKind;
+use super::machine::Machine;
+use crate::driver::{Code, RawEvent, RawStream};
+
+/// Handles of events start here.
+const FIRST_HANDLE: u64 = 0xe7e7_0000;
+
+/// An event.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) ordinal: u32,
+    /// What was on the stream at the last record; nothing before the first.
+    pub(super) clock: Clock,
+}
+
+/// Every event of the machine.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    events: HashMap<u64, Event>,
+    recycled: Vec<u64>,
+    handles: u64,
+}
+
+impl Events {
+    pub(super) fn live(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawEvent, &Event)> {
+        self.events.iter().map(|(&handle, event)| (RawEvent(handle), event))
+    }
+}
+
+impl Machine {
+    pub(super) fn create_event(&mut self, ordinal: u32) -> RawEvent {
+        let handle = self.events.recycled.pop().unwrap_or_else(|| {
+            self.events.handles += 1;
+            FIRST_HANDLE + self.events.handles * 0x20
+        });
+        self.events.events.insert(handle, Event { ordinal, clock: Clock::default() });
+        RawEvent(handle)
+    }
+
+    pub(super) fn destroy_event(&mut self, ordinal: u32, raw: RawEvent) -> Result<(), Code> {
+        self.event(Some(ordinal), raw)?;
+        self.events.events.remove(&raw.0);
+        self.events.recycled.push(raw.0);
+        Ok(())
+    }
+
+    pub(super) fn record_event(
+        &mut self,
+        ordinal: u32,
+        raw: RawEvent,
+        stream: RawStream,
+    ) -> Result<(), Code> {
+        let stream = self.stream(ordinal, stream)?;
+        let mut clock = self.lanes.joined(stream.lane);
+        self.lanes.prune(&mut clock);
+        self.event(Some(ordinal), raw)?.clock = clock;
+        Ok(())
+    }
+
+    pub(super) fn wait_event(&mut self, ordinal: u32, stream: RawStream, raw: RawEvent) -> Result<(), Code> {
+        let stream = self.stream(ordinal, stream)?;
+        let clock = self.event(None, raw)?.clock.clone();
+        if let Some(lane) = self.lanes.get_mut(stream.lane) {
+            lane.clock.join(&clock);
+        }
+        Ok(())
+    }
+
+    /// The event that a handle means; of this device, if one is named.
+    pub(super) fn event(&mut self, ordinal: Option<u32>, raw: RawEvent) -> Result<&mut Event, Code> {
+        let words = match self.events.events.get(&raw.0) {
+            None => format!("{raw:?} is no event, or was destroyed before it was used"),
+            Some(event) => match ordinal.filter(|&ordinal| ordinal != event.ordinal) {
+                Some(ordinal) => {
+                    format!("{raw:?} belongs to gpu {} and was used on gpu {ordinal}", event.ordinal)
+                }
+                None => return self.events.events.get_mut(&raw.0).ok_or(Code::INVALID_HANDLE),
+            },
+        };
+        Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))
+    }
+}

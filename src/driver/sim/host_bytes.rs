@@ -1,0 +1,150 @@
+//! Bytes of the host: pinned, managed and registered memory, and ordinary memory that a copy names.
+
+#![expect(unsafe_code, reason = "reads and writes memory of the host by address, as a DMA engine does")]
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::alloc::{alloc_zeroed, dealloc};
+
+/// Pinned and managed blocks start on a page, as the hardware's do.
+const PAGE: usize = 4096;
+
+/// A block of host memory that the device can reach, at one address for both.
+///
+/// It does not free itself: what a program has not given back may still be in somebody's hands when the machine goes,
+/// and is leaked rather than pulled away.
+#[derive(Debug)]
+pub(super) struct HostBytes {
+    start: NonNull<u8>,
+    bytes: usize,
+    owned: bool,
+}
+
+// SAFETY: the block is raw memory that belongs to no thread; who reads and writes it when is governed by the contract of
+// the driver calls that queue the accesses.
+unsafe impl Send for HostBytes {}
+
+impl HostBytes {
+    /// New pages, or `None` if the host has no more.
+    pub(super) fn allocate(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes, PAGE).ok().filter(|layout| layout.size() > 0)?;
+        // SAFETY: the size is not 0: filtered above.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // Device addresses of this block are plain numbers; they must be able to become pointers again.
+        let _ = start.as_ptr().expose_provenance();
+        Some(Self { start, bytes, owned: true })
+    }
+
+    /// Memory that somebody else owns and has registered.
+    pub(super) fn registered(start: NonNull<u8>, bytes: usize) -> Self {
+        let _ = start.as_ptr().expose_provenance();
+        Self { start, bytes, owned: false }
+    }
+
+    /// The address, the same for host and device.
+    pub(super) fn address(&self) -> u64 {
+        self.start.as_ptr().addr() as u64
+    }
+
+    pub(super) const fn pointer(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Gives the pages back, if they are ours.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the block any more.
+    pub(super) unsafe fn free(self) {
+        if self.owned
+            && let Ok(layout) = Layout::from_size_align(self.bytes, PAGE)
+        {
+            // SAFETY:
+            // - `start` came from `alloc_zeroed` in `allocate`: only that makes an owned block.
+            // - with this layout: the size is unchanged since.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
+    }
+
+    pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
+        let from = self.at(offset, into.len());
+        // SAFETY:
+        // - `from` is valid for reads of `into.len()` bytes: `at` checked the bounds, the block is mapped while it is
+        //   not freed, and whoever queued the access promised that nobody writes it meanwhile.
+        // - `into` is valid for writes; bytes have no alignment.
+        // - they do not overlap: `into` is a buffer of the simulator or of a kernel, not part of the block.
+        unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    pub(super) fn write(&mut self, offset: u64, from: &[u8]) {
+        let to = self.at(offset, from.len());
+        // SAFETY:
+        // - `from` is valid for reads.
+        // - `to` is valid for writes of `from.len()` bytes: as in `read`, and nobody reads it meanwhile either.
+        // - they do not overlap, as in `read`.
+        unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    }
+
+    fn at(&self, offset: u64, length: usize) -> *mut u8 {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= self.bytes),
+            "access outside of its block"
+        );
+        // SAFETY:
+        // - the offset is within the block: asserted above.
+        // - the block is one allocation of at most `isize::MAX` bytes: `Layout` and `register_host` see to it.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+}
+
+/// Reads ordinary memory of the host.
+///
+/// # Safety
+///
+/// The bytes at `address` are mapped, initialised, and written by nobody meanwhile.
+pub(super) unsafe fn read_pageable(address: u64, into: &mut [u8]) {
+    let from = core::ptr::with_exposed_provenance::<u8>(address as usize);
+    // SAFETY:
+    // - `from` is valid for reads: this function's contract.
+    // - `into` is valid for writes, and a buffer of the simulator, so that they do not overlap.
+    unsafe { core::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+}
+
+/// Writes ordinary memory of the host.
+///
+/// # Safety
+///
+/// The bytes at `address` are mapped, writable, and used by nobody meanwhile.
+pub(super) unsafe fn write_pageable(address: u64, from: &[u8]) {
+    let to = core::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    // SAFETY:
+    // - `from` is valid for reads, and a buffer of the simulator, so that they do not overlap.
+    // - `to` is valid for writes: this function's contract.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_page_aligned_and_holds_bytes() {
+        let mut block = HostBytes::allocate(5000).unwrap();
+        assert_eq!(block.address() % PAGE as u64, 0);
+        block.write(4990, &[7; 10]);
+        let mut back = [0; 10];
+        block.read(4990, &mut back);
+        assert_eq!(back, [7; 10]);
+        // SAFETY: the block is used by nobody else.
+        unsafe { block.free() };
+    }
+
+    #[test]
+    #[should_panic(expected = "outside of its block")]
+    fn an_access_outside_is_refused() {
+        let mut bytes = [0_u8; 4];
+        let block = HostBytes::registered(NonNull::from(&mut bytes).cast(), 4);
+        block.read(3, &mut [0; 2]);
+    }
+}

@@ -1,0 +1,227 @@
+//! Kernels: closures that say what they touch.
+
+use core::cell::Cell;
+use core::fmt;
+use std::sync::Arc;
+
+use super::device_bytes::junk;
+use super::hazard::{AccessMode, Hazard, HazardKind, StreamLabel};
+use super::machine::Shared;
+use crate::driver::Code;
+
+type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
+
+/// Work for a device: a name, the ranges that it reads and writes, and a closure that does it.
+///
+/// The ranges are what hazards are found by; the closure is held to them. A kernel without a closure touches its ranges
+/// in name only, which is enough to check an order.
+///
+/// ```
+/// use alluvion::driver::sim::{Kernel, SimConfig, SimDriver};
+/// use alluvion::driver::{Driver, RawStream};
+///
+/// let driver = SimDriver::new(SimConfig::default());
+/// let address = driver.allocate_device(0, 4)?;
+/// let kernel = Kernel::new("answer").writes(address, 4).run(move |memory| memory.write(address, &[42; 4]));
+/// // SAFETY: the legacy stream always exists; the kernel touches no memory of the host.
+/// unsafe { driver.launch(0, RawStream::LEGACY, kernel) }?;
+/// driver.context_synchronize(0)?;
+/// assert!(driver.hazards().is_empty());
+/// # Ok::<(), alluvion::driver::DriverError>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a kernel does nothing until it is launched"]
+pub struct Kernel {
+    pub(super) name: Arc<str>,
+    pub(super) ranges: Vec<Range>,
+    body: Option<Arc<Body>>,
+}
+
+/// A range that an operation says it touches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    pub(super) mode: AccessMode,
+}
+
+impl Kernel {
+    /// A kernel that touches nothing yet. Hazards call it by its name.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), ranges: Vec::new(), body: None }
+    }
+
+    /// Declares bytes that the kernel reads.
+    pub fn reads(self, address: u64, bytes: usize) -> Self {
+        self.touches(address, bytes, AccessMode::Read)
+    }
+
+    /// Declares bytes that the kernel writes, and may read.
+    pub fn writes(self, address: u64, bytes: usize) -> Self {
+        self.touches(address, bytes, AccessMode::Write)
+    }
+
+    /// What the kernel does when it runs. A kernel in a graph may run more than once.
+    pub fn run(mut self, body: impl Fn(&mut DeviceMemory<'_>) + Send + Sync + 'static) -> Self {
+        self.body = Some(Arc::new(body));
+        self
+    }
+
+    fn touches(mut self, address: u64, bytes: usize, mode: AccessMode) -> Self {
+        if bytes > 0 {
+            self.ranges.push(Range { address, bytes: bytes as u64, mode });
+        }
+        self
+    }
+
+    /// Returns `true` if the whole range was declared for this.
+    fn declares(&self, address: u64, bytes: u64, mode: AccessMode) -> bool {
+        let end = address.saturating_add(bytes);
+        let mut at = address;
+        while at < end {
+            let reached = self
+                .ranges
+                .iter()
+                .filter(|range| range.mode == AccessMode::Write || mode == AccessMode::Read)
+                .filter(|range| range.address <= at && at < range.address.saturating_add(range.bytes))
+                .map(|range| range.address.saturating_add(range.bytes))
+                .max();
+            match reached {
+                Some(reached) => at = reached,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Runs the closure with no lock held. Returns what the kernel did to the device's health.
+    pub(super) fn execute(&self, shared: &Shared, ordinal: u32, stream: StreamLabel) -> Result<(), Code> {
+        let Some(body) = &self.body else { return Ok(()) };
+        let mut memory = DeviceMemory { shared, kernel: self, ordinal, stream, failed: None };
+        let panic = run_callback(|| body(&mut memory)).err();
+        let failed = memory.failed;
+        if let Some(words) = panic {
+            let words = format!("kernel `{}` on {stream} panicked: {words}", self.name);
+            shared.machine.lock().report(Hazard::rule(HazardKind::Panic, words));
+            return Err(Code::LAUNCH_FAILED);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("name", &self.name)
+            .field("ranges", &self.ranges)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory as a running kernel sees it.
+///
+/// Touching what is not mapped loses the context, as on hardware: the kernel runs on, reads junk, and every later call
+/// on the device fails with [`Code::ILLEGAL_ADDRESS`].
+#[derive(Debug)]
+pub struct DeviceMemory<'a> {
+    shared: &'a Shared,
+    kernel: &'a Kernel,
+    ordinal: u32,
+    stream: StreamLabel,
+    failed: Option<Code>,
+}
+
+impl DeviceMemory<'_> {
+    /// Reads bytes from an address.
+    pub fn read(&mut self, address: u64, into: &mut [u8]) {
+        let declared = self.check(address, into.len(), AccessMode::Read);
+        let machine = self.shared.machine.lock();
+        if let Err(code) = machine.kernel_read(self.ordinal, address, into, declared) {
+            self.failed = self.failed.or(Some(code));
+            junk(address, 0, into);
+        }
+    }
+
+    /// Writes bytes to an address.
+    pub fn write(&mut self, address: u64, from: &[u8]) {
+        let declared = self.check(address, from.len(), AccessMode::Write);
+        let mut machine = self.shared.machine.lock();
+        if let Err(code) = machine.kernel_write(self.ordinal, address, from, declared) {
+            self.failed = self.failed.or(Some(code));
+        }
+    }
+
+    /// Reads four bytes as a number, in the machine's order.
+    pub fn read_u32(&mut self, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.read(address, &mut bytes);
+        u32::from_ne_bytes(bytes)
+    }
+
+    /// Writes a number as four bytes, in the machine's order.
+    pub fn write_u32(&mut self, address: u64, value: u32) {
+        self.write(address, &value.to_ne_bytes());
+    }
+
+    /// The device that the kernel runs on.
+    #[must_use]
+    pub const fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    fn check(&self, address: u64, bytes: usize, mode: AccessMode) -> bool {
+        let declared = self.kernel.declares(address, bytes as u64, mode);
+        if !declared {
+            let (name, stream) = (&self.kernel.name, self.stream);
+            let words = format!(
+                "kernel `{name}` on {stream} did not declare the {mode} of {bytes} bytes at {address:#x}; declare it, \
+                 or races with it cannot be seen"
+            );
+            self.shared.machine.lock().report(Hazard::rule(HazardKind::UndeclaredAccess, words));
+        }
+        declared
+    }
+}
+
+thread_local! {
+    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns `true` on a thread that runs a kernel or a host function now.
+pub(super) fn in_callback() -> bool {
+    IN_CALLBACK.get()
+}
+
+/// Runs a closure of the user's. A panic ends there, and comes back as its words.
+pub(super) fn run_callback(callback: impl FnOnce()) -> Result<(), String> {
+    let before = IN_CALLBACK.replace(true);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
+    IN_CALLBACK.set(before);
+    outcome.map_err(|payload| {
+        let words = payload.downcast_ref::<&str>().map(|words| (*words).to_owned());
+        words.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_ranges_join_up_and_writing_includes_reading() {
+        let kernel = Kernel::new("k").reads(100, 10).writes(110, 10);
+        assert!(kernel.declares(100, 20, AccessMode::Read));
+        assert!(kernel.declares(112, 8, AccessMode::Write));
+        assert!(!kernel.declares(109, 2, AccessMode::Write));
+        assert!(!kernel.declares(99, 2, AccessMode::Read));
+        assert!(!kernel.declares(119, 2, AccessMode::Read));
+        assert!(kernel.declares(5, 0, AccessMode::Write));
+    }
+
+    #[test]
+    fn a_panic_comes_back_as_words() {
+        assert_eq!(run_callback(|| panic!("at {}", 7)), Err("at 7".to_owned()));
+        assert!(!in_callback());
+        assert_eq!(run_callback(|| assert!(in_callback())), Ok(()));
+    }
+}

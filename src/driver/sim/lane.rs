@@ -1,0 +1,335 @@
+//! Queues of work, first in first out.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::clock::{Clock, LaneId, Point};
+use super::hazard::StreamLabel;
+use super::kernel::Kernel;
+use crate::driver::FillValue;
+
+/// How a lane is ordered with the others of its device, beyond the waits that were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaneKind {
+    /// Waits for every blocking lane, and they for it.
+    Legacy,
+    /// Ordered with the legacy lane.
+    Blocking,
+    /// Ordered with nobody.
+    Independent,
+}
+
+/// One side of a copy or a fill.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) address: u64,
+    /// Ordinary memory of the host, about which the machine knows nothing but what the caller promised.
+    pub(super) pageable: bool,
+}
+
+/// What an operation does when it runs.
+pub(super) enum Work {
+    Copy {
+        to: Side,
+        from: Side,
+        bytes: u64,
+    },
+    Fill {
+        to: Side,
+        value: FillValue,
+        count: u64,
+    },
+    Kernel(Kernel),
+    Host(Box<dyn FnOnce() + Send>),
+    /// Memory of a pool gets a new owner.
+    Allocate {
+        address: u64,
+        bytes: u64,
+    },
+    /// Changes no byte: a free, a prefetch.
+    Nothing,
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Copy { .. } => "Copy",
+            Self::Fill { .. } => "Fill",
+            Self::Kernel(_) => "Kernel",
+            Self::Host(_) => "Host",
+            Self::Allocate { .. } => "Allocate",
+            Self::Nothing => "Nothing",
+        })
+    }
+}
+
+/// Work in a queue.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) work: Work,
+    pub(super) name: Arc<str>,
+    pub(super) point: Point,
+    /// What must have run before it.
+    pub(super) needs: Clock,
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) ordinal: u32,
+    pub(super) kind: LaneKind,
+    pub(super) label: StreamLabel,
+    /// What later work on the lane is ordered after.
+    pub(super) clock: Clock,
+    submitted: u64,
+    completed: u64,
+    observed: u64,
+    queue: VecDeque<Operation>,
+    running: bool,
+    retired: bool,
+}
+
+/// Every queue of the machine.
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    lanes: BTreeMap<LaneId, Lane>,
+    /// Lanes with something in the queue.
+    busy: BTreeSet<LaneId>,
+    next: u32,
+}
+
+impl Lanes {
+    pub(super) fn add(&mut self, ordinal: u32, kind: LaneKind, label: StreamLabel) -> LaneId {
+        let id = LaneId(self.next);
+        self.next += 1;
+        let lane = Lane {
+            ordinal,
+            kind,
+            label,
+            clock: Clock::default(),
+            submitted: 0,
+            completed: 0,
+            observed: 0,
+            queue: VecDeque::new(),
+            running: false,
+            retired: false,
+        };
+        self.lanes.insert(id, lane);
+        id
+    }
+
+    pub(super) fn get(&self, id: LaneId) -> Option<&Lane> {
+        self.lanes.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
+        self.lanes.get_mut(&id)
+    }
+
+    /// What work submitted to the lane now would be ordered after, the legacy stream's rules included.
+    pub(super) fn joined(&self, id: LaneId) -> Clock {
+        let Some(lane) = self.lanes.get(&id) else { return Clock::default() };
+        let mut clock = lane.clock.clone();
+        let partner = match lane.kind {
+            LaneKind::Legacy => LaneKind::Blocking,
+            LaneKind::Blocking => LaneKind::Legacy,
+            LaneKind::Independent => return clock,
+        };
+        for other in
+            self.lanes.values().filter(|other| other.kind == partner && other.ordinal == lane.ordinal)
+        {
+            clock.join(&other.clock);
+        }
+        clock
+    }
+
+    /// The next place on the lane.
+    pub(super) fn next_point(&self, lane: LaneId) -> Point {
+        Point { lane, sequence: self.lanes.get(&lane).map_or(0, |lane| lane.submitted) + 1 }
+    }
+
+    /// Queues work behind what the lane holds.
+    pub(super) fn push(&mut self, work: Work, name: Arc<str>, mut needs: Clock, point: Point) {
+        self.prune(&mut needs);
+        if let Some(lane) = self.lanes.get_mut(&point.lane) {
+            lane.submitted = point.sequence;
+            lane.clock = needs.clone();
+            lane.clock.raise(point);
+            lane.queue.push_back(Operation { work, name, point, needs });
+            self.busy.insert(point.lane);
+        }
+    }
+
+    /// Returns `true` if all that the clock covers has run.
+    pub(super) fn completed(&self, clock: &Clock) -> bool {
+        clock.points().all(|point| self.has_run(point))
+    }
+
+    pub(super) fn has_run(&self, point: Point) -> bool {
+        self.lanes.get(&point.lane).is_none_or(|lane| lane.completed >= point.sequence)
+    }
+
+    /// Returns `true` if the operation has been taken from its queue, whether it is done or not.
+    pub(super) fn has_started(&self, point: Point) -> bool {
+        self.lanes.get(&point.lane).is_none_or(|lane| {
+            lane.queue.front().is_none_or(|operation| operation.point.sequence > point.sequence)
+        })
+    }
+
+    /// Returns `true` if whoever holds the clock, submitting now, comes after `point`.
+    pub(super) fn covers(&self, clock: &Clock, point: Point) -> bool {
+        clock.get(point.lane) >= point.sequence || self.is_observed(point)
+    }
+
+    /// Returns `true` if the host has seen it done: whatever is submitted from now on comes after it.
+    pub(super) fn is_observed(&self, point: Point) -> bool {
+        self.lanes.get(&point.lane).is_none_or(|lane| lane.observed >= point.sequence)
+    }
+
+    /// Notes that the host has seen all of it done.
+    pub(super) fn observe(&mut self, clock: &Clock) {
+        for point in clock.points() {
+            if let Some(lane) = self.lanes.get_mut(&point.lane) {
+                lane.observed = lane.observed.max(point.sequence);
+            }
+            self.remove_if_over(point.lane);
+        }
+    }
+
+    /// Drops what the host has seen done from a clock: it says nothing any more.
+    pub(super) fn prune(&self, clock: &mut Clock) {
+        clock.retain(|point| !self.is_observed(point));
+    }
+
+    /// All work of a device.
+    pub(super) fn all_of(&self, ordinal: u32) -> Clock {
+        let mut clock = Clock::default();
+        for lane in self.lanes.values().filter(|lane| lane.ordinal == ordinal) {
+            clock.join(&lane.clock);
+        }
+        clock
+    }
+
+    /// The lanes whose next operation could run now.
+    pub(super) fn ready(&self) -> Vec<LaneId> {
+        let is_ready = |id: &LaneId| {
+            self.lanes.get(id).is_some_and(|lane| {
+                !lane.running && lane.queue.front().is_some_and(|operation| self.completed(&operation.needs))
+            })
+        };
+        self.busy.iter().copied().filter(is_ready).collect()
+    }
+
+    /// Takes the lane's next operation to run it.
+    pub(super) fn start(&mut self, id: LaneId) -> Option<Operation> {
+        let lane = self.lanes.get_mut(&id)?;
+        let operation = lane.queue.pop_front()?;
+        lane.running = true;
+        if lane.queue.is_empty() {
+            self.busy.remove(&id);
+        }
+        Some(operation)
+    }
+
+    /// Notes that a started operation is done.
+    pub(super) fn finish(&mut self, point: Point) {
+        if let Some(lane) = self.lanes.get_mut(&point.lane) {
+            lane.running = false;
+            lane.completed = lane.completed.max(point.sequence);
+        }
+        self.remove_if_over(point.lane);
+    }
+
+    /// Takes away all work of a device, as if it had run.
+    pub(super) fn discard(&mut self, ordinal: u32) -> Vec<Operation> {
+        let mut discarded = Vec::new();
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.ordinal == ordinal) {
+            discarded.extend(lane.queue.drain(..));
+            lane.completed = lane.submitted;
+            self.busy.remove(id);
+        }
+        discarded
+    }
+
+    /// Notes that nothing more will be submitted to the lane.
+    pub(super) fn retire(&mut self, id: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.retired = true;
+        }
+        self.remove_if_over(id);
+    }
+
+    /// A lane that is gone counts as observed everywhere.
+    fn remove_if_over(&mut self, id: LaneId) {
+        let is_over = self.lanes.get(&id).is_some_and(|lane| {
+            lane.retired && !lane.running && lane.queue.is_empty() && lane.observed >= lane.submitted
+        });
+        if is_over {
+            self.lanes.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(lanes: &mut Lanes, lane: LaneId) -> Point {
+        let point = lanes.next_point(lane);
+        let needs = lanes.joined(lane);
+        lanes.push(Work::Nothing, "test".into(), needs, point);
+        point
+    }
+
+    fn lane(lanes: &mut Lanes, kind: LaneKind) -> LaneId {
+        lanes.add(0, kind, StreamLabel::Legacy { ordinal: 0 })
+    }
+
+    #[test]
+    fn the_legacy_lane_joins_blocking_lanes_and_no_others() {
+        let mut lanes = Lanes::default();
+        let legacy = lane(&mut lanes, LaneKind::Legacy);
+        let blocking = lane(&mut lanes, LaneKind::Blocking);
+        let free = lane(&mut lanes, LaneKind::Independent);
+        let first = push(&mut lanes, blocking);
+        let other = push(&mut lanes, free);
+        let middle = push(&mut lanes, legacy);
+        let last = push(&mut lanes, blocking);
+        let clock = lanes.get(blocking).unwrap().clock.clone();
+        assert!(lanes.covers(&clock, first) && lanes.covers(&clock, middle) && lanes.covers(&clock, last));
+        assert!(!lanes.covers(&clock, other));
+        assert_eq!(lanes.ready(), [blocking, free]);
+    }
+
+    #[test]
+    fn a_lane_runs_in_order_and_needs_what_it_waits_for() {
+        let mut lanes = Lanes::default();
+        let (a, b) = (lane(&mut lanes, LaneKind::Independent), lane(&mut lanes, LaneKind::Independent));
+        let first = push(&mut lanes, a);
+        lanes.get_mut(b).unwrap().clock = lanes.joined(a);
+        let second = push(&mut lanes, b);
+        assert_eq!(lanes.ready(), [a]);
+        assert!(!lanes.has_started(first));
+        let operation = lanes.start(a).unwrap();
+        assert_eq!(operation.point, first);
+        assert!(lanes.has_started(first) && !lanes.has_run(first));
+        assert!(lanes.ready().is_empty());
+        lanes.finish(first);
+        assert_eq!(lanes.ready(), [b]);
+        assert!(!lanes.completed(&Clock::of(second)));
+    }
+
+    #[test]
+    fn a_retired_lane_stays_until_it_is_drained_and_seen() {
+        let mut lanes = Lanes::default();
+        let id = lane(&mut lanes, LaneKind::Independent);
+        let point = push(&mut lanes, id);
+        lanes.retire(id);
+        lanes.start(id);
+        lanes.finish(point);
+        assert!(lanes.get(id).is_some() && !lanes.is_observed(point));
+        lanes.observe(&Clock::of(point));
+        assert!(lanes.get(id).is_none() && lanes.is_observed(point) && lanes.has_run(point));
+    }
+}

@@ -1,0 +1,154 @@
+//! What a program holds.
+
+use core::fmt;
+
+use super::allocation::AllocationKind;
+use super::hazard::{Hazard, HazardKind};
+use super::machine::Machine;
+
+/// How much of each kind of thing is out: what a leak check compares with nothing.
+///
+/// ```
+/// use alluvion::driver::Driver;
+/// use alluvion::driver::sim::{SimConfig, SimDriver};
+///
+/// let driver = SimDriver::new(SimConfig::default());
+/// let event = driver.event_create(0)?;
+/// assert_eq!(driver.live().events, 1);
+/// // SAFETY: the event was made above and is not used again.
+/// unsafe { driver.event_destroy(0, event) }?;
+/// assert!(driver.live().is_empty());
+/// # Ok::<(), alluvion::driver::DriverError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Live {
+    /// Allocations of `allocate_device`.
+    pub device: usize,
+    /// Allocations of `allocate_managed`.
+    pub managed: usize,
+    /// Allocations of `allocate_pinned`.
+    pub pinned: usize,
+    /// Ranges that are registered.
+    pub registered: usize,
+    /// Allocations of `allocate_async`.
+    pub pooled: usize,
+    /// Bytes of all of these, as asked for.
+    pub bytes: u64,
+    /// Reservations of addresses.
+    pub reservations: usize,
+    /// Handles of physical memory.
+    pub physical: usize,
+    /// Mappings of physical memory.
+    pub mappings: usize,
+    /// Streams.
+    pub streams: usize,
+    /// Events.
+    pub events: usize,
+    /// Pools, the devices' own not counted.
+    pub pools: usize,
+}
+
+impl Live {
+    /// Returns `true` if nothing is out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Allocations of every kind, without virtual memory.
+    #[must_use]
+    pub const fn allocations(&self) -> usize {
+        self.device + self.managed + self.pinned + self.registered + self.pooled
+    }
+}
+
+impl fmt::Display for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            (self.device, "device"),
+            (self.managed, "managed"),
+            (self.pinned, "pinned"),
+            (self.registered, "registered"),
+            (self.pooled, "pooled"),
+            (self.reservations, "reservations"),
+            (self.physical, "physical"),
+            (self.mappings, "mappings"),
+            (self.streams, "streams"),
+            (self.events, "events"),
+            (self.pools, "pools"),
+        ];
+        let mut separator = "";
+        for (count, what) in counts.into_iter().filter(|&(count, _)| count > 0) {
+            write!(f, "{separator}{count} {what}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() { f.write_str("nothing") } else { Ok(()) }
+    }
+}
+
+impl Machine {
+    pub(super) fn live(&self) -> Live {
+        let mut live = Live {
+            reservations: self.virtual_memory.reservations().count(),
+            physical: self.virtual_memory.handles().count(),
+            mappings: self.virtual_memory.mappings(),
+            streams: self.streams.live(),
+            events: self.events.live(),
+            pools: self.pools.live(),
+            ..Live::default()
+        };
+        for (_, allocation) in self.allocations.iter() {
+            live.bytes += allocation.bytes;
+            match allocation.kind {
+                AllocationKind::Device => live.device += 1,
+                AllocationKind::Managed => live.managed += 1,
+                AllocationKind::Pinned => live.pinned += 1,
+                AllocationKind::Registered => live.registered += 1,
+                AllocationKind::Pooled(_) => live.pooled += 1,
+            }
+        }
+        live
+    }
+
+    /// Whatever is out, one by one.
+    pub(super) fn leaks(&self) -> Vec<Hazard> {
+        let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
+        let mut leaks = Vec::new();
+        for (_, allocation) in self.allocations.iter() {
+            let made = Some(allocation.made.clone());
+            let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
+            leaks.push(Hazard { kind: HazardKind::Leak, first: None, second: made, missing });
+        }
+        for (address, bytes) in self.virtual_memory.reservations() {
+            leaks.push(leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved")));
+        }
+        for (handle, bytes) in self.virtual_memory.handles() {
+            leaks.push(leak(format!("{bytes} bytes of physical memory (handle {handle}) were not released")));
+        }
+        for (handle, stream) in self.streams.iter_live() {
+            let (id, ordinal) = (stream.id, stream.ordinal);
+            leaks.push(leak(format!("stream {id} of gpu {ordinal} ({:#x}) was not destroyed", handle.0)));
+        }
+        for (handle, event) in self.events.iter_live() {
+            leaks.push(leak(format!("event {:#x} of gpu {} was not destroyed", handle.0, event.ordinal)));
+        }
+        for handle in self.pools.iter_live() {
+            leaks.push(leak(format!("pool {:#x} was not destroyed", handle.0)));
+        }
+        leaks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_prints_what_is_there() {
+        assert_eq!(Live::default().to_string(), "nothing");
+        let live = Live { pinned: 2, events: 1, ..Live::default() };
+        assert_eq!(live.to_string(), "2 pinned, 1 events");
+        assert_eq!(live.allocations(), 2);
+    }
+}

@@ -1,0 +1,324 @@
+//! The state of a simulated machine, and the rules that every call passes through.
+
+#![expect(
+    unsafe_code,
+    reason = "copies to and from memory of the host whose lifetime the caller vouched for"
+)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::allocation::Allocations;
+use super::calls::CallCounts;
+use super::capture::Captures;
+use super::clock::{Clock, LaneId, Point};
+use super::config::SimConfig;
+use super::event::Events;
+use super::fault::Faults;
+use super::hazard::{Hazard, HazardKind, StreamLabel};
+use super::host_bytes::{read_pageable, write_pageable};
+use super::kernel::Range;
+use super::lane::{LaneKind, Lanes, Operation, Side, Work};
+use super::memory::{Accessor, DEVICE_START, Memory, Refusal};
+use super::pool::Pools;
+use super::schedule::Scheduler;
+use super::stream::Streams;
+use super::virtual_memory::VirtualMemory;
+use crate::driver::{Call, Code, DeviceAttribute, FillValue, HandleType};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// Bytes that a copy moves at a time: a page or more, and little enough for a stack.
+const CHUNK: usize = 16 << 10;
+
+/// What threads share: the machine, and a bell that rings whenever something in it has changed.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) machine: Mutex<Machine>,
+    pub(super) changed: Condvar,
+}
+
+/// A locked machine.
+pub(super) type Guard<'a> = MutexGuard<'a, Machine>;
+
+/// One device.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) total_bytes: u64,
+    pub(super) free_bytes: u64,
+    /// The error that the context was lost by.
+    pub(super) lost: Option<Code>,
+}
+
+/// Everything that there is.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) config: SimConfig,
+    pub(super) devices: Vec<Device>,
+    pub(super) lanes: Lanes,
+    pub(super) streams: Streams,
+    pub(super) events: Events,
+    pub(super) captures: Captures,
+    pub(super) memory: Memory,
+    pub(super) allocations: Allocations,
+    pub(super) pools: Pools,
+    pub(super) virtual_memory: VirtualMemory,
+    pub(super) scheduler: Scheduler,
+    pub(super) faults: Faults,
+    pub(super) calls: CallCounts,
+    pub(super) clock_ns: u64,
+    pub(super) pinned_bytes: u64,
+    pub(super) submissions: u64,
+    pub(super) hazards: Vec<Hazard>,
+    /// Host functions in queues, oldest first, and when they were queued.
+    pub(super) host_calls: VecDeque<(Point, Instant)>,
+    /// Work that will never run. Its closures are the user's, so that it is dropped with no lock held.
+    pub(super) discarded: Vec<Operation>,
+    pub(super) closed: bool,
+}
+
+impl Machine {
+    pub(super) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
+        let total_bytes = config.memory_bytes as u64;
+        let mut lanes = Lanes::default();
+        let mut streams = Streams::default();
+        let mut pools = Pools::default();
+        let mut devices = Vec::new();
+        for ordinal in 0..config.devices {
+            let lane = lanes.add(ordinal, LaneKind::Legacy, StreamLabel::Legacy { ordinal });
+            streams.add_legacy(ordinal, lane);
+            pools.add_defaults(ordinal);
+            devices.push(Device { total_bytes, free_bytes: total_bytes, lost: None });
+        }
+        Self {
+            devices,
+            lanes,
+            streams,
+            events: Events::default(),
+            captures: Captures::default(),
+            memory: Memory::new(config.seed),
+            allocations: Allocations::default(),
+            pools,
+            virtual_memory: VirtualMemory::default(),
+            scheduler,
+            faults: Faults::default(),
+            calls: CallCounts::default(),
+            clock_ns: 0,
+            pinned_bytes: 0,
+            submissions: 0,
+            hazards: Vec::new(),
+            host_calls: VecDeque::new(),
+            discarded: Vec::new(),
+            closed: false,
+            config,
+        }
+    }
+
+    /// Counts and charges a call; says what fault strikes it.
+    pub(super) fn charge(&mut self, call: Call, ordinal: Option<u32>, bytes: u64) -> Result<(), Code> {
+        self.calls.add(call);
+        self.clock_ns = self.clock_ns.saturating_add(self.config.cost.cost_ns(call, bytes));
+        let Some((code, sticky)) = self.faults.strike(call) else { return Ok(()) };
+        if let Some(ordinal) = ordinal.filter(|_| sticky) {
+            self.lose(ordinal, code);
+        }
+        Err(code)
+    }
+
+    pub(super) fn device(&self, ordinal: u32) -> Result<&Device, Code> {
+        self.devices.get(ordinal as usize).ok_or(Code::INVALID_DEVICE)
+    }
+
+    pub(super) fn device_mut(&mut self, ordinal: u32) -> Result<&mut Device, Code> {
+        self.devices.get_mut(ordinal as usize).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// The error that the device's context was lost by, if it was.
+    pub(super) fn health(&self, ordinal: u32) -> Result<(), Code> {
+        self.device(ordinal)?.lost.map_or(Ok(()), Err)
+    }
+
+    /// Loses the context: queued work is gone, every later call fails with the first error.
+    pub(super) fn lose(&mut self, ordinal: u32, code: Code) {
+        let Ok(device) = self.device_mut(ordinal) else { return };
+        if device.lost.is_none() {
+            device.lost = Some(code);
+            let gone = self.lanes.discard(ordinal);
+            self.discarded.extend(gone);
+        }
+    }
+
+    pub(super) fn has(&self, ordinal: u32, attribute: DeviceAttribute) -> Result<(), Code> {
+        if self.config.attribute_of(ordinal, attribute) == 0 { Err(Code::NOT_SUPPORTED) } else { Ok(()) }
+    }
+
+    pub(super) fn report(&mut self, hazard: Hazard) {
+        self.hazards.push(hazard);
+    }
+
+    pub(super) fn check_handle_types(&self, ordinal: u32, handle_types: HandleType) -> Result<(), Code> {
+        let known = self.config.attribute_of(ordinal, DeviceAttribute::PoolHandleTypes);
+        let known = HandleType(u32::try_from(known).unwrap_or_default());
+        if known.contains(handle_types) { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    /// Reports a broken rule and returns the code that the caller answers with.
+    pub(super) fn refuse(&mut self, kind: HazardKind, words: String, code: Code) -> Code {
+        self.report(Hazard::rule(kind, words));
+        code
+    }
+
+    /// Takes device memory, if there is enough.
+    pub(super) fn take_bytes(&mut self, ordinal: u32, bytes: u64) -> Result<(), Code> {
+        let device = self.device_mut(ordinal)?;
+        device.free_bytes = device.free_bytes.checked_sub(bytes).ok_or(Code::OUT_OF_MEMORY)?;
+        Ok(())
+    }
+
+    pub(super) fn give_back_bytes(&mut self, ordinal: u32, bytes: u64) {
+        if let Ok(device) = self.device_mut(ordinal) {
+            device.free_bytes += bytes;
+        }
+    }
+
+    /// Queues work on a lane.
+    pub(super) fn submit(&mut self, lane: LaneId, work: Work, name: Arc<str>, ranges: &[Range]) -> Point {
+        let point = self.lanes.next_point(lane);
+        let needs = self.lanes.joined(lane);
+        self.submissions += 1;
+        let _ = ranges;
+        self.lanes.push(work, name, needs, point);
+        point
+    }
+
+    /// Notes that the host has waited for everything in `clock`.
+    pub(super) fn host_waited(&mut self, ordinal: u32, clock: &Clock) {
+        self.lanes.observe(clock);
+        self.release_over_threshold(ordinal);
+    }
+
+    /// What a copy or a fill may name: memory of the machine, throughout, or ordinary memory of the host.
+    pub(super) fn side(&mut self, address: u64, bytes: u64, write: bool) -> Result<Side, Code> {
+        if address < DEVICE_START && !self.memory.is_mapped(address) {
+            return Ok(Side { address, pageable: true });
+        }
+        match self.memory.pieces(address, bytes, Accessor::CopyEngine, write) {
+            Ok(_) => Ok(Side { address, pageable: false }),
+            Err(_) => Err(Code::INVALID_VALUE),
+        }
+    }
+
+    /// Does an operation that needs no code of the user's.
+    pub(super) fn perform(&mut self, work: &Work) -> Result<(), Code> {
+        match *work {
+            Work::Copy { to, from, bytes } => self.copy(to, from, bytes),
+            Work::Fill { to, value, count } => self.fill(to, value, count),
+            Work::Allocate { address, bytes } => {
+                self.memory.scramble(address, bytes);
+                Ok(())
+            }
+            Work::Kernel(_) | Work::Host(_) | Work::Nothing => Ok(()),
+        }
+    }
+
+    fn copy(&mut self, to: Side, from: Side, bytes: u64) -> Result<(), Code> {
+        let mut buffer = [0; CHUNK];
+        let mut done = 0;
+        while done < bytes {
+            let chunk = &mut buffer[..usize::try_from(bytes - done).map_or(CHUNK, |rest| rest.min(CHUNK))];
+            self.read_side(from, done, chunk)?;
+            self.write_side(to, done, chunk)?;
+            done += chunk.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, to: Side, value: FillValue, count: u64) -> Result<(), Code> {
+        let mut pattern = [0; CHUNK];
+        let word = match value {
+            FillValue::U8(byte) => u32::from_ne_bytes([byte; 4]),
+            FillValue::U16(half) => {
+                let [a, b] = half.to_ne_bytes();
+                u32::from_ne_bytes([a, b, a, b])
+            }
+            FillValue::U32(word) => word,
+        };
+        for chunk in pattern.chunks_exact_mut(4) {
+            chunk.copy_from_slice(&word.to_ne_bytes());
+        }
+        let bytes = count * value.bytes() as u64;
+        let mut done = 0;
+        while done < bytes {
+            let length = usize::try_from(bytes - done).map_or(CHUNK, |rest| rest.min(CHUNK));
+            self.write_side(to, done, &pattern[..length])?;
+            done += length as u64;
+        }
+        Ok(())
+    }
+
+    fn read_side(&self, side: Side, offset: u64, into: &mut [u8]) -> Result<(), Code> {
+        if side.pageable {
+            // SAFETY: the bytes are mapped and not written meanwhile: whoever queued the copy promised it, until the
+            // copy has run (`Driver::copy_async`), and it has not.
+            unsafe { read_pageable(side.address + offset, into) };
+            return Ok(());
+        }
+        self.memory.read(side.address + offset, into, Accessor::CopyEngine).map_err(refused)
+    }
+
+    fn write_side(&mut self, side: Side, offset: u64, from: &[u8]) -> Result<(), Code> {
+        if side.pageable {
+            // SAFETY: the bytes are mapped, writable and not used meanwhile: whoever queued the copy or the fill
+            // promised it, until it has run (`Driver::copy_async`, `Driver::fill_async`), and it has not.
+            unsafe { write_pageable(side.address + offset, from) };
+            return Ok(());
+        }
+        self.memory.write(side.address + offset, from, Accessor::CopyEngine).map_err(refused)
+    }
+
+    pub(super) fn kernel_read(
+        &self,
+        ordinal: u32,
+        address: u64,
+        into: &mut [u8],
+        declared: bool,
+    ) -> Result<(), Code> {
+        if self.is_reachable_pageable(ordinal, address, declared) {
+            // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
+            // not written meanwhile (`SimDriver::launch`).
+            unsafe { read_pageable(address, into) };
+            return Ok(());
+        }
+        self.memory.read(address, into, Accessor::Kernel(ordinal)).map_err(refused)
+    }
+
+    pub(super) fn kernel_write(
+        &mut self,
+        ordinal: u32,
+        address: u64,
+        from: &[u8],
+        declared: bool,
+    ) -> Result<(), Code> {
+        if self.is_reachable_pageable(ordinal, address, declared) {
+            // SAFETY: as in `kernel_read`; and not used by others meanwhile.
+            unsafe { write_pageable(address, from) };
+            return Ok(());
+        }
+        self.memory.write(address, from, Accessor::Kernel(ordinal)).map_err(refused)
+    }
+
+    /// Ordinary memory of the host, on a device that can reach it. What a kernel did not declare is never followed.
+    fn is_reachable_pageable(&self, ordinal: u32, address: u64, declared: bool) -> bool {
+        declared
+            && address < DEVICE_START
+            && !self.memory.is_mapped(address)
+            && self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_ok()
+    }
+}
+
+/// The error of work that touched what it must not.
+pub(super) fn refused(refusal: Refusal) -> Code {
+    match refusal {
+        Refusal::Unmapped(_) | Refusal::Forbidden(_) => Code::ILLEGAL_ADDRESS,
+    }
+}

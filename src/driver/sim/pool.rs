@@ -1,0 +1,436 @@
+//! Memory pools: allocation in the order of streams.
+//!
+//! A pool holds segments of device memory and carves blocks out of them. A free block remembers what its free was
+//! ordered after; who may take it, and when, follows from that and from the pool's reuse attributes:
+//!
+//! 1. the stream that freed it, at once;
+//! 2. with `ReuseFollowEventDependencies`, a stream that has waited for the free;
+//! 3. with `ReuseAllowOpportunistic`, any stream once the free has run;
+//! 4. when the pool cannot grow, with `ReuseAllowInternalDependencies`, any stream, which is then made to wait;
+//! 5. when nothing else is left, any stream, after the host has waited for the pending frees.
+
+#![expect(unsafe_code, reason = "gives memory of the host back when a pool of managed memory shrinks")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::allocation::{Allocation, AllocationKind};
+use super::clock::{Clock, LaneId};
+use super::hazard::{Access, AccessMode, HazardKind, StreamLabel};
+use super::host_bytes::HostBytes;
+use super::lane::Work;
+use super::machine::Machine;
+use super::memory::{Backing, Mapping, Rights};
+use crate::driver::{Call, Code, PoolAttribute, PoolKind, PoolProperties, RawPool};
+
+/// Blocks are multiples of this, aligned to it.
+const UNIT: u64 = 512;
+
+/// A pool grows by at least this much, as an H200's does, if there is as much.
+const SEGMENT: u64 = 32 << 20;
+
+/// The least that a pool grows by.
+const SEGMENT_UNIT: u64 = 2 << 20;
+
+/// Handles of pools start here.
+const FIRST_HANDLE: u64 = 0x9001_0000;
+
+/// Bytes that nobody holds.
+#[derive(Clone, Debug)]
+struct FreeBlock {
+    bytes: u64,
+    /// What the frees of its parts were ordered after, themselves included.
+    frontier: Clock,
+}
+
+/// A pool.
+#[derive(Debug)]
+struct Pool {
+    ordinal: u32,
+    kind: PoolKind,
+    max_bytes: u64,
+    release_threshold: u64,
+    follow_events: bool,
+    opportunistic: bool,
+    internal: bool,
+    segments: BTreeMap<u64, u64>,
+    free: BTreeMap<u64, FreeBlock>,
+    reserved: u64,
+    reserved_high: u64,
+    used: u64,
+    used_high: u64,
+    /// The handle is gone; the pool goes when its last block comes back.
+    destroyed: bool,
+}
+
+/// Every pool of the machine.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    pools: HashMap<u64, Pool>,
+    defaults: HashMap<(u32, PoolKind), u64>,
+    handles: u64,
+}
+
+/// How far a search for a free block may go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Blocks that can be had without making anybody wait.
+    Free,
+    /// Blocks that the stream must be made to wait for.
+    Waiting,
+}
+
+impl Pools {
+    pub(super) fn add_defaults(&mut self, ordinal: u32) {
+        for kind in [PoolKind::Device, PoolKind::Managed] {
+            let handle = self.add(ordinal, kind, 0);
+            self.defaults.insert((ordinal, kind), handle);
+        }
+    }
+
+    pub(super) fn default_of(&self, ordinal: u32, kind: PoolKind) -> Option<RawPool> {
+        self.defaults.get(&(ordinal, kind)).map(|&handle| RawPool(handle))
+    }
+
+    /// Pools that the program made and did not destroy.
+    pub(super) fn live(&self) -> usize {
+        self.pools.len() - self.defaults.len() - self.pools.values().filter(|pool| pool.destroyed).count()
+    }
+
+    /// Handles of pools that the program made and did not destroy.
+    pub(super) fn iter_live(&self) -> impl Iterator<Item = RawPool> {
+        let made = self.pools.iter().filter(|&(handle, pool)| !pool.destroyed && !self.is_default(*handle));
+        made.map(|(&handle, _)| RawPool(handle))
+    }
+
+    fn is_default(&self, handle: u64) -> bool {
+        self.defaults.values().any(|&default| default == handle)
+    }
+
+    fn add(&mut self, ordinal: u32, kind: PoolKind, max_bytes: u64) -> u64 {
+        self.handles += 1;
+        let handle = FIRST_HANDLE + self.handles * 0x10;
+        let pool = Pool {
+            ordinal,
+            kind,
+            max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
+            release_threshold: 0,
+            follow_events: true,
+            opportunistic: true,
+            internal: true,
+            segments: BTreeMap::new(),
+            free: BTreeMap::new(),
+            reserved: 0,
+            reserved_high: 0,
+            used: 0,
+            used_high: 0,
+            destroyed: false,
+        };
+        self.pools.insert(handle, pool);
+        handle
+    }
+}
+
+impl Pool {
+    fn segment_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.segments.range(..=address).next_back().map(|(&start, &bytes)| (start, start + bytes))
+    }
+
+    /// Puts a free block in, together with the free blocks that it touches in the same segment.
+    fn insert_free(&mut self, mut start: u64, mut block: FreeBlock) {
+        let Some((first, last)) = self.segment_of(start) else { return };
+        if let Some((&before, neighbour)) = self.free.range(first..start).next_back()
+            && before + neighbour.bytes == start
+            && let Some(neighbour) = self.free.remove(&before)
+        {
+            start = before;
+            block.bytes += neighbour.bytes;
+            block.frontier.join(&neighbour.frontier);
+        }
+        let end = start + block.bytes;
+        if end < last
+            && let Some(neighbour) = self.free.remove(&end)
+        {
+            block.bytes += neighbour.bytes;
+            block.frontier.join(&neighbour.frontier);
+        }
+        self.free.insert(start, block);
+    }
+}
+
+impl Machine {
+    fn pool(&mut self, ordinal: u32, raw: RawPool) -> Result<&mut Pool, Code> {
+        let is_live =
+            self.pools.pools.get(&raw.0).is_some_and(|pool| !pool.destroyed && pool.ordinal == ordinal);
+        if !is_live {
+            let words = format!("{raw:?} is no pool of gpu {ordinal}, or was destroyed before it was used");
+            return Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_VALUE));
+        }
+        self.pools.pools.get_mut(&raw.0).ok_or(Code::INVALID_VALUE)
+    }
+
+    pub(super) fn pool_create(&mut self, ordinal: u32, properties: PoolProperties) -> RawPool {
+        RawPool(self.pools.add(ordinal, PoolKind::Device, properties.max_bytes))
+    }
+
+    pub(super) fn pool_destroy(&mut self, ordinal: u32, raw: RawPool) -> Result<(), Code> {
+        if self.pools.is_default(raw.0) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let pool = self.pool(ordinal, raw)?;
+        pool.destroyed = true;
+        pool.release_threshold = 0;
+        self.release(raw.0, 0);
+        Ok(())
+    }
+
+    pub(super) fn pool_trim(&mut self, ordinal: u32, raw: RawPool, keep_bytes: usize) -> Result<(), Code> {
+        self.pool(ordinal, raw)?;
+        self.release(raw.0, keep_bytes as u64);
+        Ok(())
+    }
+
+    pub(super) fn pool_attribute(
+        &mut self,
+        ordinal: u32,
+        raw: RawPool,
+        attribute: PoolAttribute,
+    ) -> Result<u64, Code> {
+        let pool = self.pool(ordinal, raw)?;
+        Ok(match attribute {
+            PoolAttribute::ReuseFollowEventDependencies => pool.follow_events.into(),
+            PoolAttribute::ReuseAllowOpportunistic => pool.opportunistic.into(),
+            PoolAttribute::ReuseAllowInternalDependencies => pool.internal.into(),
+            PoolAttribute::ReleaseThreshold => pool.release_threshold,
+            PoolAttribute::ReservedCurrent => pool.reserved,
+            PoolAttribute::ReservedHigh => pool.reserved_high,
+            PoolAttribute::UsedCurrent => pool.used,
+            PoolAttribute::UsedHigh => pool.used_high,
+        })
+    }
+
+    pub(super) fn pool_set_attribute(
+        &mut self,
+        ordinal: u32,
+        raw: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> Result<(), Code> {
+        let pool = self.pool(ordinal, raw)?;
+        match (attribute, value) {
+            (PoolAttribute::ReuseFollowEventDependencies, 0 | 1) => pool.follow_events = value == 1,
+            (PoolAttribute::ReuseAllowOpportunistic, 0 | 1) => pool.opportunistic = value == 1,
+            (PoolAttribute::ReuseAllowInternalDependencies, 0 | 1) => pool.internal = value == 1,
+            (PoolAttribute::ReleaseThreshold, _) => pool.release_threshold = value,
+            // A mark that is taken back starts again from what there is now.
+            (PoolAttribute::ReservedHigh, 0) => pool.reserved_high = pool.reserved,
+            (PoolAttribute::UsedHigh, 0) => pool.used_high = pool.used,
+            _ => return Err(Code::INVALID_VALUE),
+        }
+        Ok(())
+    }
+
+    /// Takes a block for a stream, or fails with `OUT_OF_MEMORY`; the caller may then wait for [`Self::pending_frees`].
+    pub(super) fn allocate_async(
+        &mut self,
+        ordinal: u32,
+        asked: u64,
+        raw: RawPool,
+        lane: LaneId,
+    ) -> Result<u64, Code> {
+        self.pool(ordinal, raw)?;
+        if asked == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let bytes = asked.checked_next_multiple_of(UNIT).ok_or(Code::OUT_OF_MEMORY)?;
+        let found = self
+            .find_free(raw.0, bytes, lane, Reach::Free)
+            .or_else(|| self.grow(raw.0, bytes))
+            .or_else(|| self.find_free(raw.0, bytes, lane, Reach::Waiting));
+        let address = found.ok_or(Code::OUT_OF_MEMORY)?;
+        self.carve(raw.0, address, bytes, lane);
+        let point =
+            self.submit(lane, Work::Allocate { address, bytes }, Call::AllocateAsync.symbol().into(), &[]);
+        let made = Access {
+            operation: Call::AllocateAsync.symbol().into(),
+            stream: self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label),
+            address,
+            bytes: asked,
+            mode: AccessMode::Allocate,
+            submission: self.submissions,
+            point: Some(point),
+        };
+        let kind = AllocationKind::Pooled(raw.0);
+        self.allocations.add(address, Allocation { kind, ordinal, bytes: asked, made });
+        Ok(address)
+    }
+
+    pub(super) fn free_async(&mut self, ordinal: u32, address: u64, lane: LaneId) -> Result<(), Code> {
+        let AllocationKind::Pooled(handle) = self.check_free(ordinal, address, Call::FreeAsync)? else {
+            return Err(Code::INVALID_VALUE);
+        };
+        let point = self.submit(lane, Work::Nothing, Call::FreeAsync.symbol().into(), &[]);
+        let (label, mut frontier) = match self.lanes.get(lane) {
+            Some(lane) => (lane.label, lane.clock.clone()),
+            None => (StreamLabel::Host, Clock::of(point)),
+        };
+        let asked = self.allocations.get(address).map_or(0, |allocation| allocation.bytes);
+        let freed = Access {
+            operation: Call::FreeAsync.symbol().into(),
+            stream: label,
+            address,
+            bytes: asked,
+            mode: AccessMode::Free,
+            submission: self.submissions,
+            point: Some(point),
+        };
+        self.allocations.remove(address, freed);
+        let bytes = asked.next_multiple_of(UNIT);
+        if let Some(pool) = self.pools.pools.get_mut(&handle) {
+            self.lanes.prune(&mut frontier);
+            pool.used -= bytes;
+            pool.insert_free(address, FreeBlock { bytes, frontier });
+            if pool.destroyed {
+                self.release(handle, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// What must run before all that is free in the pool can be had by anybody.
+    pub(super) fn pending_frees(&self, raw: RawPool) -> Clock {
+        let mut clock = Clock::default();
+        for block in self.pools.pools.get(&raw.0).into_iter().flat_map(|pool| pool.free.values()) {
+            clock.join(&block.frontier);
+        }
+        clock
+    }
+
+    /// At a synchronisation, pools go back to what they may keep.
+    pub(super) fn release_over_threshold(&mut self, ordinal: u32) {
+        let of_device = self.pools.pools.iter().filter(|(_, pool)| pool.ordinal == ordinal);
+        let thresholds: Vec<(u64, u64)> = of_device
+            .filter(|(_, pool)| pool.reserved > pool.release_threshold)
+            .map(|(&handle, pool)| (handle, pool.release_threshold))
+            .collect();
+        for (handle, keep) in thresholds {
+            self.release(handle, keep);
+        }
+    }
+
+    fn find_free(&self, handle: u64, bytes: u64, lane: LaneId, reach: Reach) -> Option<u64> {
+        let pool = self.pools.pools.get(&handle)?;
+        let clock = self.lanes.joined(lane);
+        let may_take = |block: &FreeBlock| {
+            block.frontier.points().all(|point| {
+                point.lane == lane
+                    || self.lanes.is_observed(point)
+                    || (pool.follow_events && self.lanes.covers(&clock, point))
+                    || (pool.opportunistic && self.lanes.has_run(point))
+                    || (reach == Reach::Waiting && pool.internal)
+            })
+        };
+        let fits = pool.free.iter().filter(|(_, block)| block.bytes >= bytes && may_take(block));
+        fits.min_by_key(|(_, block)| block.bytes).map(|(&address, _)| address)
+    }
+
+    /// Cuts a block off a free one. The stream comes after whatever the free one came after.
+    fn carve(&mut self, handle: u64, address: u64, bytes: u64, lane: LaneId) {
+        let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
+        let Some(block) = pool.free.remove(&address) else { return };
+        if block.bytes > bytes {
+            let rest = FreeBlock { bytes: block.bytes - bytes, frontier: block.frontier.clone() };
+            pool.free.insert(address + bytes, rest);
+        }
+        pool.used += bytes;
+        pool.used_high = pool.used_high.max(pool.used);
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.clock.join(&block.frontier);
+        }
+    }
+
+    /// Adds a segment that holds `bytes`, and returns where it starts.
+    fn grow(&mut self, handle: u64, bytes: u64) -> Option<u64> {
+        let exact = bytes.checked_next_multiple_of(SEGMENT_UNIT)?;
+        self.add_segment(handle, exact.max(SEGMENT)).or_else(|| self.add_segment(handle, exact))
+    }
+
+    fn add_segment(&mut self, handle: u64, bytes: u64) -> Option<u64> {
+        let pool = self.pools.pools.get(&handle)?;
+        let (ordinal, kind) = (pool.ordinal, pool.kind);
+        if pool.reserved.checked_add(bytes)? > pool.max_bytes {
+            return None;
+        }
+        let address = match kind {
+            PoolKind::Device => {
+                self.take_bytes(ordinal, bytes).ok()?;
+                match self.add_device_mapping(ordinal, bytes, SEGMENT_UNIT) {
+                    Some((address, _)) => address,
+                    None => {
+                        self.give_back_bytes(ordinal, bytes);
+                        return None;
+                    }
+                }
+            }
+            PoolKind::Managed => {
+                let held = self.pinned_bytes.checked_add(bytes)?;
+                if held > self.config.pinned_bytes as u64 {
+                    return None;
+                }
+                let block = HostBytes::allocate(usize::try_from(bytes).ok()?)?;
+                self.pinned_bytes = held;
+                let address = block.address();
+                let backing = self.memory.add_host_backing(block);
+                self.memory.map(address, Mapping { bytes, backing, rights: Rights::Everyone });
+                address
+            }
+        };
+        let pool = self.pools.pools.get_mut(&handle)?;
+        pool.segments.insert(address, bytes);
+        pool.reserved += bytes;
+        pool.reserved_high = pool.reserved_high.max(pool.reserved);
+        pool.free.insert(address, FreeBlock { bytes, frontier: Clock::default() });
+        Some(address)
+    }
+
+    /// Gives back segments that are free throughout and that no work is left in, until at most `keep_bytes` are held.
+    fn release(&mut self, handle: u64, keep_bytes: u64) {
+        let Some(pool) = self.pools.pools.get(&handle) else { return };
+        let mut held = pool.reserved;
+        let mut gone = Vec::new();
+        for (&start, &bytes) in pool.segments.iter().rev() {
+            let block = pool.free.get(&start).filter(|block| block.bytes == bytes);
+            let is_idle = block.is_some_and(|block| self.lanes.completed(&block.frontier));
+            if held > keep_bytes && is_idle {
+                held -= bytes;
+                gone.push(start);
+            }
+        }
+        for start in gone {
+            self.remove_segment(handle, start);
+        }
+        if self.pools.pools.get(&handle).is_some_and(|pool| pool.destroyed && pool.reserved == 0) {
+            self.pools.pools.remove(&handle);
+        }
+    }
+
+    fn remove_segment(&mut self, handle: u64, start: u64) {
+        let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
+        let Some(bytes) = pool.segments.remove(&start) else { return };
+        pool.free.remove(&start);
+        pool.reserved -= bytes;
+        let ordinal = pool.ordinal;
+        let Some(mapping) = self.memory.unmap(start) else { return };
+        match self.memory.remove_backing(mapping.backing) {
+            Some(Backing::Host(block)) => {
+                self.pinned_bytes -= bytes;
+                // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`), and the
+                // work that those frees were ordered after has run (`release`).
+                unsafe { block.free() };
+            }
+            _ => {
+                self.memory.give_back_addresses(start, bytes, SEGMENT_UNIT);
+                self.give_back_bytes(ordinal, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! When queued work runs, and in which order.
+//!
+//! Work runs when it must: when the host waits for it, or for something behind it; when a query decides to move things
+//! on; when a pool is out of memory and waits for what is still to be freed. Whenever several queues could go on, the
+//! scheduler picks. Nothing else moves the machine, with one exception: a host function that nobody has waited for
+//! within [`HOST_CALL_PATIENCE`] is run by a thread of the machine's own, because on hardware it would have run, too.
+//!
+//! # Host functions and kernels
+//!
+//! A kernel runs on the thread that forces it, a host function on a thread of its own, both with no lock held. A host
+//! function that does not return stalls its stream and what waits for it, nothing else: whoever forced it goes on with
+//! other streams after [`HOST_CALL_GRACE`], and waits only if nothing else is left to run.
+
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use super::clock::{Clock, LaneId, Point};
+use super::device_bytes::mix;
+use super::hazard::{Hazard, HazardKind};
+use super::kernel::run_callback;
+use super::lane::{Operation, Work};
+use super::machine::{Guard, Machine, Shared};
+use crate::driver::Code;
+
+/// How long a host function that was just started is given to return before other work overtakes it. Short functions
+/// (all but deliberate stalls) thus run as if at once, so that a seed gives one schedule.
+const HOST_CALL_GRACE: Duration = Duration::from_millis(20);
+
+/// How long a host function stays in its queue when nobody waits for it.
+const HOST_CALL_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Makes the choices that hardware leaves to chance.
+#[derive(Debug)]
+pub(super) enum Scheduler {
+    /// Adversarial and random, from a seed.
+    Seeded(Seeded),
+}
+
+/// How a wait treats work that it does not need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mood {
+    /// Leaves it alone, so that what nobody waited for has not happened.
+    Late,
+    /// Runs it first, so that what nobody held back has happened.
+    Early,
+    /// Either.
+    Mixed,
+}
+
+/// A scheduler that looks for trouble.
+#[derive(Debug)]
+pub(super) struct Seeded {
+    state: u64,
+    mood: Mood,
+}
+
+impl Seeded {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: mix(seed), mood: Mood::Late }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        self.state = self.state.wrapping_add(1);
+        (mix(self.state) % bound.max(1) as u64) as usize
+    }
+
+    fn pick(&mut self, ready: &[LaneId], needed: &[LaneId]) -> LaneId {
+        let others: Vec<LaneId> = ready.iter().copied().filter(|lane| !needed.contains(lane)).collect();
+        let among = match self.mood {
+            Mood::Late if !needed.is_empty() => needed,
+            Mood::Early if !others.is_empty() => &others,
+            _ => ready,
+        };
+        among[self.below(among.len())]
+    }
+}
+
+impl Scheduler {
+    /// A wait begins.
+    fn begin_wait(&mut self) {
+        match self {
+            Self::Seeded(seeded) => {
+                seeded.mood = [Mood::Late, Mood::Early, Mood::Mixed][seeded.below(3)];
+            }
+        }
+    }
+
+    /// How many operations a query on something unfinished runs before it answers.
+    fn query_steps(&mut self) -> usize {
+        match self {
+            Self::Seeded(seeded) => [0, 0, 1, 4][seeded.below(4)],
+        }
+    }
+
+    /// Which of the lanes that could go on does. `needed` are those that the wait is for.
+    fn pick(&mut self, ready: &[LaneId], needed: &[LaneId]) -> LaneId {
+        match self {
+            Self::Seeded(seeded) => seeded.pick(ready, needed),
+        }
+    }
+}
+
+impl Machine {
+    /// The lane whose next operation runs next, if any can.
+    fn pick(&mut self, goal: &Clock) -> Option<LaneId> {
+        let ready = self.lanes.ready();
+        if ready.is_empty() {
+            return None;
+        }
+        let needed: Vec<LaneId> = ready
+            .iter()
+            .copied()
+            .filter(|&lane| {
+                let sequence = goal.get(lane);
+                sequence > 0 && !self.lanes.has_run(Point { lane, sequence })
+            })
+            .collect();
+        Some(self.scheduler.pick(&ready, &needed))
+    }
+
+    /// The oldest host function that is still in its queue, and when its patience ends.
+    fn waiting_host_call(&mut self) -> Option<(Point, Instant)> {
+        while let Some(&(point, queued)) = self.host_calls.front() {
+            if !self.lanes.has_started(point) {
+                return Some((point, queued + HOST_CALL_PATIENCE));
+            }
+            self.host_calls.pop_front();
+        }
+        None
+    }
+}
+
+impl Shared {
+    /// Runs work until all of `goal` has run.
+    pub(super) fn run_until<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, goal: &Clock) -> Guard<'a> {
+        machine.scheduler.begin_wait();
+        while !machine.lanes.completed(goal) {
+            machine = match machine.pick(goal) {
+                Some(lane) => self.run_one(machine, lane),
+                // Everything that could run is running, on other threads.
+                None => self.changed.wait(machine),
+            };
+        }
+        self.drop_discarded(machine)
+    }
+
+    /// Lets a query move the machine a little, without waiting for anything.
+    pub(super) fn nudge<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, goal: &Clock) -> Guard<'a> {
+        if machine.lanes.completed(goal) {
+            return machine;
+        }
+        for _ in 0..machine.scheduler.query_steps() {
+            machine = match machine.pick(goal) {
+                Some(lane) if !machine.lanes.completed(goal) => self.run_one(machine, lane),
+                _ => break,
+            };
+        }
+        self.drop_discarded(machine)
+    }
+
+    fn run_one<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, lane: LaneId) -> Guard<'a> {
+        let Some(operation) = machine.lanes.start(lane) else { return machine };
+        let Some((ordinal, label)) = machine.lanes.get(lane).map(|lane| (lane.ordinal, lane.label)) else {
+            return machine;
+        };
+        let Operation { work, point, name, .. } = operation;
+        match work {
+            Work::Kernel(kernel) => {
+                drop(machine);
+                let outcome = kernel.execute(self, ordinal, label);
+                drop(kernel);
+                self.done(self.machine.lock(), ordinal, point, outcome)
+            }
+            Work::Host(function) => {
+                drop(machine);
+                self.start_host_call(function, format!("host function `{name}` on {label}"), ordinal, point);
+                self.wait_for_host_call(self.machine.lock(), point)
+            }
+            work => {
+                let outcome = machine.perform(&work);
+                self.done(machine, ordinal, point, outcome)
+            }
+        }
+    }
+
+    fn done<'a>(
+        &'a self,
+        mut machine: Guard<'a>,
+        ordinal: u32,
+        point: Point,
+        outcome: Result<(), Code>,
+    ) -> Guard<'a> {
+        machine.lanes.finish(point);
+        if let Err(code) = outcome {
+            machine.lose(ordinal, code);
+        }
+        self.changed.notify_all();
+        machine
+    }
+
+    /// Runs a function of the host on a thread of its own.
+    fn start_host_call(
+        self: &Arc<Self>,
+        function: Box<dyn FnOnce() + Send>,
+        what: String,
+        ordinal: u32,
+        point: Point,
+    ) {
+        let shared = Arc::clone(self);
+        let run = move |function: Box<dyn FnOnce() + Send>| {
+            let outcome = run_callback(function);
+            let mut machine = shared.machine.lock();
+            if let Err(words) = outcome {
+                machine.report(Hazard::rule(HazardKind::Panic, format!("{what} panicked: {words}")));
+            }
+            drop(shared.done(machine, ordinal, point, Ok(())));
+        };
+        // The function is sent, not captured, so that it is still here to be run if there is no thread to be had.
+        let (sender, receiver) = mpsc::channel();
+        let run_there = run.clone();
+        let thread =
+            std::thread::Builder::new().name("simulated host function".to_owned()).spawn(move || {
+                if let Ok(function) = receiver.recv() {
+                    run_there(function);
+                }
+            });
+        match thread {
+            Ok(_) => drop(sender.send(function)),
+            Err(_) => run(function),
+        }
+    }
+
+    fn wait_for_host_call<'a>(&'a self, mut machine: Guard<'a>, point: Point) -> Guard<'a> {
+        let deadline = Instant::now() + HOST_CALL_GRACE;
+        while !machine.lanes.has_run(point) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            machine = self.changed.wait_timeout(machine, left);
+        }
+        machine
+    }
+
+    /// Drops work that a lost context took away, unlocked: its closures are the user's.
+    pub(super) fn drop_discarded<'a>(&'a self, mut machine: Guard<'a>) -> Guard<'a> {
+        if machine.discarded.is_empty() {
+            return machine;
+        }
+        let discarded = core::mem::take(&mut machine.discarded);
+        drop(machine);
+        drop(discarded);
+        self.machine.lock()
+    }
+
+    /// Runs host functions that nobody waits for, until the machine is closed.
+    pub(super) fn run_overdue_host_calls(self: &Arc<Self>) {
+        let mut machine = self.machine.lock();
+        while !machine.closed {
+            let Some((point, deadline)) = machine.waiting_host_call() else {
+                machine = self.changed.wait(machine);
+                continue;
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                machine = self.changed.wait_timeout(machine, left);
+                continue;
+            }
+            machine = match machine.pick(&Clock::of(point)) {
+                Some(lane) => self.run_one(machine, lane),
+                None => self.changed.wait(machine),
+            };
+        }
+    }
+}

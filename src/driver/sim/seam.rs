@@ -1,0 +1,567 @@
+//! The simulated machine as a [`Driver`].
+
+#![expect(unsafe_code, reason = "implements the driver seam")]
+
+use core::ptr::NonNull;
+use std::time::Instant;
+
+use super::allocation::AllocationKind;
+use super::clock::Clock;
+use super::driver::{SimDriver, of};
+use super::hazard::AccessMode;
+use super::kernel::Range;
+use super::lane::Work;
+use super::machine::{Guard, Machine};
+use super::memory::DEVICE_START;
+use super::stream::PRIORITY_RANGE;
+use super::virtual_memory::GRANULARITY;
+use crate::driver::{
+    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
+    FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind,
+    PoolProperties, RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+};
+
+/// The first version that knows stream ids: CUDA 12.0.
+const STREAM_ID_VERSION: u32 = 12_000;
+
+/// The first version with pools of managed memory: CUDA 13.0.
+const MANAGED_POOL_VERSION: u32 = 13_000;
+
+impl SimDriver {
+    /// Waits for `goal`, lets the host know that it is done, and answers with the health of the device.
+    fn wait_for<'a>(
+        &'a self,
+        machine: Guard<'a>,
+        ordinal: u32,
+        goal: &Clock,
+        call: Call,
+    ) -> DriverResult<Guard<'a>> {
+        let mut machine = self.shared.run_until(machine, goal);
+        machine.health(ordinal).map_err(of(call))?;
+        machine.host_waited(ordinal, goal);
+        Ok(machine)
+    }
+
+    fn wait_for_device<'a>(
+        &'a self,
+        machine: Guard<'a>,
+        ordinal: u32,
+        call: Call,
+    ) -> DriverResult<Guard<'a>> {
+        let goal = machine.lanes.all_of(ordinal);
+        self.wait_for(machine, ordinal, &goal, call)
+    }
+
+    /// Answers a query: `true` if `goal` has run, which the host then knows.
+    fn query<'a>(&'a self, machine: Guard<'a>, ordinal: u32, goal: &Clock, call: Call) -> DriverResult<bool> {
+        let mut machine = self.shared.nudge(machine, goal);
+        machine.health(ordinal).map_err(of(call))?;
+        let done = machine.lanes.completed(goal);
+        if done {
+            machine.lanes.observe(goal);
+        }
+        Ok(done)
+    }
+
+    /// Enters a call that needs an attribute of the device.
+    fn enter_with(
+        &self,
+        call: Call,
+        ordinal: u32,
+        bytes: usize,
+        attribute: DeviceAttribute,
+    ) -> DriverResult<Guard<'_>> {
+        let machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.has(ordinal, attribute).map_err(of(call))?;
+        Ok(machine)
+    }
+}
+
+impl Machine {
+    /// Queues a copy; both sides must be memory.
+    fn queue_copy(
+        &mut self,
+        call: Call,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> Result<Clock, Code> {
+        let stream = self.stream(ordinal, stream)?;
+        let bytes = bytes as u64;
+        if bytes > 0 {
+            let work =
+                Work::Copy { to: self.side(to, bytes, true)?, from: self.side(from, bytes, false)?, bytes };
+            let ranges = [
+                Range { address: from, bytes, mode: AccessMode::Read },
+                Range { address: to, bytes, mode: AccessMode::Write },
+            ];
+            self.submit(stream.lane, work, call.symbol().into(), &ranges);
+        }
+        Ok(self.lanes.joined(stream.lane))
+    }
+
+    /// Managed memory, or ordinary memory on a device that can reach it.
+    fn check_migratable(&self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
+        let is_managed = self.allocations.containing(address).is_some_and(|(start, allocation)| {
+            allocation.kind == AllocationKind::Managed && address + bytes as u64 <= start + allocation.bytes
+        });
+        let is_pageable = address < DEVICE_START
+            && !self.memory.is_mapped(address)
+            && self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_ok();
+        if is_managed || is_pageable { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn check_location(&self, location: Location) -> Result<(), Code> {
+        match location {
+            Location::Device(ordinal) => {
+                self.has(ordinal, DeviceAttribute::ConcurrentManagedAccess).map_err(|_| Code::INVALID_DEVICE)
+            }
+            Location::Host | Location::HostNuma(_) => Ok(()),
+        }
+    }
+}
+
+// SAFETY:
+// - memory that is out never overlaps: addresses of devices are taken from `Memory::take_addresses` and given back only
+//   after their range is unmapped, blocks of a pool are carved from free ones, and memory of the host comes from the
+//   allocator of the process.
+// - work on one stream runs in the order of the calls: a lane is a queue.
+// - a wait on an event waits for all that was on the stream at the record: the event holds the stream's clock.
+unsafe impl Driver for SimDriver {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn version(&self) -> u32 {
+        self.lock(Call::Init).map_or(0, |machine| machine.config.version)
+    }
+
+    fn device_count(&self) -> DriverResult<u32> {
+        Ok(self.enter(Call::DeviceCount, None, 0)?.config.devices)
+    }
+
+    fn device_name(&self, ordinal: u32) -> DriverResult<String> {
+        let machine = self.enter(Call::DeviceName, None, 0)?;
+        machine.device(ordinal).map_err(of(Call::DeviceName))?;
+        Ok(format!("Simulated GPU {ordinal}"))
+    }
+
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
+        let machine = self.enter(Call::Attribute, None, 0)?;
+        machine.device(ordinal).map_err(of(Call::Attribute))?;
+        Ok(machine.config.attribute_of(ordinal, attribute))
+    }
+
+    fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
+        let machine = self.enter(Call::MemoryInfo, Some(ordinal), 0)?;
+        let device = machine.device(ordinal).map_err(of(Call::MemoryInfo))?;
+        Ok(MemoryInfo { free_bytes: device.free_bytes as usize, total_bytes: device.total_bytes as usize })
+    }
+
+    fn context_synchronize(&self, ordinal: u32) -> DriverResult<()> {
+        let call = Call::ContextSynchronize;
+        let machine = self.enter(call, Some(ordinal), 0)?;
+        drop(self.wait_for_device(machine, ordinal, call)?);
+        Ok(())
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
+        let mut machine = self.enter(Call::CaptureMode, None, 0)?;
+        Ok(machine.exchange_capture_mode(mode))
+    }
+
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)> {
+        drop(self.enter(Call::StreamPriorityRange, Some(ordinal), 0)?);
+        Ok(PRIORITY_RANGE)
+    }
+
+    fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream> {
+        Ok(self.enter(Call::StreamCreate, Some(ordinal), 0)?.create_stream(ordinal, flags))
+    }
+
+    unsafe fn stream_destroy(&self, ordinal: u32, stream: RawStream) -> DriverResult<()> {
+        let call = Call::StreamDestroy;
+        let entered = self.enter(call, Some(ordinal), 0).map(drop);
+        // The handle is gone whatever the answer is.
+        let destroyed = self.lock(call)?.destroy_stream(ordinal, stream).map_err(of(call));
+        entered.and(destroyed)
+    }
+
+    unsafe fn stream_synchronize(&self, ordinal: u32, stream: RawStream) -> DriverResult<()> {
+        let call = Call::StreamSynchronize;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let goal = machine.lanes.joined(stream.lane);
+        drop(self.wait_for(machine, ordinal, &goal, call)?);
+        Ok(())
+    }
+
+    unsafe fn stream_query(&self, ordinal: u32, stream: RawStream) -> DriverResult<bool> {
+        let call = Call::StreamQuery;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let goal = machine.lanes.joined(stream.lane);
+        self.query(machine, ordinal, &goal, call)
+    }
+
+    unsafe fn stream_wait_event(&self, ordinal: u32, stream: RawStream, event: RawEvent) -> DriverResult<()> {
+        let call = Call::StreamWaitEvent;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.wait_event(ordinal, stream, event).map_err(of(call))
+    }
+
+    unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
+        let call = Call::StreamCaptureStatus;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.stream(ordinal, stream).map_err(of(call))?;
+        Ok(CaptureStatus::None)
+    }
+
+    unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64> {
+        let call = Call::StreamId;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        if machine.config.version < STREAM_ID_VERSION {
+            return Err(DriverError::new(call, Code::NOT_FOUND));
+        }
+        Ok(machine.stream(ordinal, stream).map_err(of(call))?.id)
+    }
+
+    unsafe fn stream_host_call(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        function: Box<dyn FnOnce() + Send>,
+    ) -> DriverResult<()> {
+        let call = Call::StreamHostCall;
+        // On an error the function is dropped after the guard: it is the user's, and may call the driver.
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let point = machine.submit(stream.lane, Work::Host(function), call.symbol().into(), &[]);
+        machine.host_calls.push_back((point, Instant::now()));
+        drop(machine);
+        self.start_host_call_runner();
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent> {
+        Ok(self.enter(Call::EventCreate, Some(ordinal), 0)?.create_event(ordinal))
+    }
+
+    unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
+        let call = Call::EventDestroy;
+        let entered = self.enter(call, Some(ordinal), 0).map(drop);
+        // The handle is gone whatever the answer is.
+        let destroyed = self.lock(call)?.destroy_event(ordinal, event).map_err(of(call));
+        entered.and(destroyed)
+    }
+
+    unsafe fn event_record(&self, ordinal: u32, event: RawEvent, stream: RawStream) -> DriverResult<()> {
+        let call = Call::EventRecord;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.record_event(ordinal, event, stream).map_err(of(call))
+    }
+
+    unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool> {
+        let call = Call::EventQuery;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let goal = machine.event(Some(ordinal), event).map_err(of(call))?.clock.clone();
+        self.query(machine, ordinal, &goal, call)
+    }
+
+    unsafe fn event_synchronize(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
+        let call = Call::EventSynchronize;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let goal = machine.event(Some(ordinal), event).map_err(of(call))?.clock.clone();
+        drop(self.wait_for(machine, ordinal, &goal, call)?);
+        Ok(())
+    }
+
+    fn allocate_device(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        let call = Call::AllocateDevice;
+        self.enter(call, Some(ordinal), bytes as u64)?.allocate_device(ordinal, bytes).map_err(of(call))
+    }
+
+    unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()> {
+        let call = Call::FreeDevice;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.check_free(ordinal, address, call).map_err(of(call))?;
+        let mut machine = self.wait_for_device(machine, ordinal, call)?;
+        if let Some(block) = machine.take_back(address, call) {
+            // SAFETY: nobody uses the block any more: the caller's contract, and all work of the device has run.
+            unsafe { block.free() };
+        }
+        Ok(())
+    }
+
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        let call = Call::AllocateManaged;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::ManagedMemory)?;
+        let pointer =
+            machine.allocate_host(ordinal, bytes, AllocationKind::Managed, call).map_err(of(call))?;
+        Ok(pointer.as_ptr().expose_provenance() as u64)
+    }
+
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, _flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
+        let call = Call::AllocatePinned;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.allocate_host(ordinal, bytes, AllocationKind::Pinned, call).map_err(of(call))
+    }
+
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        let call = Call::FreePinned;
+        let address = pointer.as_ptr().addr() as u64;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.check_free(ordinal, address, call).map_err(of(call))?;
+        let mut machine = self.wait_for_device(machine, ordinal, call)?;
+        if let Some(block) = machine.take_back(address, call) {
+            // SAFETY: nobody uses the block any more: the caller's contract, and all work of the device has run.
+            unsafe { block.free() };
+        }
+        Ok(())
+    }
+
+    unsafe fn register_host(
+        &self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+        _flags: PinnedFlags,
+    ) -> DriverResult<()> {
+        let call = Call::RegisterHost;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::HostRegister)?;
+        machine.register_host(ordinal, pointer, bytes).map_err(of(call))
+    }
+
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        let call = Call::UnregisterHost;
+        let address = pointer.as_ptr().addr() as u64;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.check_free(ordinal, address, call).map_err(of(call))?;
+        machine.take_back(address, call);
+        Ok(())
+    }
+
+    unsafe fn allocate_async(
+        &self,
+        ordinal: u32,
+        bytes: usize,
+        pool: RawPool,
+        stream: RawStream,
+    ) -> DriverResult<u64> {
+        let call = Call::AllocateAsync;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::MemoryPools)?;
+        let lane = machine.stream(ordinal, stream).map_err(of(call))?.lane;
+        let bytes = bytes as u64;
+        match machine.allocate_async(ordinal, bytes, pool, lane) {
+            Err(Code::OUT_OF_MEMORY) => {
+                // What is being freed may be enough. Hardware waits for it before it gives up.
+                let goal = machine.pending_frees(pool);
+                let mut machine = self.wait_for(machine, ordinal, &goal, call)?;
+                machine.allocate_async(ordinal, bytes, pool, lane)
+            }
+            outcome => outcome,
+        }
+        .map_err(of(call))
+    }
+
+    unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()> {
+        let call = Call::FreeAsync;
+        let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
+        let lane = machine.stream(ordinal, stream).map_err(of(call))?.lane;
+        machine.free_async(ordinal, address, lane).map_err(of(call))
+    }
+
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
+        let call = Call::PoolCreate;
+        let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
+        machine.check_handle_types(ordinal, properties.handle_types).map_err(of(call))?;
+        Ok(machine.pool_create(ordinal, properties))
+    }
+
+    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()> {
+        let call = Call::PoolDestroy;
+        self.enter(call, Some(ordinal), 0)?.pool_destroy(ordinal, pool).map_err(of(call))
+    }
+
+    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()> {
+        let call = Call::PoolTrim;
+        self.enter(call, Some(ordinal), 0)?.pool_trim(ordinal, pool, keep_bytes).map_err(of(call))
+    }
+
+    unsafe fn pool_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+    ) -> DriverResult<u64> {
+        let call = Call::PoolAttribute;
+        self.enter(call, Some(ordinal), 0)?.pool_attribute(ordinal, pool, attribute).map_err(of(call))
+    }
+
+    unsafe fn pool_set_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()> {
+        let call = Call::PoolSetAttribute;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        machine.pool_set_attribute(ordinal, pool, attribute, value).map_err(of(call))
+    }
+
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
+        let call = Call::PoolDefault;
+        let machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
+        if kind == PoolKind::Managed {
+            machine.has(ordinal, DeviceAttribute::ManagedMemory).map_err(of(call))?;
+            if machine.config.version < MANAGED_POOL_VERSION {
+                return Err(DriverError::new(call, Code::NOT_SUPPORTED));
+            }
+        }
+        machine.pools.default_of(ordinal, kind).ok_or(DriverError::new(call, Code::NOT_SUPPORTED))
+    }
+
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
+        drop(self.enter_with(Call::VirtualGranularity, ordinal, 0, DeviceAttribute::VirtualMemory)?);
+        Ok(GRANULARITY as usize)
+    }
+
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64> {
+        let call = Call::VirtualReserve;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::VirtualMemory)?;
+        machine.virtual_reserve(ordinal, bytes, align).map_err(of(call))
+    }
+
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        let call = Call::VirtualFree;
+        self.enter(call, Some(ordinal), bytes as u64)?.virtual_free(ordinal, address, bytes).map_err(of(call))
+    }
+
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
+        let call = Call::MemoryCreate;
+        let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::VirtualMemory)?;
+        machine.check_handle_types(ordinal, handle_types).map_err(of(call))?;
+        machine.memory_create(ordinal, bytes).map_err(of(call))
+    }
+
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
+        let call = Call::MemoryRelease;
+        let mut machine = self.lock(call)?;
+        let bytes = machine.virtual_memory.bytes_of(memory);
+        let charged = machine.charge(call, Some(ordinal), bytes);
+        let checked = charged.and_then(|()| machine.health(ordinal));
+        let outcome = checked.and_then(|()| machine.memory_release(ordinal, memory));
+        drop(self.shared.drop_discarded(machine));
+        outcome.map_err(of(call))
+    }
+
+    unsafe fn memory_map(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> DriverResult<()> {
+        let call = Call::MemoryMap;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.memory_map(ordinal, address, bytes, memory).map_err(of(call))
+    }
+
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        let call = Call::MemoryUnmap;
+        self.enter(call, Some(ordinal), bytes as u64)?.memory_unmap(ordinal, address, bytes).map_err(of(call))
+    }
+
+    unsafe fn memory_set_access(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> DriverResult<()> {
+        let call = Call::MemorySetAccess;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.memory_set_access(ordinal, address, bytes, accessor, access).map_err(of(call))
+    }
+
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {
+        let call = Call::Copy;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        let goal = machine.queue_copy(call, ordinal, to, from, bytes, RawStream::LEGACY).map_err(of(call))?;
+        drop(self.wait_for(machine, ordinal, &goal, call)?);
+        Ok(())
+    }
+
+    unsafe fn copy_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        let call = Call::CopyAsync;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.queue_copy(call, ordinal, to, from, bytes, stream).map_err(of(call))?;
+        Ok(())
+    }
+
+    unsafe fn fill_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        value: FillValue,
+        count: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        let call = Call::FillAsync;
+        let bytes = (count as u64).saturating_mul(value.bytes() as u64);
+        let mut machine = self.enter(call, Some(ordinal), bytes)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        if !to.is_multiple_of(value.bytes() as u64) || i64::try_from(bytes).is_err() {
+            return Err(DriverError::new(call, Code::INVALID_VALUE));
+        }
+        if count > 0 {
+            let to = machine.side(to, bytes, true).map_err(of(call))?;
+            let ranges = [Range { address: to.address, bytes, mode: AccessMode::Write }];
+            let work = Work::Fill { to, value, count: count as u64 };
+            machine.submit(stream.lane, work, call.symbol().into(), &ranges);
+        }
+        Ok(())
+    }
+
+    unsafe fn prefetch_async(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        to: Location,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        let call = Call::PrefetchAsync;
+        let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.check_migratable(ordinal, address, bytes).map_err(of(call))?;
+        machine.check_location(to).map_err(of(call))?;
+        let ranges = [Range { address, bytes: bytes as u64, mode: AccessMode::Touch }];
+        machine.submit(stream.lane, Work::Nothing, call.symbol().into(), &ranges);
+        Ok(())
+    }
+
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
+        let call = Call::Advise;
+        let machine = self.enter(call, Some(ordinal), bytes as u64)?;
+        machine.check_migratable(ordinal, address, bytes).map_err(of(call))?;
+        match advice {
+            Advice::PreferredLocation(Some(location)) | Advice::AccessedBy(location, _) => {
+                machine.check_location(location).map_err(of(call))
+            }
+            Advice::ReadMostly(_) | Advice::PreferredLocation(None) => Ok(()),
+        }
+    }
+}

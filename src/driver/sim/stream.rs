@@ -1,0 +1,127 @@
+//! Streams: handles, and the lanes behind them.
+
+use std::collections::HashMap;
+use std::thread::{self, ThreadId};
+
+use super::clock::LaneId;
+use super::hazard::{HazardKind, StreamLabel};
+use super::lane::LaneKind;
+use super::machine::Machine;
+use crate::driver::{Code, RawStream, StreamFlags};
+
+/// The least and the greatest priority, as of an H200.
+pub(super) const PRIORITY_RANGE: (i32, i32) = (0, -5);
+
+/// Handles that are handed out start here: far from the special values, and no address of anything.
+const FIRST_HANDLE: u64 = 0x5715_0000;
+
+/// Handles of per-thread streams, which no program ever sees, start here.
+const FIRST_PER_THREAD: u64 = 1 << 62;
+
+/// Handles of legacy streams, which no program ever sees either, start here.
+const FIRST_LEGACY: u64 = 1 << 63;
+
+/// A stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) ordinal: u32,
+    pub(super) lane: LaneId,
+    /// Never used twice.
+    pub(super) id: u64,
+}
+
+/// Every stream of the machine.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    streams: HashMap<u64, Stream>,
+    /// Handles of destroyed streams, last in first out: the next stream gets the value of the last one destroyed.
+    recycled: Vec<u64>,
+    per_thread: HashMap<(ThreadId, u32), u64>,
+    handles: u64,
+    ids: u64,
+}
+
+impl Streams {
+    pub(super) fn add_legacy(&mut self, ordinal: u32, lane: LaneId) {
+        let id = self.next_id();
+        self.streams.insert(FIRST_LEGACY + u64::from(ordinal), Stream { ordinal, lane, id });
+    }
+
+    /// How many streams the program has made and not destroyed.
+    pub(super) fn live(&self) -> usize {
+        self.streams.keys().filter(|&&handle| handle < FIRST_PER_THREAD).count()
+    }
+
+    /// Every stream that the program has made and not destroyed.
+    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawStream, &Stream)> {
+        let made = self.streams.iter().filter(|&(&handle, _)| handle < FIRST_PER_THREAD);
+        made.map(|(&handle, stream)| (RawStream(handle), stream))
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+}
+
+impl Machine {
+    pub(super) fn create_stream(&mut self, ordinal: u32, flags: StreamFlags) -> RawStream {
+        let id = self.streams.next_id();
+        let kind = if flags.blocking { LaneKind::Blocking } else { LaneKind::Independent };
+        let lane = self.lanes.add(ordinal, kind, StreamLabel::Stream { ordinal, id });
+        let handle = self.streams.recycled.pop().unwrap_or_else(|| {
+            self.streams.handles += 1;
+            FIRST_HANDLE + self.streams.handles * 0x40
+        });
+        self.streams.streams.insert(handle, Stream { ordinal, lane, id });
+        RawStream(handle)
+    }
+
+    pub(super) fn destroy_stream(&mut self, ordinal: u32, raw: RawStream) -> Result<(), Code> {
+        if raw.0 <= RawStream::PER_THREAD.0 {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let stream = self.stream(ordinal, raw)?;
+        self.streams.streams.remove(&raw.0);
+        self.streams.recycled.push(raw.0);
+        self.lanes.retire(stream.lane);
+        Ok(())
+    }
+
+    /// The stream that a handle means, on this device and to the calling thread.
+    pub(super) fn stream(&mut self, ordinal: u32, raw: RawStream) -> Result<Stream, Code> {
+        let handle = match raw {
+            RawStream(0) | RawStream::LEGACY => FIRST_LEGACY + u64::from(ordinal),
+            RawStream::PER_THREAD => self.per_thread(ordinal),
+            RawStream(handle) if handle < FIRST_PER_THREAD => handle,
+            RawStream(_) => 0,
+        };
+        match self.streams.streams.get(&handle) {
+            Some(stream) if stream.ordinal == ordinal => Ok(*stream),
+            Some(stream) => {
+                let words = format!(
+                    "stream {} belongs to gpu {} and was used on gpu {ordinal}",
+                    stream.id, stream.ordinal
+                );
+                Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))
+            }
+            None => {
+                let words = format!("{raw:?} is no stream, or was destroyed before it was used");
+                Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))
+            }
+        }
+    }
+
+    fn per_thread(&mut self, ordinal: u32) -> u64 {
+        let key = (thread::current().id(), ordinal);
+        if let Some(&handle) = self.streams.per_thread.get(&key) {
+            return handle;
+        }
+        let id = self.streams.next_id();
+        let handle = FIRST_PER_THREAD + id;
+        let lane = self.lanes.add(ordinal, LaneKind::Blocking, StreamLabel::PerThread { ordinal, id });
+        self.streams.streams.insert(handle, Stream { ordinal, lane, id });
+        self.streams.per_thread.insert(key, handle);
+        handle
+    }
+}

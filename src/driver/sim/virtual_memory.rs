@@ -1,0 +1,221 @@
+//! Virtual memory: addresses without bytes, bytes without addresses, and mappings between them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use smallvec::SmallVec;
+
+use super::hazard::HazardKind;
+use super::machine::Machine;
+use super::memory::{BackingId, Mapping, Rights};
+use crate::driver::{Code, Location, MapAccess, RawMemory};
+
+/// The unit of reservations and mappings, as on an H200.
+pub(super) const GRANULARITY: u64 = 2 << 20;
+
+/// Reserved addresses.
+#[derive(Clone, Copy, Debug)]
+struct Reservation {
+    ordinal: u32,
+    bytes: u64,
+    align: u64,
+}
+
+/// Physical memory.
+#[derive(Clone, Copy, Debug)]
+struct Physical {
+    ordinal: u32,
+    bytes: u64,
+    backing: BackingId,
+    mappings: usize,
+    released: bool,
+}
+
+/// Reservations and physical memory of the machine.
+#[derive(Debug, Default)]
+pub(super) struct VirtualMemory {
+    reservations: BTreeMap<u64, Reservation>,
+    physical: HashMap<u64, Physical>,
+    by_backing: HashMap<BackingId, u64>,
+    handles: u64,
+}
+
+impl VirtualMemory {
+    pub(super) fn reservations(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.reservations.iter().map(|(&address, reservation)| (address, reservation.bytes))
+    }
+
+    /// Handles of physical memory that were not released, and their bytes.
+    pub(super) fn handles(&self) -> impl Iterator<Item = (u64, u64)> {
+        let held = self.physical.iter().filter(|(_, physical)| !physical.released);
+        held.map(|(&handle, physical)| (handle, physical.bytes))
+    }
+
+    pub(super) fn bytes_of(&self, memory: RawMemory) -> u64 {
+        self.physical.get(&memory.0).map_or(0, |physical| physical.bytes)
+    }
+
+    /// How many mappings there are.
+    pub(super) fn mappings(&self) -> usize {
+        self.physical.values().map(|physical| physical.mappings).sum()
+    }
+
+    fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, Reservation)> {
+        let (&start, &reservation) = self.reservations.range(..=address).next_back()?;
+        let end = address.checked_add(bytes)?;
+        (end <= start + reservation.bytes && reservation.ordinal == ordinal).then_some((start, reservation))
+    }
+}
+
+fn is_whole(value: u64) -> bool {
+    value.is_multiple_of(GRANULARITY)
+}
+
+impl Machine {
+    pub(super) fn virtual_reserve(&mut self, ordinal: u32, bytes: usize, align: usize) -> Result<u64, Code> {
+        let (bytes, align) = (bytes as u64, align as u64);
+        if bytes == 0 || !is_whole(bytes) || (align != 0 && !align.is_power_of_two()) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let align = align.max(GRANULARITY);
+        let address = self.memory.take_addresses(bytes, align).ok_or(Code::OUT_OF_MEMORY)?;
+        self.virtual_memory.reservations.insert(address, Reservation { ordinal, bytes, align });
+        Ok(address)
+    }
+
+    pub(super) fn virtual_free(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
+        let bytes = bytes as u64;
+        let Some(&reservation) = self.virtual_memory.reservations.get(&address) else {
+            let words = format!("no reservation starts at {address:#x}");
+            return Err(self.refuse(HazardKind::InvalidFree, words, Code::INVALID_VALUE));
+        };
+        if reservation.bytes != bytes || reservation.ordinal != ordinal {
+            let words =
+                format!("the reservation at {address:#x} has {} bytes, not {bytes}", reservation.bytes);
+            return Err(self.refuse(HazardKind::InvalidFree, words, Code::INVALID_VALUE));
+        }
+        if self.memory.mappings_in(address, bytes).next().is_some() {
+            let words = format!("the reservation at {address:#x} was freed with memory mapped in it");
+            return Err(self.refuse(HazardKind::FreeInUse, words, Code::INVALID_VALUE));
+        }
+        self.virtual_memory.reservations.remove(&address);
+        self.memory.give_back_addresses(address, bytes, reservation.align);
+        Ok(())
+    }
+
+    pub(super) fn memory_create(&mut self, ordinal: u32, bytes: usize) -> Result<RawMemory, Code> {
+        let bytes = bytes as u64;
+        if bytes == 0 || !is_whole(bytes) {
+            return Err(Code::INVALID_VALUE);
+        }
+        self.take_bytes(ordinal, bytes)?;
+        let backing = self.memory.add_device_backing();
+        self.virtual_memory.handles += 1;
+        let handle = self.virtual_memory.handles;
+        let physical = Physical { ordinal, bytes, backing, mappings: 0, released: false };
+        self.virtual_memory.physical.insert(handle, physical);
+        self.virtual_memory.by_backing.insert(backing, handle);
+        Ok(RawMemory(handle))
+    }
+
+    pub(super) fn memory_release(&mut self, ordinal: u32, memory: RawMemory) -> Result<(), Code> {
+        self.physical(ordinal, memory)?;
+        if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
+            physical.released = true;
+        }
+        self.drop_physical_if_over(memory.0);
+        Ok(())
+    }
+
+    pub(super) fn memory_map(
+        &mut self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> Result<(), Code> {
+        let physical = self.physical(ordinal, memory)?;
+        let bytes = bytes as u64;
+        let fits = bytes == physical.bytes
+            && is_whole(address)
+            && self.virtual_memory.reservation_of(ordinal, address, bytes).is_some()
+            && self.memory.mappings_in(address, bytes).next().is_none();
+        if !fits {
+            return Err(Code::INVALID_VALUE);
+        }
+        let rights = Rights::Virtual(SmallVec::new());
+        self.memory.map(address, Mapping { bytes, backing: physical.backing, rights });
+        if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
+            physical.mappings += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn memory_unmap(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
+        for start in self.whole_mappings(ordinal, address, bytes as u64)? {
+            let Some(mapping) = self.memory.unmap(start) else { continue };
+            let Some(&handle) = self.virtual_memory.by_backing.get(&mapping.backing) else { continue };
+            if let Some(physical) = self.virtual_memory.physical.get_mut(&handle) {
+                physical.mappings -= 1;
+            }
+            self.drop_physical_if_over(handle);
+        }
+        Ok(())
+    }
+
+    pub(super) fn memory_set_access(
+        &mut self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> Result<(), Code> {
+        let Location::Device(accessor) = accessor else { return Err(Code::INVALID_VALUE) };
+        self.device(accessor)?;
+        for start in self.whole_mappings(ordinal, address, bytes as u64)? {
+            if let Some(Mapping { rights: Rights::Virtual(rights), .. }) = self.memory.mapping_mut(start) {
+                rights.retain(|entry| entry.0 != accessor);
+                rights.push((accessor, access));
+            }
+        }
+        Ok(())
+    }
+
+    /// The starts of the mappings that the range is made of, if it is made of whole mappings of one reservation.
+    fn whole_mappings(&self, ordinal: u32, address: u64, bytes: u64) -> Result<Vec<u64>, Code> {
+        if bytes == 0 || self.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
+            return Err(Code::INVALID_VALUE);
+        }
+        let mut at = address;
+        let mut starts = Vec::new();
+        for (start, mapping) in self.memory.mappings_in(address, bytes) {
+            if start != at {
+                return Err(Code::INVALID_VALUE);
+            }
+            starts.push(start);
+            at = start + mapping.bytes;
+        }
+        if at == address + bytes { Ok(starts) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    fn physical(&mut self, ordinal: u32, memory: RawMemory) -> Result<Physical, Code> {
+        match self.virtual_memory.physical.get(&memory.0) {
+            Some(physical) if !physical.released && physical.ordinal == ordinal => Ok(*physical),
+            _ => {
+                let words = format!("{memory:?} is no physical memory of gpu {ordinal}, or was released");
+                Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_VALUE))
+            }
+        }
+    }
+
+    /// Physical memory goes back to its device when no handle and no mapping holds it.
+    fn drop_physical_if_over(&mut self, handle: u64) {
+        let Some(physical) = self.virtual_memory.physical.get(&handle).copied() else { return };
+        if physical.released && physical.mappings == 0 {
+            self.virtual_memory.physical.remove(&handle);
+            self.virtual_memory.by_backing.remove(&physical.backing);
+            self.memory.remove_backing(physical.backing);
+            self.give_back_bytes(physical.ordinal, physical.bytes);
+        }
+    }
+}
