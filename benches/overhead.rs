@@ -16,7 +16,12 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 
 /// Allocates and deallocates 1 KiB.
-fn pair<R: Resource>(group: &mut BenchmarkGroup<'_, WallTime>, name: &str, resource: R, stream: StreamRef<'_>) {
+fn pair<R: Resource>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    resource: R,
+    stream: StreamRef<'_>,
+) {
     #![expect(unsafe_code, reason = "gives back what it allocates")]
     let layout = Layout::from_bytes(1024).expect("1 KiB is a size");
     group.bench_function(name, |bencher| {

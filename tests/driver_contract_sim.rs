@@ -7,8 +7,20 @@ mod driver_contract;
 use alluvion::driver::Driver;
 use alluvion::driver::sim::{SimConfig, SimDriver};
 
+/// The clauses hold whatever the machine leaves to chance, and none of them is a hazard.
 fn on_sim(clause: fn(&dyn Driver)) {
-    clause(&*SimDriver::new(SimConfig::default()));
+    for seed in 0..2 {
+        let sim = SimDriver::new(SimConfig::default().seed(seed));
+        clause(&*sim);
+        assert!(sim.hazards().is_empty(), "seed {seed}: {:#?}", sim.hazards());
+    }
 }
 
-driver_contract::clauses!(on_sim);
+/// A broken promise is refused, and reported.
+fn on_misused_sim(clause: fn(&dyn Driver)) {
+    let sim = SimDriver::new(SimConfig::default());
+    clause(&*sim);
+    assert!(!sim.hazards().is_empty());
+}
+
+driver_contract::clauses!(on_sim, on_misused_sim);

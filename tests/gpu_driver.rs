@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls the driver, and moves contexts as an application does")]
 
 mod driver_contract;
+mod own_context;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use alluvion::driver::cuda::CudaDriver;
 use alluvion::driver::{Code, Driver};
 use cudarc::driver::{result, sys};
 use driver_contract::rig::{GPU, TestEvent, TestStream};
+use own_context::own_context;
 
 /// The driver of this machine. That there is none is a failure.
 fn gpu() -> Arc<CudaDriver> {
@@ -20,7 +22,7 @@ fn on_gpu(clause: fn(&dyn Driver)) {
     clause(&*gpu());
 }
 
-driver_contract::clauses!(on_gpu);
+driver_contract::clauses!(on_gpu, on_gpu);
 
 #[test]
 fn the_driver_introduces_itself() {
@@ -67,17 +69,7 @@ fn what_was_current_is_current_again() {
         calls(&driver);
         assert_eq!(current(), Some(primary));
         // A context of somebody's own.
-        let mut stranger: sys::CUcontext = std::ptr::null_mut();
-        let create = {
-            // SAFETY: the library is loaded.
-            let library = unsafe { sys::culib() };
-            // SAFETY: this is the function's type in every version.
-            unsafe {
-                library.get::<unsafe extern "C" fn(*mut sys::CUcontext, u32, i32) -> u32>(b"cuCtxCreate_v2\0")
-            }
-        };
-        // SAFETY: the pointer is writable, no flag is set, the device came from the driver.
-        assert_eq!(unsafe { create.expect("it is there")(&raw mut stranger, 0, device) }, 0);
+        let (_, stranger) = own_context();
         assert_eq!(current(), Some(stranger));
         calls(&driver);
         assert_eq!(current(), Some(stranger));

@@ -6,9 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::source::Cuda;
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef,
-};
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 
 /// One allocation of the driver, handed out from its start to its end, and from the start again once nothing is live.
 pub(crate) struct Bump {

@@ -4,6 +4,7 @@
 //! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
 
 mod abi;
+mod bridge;
 mod calls;
 mod context;
 mod exit;

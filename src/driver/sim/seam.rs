@@ -116,6 +116,7 @@ impl Machine {
     fn check_location(&self, location: Location) -> Result<(), Code> {
         match location {
             Location::Device(ordinal) => {
+                self.device(ordinal)?;
                 self.has(ordinal, DeviceAttribute::ConcurrentManagedAccess).map_err(|_| Code::INVALID_DEVICE)
             }
             Location::Host | Location::HostNuma(_) => Ok(()),
