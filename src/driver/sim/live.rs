@@ -106,6 +106,7 @@ impl Machine {
                 AllocationKind::Pinned => live.pinned += 1,
                 AllocationKind::Registered => live.registered += 1,
                 AllocationKind::Pooled(_) => live.pooled += 1,
+                AllocationKind::Mapped => {}
             }
         }
         live

@@ -21,6 +21,7 @@ mod driver;
 mod event;
 mod fault;
 mod hazard;
+mod history;
 mod host_bytes;
 mod kernel;
 mod lane;
@@ -32,6 +33,7 @@ mod schedule;
 mod seam;
 mod stream;
 mod virtual_memory;
+mod watch;
 
 pub use calls::CallCounts;
 pub use config::SimConfig;

@@ -163,7 +163,7 @@ impl Shared {
         let Some((ordinal, label)) = machine.lanes.get(lane).map(|lane| (lane.ordinal, lane.label)) else {
             return machine;
         };
-        let Operation { work, point, name, .. } = operation;
+        let Operation { work, point, name, needs } = operation;
         match work {
             Work::Kernel(kernel) => {
                 drop(machine);
@@ -172,6 +172,8 @@ impl Shared {
                 self.done(self.machine.lock(), ordinal, point, outcome)
             }
             Work::Host(function) => {
+                // The function may tell the host that all before it is done.
+                machine.lanes.observe(&needs);
                 drop(machine);
                 self.start_host_call(function, format!("host function `{name}` on {label}"), ordinal, point);
                 self.wait_for_host_call(self.machine.lock(), point)

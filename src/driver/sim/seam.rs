@@ -91,13 +91,11 @@ impl Machine {
         let stream = self.stream(ordinal, stream)?;
         let bytes = bytes as u64;
         if bytes > 0 {
-            let work =
-                Work::Copy { to: self.side(to, bytes, true)?, from: self.side(from, bytes, false)?, bytes };
-            let ranges = [
-                Range { address: from, bytes, mode: AccessMode::Read },
-                Range { address: to, bytes, mode: AccessMode::Write },
-            ];
-            self.submit(stream.lane, work, call.symbol().into(), &ranges);
+            let read = Range { address: from, bytes, mode: AccessMode::Read };
+            let written = Range { address: to, bytes, mode: AccessMode::Write };
+            let from = self.side(call, stream.lane, read)?;
+            let to = self.side(call, stream.lane, written)?;
+            self.submit(stream.lane, Work::Copy { to, from, bytes }, call.symbol().into(), &[read, written]);
         }
         Ok(self.lanes.joined(stream.lane))
     }
@@ -528,10 +526,10 @@ unsafe impl Driver for SimDriver {
             return Err(DriverError::new(call, Code::INVALID_VALUE));
         }
         if count > 0 {
-            let to = machine.side(to, bytes, true).map_err(of(call))?;
-            let ranges = [Range { address: to.address, bytes, mode: AccessMode::Write }];
+            let written = Range { address: to, bytes, mode: AccessMode::Write };
+            let to = machine.side(call, stream.lane, written).map_err(of(call))?;
             let work = Work::Fill { to, value, count: count as u64 };
-            machine.submit(stream.lane, work, call.symbol().into(), &ranges);
+            machine.submit(stream.lane, work, call.symbol().into(), &[written]);
         }
         Ok(())
     }
