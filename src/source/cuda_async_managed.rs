@@ -9,7 +9,7 @@ use super::block_range::BlockRange;
 use super::driver_pool::DriverPool;
 use super::migration;
 use crate::device::Device;
-use crate::driver::{Advice, Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
+use crate::driver::{Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
@@ -116,20 +116,6 @@ impl CudaAsyncManaged {
     ) -> Result<(), Error> {
         // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's promise.
         unsafe { migration::prefetch(self.pool.device(), range, to, stream) }
-    }
-
-    /// As [`Managed::advise`](super::Managed::advise).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
-    /// # Safety
-    ///
-    /// As there.
-    pub unsafe fn advise(&self, range: BlockRange, advice: Advice) -> Result<(), Error> {
-        // SAFETY: the block is of managed memory, because this id is that of a managed pool, and live: the caller's promise.
-        unsafe { migration::advise(self.pool.device(), range, advice) }
     }
 }
 

@@ -104,6 +104,11 @@ impl Pools {
         made.map(|(&handle, _)| RawPool(handle))
     }
 
+    /// Returns `true` if the pool serves managed memory.
+    pub(super) fn is_managed(&self, handle: u64) -> bool {
+        self.pools.get(&handle).is_some_and(|pool| pool.kind == PoolKind::Managed)
+    }
+
     fn is_default(&self, handle: u64) -> bool {
         self.defaults.values().any(|&default| default == handle)
     }

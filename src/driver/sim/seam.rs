@@ -100,10 +100,16 @@ impl Machine {
         Ok(self.lanes.joined(stream.lane))
     }
 
-    /// Managed memory, or ordinary memory on a device that can reach it.
-    fn check_migratable(&self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
+    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes memory of a
+    /// managed pool as well, and says nothing of the kind for advice.
+    fn check_migratable(&self, call: Call, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
         let is_managed = self.allocations.containing(address).is_some_and(|(start, allocation)| {
-            allocation.kind == AllocationKind::Managed && address + bytes as u64 <= start + allocation.bytes
+            let kind = match allocation.kind {
+                AllocationKind::Managed => true,
+                AllocationKind::Pooled(pool) => call == Call::PrefetchAsync && self.pools.is_managed(pool),
+                _ => false,
+            };
+            kind && address + bytes as u64 <= start + allocation.bytes
         });
         let is_pageable = address < DEVICE_START
             && !self.memory.is_mapped(address)
@@ -545,7 +551,7 @@ unsafe impl Driver for SimDriver {
         let call = Call::PrefetchAsync;
         let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
-        machine.check_migratable(ordinal, address, bytes).map_err(of(call))?;
+        machine.check_migratable(call, ordinal, address, bytes).map_err(of(call))?;
         machine.check_location(to).map_err(of(call))?;
         let ranges = [Range { address, bytes: bytes as u64, mode: AccessMode::Touch }];
         machine.submit(stream.lane, Work::Nothing, call.symbol().into(), &ranges);
@@ -555,7 +561,7 @@ unsafe impl Driver for SimDriver {
     unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
         let call = Call::Advise;
         let machine = self.enter(call, Some(ordinal), bytes as u64)?;
-        machine.check_migratable(ordinal, address, bytes).map_err(of(call))?;
+        machine.check_migratable(call, ordinal, address, bytes).map_err(of(call))?;
         match advice {
             Advice::PreferredLocation(Some(location)) | Advice::AccessedBy(location, _) => {
                 machine.check_location(location).map_err(of(call))
