@@ -5,6 +5,7 @@
 pub mod device;
 pub mod driver;
 mod error;
+pub mod host;
 pub mod resource;
 pub mod source;
 pub mod stream;
@@ -15,6 +16,7 @@ pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
 pub use error::{Error, ErrorKind, Unsupported};
+pub use host::{NewDelete, OnHost, PinnedAlloc};
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
     ResourceRef,

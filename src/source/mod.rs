@@ -7,7 +7,8 @@
 //! | [`CudaAsyncView`] | the same, a pool of somebody else's | yes | | yes |
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
-//! | `System` (Linux) | none: pages of the host | yes | yes | |
+//! | [`Pinned`] | `cuMemHostAlloc`, or pages registered | yes | yes | |
+| `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
 
@@ -26,6 +27,7 @@ mod null;
 mod pages;
 #[cfg(target_os = "linux")]
 mod system;
+mod pinned;
 
 pub use block_range::BlockRange;
 pub use callback::Callback;
@@ -38,3 +40,4 @@ pub use managed::Managed;
 pub use null::Null;
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};
+pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
