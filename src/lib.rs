@@ -10,6 +10,8 @@ pub mod resource;
 pub mod source;
 pub mod stream;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "sim")]
 pub use device::Sim;
