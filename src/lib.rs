@@ -2,6 +2,7 @@
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
+pub mod container;
 pub mod device;
 pub mod driver;
 mod error;
@@ -13,6 +14,10 @@ mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use container::{
+    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, RawParts,
+    ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+};
 #[cfg(feature = "sim")]
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};

@@ -137,6 +137,11 @@ impl Stream {
         self.as_ref().id()
     }
 
+    /// The number of the stream itself, on whatever thread: never that of the legacy stream in its stead.
+    pub(crate) fn own_id(&self) -> StreamId {
+        self.core.timeline.id()
+    }
+
     /// Whose stream it is.
     #[must_use]
     pub fn kind(&self) -> StreamKind {
