@@ -8,7 +8,7 @@
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
 //! | [`Pinned`] | `cuMemHostAlloc`, or pages registered | yes | yes | |
-| `System` (Linux) | none: pages of the host | yes | yes | |
+//! | `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
 
@@ -25,9 +25,9 @@ mod migration;
 mod null;
 #[cfg(target_os = "linux")]
 mod pages;
+mod pinned;
 #[cfg(target_os = "linux")]
 mod system;
-mod pinned;
 
 pub use block_range::BlockRange;
 pub use callback::Callback;
@@ -38,6 +38,6 @@ pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
+pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};
-pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
