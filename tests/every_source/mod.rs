@@ -1,5 +1,6 @@
 //! The sources and how to make them: stamped for the simulated machine and for the GPU by the same code.
 
+#![allow(dead_code, unused_macros, reason = "some tests take the sources one by one")]
 #![expect(unsafe_code, reason = "vouches for closures, and names the driver's own pool")]
 
 use alluvion::driver::PoolKind;
