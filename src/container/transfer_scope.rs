@@ -18,7 +18,7 @@ use crate::stream::{Event, Stream, StreamRef};
 /// As with [`std::thread::scope`], what is borrowed comes from outside of the scope and stays borrowed until the scope has ended;
 /// touching it in between is an error of the compiler:
 ///
-/// ```compile_fail,E0506
+/// ```compile_fail,E0502
 /// use alluvion::{DeviceVec, Sim};
 ///
 /// let sim = Sim::new();

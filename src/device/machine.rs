@@ -167,11 +167,7 @@ impl Machine {
 
     /// Drops from the frontier what is known to be over. No driver call.
     pub fn forget_done(&self, frontier: &mut Frontier) {
-        frontier.retire(|stamp| {
-            stamp.stream.machine() == self.number()
-                && stamp.epoch != crate::stream::Epoch::NEVER
-                && self.table().is_done(stamp)
-        });
+        frontier.retire(|stamp| stamp.stream.machine() == self.number() && self.table().is_done(stamp));
     }
 
     /// The timeline of a point that is not known to be over.

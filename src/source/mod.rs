@@ -7,6 +7,7 @@
 //! | [`CudaAsyncView`] | the same, a pool of somebody else's | yes | | yes |
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
+//! | [`Pinned`] | `cuMemHostAlloc`, or pages registered by `cuMemHostRegister` | yes | yes | |
 //! | `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |

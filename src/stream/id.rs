@@ -43,26 +43,34 @@ impl fmt::Debug for StreamId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u64);
 
-impl Epoch {
-    /// The epoch that no event will ever cover: the stamp of work whose stream was lost.
-    pub(crate) const NEVER: Self = Self(u64::MAX);
-}
-
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NEVER { f.write_str("Epoch(never)") } else { write!(f, "Epoch({})", self.0) }
+        write!(f, "Epoch({})", self.0)
     }
 }
 
 /// A point of a stream: everything that was submitted to it up to there.
 ///
 /// A block that is freed on a stream carries one, and so does a use on a second stream. Taking one costs no driver call.
+/// Only a stream makes them, so that a point is never later than its stream has come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
+    pub(crate) stream: StreamId,
+    pub(crate) epoch: Epoch,
+}
+
+impl Stamp {
     /// The stream.
-    pub stream: StreamId,
+    #[must_use]
+    pub const fn stream(self) -> StreamId {
+        self.stream
+    }
+
     /// How far along it.
-    pub epoch: Epoch,
+    #[must_use]
+    pub const fn epoch(self) -> Epoch {
+        self.epoch
+    }
 }
 
 impl fmt::Debug for Stamp {
