@@ -7,6 +7,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::pages;
+use super::pinned::host_memory;
 use crate::device::Device;
 use crate::driver::{Advice, Location, MemoryInfo, RelaxedCapture};
 use crate::error::Error;
@@ -207,9 +208,9 @@ unsafe impl Resource for System {
         MAX_ALIGN
     }
 
-    /// The host's memory, not the device's.
+    /// Of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        Ok(pages::host_memory_info())
+        host_memory::of_host()
     }
 
     fn layer(&self) -> Option<&dyn Any> {
