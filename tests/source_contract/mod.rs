@@ -13,8 +13,8 @@ use alluvion::source::{
     BlockRange, Callback, Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null,
 };
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, Resource, Sim, Stream,
-    StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, OnHost, Resource, Sim,
+    Stream, StreamRef,
 };
 
 /// Makes a test of each clause. `$machine` makes or finds a device, and hands it to the clause.
@@ -237,6 +237,13 @@ fn keeps_the_contract_of_the_host<R: HostAccessible + DeviceAccessible>(resource
     assert_eq!(seen, other);
     // SAFETY: the block came from this resource with this layout, and the copies are over.
     unsafe { resource.deallocate_sync(block, layout) };
+
+    // Collections of the host live there, and the device finds in them what the host put in.
+    let mut vector = allocator_api2::vec::Vec::new_in(OnHost::new(resource));
+    vector.extend(0..5000_u32);
+    let found = DevicePtr::new(vector.as_ptr().expose_provenance() as u64).expect("a vector is somewhere");
+    let bytes = read(resource.device(), found, size_of_val(&vector[..]))?;
+    assert!(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four"))).eq(0..5000));
     Ok(())
 }
 
