@@ -61,7 +61,9 @@ static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, D
 static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::HostAccessible);
 
 impl<'p> CudaAsyncView<'p> {
-    pub(super) fn of(owner: &'p CudaAsync) -> Self {
+    /// The pool of `owner`, as [`CudaAsync::view`] says it from the other side.
+    #[must_use]
+    pub fn of(owner: &'p CudaAsync) -> Self {
         Self { pool: owner.driver_pool().clone(), owner: Some(owner) }
     }
 

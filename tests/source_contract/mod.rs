@@ -207,10 +207,10 @@ fn keeps_the_contract<R: DeviceAccessible + Sync>(resource: &R, stream: &Stream)
     stream.synchronize()?;
 
     // More than there is, is refused, and the resource still works.
-    let too_much = layout(1 << 52);
+    let too_much = layout(1 << 50);
     let error = resource.allocate(too_much, stream.as_ref()).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
-    assert_eq!(error.requested_bytes(), Some(1 << 52));
+    assert_eq!(error.requested_bytes(), Some(1 << 50));
     let block = resource.allocate_sync(layout(512))?;
     // SAFETY: the block came from this resource with this layout, and nothing uses it.
     unsafe { resource.deallocate_sync(block, layout(512)) };
@@ -394,7 +394,7 @@ pub(crate) fn a_pool_that_cannot_be_is_refused(device: &Device) -> Outcome {
     }
     let config = CudaAsyncConfig::default().initial_bytes(2 * MIB).release_threshold_bytes(MIB as u64);
     assert_eq!(make(config).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let error = make(CudaAsyncConfig::default().initial_bytes(1 << 52)).unwrap_err();
+    let error = make(CudaAsyncConfig::default().initial_bytes(1 << 50)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     let error = make(CudaAsyncConfig::default().initial_bytes(usize::MAX)).unwrap_err();
     assert!(error.is_size_overflow(), "{error}");
