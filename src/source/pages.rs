@@ -13,7 +13,8 @@ pub(super) fn page_bytes() -> usize {
         0 => {
             // SAFETY: it reads a constant of the system.
             let bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-            // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the others.
+            // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the
+            // others.
             let bytes = bytes.ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10);
             KNOWN.store(bytes, Ordering::Relaxed);
             bytes
