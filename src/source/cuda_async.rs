@@ -22,8 +22,8 @@ use crate::stream::StreamRef;
 /// # Stream ordering
 ///
 /// Real: memory freed on a stream is reused by it at once, and by others as the reuse attributes of
-/// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and [`deallocate_sync`](Resource::deallocate_sync)
-/// wait for a stream of the crate's own.
+/// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and
+/// [`deallocate_sync`](Resource::deallocate_sync) wait for a stream of the crate's own.
 ///
 /// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
 /// cannot be freed there, says the driver, and is leaked.

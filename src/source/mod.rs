@@ -23,7 +23,7 @@ mod driver_pool;
 mod managed;
 mod migration;
 mod null;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod pages;
 mod pinned;
 mod retired_pools;

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "pins memory, and gives it back")]
 
 mod config;
-mod host_memory;
+pub(super) mod host_memory;
 #[cfg(unix)]
 mod mapping;
 #[cfg(not(unix))]
@@ -323,13 +323,7 @@ unsafe impl Resource for Pinned {
 
     /// Of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        host_memory::host_memory().ok_or_else(|| {
-            Error::unsupported(
-                "the size of the host's memory",
-                "the system has no /proc/meminfo",
-                "ask the system",
-            )
-        })
+        host_memory::of_host()
     }
 
     fn layer(&self) -> Option<&dyn Any> {

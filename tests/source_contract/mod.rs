@@ -15,8 +15,8 @@ use alluvion::source::{
     BlockRange, Callback, Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null,
 };
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, Resource, Sim, Stream,
-    StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, OnHost, Resource, Sim,
+    Stream, StreamRef,
 };
 
 /// Makes a test of each clause. `$machine` makes or finds a device, and hands it to the clause.
@@ -217,10 +217,10 @@ fn keeps_the_contract<R: DeviceAccessible + Sync>(resource: &R, stream: &Stream)
     stream.synchronize()?;
 
     // More than there is, is refused, and the resource still works.
-    let too_much = layout(1 << 52);
+    let too_much = layout(1 << 50);
     let error = resource.allocate(too_much, stream.as_ref()).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
-    assert_eq!(error.requested_bytes(), Some(1 << 52));
+    assert_eq!(error.requested_bytes(), Some(1 << 50));
     let block = resource.allocate_sync(layout(512))?;
     // SAFETY: the block came from this resource with this layout, and nothing uses it.
     unsafe { resource.deallocate_sync(block, layout(512)) };
@@ -247,6 +247,13 @@ fn keeps_the_contract_of_the_host<R: HostAccessible + DeviceAccessible>(resource
     assert_eq!(seen, other);
     // SAFETY: the block came from this resource with this layout, and the copies are over.
     unsafe { resource.deallocate_sync(block, layout) };
+
+    // Collections of the host live there, and the device finds in them what the host put in.
+    let mut vector = allocator_api2::vec::Vec::new_in(OnHost::new(resource));
+    vector.extend(0..5000_u32);
+    let found = DevicePtr::new(vector.as_ptr().expose_provenance() as u64).expect("a vector is somewhere");
+    let bytes = read(resource.device(), found, size_of_val(&vector[..]))?;
+    assert!(bytes.chunks_exact(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four"))).eq(0..5000));
     Ok(())
 }
 
@@ -397,7 +404,7 @@ pub(crate) fn a_pool_that_cannot_be_is_refused(device: &Device) -> Outcome {
     }
     let config = CudaAsyncConfig::default().initial_bytes(2 * MIB).release_threshold_bytes(MIB as u64);
     assert_eq!(make(config).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    let error = make(CudaAsyncConfig::default().initial_bytes(1 << 52)).unwrap_err();
+    let error = make(CudaAsyncConfig::default().initial_bytes(1 << 50)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
     let error = make(CudaAsyncConfig::default().initial_bytes(usize::MAX)).unwrap_err();
     assert!(error.is_size_overflow(), "{error}");
