@@ -2,6 +2,7 @@
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
+pub mod container;
 pub mod device;
 pub mod driver;
 mod error;
@@ -10,7 +11,13 @@ pub mod resource;
 pub mod source;
 pub mod stream;
 mod sync;
+#[cfg(feature = "testing")]
+pub mod testing;
 
+pub use container::{
+    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, PinnedVec,
+    RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+};
 #[cfg(feature = "sim")]
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};

@@ -484,7 +484,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] unless the range is made of whole mappings.
+    /// [`Code::INVALID_VALUE`] if the range cuts a mapping. What is not mapped is no error.
     ///
     /// # Safety
     ///

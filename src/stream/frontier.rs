@@ -4,7 +4,7 @@ use core::fmt;
 
 use smallvec::SmallVec;
 
-use super::{Epoch, Stamp};
+use super::Stamp;
 
 /// The points that a free block's next use must come after: a small set of [`Stamp`]s, one a stream, almost always one.
 ///
@@ -67,6 +67,7 @@ impl Frontier {
     }
 
     /// The points, in the order of their streams.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Stamp> + '_ {
         self.stamps.iter().copied()
     }
@@ -87,12 +88,6 @@ impl Frontier {
     pub(crate) fn retire(&mut self, is_done: impl Fn(Stamp) -> bool) {
         self.stamps.retain(|stamp| !is_done(*stamp));
     }
-
-    /// Returns `true` if a point can never be reached, because its stream was lost with its context.
-    #[must_use]
-    pub fn is_lost(&self) -> bool {
-        self.stamps.iter().any(|stamp| stamp.epoch == Epoch::NEVER)
-    }
 }
 
 impl fmt::Debug for Frontier {
@@ -103,7 +98,7 @@ impl fmt::Debug for Frontier {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::StreamId;
+    use super::super::{Epoch, StreamId};
     use super::*;
 
     fn stamp(index: u32, epoch: u64) -> Stamp {

@@ -5,9 +5,10 @@
 
 use core::any::Any;
 use core::fmt;
-use core::marker::PhantomData;
 
+use super::clock::VectorClock;
 use super::cover::Cover;
+use super::thread::ThreadBound;
 use super::timeline::{Ending, Timeline, Underlying};
 use super::{Event, Frontier, Stamp, StreamId};
 use crate::device::Device;
@@ -70,7 +71,14 @@ impl Stream {
     pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
         let raw = device.driver().stream_create(device.ordinal(), flags)?;
         let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false };
-        let timeline = device.enter_timeline(stream)?;
+        let timeline = match device.enter_timeline(stream) {
+            Ok(timeline) => timeline,
+            Err(error) => {
+                // SAFETY: it was made above, and nobody else knows of it.
+                let _ = unsafe { device.driver().stream_destroy(device.ordinal(), raw) };
+                return Err(error);
+            }
+        };
         Ok(Self::with_timeline(device, timeline, StreamKind::Owned))
     }
 
@@ -92,7 +100,7 @@ impl Stream {
     ///
     /// `raw` is a stream of the primary context of `device`. It stays valid until the last clone of the returned stream
     /// is gone, those in containers included. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
-    /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`] for these.
+    /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`].
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
         let stream = Underlying { raw, owner: None, ending: Ending::Leave(None), eager: true };
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
@@ -122,7 +130,7 @@ impl Stream {
     /// Borrows the stream.
     #[must_use]
     pub fn as_ref(&self) -> StreamRef<'_> {
-        StreamRef { stream: self, not_send: PhantomData }
+        StreamRef { stream: self, _thread_bound: ThreadBound::new() }
     }
 
     /// The device that the stream belongs to.
@@ -135,6 +143,11 @@ impl Stream {
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.as_ref().id()
+    }
+
+    /// The number of the stream itself, on whatever thread: never that of the legacy stream in its stead.
+    pub(crate) fn own_id(&self) -> StreamId {
+        self.core.timeline.id()
     }
 
     /// Whose stream it is.
@@ -220,7 +233,7 @@ impl Eq for Stream {}
 #[derive(Clone, Copy)]
 pub struct StreamRef<'s> {
     stream: &'s Stream,
-    not_send: PhantomData<*const ()>,
+    _thread_bound: ThreadBound,
 }
 
 impl<'s> StreamRef<'s> {
@@ -275,9 +288,6 @@ impl<'s> StreamRef<'s> {
     }
 
     fn comes_after(self, timeline: &Timeline, stamp: Stamp) -> bool {
-        if stamp.epoch == super::Epoch::NEVER {
-            return false;
-        }
         stamp.stream == timeline.id()
             || timeline.has_waited_for(stamp)
             || (self.device().machine_number() == stamp.stream.machine()
@@ -358,9 +368,13 @@ impl<'s> StreamRef<'s> {
     ///
     /// As there.
     pub fn synchronize(self) -> Result<(), Error> {
-        let also_over = self.timeline().synchronize()?;
-        let table = self.device().table();
-        also_over.iter().for_each(|stamp| table.finish(stamp));
+        let timeline = self.timeline();
+        if timeline.raw() == RawStream::LEGACY {
+            // An event, because it is queued behind the work of every blocking stream, as a legacy stream's work is. Of
+            // waiting for the stream itself, nothing says whether it waits for the other streams too.
+            return self.record()?.synchronize();
+        }
+        self.finish(&timeline.synchronize()?);
         Ok(())
     }
 
@@ -370,8 +384,20 @@ impl<'s> StreamRef<'s> {
     ///
     /// As there.
     pub fn is_idle(self) -> Result<bool, Error> {
-        // SAFETY: the raw stream is live and of this device, because `self` borrows its owner.
-        Ok(unsafe { self.driver().stream_query(self.device().ordinal(), self.raw()) }?)
+        let timeline = self.timeline();
+        if timeline.raw() == RawStream::LEGACY {
+            // As in `synchronize`.
+            return self.record()?.is_complete();
+        }
+        let also_over = timeline.query()?;
+        also_over.iter().for_each(|clock| self.finish(clock));
+        Ok(also_over.is_some())
+    }
+
+    /// Notes that the points of other streams are over, which this one had waited for.
+    fn finish(self, over: &VectorClock) {
+        let table = self.device().table();
+        over.iter().for_each(|stamp| table.finish(stamp));
     }
 
     /// Returns `true` if the stream records a graph instead of running its work.

@@ -12,8 +12,10 @@
 //!   returned the new epoch.
 //! - **Wait**: make the driver wait, *then* teach the clock. Whoever reads in the clock that the stream has waited submits
 //!   behind the wait.
-//! - **Retire**: the last handle covers the stream once more, publishes that cover and only then lets go. Whoever is in the
-//!   middle of recording holds a *pin*; the last pin to go destroys the stream.
+//! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that
+//!   cover and only then lets go. Whoever is in the middle of recording holds a *pin*; the last pin to go destroys the
+//!   stream. Where the stream is somebody else's, and may be gone as soon as the last handle is, the last handle waits for
+//!   the pins.
 
 #![expect(unsafe_code, reason = "records on, waits on and destroys raw streams")]
 
@@ -27,10 +29,11 @@ use super::event_pool::EventPool;
 use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
 use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
 
-/// How many covers a timeline keeps: the oldest, because it completes first, and the newest ones, because a wait should
-/// wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at worst.
+/// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
+/// a wait should wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at
+/// worst.
 const COVERS: usize = 4;
 
 /// What becomes of the raw stream when its last handle goes.
@@ -49,7 +52,7 @@ pub(crate) struct Underlying {
     /// The thread whose default stream it is, if it is one.
     pub(crate) owner: Option<ThreadToken>,
     pub(crate) ending: Ending,
-    /// Cover it at every free, because its owner is somebody else.
+    /// Cover it at every free, because its owner is somebody else and may end it once the last handle is gone.
     pub(crate) eager: bool,
 }
 
@@ -61,17 +64,19 @@ pub(crate) struct Timeline {
     raw: RawStream,
     /// The thread whose default stream it is.
     owner: Option<ThreadToken>,
-    /// Recorded at each free rather than when somebody asks: its owner may destroy it without telling us.
+    /// Recorded at each free rather than when somebody asks: its owner may destroy it once the last handle is gone.
     eager: bool,
     /// The stretch that work submitted now lies in. Starts at 1.
     epoch: AtomicU64,
-    /// Every epoch up to here is over on the device. `u64::MAX` once the stream is gone and done.
+    /// Every epoch up to here is over on the device.
     done: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     phase: Phase,
+    /// The epoch that the last work lies in, or an earlier one: noted by the last handle, after which nobody submits.
+    last: Option<Epoch>,
     /// Threads that are recording on `raw` at this moment, with the lock released.
     pins: u32,
     /// Sorted by epoch.
@@ -101,6 +106,7 @@ impl Timeline {
         let Underlying { raw, owner, ending, eager } = stream;
         let state = State {
             phase: Phase::Live,
+            last: None,
             pins: 0,
             covers: SmallVec::new(),
             clock: VectorClock::default(),
@@ -112,6 +118,11 @@ impl Timeline {
 
     pub(crate) fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// The device of the stream.
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
     }
 
     /// Returns `true` unless it is the default stream of another thread.
@@ -136,15 +147,12 @@ impl Timeline {
     /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
     pub(crate) fn release(&self) -> Stamp {
         let stamp = self.now();
-        if !self.eager || self.cover(stamp.epoch).is_ok() {
-            return stamp;
+        if self.eager {
+            // Where there is no event to be had, as while the stream captures, the point stays uncovered for now: who asks
+            // for it covers it, or the last handle does.
+            let _ = self.cover(stamp.epoch);
         }
-        // No event to be had. Waiting here is slower and as safe; if even that fails, the context is lost and the
-        // block must never be used again.
-        match self.synchronize() {
-            Ok(_) => stamp,
-            Err(_) => Stamp { stream: self.id, epoch: Epoch::NEVER },
-        }
+        stamp
     }
 
     /// Ends the current epoch. Returns it.
@@ -155,7 +163,7 @@ impl Timeline {
 
     pub(crate) fn is_done(&self, epoch: Epoch) -> bool {
         // Acquire: pairs with the release in `finish`. What the device did up to there is visible after it.
-        epoch != Epoch::NEVER && epoch.0 <= self.done.load(Ordering::Acquire)
+        epoch.0 <= self.done.load(Ordering::Acquire)
     }
 
     /// Notes that everything up to `epoch` is over on the device.
@@ -198,7 +206,7 @@ impl Timeline {
             if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
                 return Ok(cover.clone());
             }
-            if state.phase != Phase::Live || epoch == Epoch::NEVER {
+            if state.phase != Phase::Live {
                 return Err(DriverError::new(Call::EventRecord, Code::CONTEXT_DESTROYED));
             }
             state.pins += 1;
@@ -233,7 +241,7 @@ impl Timeline {
         let ended = {
             let mut state = self.state.lock();
             if let Some(cover) = cover {
-                crowded_out = state.publish(cover.clone());
+                crowded_out = state.publish(cover.clone(), |epoch| self.is_done(epoch));
             }
             state.pins -= 1;
             state.end_if_unpinned()
@@ -243,22 +251,31 @@ impl Timeline {
     }
 
     /// The last handle is going: covers the stream for good and lets go of it.
+    ///
+    /// If it can neither be covered nor waited for, what was released on it since its last cover is never over.
     pub(crate) fn retire(&self) {
         let clock = {
             let mut state = self.state.lock();
             state.pins += 1;
+            // Whoever submitted held a handle, and let go of it before: this epoch or an earlier one is the last.
+            state.last = Some(self.now().epoch);
             state.clock.clone()
         };
-        // Without an event, having waited is as good. If that fails too the context is lost, and so are the blocks.
-        let last = self.record(clock).map_err(|_| self.synchronize()).ok();
-        {
+        let recorded = self.record(clock);
+        if recorded.as_ref().is_err_and(|error| !error.code.is_capture()) {
+            // Without an event, having waited is as good. Not while the stream captures: that would break the capture,
+            // which is the user's, and what is freed within one is the graph's for as long as it is replayed.
+            let _ = self.synchronize();
+        }
+        let superseded = {
             let mut state = self.state.lock();
-            if let Some(cover) = last {
-                // Kept alone: it covers all that the others cover, and nobody will record again.
-                state.covers.clear();
-                state.covers.push(cover);
-            }
             state.phase = Phase::Closing;
+            recorded.map(|cover| state.publish_last(cover))
+        };
+        drop(superseded);
+        while self.eager && self.state.lock().pins > 1 {
+            // A few driver calls of another thread. Nobody takes a new pin.
+            yield_now();
         }
         self.unpin(None);
     }
@@ -286,6 +303,18 @@ impl Timeline {
         Ok(waited)
     }
 
+    /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
+    pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
+        let waited = self.state.lock().clock.clone();
+        let epoch = self.advance();
+        // SAFETY: the raw stream is live: the caller holds a handle to it.
+        let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
+        Ok(idle.then(|| {
+            self.finish(epoch);
+            waited
+        }))
+    }
+
     /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more.
     pub(crate) fn poll(&self) -> DriverResult<Option<Cover>> {
         let mut newest = None;
@@ -306,30 +335,38 @@ impl Timeline {
 
     /// Returns `true`, for ever after, if the stream is gone and all its work is known to be over.
     pub(crate) fn is_over(&self) -> bool {
-        // The last record, or the last synchronisation, ended the epoch before the current one, and nobody has been able
-        // to submit since.
-        self.state.lock().phase == Phase::Gone && self.is_done(Epoch(self.now().epoch.0 - 1))
+        let state = self.state.lock();
+        state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(last))
     }
 
     /// The point that everything ever submitted lies before: as [`now`](Self::now), but reachable if the stream is gone.
     pub(crate) fn latest(&self) -> Stamp {
-        let now = self.now();
-        match self.state.lock().phase {
-            Phase::Live => now,
-            Phase::Closing | Phase::Gone => Stamp { epoch: Epoch(now.epoch.0 - 1), ..now },
-        }
+        // Under the lock, so that an epoch that the last handle ends is not taken for one that work lies in.
+        let state = self.state.lock();
+        Stamp { stream: self.id, epoch: state.last.unwrap_or_else(|| self.now().epoch) }
     }
 }
 
 impl State {
     /// Puts a cover in its place; returns the one that had to make room.
-    fn publish(&mut self, cover: Cover) -> Option<Cover> {
+    fn publish(&mut self, cover: Cover, is_done: impl Fn(Epoch) -> bool) -> Option<Cover> {
         let at = self.covers.partition_point(|other| other.epoch() < cover.epoch());
         if self.phase == Phase::Closing && at < self.covers.len() {
             return Some(cover);
         }
         self.covers.insert(at, cover);
-        (self.covers.len() > COVERS).then(|| self.covers.remove(1))
+        // The newest is never the one to go: it covers all that was released.
+        let goes = usize::from(!is_done(self.covers[0].epoch()));
+        (self.covers.len() > COVERS).then(|| self.covers.remove(goes))
+    }
+
+    /// Puts in the cover that the last handle recorded; returns those that it supersedes. A later one, which another
+    /// thread recorded meanwhile, stays.
+    fn publish_last(&mut self, cover: Cover) -> SmallVec<[Cover; COVERS]> {
+        let earlier = self.covers.partition_point(|other| other.epoch() < cover.epoch());
+        let superseded = self.covers.drain(..earlier).collect();
+        self.covers.insert(0, cover);
+        superseded
     }
 
     fn end_if_unpinned(&mut self) -> Option<Ending> {

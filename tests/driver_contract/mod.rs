@@ -742,7 +742,7 @@ pub(crate) fn mappings_that_cannot_be_are_refused(driver: &dyn Driver) {
         let (one, two) = (physical(driver, 2 * page), physical(driver, page));
         // Nothing is there yet.
         assert_eq!(code(range.set_access(0, page, MapAccess::ReadWrite)), refused);
-        assert_eq!(code(range.unmap(0, page)), refused);
+        assert_eq!(range.unmap(0, page), Ok(()), "there is nothing to take away");
         assert_eq!(range.map(0, 2 * page, one), Ok(()));
         // Something is there already; and half of a mapping is no mapping.
         assert_eq!(code(range.map(page, page, two)), refused);
@@ -752,7 +752,8 @@ pub(crate) fn mappings_that_cannot_be_are_refused(driver: &dyn Driver) {
         assert_eq!(range.set_access(0, 2 * page, MapAccess::ReadWrite), Ok(()));
         write(driver, range.address, &pattern(2 * page, 23));
         assert!(read(driver, range.address, 2 * page) == pattern(2 * page, 23));
-        assert_eq!(range.unmap(0, 2 * page), Ok(()));
+        // A gap in the range is no error.
+        assert_eq!(range.unmap(0, 4 * page), Ok(()));
         release(driver, one);
         release(driver, two);
     });

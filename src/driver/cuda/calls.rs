@@ -102,6 +102,10 @@ const fn pool(pool: RawPool) -> usize {
     pool.0 as usize
 }
 
+/// The most that a trim is asked to keep: `usize::MAX` makes driver 580 give back everything, as if its rounding wrapped.
+/// No device has 256 TiB.
+const MOST_KEPT: usize = 1 << 48;
+
 // SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and
 // its waits cover what was recorded. What it promises less, the methods below add: one answer to 0 bytes, synchronous
 // copies that are, and one address of pinned memory.
@@ -444,7 +448,7 @@ unsafe impl Driver for CudaDriver {
     unsafe fn pool_trim(&self, ordinal: u32, raw: RawPool, keep_bytes: usize) -> DriverResult<()> {
         self.call(ordinal, Call::PoolTrim, |symbols| match symbols.pool_trim {
             // SAFETY: the pool is live, as the caller promises.
-            Some(trim) => unsafe { trim(pool(raw), keep_bytes) },
+            Some(trim) => unsafe { trim(pool(raw), keep_bytes.min(MOST_KEPT)) },
             None => MISSING,
         })
     }

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 
-use super::hazard::HazardKind;
+use super::allocation::{AllocationKind, Freed};
+use super::hazard::{AccessMode, HazardKind};
 use super::machine::Machine;
 use super::memory::{BackingId, Mapping, Rights};
-use crate::driver::{Code, Location, MapAccess, RawMemory};
+use crate::driver::{Call, Code, Location, MapAccess, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
 pub(super) const GRANULARITY: u64 = 2 << 20;
@@ -142,6 +143,7 @@ impl Machine {
         if !fits {
             return Err(Code::INVALID_VALUE);
         }
+        self.allocations.forget_freed(address, bytes);
         let rights = Rights::Virtual(SmallVec::new());
         self.memory.map(address, Mapping { bytes, backing: physical.backing, rights });
         if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
@@ -151,13 +153,18 @@ impl Machine {
     }
 
     pub(super) fn memory_unmap(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
-        for start in self.whole_mappings(ordinal, address, bytes as u64)? {
+        let (starts, _) = self.mappings_inside(ordinal, address, bytes as u64)?;
+        self.watch_host_free(Call::MemoryUnmap, address, bytes as u64);
+        for start in starts {
             let Some(mapping) = self.memory.unmap(start) else { continue };
             let Some(&handle) = self.virtual_memory.by_backing.get(&mapping.backing) else { continue };
             if let Some(physical) = self.virtual_memory.physical.get_mut(&handle) {
                 physical.mappings -= 1;
             }
             self.drop_physical_if_over(handle);
+            let freed = self.by_host(Call::MemoryUnmap, start, mapping.bytes, AccessMode::Free);
+            self.allocations
+                .add_freed(start, Freed { kind: AllocationKind::Mapped, bytes: mapping.bytes, freed });
         }
         Ok(())
     }
@@ -183,19 +190,25 @@ impl Machine {
 
     /// The starts of the mappings that the range is made of, if it is made of whole mappings of one reservation.
     fn whole_mappings(&self, ordinal: u32, address: u64, bytes: u64) -> Result<Vec<u64>, Code> {
+        let (starts, mapped) = self.mappings_inside(ordinal, address, bytes)?;
+        if mapped == bytes { Ok(starts) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error: unmapping
+    /// what is not mapped succeeds on an H200 with driver 580.
+    fn mappings_inside(&self, ordinal: u32, address: u64, bytes: u64) -> Result<(Vec<u64>, u64), Code> {
         if bytes == 0 || self.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
             return Err(Code::INVALID_VALUE);
         }
-        let mut at = address;
-        let mut starts = Vec::new();
+        let (mut starts, mut mapped) = (Vec::new(), 0);
         for (start, mapping) in self.memory.mappings_in(address, bytes) {
-            if start != at {
+            if start < address || start + mapping.bytes > address + bytes {
                 return Err(Code::INVALID_VALUE);
             }
             starts.push(start);
-            at = start + mapping.bytes;
+            mapped += mapping.bytes;
         }
-        if at == address + bytes { Ok(starts) } else { Err(Code::INVALID_VALUE) }
+        Ok((starts, mapped))
     }
 
     fn physical(&mut self, ordinal: u32, memory: RawMemory) -> Result<Physical, Code> {
@@ -215,6 +228,7 @@ impl Machine {
             self.virtual_memory.physical.remove(&handle);
             self.virtual_memory.by_backing.remove(&physical.backing);
             self.memory.remove_backing(physical.backing);
+            self.watch.forget(physical.backing);
             self.give_back_bytes(physical.ordinal, physical.bytes);
         }
     }
