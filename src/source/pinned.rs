@@ -247,7 +247,7 @@ impl PinnedCore {
                 let unregistered = unsafe { driver.unregister_host(ordinal, mapping.start()) };
                 // Pages that are still registered stay mapped for ever: the device could reach them.
                 if unregistered.is_ok() {
-                    drop(ManuallyDrop::into_inner(mapping));
+                    ManuallyDrop::into_inner(mapping).unmap();
                 }
                 return;
             }
