@@ -312,8 +312,8 @@ impl Machine {
         // A kernel that outlives its context touches nothing: nobody waits for it any more.
         self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
-            // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
-            // not written meanwhile (`SimDriver::launch`).
+            // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is
+            // mapped and not written meanwhile (`SimDriver::launch`).
             unsafe { read_pageable(address, into) };
             return Ok(());
         }
