@@ -252,7 +252,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a block for a stream, or fails with `OUT_OF_MEMORY`; the caller may then wait for [`Self::pending_frees`].
+    /// Takes a block for a stream, or fails with `OUT_OF_MEMORY`; the caller may then wait for
+    /// [`Self::pending_frees`].
     pub(super) fn allocate_async(
         &mut self,
         ordinal: u32,
@@ -447,8 +448,8 @@ impl Machine {
         match self.memory.remove_backing(mapping.backing) {
             Some(Backing::Host(block)) => {
                 self.pinned_bytes -= bytes;
-                // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`), and the
-                // work that those frees were ordered after has run (`release`).
+                // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`),
+                // and the work that those frees were ordered after has run (`release`).
                 unsafe { block.free() };
             }
             _ => {
