@@ -203,25 +203,20 @@ impl Machine {
     }
 
     /// Queues or records work.
-    pub(super) fn put(
-        &mut self,
-        target: Target,
-        work: Work,
-        name: Arc<str>,
-        ranges: &[Range],
-    ) -> Option<Point> {
+    pub(super) fn put(&mut self, target: Target, work: Work, name: Arc<str>, ranges: &[Range]) {
         match target {
-            Target::Queue(lane) => Some(self.submit(lane, work, name, ranges)),
+            Target::Queue(lane) => {
+                self.submit(lane, work, name, ranges);
+            }
             Target::Capture(id, branch) => {
-                let capture = self.captures.captures.get_mut(&id)?;
-                let branch = capture.branches.get_mut(branch)?;
+                let Some(capture) = self.captures.captures.get_mut(&id) else { return };
+                let Some(branch) = capture.branches.get_mut(branch) else { return };
                 branch.recorded += 1;
                 let point = Point { lane: branch.lane, sequence: branch.recorded };
                 let needs = branch.clock.clone();
                 branch.clock.raise(point);
                 let ordinal = branch.ordinal;
                 capture.nodes.push(Node { ordinal, work, name, ranges: ranges.into(), point, needs });
-                None
             }
         }
     }

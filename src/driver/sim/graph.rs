@@ -135,7 +135,13 @@ impl SimDriver {
             return Err(Code::INVALID_VALUE);
         }
         let stream = machine.stream(ordinal, stream)?;
-        machine.launch_graph(&stream, graph)
+        machine.launch_graph(&stream, graph)?;
+        let has_host_calls = !machine.host_calls.is_empty();
+        drop(machine);
+        if has_host_calls {
+            self.start_host_call_runner();
+        }
+        Ok(())
     }
 }
 

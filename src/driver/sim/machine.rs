@@ -196,6 +196,9 @@ impl Machine {
                 self.watch(access, accessor, &needs);
             }
         }
+        if matches!(work, Work::Host(_)) {
+            self.host_calls.push_back((point, Instant::now()));
+        }
         self.lanes.push(work, name, needs, point);
         point
     }
@@ -300,6 +303,8 @@ impl Machine {
         into: &mut [u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
             // not written meanwhile (`SimDriver::launch`).
@@ -316,6 +321,8 @@ impl Machine {
         from: &[u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: as in `kernel_read`; and not used by others meanwhile.
             unsafe { write_pageable(address, from) };

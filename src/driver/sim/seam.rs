@@ -4,7 +4,6 @@
 
 use core::ptr::NonNull;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::allocation::AllocationKind;
 use super::capture::Target;
@@ -113,7 +112,7 @@ impl Machine {
                 AllocationKind::Pooled(pool) => call == Call::PrefetchAsync && self.pools.is_managed(pool),
                 _ => false,
             };
-            kind && address + bytes as u64 <= start + allocation.bytes
+            kind && address.saturating_add(bytes as u64) <= start + allocation.bytes
         });
         let is_pageable = address < DEVICE_START
             && !self.memory.is_mapped(address)
@@ -144,7 +143,7 @@ unsafe impl Driver for SimDriver {
     }
 
     fn version(&self) -> u32 {
-        self.lock(Call::Init).map_or(0, |machine| machine.config.version)
+        self.look(|machine| machine.config.version).unwrap_or_default()
     }
 
     fn device_count(&self) -> DriverResult<u32> {
@@ -251,12 +250,9 @@ unsafe impl Driver for SimDriver {
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         let target = machine.target(&stream).map_err(of(call))?;
         let work = Work::Host(Arc::new(HostFunction::new(function)));
-        if let Some(point) = machine.put(target, work, call.symbol().into(), &[]) {
-            machine.host_calls.push_back((point, Instant::now()));
-        }
+        machine.put(target, work, call.symbol().into(), &[]);
         drop(machine);
         self.start_host_call_runner();
-        self.shared.changed.notify_all();
         Ok(())
     }
 
@@ -474,13 +470,8 @@ unsafe impl Driver for SimDriver {
 
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
         let call = Call::MemoryRelease;
-        let mut machine = self.lock(call)?;
-        let bytes = machine.virtual_memory.bytes_of(memory);
-        let charged = machine.charge(call, Some(ordinal), bytes);
-        let checked = charged.and_then(|()| machine.health(ordinal));
-        let outcome = checked.and_then(|()| machine.memory_release(ordinal, memory));
-        drop(self.shared.drop_discarded(machine));
-        outcome.map_err(of(call))
+        let bytes = self.look(|machine| machine.virtual_memory.bytes_of(memory)).unwrap_or_default();
+        self.enter(call, Some(ordinal), bytes)?.memory_release(ordinal, memory).map_err(of(call))
     }
 
     unsafe fn memory_map(
