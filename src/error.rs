@@ -52,6 +52,8 @@ pub enum ErrorKind {
     DeviceMismatch,
     /// An index or a range is outside of a container.
     OutOfRange,
+    /// Two lengths that must be equal are not.
+    LengthMismatch,
     /// An argument breaks a documented rule.
     InvalidArgument,
     /// The device or the driver cannot do it; the error says what would.
@@ -149,6 +151,13 @@ impl Error {
     #[must_use]
     pub const fn out_of_range(index: usize, length: usize) -> Self {
         Self::new(ErrorKind::OutOfRange, index, length)
+    }
+
+    /// `given` elements where `wanted` are wanted, neither more nor fewer.
+    #[cold]
+    #[must_use]
+    pub const fn length_mismatch(wanted: usize, given: usize) -> Self {
+        Self::new(ErrorKind::LengthMismatch, wanted, given)
     }
 
     /// There is no device `ordinal`; there are `count`.
@@ -280,6 +289,12 @@ impl Error {
         self.kind == ErrorKind::OutOfRange
     }
 
+    /// Returns `true` if two lengths that must be equal were not.
+    #[must_use]
+    pub fn is_length_mismatch(&self) -> bool {
+        self.kind == ErrorKind::LengthMismatch
+    }
+
     /// Returns `true` if the device or the driver lacks what was asked for.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
@@ -340,6 +355,9 @@ impl fmt::Display for Error {
                 write!(f, "device mismatch: gpu {first} was given something of gpu {second}")?;
             }
             ErrorKind::OutOfRange => write!(f, "out of range: index {first} in {second} elements")?,
+            ErrorKind::LengthMismatch => {
+                write!(f, "length mismatch: {first} elements wanted, {second} given")?;
+            }
             ErrorKind::InvalidArgument => f.write_str("invalid argument")?,
             ErrorKind::Unsupported => f.write_str("unsupported")?,
             ErrorKind::NoDevice if self.call.is_some() => f.write_str("no such device")?,
@@ -352,7 +370,7 @@ impl fmt::Display for Error {
                 f.write_str("context lost by an earlier error, nothing works on this device any more")?;
             }
             ErrorKind::ShutDown => {
-                f.write_str("the driver has shut down, or belongs to the parent process")?
+                f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
             ErrorKind::Driver => f.write_str("driver error")?,

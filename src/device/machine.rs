@@ -131,6 +131,7 @@ impl Machine {
     }
 
     /// All devices.
+    #[must_use]
     pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
         (0..self.inner.devices.len() as u32).map(|ordinal| Device::new(self.clone(), ordinal))
     }

@@ -92,6 +92,7 @@ pub unsafe trait Resource {
     ///
     /// As [`allocate`](Self::allocate).
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align())?;
         if layout.is_empty() {
             return Ok(layout.dangling());
         }

@@ -37,12 +37,13 @@ use crate::stream::StreamRef;
 /// assert_eq!(vector.to_vec(stream.as_ref())?, [1.0, 2.0]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cuda {
     device: Device,
 }
 
 static_assertions::assert_impl_all!(Cuda: Send, Sync, Clone, DeviceAccessible);
+static_assertions::assert_not_impl_any!(Cuda: crate::HostAccessible);
 
 impl Cuda {
     /// The memory of `device`.
@@ -109,3 +110,9 @@ unsafe impl Resource for Cuda {
 
 // SAFETY: it is memory of the device.
 unsafe impl DeviceAccessible for Cuda {}
+
+impl fmt::Debug for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}

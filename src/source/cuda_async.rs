@@ -5,26 +5,58 @@
 use core::any::Any;
 use core::fmt;
 
+use super::cuda_async_config::CudaAsyncConfig;
+use super::cuda_async_view::CudaAsyncView;
+use super::driver_pool::DriverPool;
 use crate::device::Device;
-use crate::driver::{PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
+use crate::driver::{MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that this resource owns: `cuMemAllocFromPoolAsync`.
 ///
+/// The pool is destroyed with the resource. Blocks that are still out then stay valid: the driver takes their memory
+/// back when they are freed, and those that nobody can free any more with the process.
+///
 /// # Stream ordering
 ///
-/// Real: memory freed on a stream is reused by it at once.
+/// Real: memory freed on a stream is reused by it at once, and by others as the reuse attributes of
+/// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and [`deallocate_sync`](Resource::deallocate_sync)
+/// wait for a stream of the crate's own.
+///
+/// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
+/// cannot be freed there, says the driver, and is leaked.
 ///
 /// # Thread safety
 ///
 /// Any thread may call it.
-#[derive(Debug)]
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{Layout, Resource, Sim, source::CudaAsync};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let (resource, stream) = (CudaAsync::new(&device)?, device.stream()?);
+/// let layout = Layout::array::<f32>(1024)?;
+/// let block = resource.allocate(layout, stream.as_ref())?;
+/// assert!(resource.used_bytes()? >= 4096);
+/// // SAFETY: `block` came from this resource with this layout, and nothing uses it.
+/// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+/// stream.synchronize()?;
+/// // The pool keeps what was freed until it is asked for it.
+/// assert!(resource.reserved_bytes()? > 0);
+/// assert!(resource.trim(0)? > 0);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 pub struct CudaAsync {
-    device: Device,
-    pool: RawPool,
+    pool: DriverPool,
 }
+
+static_assertions::assert_impl_all!(CudaAsync: Send, Sync, DeviceAccessible);
+static_assertions::assert_not_impl_any!(CudaAsync: Clone, crate::HostAccessible);
 
 impl CudaAsync {
     /// A pool on `device` that keeps what is freed.
@@ -33,58 +65,136 @@ impl CudaAsync {
     ///
     /// `Unsupported` if the device has no memory pools; as the driver says.
     pub fn new(device: &Device) -> Result<Self, Error> {
-        if !device.capabilities()?.memory_pools {
-            return Err(Error::unsupported("a memory pool", "the device has none", "use `Cuda`"));
+        Self::with_config(device, CudaAsyncConfig::default())
+    }
+
+    /// A pool on `device`, of your making.
+    ///
+    /// The initial bytes are there when this returns: the device has been waited for.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device has no memory pools, or cannot export them as asked; `InvalidArgument` for an initial
+    /// size above the release threshold; `OutOfMemory` if the initial bytes cannot be had; as the driver says. Nothing is
+    /// lost then: a pool that was made already is destroyed.
+    pub fn with_config(device: &Device, config: CudaAsyncConfig) -> Result<Self, Error> {
+        config.check(device.capabilities()?)?;
+        let initial = Layout::from_bytes(config.initial())?;
+        let properties = PoolProperties { handle_types: config.handles(), max_bytes: 0 };
+        let raw = {
+            let driver = &**device.driver();
+            let _relaxed = RelaxedCapture::enter(driver)?;
+            driver.pool_create(device.ordinal(), properties)?
+        };
+        // SAFETY: the pool was made just now, on this device, and only `Drop` destroys it.
+        let pool = unsafe { DriverPool::new(device, raw) };
+        // From here on an error drops `made`, and `made` the pool.
+        let made = Self { pool };
+        for (attribute, value) in config.attributes() {
+            made.pool.set_attribute(attribute, value)?;
         }
-        let driver = &**device.driver();
-        let _relaxed = RelaxedCapture::enter(driver)?;
-        let pool = driver.pool_create(device.ordinal(), PoolProperties::default())?;
-        let made = Self { device: device.clone(), pool };
-        // SAFETY: the pool was made just now.
-        unsafe {
-            driver.pool_set_attribute(device.ordinal(), pool, PoolAttribute::ReleaseThreshold, u64::MAX)
-        }?;
+        let block = made.allocate_sync(initial)?;
+        // SAFETY: `allocate_sync` returned it just now, for this layout, and nobody has used it.
+        unsafe { made.deallocate_sync(block, initial) };
         Ok(made)
+    }
+
+    /// The same pool, borrowed: a resource of its own that frees this one's blocks and cannot outlive it.
+    #[must_use]
+    pub fn view(&self) -> CudaAsyncView<'_> {
+        CudaAsyncView::of(self)
+    }
+
+    pub(super) fn driver_pool(&self) -> &DriverPool {
+        &self.pool
+    }
+
+    /// The driver's handle, for calls that this crate does not make. It means nothing once the resource is gone.
+    #[must_use]
+    pub fn raw_pool(&self) -> RawPool {
+        self.pool.raw()
+    }
+
+    /// Bytes that the pool holds, handed out or not.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn reserved_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::ReservedCurrent)
+    }
+
+    /// Bytes that are handed out.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn used_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::UsedCurrent)
+    }
+
+    /// The most bytes that the pool has held since it was made, or since the marks were reset.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn reserved_high_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::ReservedHigh)
+    }
+
+    /// The most bytes that were handed out at once since the pool was made, or since the marks were reset.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn used_high_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::UsedHigh)
+    }
+
+    /// Sets both high-water marks to what is held and handed out now.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn reset_high_water_marks(&self) -> Result<(), Error> {
+        self.pool.set_attribute(PoolAttribute::ReservedHigh, 0)?;
+        self.pool.set_attribute(PoolAttribute::UsedHigh, 0)
     }
 }
 
 // SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
-// alignments are refused. Blocks are the pool's, not this value's.
+// alignments are refused. Blocks are the pool's, not this value's, and every resource with this id draws on that pool.
 unsafe impl Resource for CudaAsync {
+    #[inline]
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.device.require(stream.device())?;
-        layout.require_align(Layout::MIN_ALIGN)?;
-        if layout.is_empty() {
-            return Ok(layout.dangling());
-        }
-        let driver = &**self.device.driver();
-        // SAFETY: the pool is live, `self` owns it; the stream is live and of this device.
-        let address =
-            unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.pool, stream.raw()) }
-                .map_err(|error| Error::of_driver(error, layout.bytes()))?;
-        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+        self.pool.allocate(layout, stream)
     }
 
+    #[inline]
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if layout.is_empty() {
-            return;
-        }
-        let driver = &**self.device.driver();
-        // SAFETY: the block came from this pool and its uses come before this point of the stream, both the caller's
-        // promises. A failure means that the context is lost, and the block with it.
-        let _ = unsafe { driver.free_async(self.device.ordinal(), block.address(), stream.raw()) };
+        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
+        unsafe { self.pool.deallocate(block, layout, stream) }
     }
 
     fn device(&self) -> &Device {
-        &self.device
+        self.pool.device()
     }
 
     fn id(&self) -> ResourceId {
-        ResourceId::shared::<RawPool>(&self.device, self.pool.0)
+        self.pool.id()
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaAsync({})", self.device)
+        self.pool.fmt_as("CudaAsync", f)
+    }
+
+    /// Only what is known on the host to be over can go: synchronise the streams that freed before.
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.pool.trim(keep_bytes)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.pool.memory_info()
     }
 
     fn layer(&self) -> Option<&dyn Any> {
@@ -95,11 +205,21 @@ unsafe impl Resource for CudaAsync {
 // SAFETY: it is memory of the device.
 unsafe impl DeviceAccessible for CudaAsync {}
 
+impl fmt::Debug for CudaAsync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}
+
 impl Drop for CudaAsync {
     fn drop(&mut self) {
-        let driver = &**self.device.driver();
+        let device = self.pool.device();
+        let driver = &**device.driver();
         let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
-        // SAFETY: `pool_create` made it, and nobody else owns it.
-        let _ = unsafe { driver.pool_destroy(self.device.ordinal(), self.pool) };
+        // SAFETY:
+        // - `pool_create` made it: `with_config`, the only constructor.
+        // - nobody uses it again: `self` ends here, and views borrow `self`. Who took `raw_pool` was told.
+        // Blocks that are out stay valid, says the driver, until they are freed. A failure leaks the pool.
+        let _ = unsafe { driver.pool_destroy(device.ordinal(), self.pool.raw()) };
     }
 }

@@ -1,9 +1,43 @@
 //! Where do bytes come from?
+//!
+//! | Source | Driver call | Device | Host | Stream-ordered |
+//! |---|---|---|---|---|
+//! | [`Cuda`] | `cuMemAlloc` | yes | | |
+//! | [`CudaAsync`] | `cuMemAllocFromPoolAsync`, a pool of its own | yes | | yes |
+//! | [`CudaAsyncView`] | the same, a pool of somebody else's | yes | | yes |
+//! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
+//! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
+//! | [`Pinned`] | `cuMemHostAlloc`, or pages registered by `cuMemHostRegister` | yes | yes | |
+//! | `System` (Linux) | none: pages of the host | yes | yes | |
+//! | [`Callback`] | two closures | yes | | as they are |
+//! | [`Null`] | none: addresses without memory | | | |
 
+mod block_range;
+mod callback;
 mod cuda;
 mod cuda_async;
+mod cuda_async_config;
+mod cuda_async_managed;
+mod cuda_async_view;
+mod driver_pool;
+mod managed;
+mod migration;
 mod null;
+#[cfg(target_os = "linux")]
+mod pages;
+mod pinned;
+#[cfg(target_os = "linux")]
+mod system;
 
+pub use block_range::BlockRange;
+pub use callback::Callback;
 pub use cuda::Cuda;
 pub use cuda_async::CudaAsync;
+pub use cuda_async_config::CudaAsyncConfig;
+pub use cuda_async_managed::CudaAsyncManaged;
+pub use cuda_async_view::CudaAsyncView;
+pub use managed::Managed;
 pub use null::Null;
+pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
+#[cfg(target_os = "linux")]
+pub use system::{System, SystemConfig};

@@ -36,7 +36,6 @@ use crate::sync::{AtomicU64, Ordering};
 /// assert_eq!(second.address() - first.address(), 1024);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Null {
     device: Device,
     id: ResourceId,
@@ -96,5 +95,11 @@ unsafe impl Resource for Null {
 
     fn layer(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+}
+
+impl fmt::Debug for Null {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
     }
 }

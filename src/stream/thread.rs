@@ -2,7 +2,6 @@
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,6 +34,19 @@ impl ThreadToken {
     /// Makes the calling thread another one, which owns nothing yet.
     fn renew() {
         TOKEN.set(0);
+    }
+}
+
+/// Keeps the type that holds it on its thread.
+///
+/// An empty array and not `PhantomData`, so that the errors of the compiler quote this crate alone: the expected output of the
+/// compile-fail tests is then the same whether or not the sources of the standard library are installed.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadBound([*const (); 0]);
+
+impl ThreadBound {
+    pub(crate) const fn new() -> Self {
+        Self([])
     }
 }
 
@@ -88,7 +100,7 @@ thread_local! {
 /// ```
 pub struct PerThreadStream {
     stream: Stream,
-    not_send: PhantomData<*const ()>,
+    _thread_bound: ThreadBound,
 }
 
 static_assertions::assert_not_impl_any!(PerThreadStream: Send, Sync);
@@ -114,7 +126,7 @@ impl PerThreadStream {
             }
         };
         let stream = Stream::with_timeline(device, timeline, StreamKind::PerThread);
-        Ok(Self { stream, not_send: PhantomData })
+        Ok(Self { stream, _thread_bound: ThreadBound::new() })
     }
 
     /// Enters the thread's stream into the machine's table, and into the list of what the thread lets go of at its end.

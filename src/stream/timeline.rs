@@ -120,6 +120,11 @@ impl Timeline {
         self.id
     }
 
+    /// The device of the stream.
+    pub(crate) fn ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
     /// Returns `true` unless it is the default stream of another thread.
     pub(crate) fn is_mine(&self) -> bool {
         self.owner.is_none_or(|owner| owner == ThreadToken::current())

@@ -24,6 +24,10 @@ pub(super) enum AllocationKind {
     Registered,
     /// From the pool with this handle.
     Pooled(u64),
+    /// From an allocation in the graph with this number.
+    Graph(u64),
+    /// Physical memory behind reserved addresses. Only remembered, never out: mappings are kept elsewhere.
+    Mapped,
 }
 
 impl AllocationKind {
@@ -34,6 +38,8 @@ impl AllocationKind {
             Self::Pinned => "pinned memory",
             Self::Registered => "registered memory",
             Self::Pooled(_) => "memory of a pool",
+            Self::Graph(_) => "memory of a graph",
+            Self::Mapped => "mapped memory",
         }
     }
 
@@ -42,7 +48,8 @@ impl AllocationKind {
             Self::Device | Self::Managed => Call::FreeDevice,
             Self::Pinned => Call::FreePinned,
             Self::Registered => Call::UnregisterHost,
-            Self::Pooled(_) => Call::FreeAsync,
+            Self::Pooled(_) | Self::Graph(_) => Call::FreeAsync,
+            Self::Mapped => Call::MemoryUnmap,
         }
     }
 }
@@ -75,7 +82,13 @@ pub(super) struct Allocations {
 
 impl Allocations {
     pub(super) fn add(&mut self, address: u64, allocation: Allocation) {
-        let end = address + allocation.bytes;
+        self.forget_freed(address, allocation.bytes);
+        self.live.insert(address, allocation);
+    }
+
+    /// Forgets what was given back in a range that is in use again.
+    pub(super) fn forget_freed(&mut self, address: u64, bytes: u64) {
+        let end = address + bytes;
         let stale: Vec<u64> = self
             .freed
             .range(..end)
@@ -86,16 +99,19 @@ impl Allocations {
         for start in stale {
             self.freed.remove(&start);
         }
-        self.live.insert(address, allocation);
     }
 
     pub(super) fn remove(&mut self, address: u64, freed: Access) -> Option<Allocation> {
         let allocation = self.live.remove(&address)?;
+        self.add_freed(address, Freed { kind: allocation.kind, bytes: allocation.bytes, freed });
+        Some(allocation)
+    }
+
+    pub(super) fn add_freed(&mut self, address: u64, freed: Freed) {
         if self.freed.len() >= FREED_KEPT {
             self.freed.pop_first();
         }
-        self.freed.insert(address, Freed { kind: allocation.kind, bytes: allocation.bytes, freed });
-        Some(allocation)
+        self.freed.insert(address, freed);
     }
 
     pub(super) fn get(&self, address: u64) -> Option<&Allocation> {
@@ -259,9 +275,11 @@ impl Machine {
     /// Returns the block of the host, if it was one; it is the caller's to free.
     pub(super) fn take_back(&mut self, address: u64, call: Call) -> Option<HostBytes> {
         let bytes = self.allocations.get(address)?.bytes;
+        self.watch_host_free(call, address, bytes);
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
         let allocation = self.allocations.remove(address, freed)?;
         let mapping = self.memory.unmap(address)?;
+        self.watch.forget(mapping.backing);
         match self.memory.remove_backing(mapping.backing)? {
             Backing::Device(_) => {
                 self.memory.give_back_addresses(address, mapping.bytes, UNIT);

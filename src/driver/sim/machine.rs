@@ -16,15 +16,16 @@ use super::clock::{Clock, LaneId, Point};
 use super::config::SimConfig;
 use super::event::Events;
 use super::fault::Faults;
-use super::hazard::{Hazard, HazardKind, StreamLabel};
+use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::{read_pageable, write_pageable};
 use super::kernel::Range;
-use super::lane::{LaneKind, Lanes, Operation, Side, Work};
+use super::lane::{LaneKind, Lanes, Side, Work};
 use super::memory::{Accessor, DEVICE_START, Memory, Refusal};
 use super::pool::Pools;
 use super::schedule::Scheduler;
 use super::stream::Streams;
 use super::virtual_memory::VirtualMemory;
+use super::watch::Watch;
 use crate::driver::{Call, Code, DeviceAttribute, FillValue, HandleType};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -70,10 +71,11 @@ pub(super) struct Machine {
     pub(super) pinned_bytes: u64,
     pub(super) submissions: u64,
     pub(super) hazards: Vec<Hazard>,
+    pub(super) watch: Watch,
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
     /// Work that will never run. Its closures are the user's, so that it is dropped with no lock held.
-    pub(super) discarded: Vec<Operation>,
+    pub(super) discarded: Vec<Work>,
     pub(super) closed: bool,
 }
 
@@ -107,6 +109,7 @@ impl Machine {
             pinned_bytes: 0,
             submissions: 0,
             hazards: Vec::new(),
+            watch: Watch::default(),
             host_calls: VecDeque::new(),
             discarded: Vec::new(),
             closed: false,
@@ -152,10 +155,6 @@ impl Machine {
         if self.config.attribute_of(ordinal, attribute) == 0 { Err(Code::NOT_SUPPORTED) } else { Ok(()) }
     }
 
-    pub(super) fn report(&mut self, hazard: Hazard) {
-        self.hazards.push(hazard);
-    }
-
     pub(super) fn check_handle_types(&self, ordinal: u32, handle_types: HandleType) -> Result<(), Code> {
         let known = self.config.attribute_of(ordinal, DeviceAttribute::PoolHandleTypes);
         let known = HandleType(u32::try_from(known).unwrap_or_default());
@@ -181,12 +180,25 @@ impl Machine {
         }
     }
 
-    /// Queues work on a lane.
+    /// Queues work on a lane, and looks at what it touches.
     pub(super) fn submit(&mut self, lane: LaneId, work: Work, name: Arc<str>, ranges: &[Range]) -> Point {
         let point = self.lanes.next_point(lane);
         let needs = self.lanes.joined(lane);
         self.submissions += 1;
-        let _ = ranges;
+        if let Some((stream, ordinal)) = self.lanes.get(lane).map(|lane| (lane.label, lane.ordinal)) {
+            let accessor = match work {
+                Work::Kernel(_) => Accessor::Kernel(ordinal),
+                _ => Accessor::CopyEngine,
+            };
+            for &Range { address, bytes, mode } in ranges {
+                let (operation, submission, point) = (Arc::clone(&name), self.submissions, Some(point));
+                let access = Access { operation, stream, address, bytes, mode, submission, point };
+                self.watch(access, accessor, &needs);
+            }
+        }
+        if matches!(work, Work::Host(_)) {
+            self.host_calls.push_back((point, Instant::now()));
+        }
         self.lanes.push(work, name, needs, point);
         point
     }
@@ -195,17 +207,25 @@ impl Machine {
     pub(super) fn host_waited(&mut self, ordinal: u32, clock: &Clock) {
         self.lanes.observe(clock);
         self.release_over_threshold(ordinal);
+        self.release_dropped_graphs();
     }
 
     /// What a copy or a fill may name: memory of the machine, throughout, or ordinary memory of the host.
-    pub(super) fn side(&mut self, address: u64, bytes: u64, write: bool) -> Result<Side, Code> {
+    pub(super) fn side(&mut self, call: Call, lane: LaneId, range: Range) -> Result<Side, Code> {
+        let Range { address, bytes, mode } = range;
         if address < DEVICE_START && !self.memory.is_mapped(address) {
             return Ok(Side { address, pageable: true });
         }
-        match self.memory.pieces(address, bytes, Accessor::CopyEngine, write) {
-            Ok(_) => Ok(Side { address, pageable: false }),
-            Err(_) => Err(Code::INVALID_VALUE),
+        if self.memory.pieces(address, bytes, Accessor::CopyEngine, mode == AccessMode::Write).is_ok() {
+            return Ok(Side { address, pageable: false });
         }
+        let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
+        let (operation, submission) = (call.symbol().into(), self.submissions + 1);
+        let access = Access { operation, stream, address, bytes, mode, submission, point: None };
+        if let Some(hazard) = self.judge(&access, Accessor::CopyEngine) {
+            self.report(hazard);
+        }
+        Err(Code::INVALID_VALUE)
     }
 
     /// Does an operation that needs no code of the user's.
@@ -283,6 +303,8 @@ impl Machine {
         into: &mut [u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
             // not written meanwhile (`SimDriver::launch`).
@@ -299,6 +321,8 @@ impl Machine {
         from: &[u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: as in `kernel_read`; and not used by others meanwhile.
             unsafe { write_pageable(address, from) };

@@ -180,6 +180,23 @@ impl Memory {
         self.mappings_in(address, 1).next().is_some()
     }
 
+    /// Returns `true` if what is mapped at `address` was mapped by `memory_map`.
+    pub(super) fn is_virtual(&self, address: u64) -> bool {
+        let mapping = self.mappings_in(address, 1).next();
+        mapping.is_some_and(|(_, mapping)| matches!(mapping.rights, Rights::Virtual(_)))
+    }
+
+    /// The backings behind a range, as far as anything is mapped there, whoever may touch it.
+    pub(super) fn mapped_pieces(&self, address: u64, bytes: u64) -> SmallVec<[Piece; 2]> {
+        let end = address.saturating_add(bytes);
+        let pieces = self.mappings_in(address, bytes).map(|(start, mapping)| {
+            let from = start.max(address);
+            let until = end.min(start + mapping.bytes);
+            Piece { address: from, bytes: until - from, backing: mapping.backing, offset: from - start }
+        });
+        pieces.collect()
+    }
+
     /// The backings behind a range.
     pub(super) fn pieces(
         &self,

@@ -12,11 +12,13 @@
 #![expect(unsafe_code, reason = "gives memory of the host back when a pool of managed memory shrinks")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind};
 use super::clock::{Clock, LaneId};
-use super::hazard::{Access, AccessMode, HazardKind, StreamLabel};
+use super::hazard::{AccessMode, HazardKind};
 use super::host_bytes::HostBytes;
+use super::kernel::Range;
 use super::lane::Work;
 use super::machine::Machine;
 use super::memory::{Backing, Mapping, Rights};
@@ -35,11 +37,13 @@ const SEGMENT_UNIT: u64 = 2 << 20;
 const FIRST_HANDLE: u64 = 0x9001_0000;
 
 /// Bytes that nobody holds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct FreeBlock {
     bytes: u64,
-    /// What the frees of its parts were ordered after, themselves included.
-    frontier: Clock,
+    /// The frees of its parts, as far as the host has not seen them done.
+    frees: Clock,
+    /// What those frees were ordered after, themselves included.
+    after: Clock,
 }
 
 /// A pool.
@@ -102,6 +106,11 @@ impl Pools {
         made.map(|(&handle, _)| RawPool(handle))
     }
 
+    /// Returns `true` if the pool serves managed memory.
+    pub(super) fn is_managed(&self, handle: u64) -> bool {
+        self.pools.get(&handle).is_some_and(|pool| pool.kind == PoolKind::Managed)
+    }
+
     fn is_default(&self, handle: u64) -> bool {
         self.defaults.values().any(|&default| default == handle)
     }
@@ -131,29 +140,33 @@ impl Pools {
 }
 
 impl Pool {
-    fn segment_of(&self, address: u64) -> Option<(u64, u64)> {
-        self.segments.range(..=address).next_back().map(|(&start, &bytes)| (start, start + bytes))
+    /// Returns `true` if the whole segment is free.
+    fn is_free(&self, start: u64, bytes: u64) -> bool {
+        let parts = self.free.range(start..start + bytes);
+        parts.map(|(_, block)| block.bytes).sum::<u64>() == bytes
     }
 
-    /// Puts a free block in, together with the free blocks that it touches in the same segment.
-    fn insert_free(&mut self, mut start: u64, mut block: FreeBlock) {
-        let Some((first, last)) = self.segment_of(start) else { return };
-        if let Some((&before, neighbour)) = self.free.range(first..start).next_back()
-            && before + neighbour.bytes == start
-            && let Some(neighbour) = self.free.remove(&before)
-        {
-            start = before;
-            block.bytes += neighbour.bytes;
-            block.frontier.join(&neighbour.frontier);
+    /// Joins free blocks that touch, are in one segment, and that `may_join` lets join.
+    fn coalesce(&mut self, may_join: impl Fn(&FreeBlock, &FreeBlock) -> bool) {
+        let mut joined: BTreeMap<u64, FreeBlock> = BTreeMap::new();
+        for (start, block) in core::mem::take(&mut self.free) {
+            match joined.last_entry() {
+                Some(mut last)
+                    if last.key() + last.get().bytes == start
+                        && !self.segments.contains_key(&start)
+                        && may_join(last.get(), &block) =>
+                {
+                    let last = last.get_mut();
+                    last.bytes += block.bytes;
+                    last.frees.join(&block.frees);
+                    last.after.join(&block.after);
+                }
+                _ => {
+                    joined.insert(start, block);
+                }
+            }
         }
-        let end = start + block.bytes;
-        if end < last
-            && let Some(neighbour) = self.free.remove(&end)
-        {
-            block.bytes += neighbour.bytes;
-            block.frontier.join(&neighbour.frontier);
-        }
-        self.free.insert(start, block);
+        self.free = joined;
     }
 }
 
@@ -242,53 +255,32 @@ impl Machine {
             return Err(Code::INVALID_VALUE);
         }
         let bytes = asked.checked_next_multiple_of(UNIT).ok_or(Code::OUT_OF_MEMORY)?;
+        self.settle(raw.0);
         let found = self
             .find_free(raw.0, bytes, lane, Reach::Free)
             .or_else(|| self.grow(raw.0, bytes))
             .or_else(|| self.find_free(raw.0, bytes, lane, Reach::Waiting));
         let address = found.ok_or(Code::OUT_OF_MEMORY)?;
         self.carve(raw.0, address, bytes, lane);
-        let point =
-            self.submit(lane, Work::Allocate { address, bytes }, Call::AllocateAsync.symbol().into(), &[]);
-        let made = Access {
-            operation: Call::AllocateAsync.symbol().into(),
-            stream: self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label),
-            address,
-            bytes: asked,
-            mode: AccessMode::Allocate,
-            submission: self.submissions,
-            point: Some(point),
-        };
+        self.forget_past(address, bytes);
+        let name: Arc<str> = Call::AllocateAsync.symbol().into();
+        let point = self.submit(lane, Work::Allocate { address, bytes }, Arc::clone(&name), &[]);
+        let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
+        let made = self.by_lane(lane, name, range, point);
         let kind = AllocationKind::Pooled(raw.0);
         self.allocations.add(address, Allocation { kind, ordinal, bytes: asked, made });
         Ok(address)
     }
 
     pub(super) fn free_async(&mut self, ordinal: u32, address: u64, lane: LaneId) -> Result<(), Code> {
-        let AllocationKind::Pooled(handle) = self.check_free(ordinal, address, Call::FreeAsync)? else {
-            return Err(Code::INVALID_VALUE);
-        };
-        let point = self.submit(lane, Work::Nothing, Call::FreeAsync.symbol().into(), &[]);
-        let (label, mut frontier) = match self.lanes.get(lane) {
-            Some(lane) => (lane.label, lane.clock.clone()),
-            None => (StreamLabel::Host, Clock::of(point)),
-        };
-        let asked = self.allocations.get(address).map_or(0, |allocation| allocation.bytes);
-        let freed = Access {
-            operation: Call::FreeAsync.symbol().into(),
-            stream: label,
-            address,
-            bytes: asked,
-            mode: AccessMode::Free,
-            submission: self.submissions,
-            point: Some(point),
-        };
-        self.allocations.remove(address, freed);
+        let kind = self.check_free(ordinal, address, Call::FreeAsync)?;
+        let (asked, point) = self.end_allocation(lane, address);
+        let AllocationKind::Pooled(handle) = kind else { return Ok(()) };
         let bytes = asked.next_multiple_of(UNIT);
+        let after = self.lanes.get(lane).map_or_else(|| Clock::of(point), |lane| lane.clock.clone());
         if let Some(pool) = self.pools.pools.get_mut(&handle) {
-            self.lanes.prune(&mut frontier);
             pool.used -= bytes;
-            pool.insert_free(address, FreeBlock { bytes, frontier });
+            pool.free.insert(address, FreeBlock { bytes, frees: Clock::of(point), after });
             if pool.destroyed {
                 self.release(handle, 0);
             }
@@ -300,7 +292,7 @@ impl Machine {
     pub(super) fn pending_frees(&self, raw: RawPool) -> Clock {
         let mut clock = Clock::default();
         for block in self.pools.pools.get(&raw.0).into_iter().flat_map(|pool| pool.free.values()) {
-            clock.join(&block.frontier);
+            clock.join(&block.frees);
         }
         clock
     }
@@ -317,11 +309,31 @@ impl Machine {
         }
     }
 
-    fn find_free(&self, handle: u64, bytes: u64, lane: LaneId, reach: Reach) -> Option<u64> {
-        let pool = self.pools.pools.get(&handle)?;
+    /// Forgets what the host has seen done, and joins blocks that anybody may have, or that were freed together.
+    fn settle(&mut self, handle: u64) {
+        let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
+        for block in pool.free.values_mut() {
+            self.lanes.prune(&mut block.frees);
+            self.lanes.prune(&mut block.after);
+        }
+        let opportunistic = pool.opportunistic;
+        let lanes = &self.lanes;
+        let is_open = |block: &FreeBlock| {
+            block.frees == Clock::default() || (opportunistic && lanes.completed(&block.frees))
+        };
+        pool.coalesce(|left, right| (is_open(left) && is_open(right)) || left.frees == right.frees);
+    }
+
+    /// The free block to cut from: one of the stream's own if there is one, the smallest that is large enough.
+    fn find_free(&mut self, handle: u64, bytes: u64, lane: LaneId, reach: Reach) -> Option<u64> {
         let clock = self.lanes.joined(lane);
+        let pool = self.pools.pools.get_mut(&handle)?;
+        if reach == Reach::Waiting && pool.internal {
+            pool.coalesce(|_, _| true);
+        }
+        let is_own = |block: &FreeBlock| block.frees.get(lane) > 0;
         let may_take = |block: &FreeBlock| {
-            block.frontier.points().all(|point| {
+            block.frees.points().all(|point| {
                 point.lane == lane
                     || self.lanes.is_observed(point)
                     || (pool.follow_events && self.lanes.covers(&clock, point))
@@ -330,7 +342,7 @@ impl Machine {
             })
         };
         let fits = pool.free.iter().filter(|(_, block)| block.bytes >= bytes && may_take(block));
-        fits.min_by_key(|(_, block)| block.bytes).map(|(&address, _)| address)
+        fits.min_by_key(|(_, block)| (!is_own(block), block.bytes)).map(|(&address, _)| address)
     }
 
     /// Cuts a block off a free one. The stream comes after whatever the free one came after.
@@ -338,13 +350,13 @@ impl Machine {
         let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
         let Some(block) = pool.free.remove(&address) else { return };
         if block.bytes > bytes {
-            let rest = FreeBlock { bytes: block.bytes - bytes, frontier: block.frontier.clone() };
+            let rest = FreeBlock { bytes: block.bytes - bytes, ..block.clone() };
             pool.free.insert(address + bytes, rest);
         }
         pool.used += bytes;
         pool.used_high = pool.used_high.max(pool.used);
         if let Some(lane) = self.lanes.get_mut(lane) {
-            lane.clock.join(&block.frontier);
+            lane.clock.join(&block.after);
         }
     }
 
@@ -388,7 +400,7 @@ impl Machine {
         pool.segments.insert(address, bytes);
         pool.reserved += bytes;
         pool.reserved_high = pool.reserved_high.max(pool.reserved);
-        pool.free.insert(address, FreeBlock { bytes, frontier: Clock::default() });
+        pool.free.insert(address, FreeBlock { bytes, ..FreeBlock::default() });
         Some(address)
     }
 
@@ -398,8 +410,9 @@ impl Machine {
         let mut held = pool.reserved;
         let mut gone = Vec::new();
         for (&start, &bytes) in pool.segments.iter().rev() {
-            let block = pool.free.get(&start).filter(|block| block.bytes == bytes);
-            let is_idle = block.is_some_and(|block| self.lanes.completed(&block.frontier));
+            let mut parts = pool.free.range(start..start + bytes);
+            let is_idle =
+                pool.is_free(start, bytes) && parts.all(|(_, block)| self.lanes.completed(&block.frees));
             if held > keep_bytes && is_idle {
                 held -= bytes;
                 gone.push(start);
@@ -416,10 +429,11 @@ impl Machine {
     fn remove_segment(&mut self, handle: u64, start: u64) {
         let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
         let Some(bytes) = pool.segments.remove(&start) else { return };
-        pool.free.remove(&start);
+        pool.free.retain(|&at, _| !(start..start + bytes).contains(&at));
         pool.reserved -= bytes;
         let ordinal = pool.ordinal;
         let Some(mapping) = self.memory.unmap(start) else { return };
+        self.watch.forget(mapping.backing);
         match self.memory.remove_backing(mapping.backing) {
             Some(Backing::Host(block)) => {
                 self.pinned_bytes -= bytes;

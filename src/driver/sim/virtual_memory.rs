@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 
-use super::hazard::HazardKind;
+use super::allocation::{AllocationKind, Freed};
+use super::hazard::{AccessMode, HazardKind};
 use super::machine::Machine;
 use super::memory::{BackingId, Mapping, Rights};
-use crate::driver::{Code, Location, MapAccess, RawMemory};
+use crate::driver::{Call, Code, Location, MapAccess, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
 pub(super) const GRANULARITY: u64 = 2 << 20;
@@ -142,6 +143,7 @@ impl Machine {
         if !fits {
             return Err(Code::INVALID_VALUE);
         }
+        self.allocations.forget_freed(address, bytes);
         let rights = Rights::Virtual(SmallVec::new());
         self.memory.map(address, Mapping { bytes, backing: physical.backing, rights });
         if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
@@ -151,13 +153,18 @@ impl Machine {
     }
 
     pub(super) fn memory_unmap(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
-        for start in self.mappings_inside(ordinal, address, bytes as u64)?.0 {
+        let (starts, _) = self.mappings_inside(ordinal, address, bytes as u64)?;
+        self.watch_host_free(Call::MemoryUnmap, address, bytes as u64);
+        for start in starts {
             let Some(mapping) = self.memory.unmap(start) else { continue };
             let Some(&handle) = self.virtual_memory.by_backing.get(&mapping.backing) else { continue };
             if let Some(physical) = self.virtual_memory.physical.get_mut(&handle) {
                 physical.mappings -= 1;
             }
             self.drop_physical_if_over(handle);
+            let freed = self.by_host(Call::MemoryUnmap, start, mapping.bytes, AccessMode::Free);
+            self.allocations
+                .add_freed(start, Freed { kind: AllocationKind::Mapped, bytes: mapping.bytes, freed });
         }
         Ok(())
     }
@@ -221,6 +228,7 @@ impl Machine {
             self.virtual_memory.physical.remove(&handle);
             self.virtual_memory.by_backing.remove(&physical.backing);
             self.memory.remove_backing(physical.backing);
+            self.watch.forget(physical.backing);
             self.give_back_bytes(physical.ordinal, physical.bytes);
         }
     }

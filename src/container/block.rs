@@ -1,0 +1,244 @@
+//! `Block`: what all containers are: memory, a home, and who else uses it. Generic over nothing.
+
+#![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
+
+use core::mem;
+
+use super::access::Access;
+use super::uses::{Due, Use, Uses};
+use crate::device::Device;
+use crate::driver::FillValue;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
+use crate::sync::Mutex;
+
+/// Memory of a device with its home stream. Has no `Drop`: its owner has the resource, and calls [`Block::give_back`].
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(super) address: DevicePtr,
+    /// What was allocated: the capacity.
+    pub(super) layout: Layout,
+    /// Bytes that belong to the container, at most the capacity.
+    pub(super) len: usize,
+    pub(super) home: Stream,
+    uses: Mutex<Uses>,
+}
+
+impl Block {
+    /// A block of `resource` whose home is `stream`. Zero bytes reach nobody.
+    ///
+    /// # Errors
+    ///
+    /// As the resource says; `DeviceMismatch` for a stream of another device, for zero bytes too.
+    pub(super) fn allocate(
+        resource: &impl Resource,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Result<Self, Error> {
+        resource.device().require(stream.device())?;
+        let address =
+            if layout.is_empty() { layout.dangling() } else { resource.allocate(layout, stream)? };
+        Ok(Self { address, layout, len: 0, home: stream.to_stream(), uses: Mutex::default() })
+    }
+
+    /// A block that came from elsewhere, and all that has to come before anything.
+    pub(super) fn adopt(
+        address: DevicePtr,
+        layout: Layout,
+        len: usize,
+        home: Stream,
+        before: &Frontier,
+    ) -> Self {
+        let mut uses = Uses::default();
+        before.iter().for_each(|stamp| uses.note(stamp, Access::Write));
+        Self { address, layout, len, home, uses: Mutex::new(uses) }
+    }
+
+    /// Everything that its uses on other streams than the home have to be over before.
+    pub(super) fn frontier(&self) -> Frontier {
+        let mut frontier = Frontier::quiescent();
+        let due = self.uses.lock().due(Access::Write);
+        due.iter().filter_map(|used| self.point(used)).for_each(|stamp| frontier.extend(stamp));
+        frontier
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        self.home.device()
+    }
+
+    /// Makes `stream` follow what an access has to follow: all that is on the home stream, and the uses in `Uses::due`, which are
+    /// returned.
+    fn order(&self, stream: StreamRef<'_>, access: Access) -> Result<Due, Error> {
+        if !self.is_home(stream) {
+            stream.wait_for_point(self.home.as_ref().release())?;
+        }
+        let due = self.uses.lock().due(access);
+        for used in &due {
+            if let Some(point) = self.point(used) {
+                stream.wait_for_point(point)?;
+            }
+        }
+        Ok(due)
+    }
+
+    /// Enters the use of `stream` up to now. A write has waited for `due`, and whoever follows the write follows those.
+    fn note(&self, stream: StreamRef<'_>, access: Access, due: &Due) {
+        // Taken without the lock: on a stream that is not ours this records an event.
+        let stamp = (!self.is_home(stream)).then(|| stream.release());
+        if stamp.is_none() && due.is_empty() {
+            return;
+        }
+        let mut uses = self.uses.lock();
+        if access == Access::Write {
+            uses.forget(due);
+        }
+        if let Some(stamp) = stamp {
+            uses.note(stamp, access);
+        }
+    }
+
+    /// The home, by the number of the stream itself: the legacy stream, where it stands in for the default stream of another
+    /// thread, is entered as a use, so that the thread's own stream waits for it by an event.
+    fn is_home(&self, stream: StreamRef<'_>) -> bool {
+        stream.id() == self.home.own_id()
+    }
+
+    /// Up to where a use lasts; `None` if its stream is gone and all of its work is over.
+    fn point(&self, used: &Use) -> Option<Stamp> {
+        if used.open == 0 {
+            return Some(Stamp { stream: used.stream, epoch: used.epoch });
+        }
+        self.device().table().timeline(used.stream).map(|timeline| timeline.latest())
+    }
+
+    /// Runs `submit`, which submits one access to `stream`, in its place.
+    pub(super) fn access<X>(
+        &self,
+        stream: StreamRef<'_>,
+        access: Access,
+        submit: impl FnOnce() -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let due = self.order(stream, access)?;
+        let submitted = submit();
+        // Noted after a failure as well: a submission of several parts may have failed after the first.
+        self.note(stream, access, &due);
+        submitted
+    }
+
+    /// Begins a use that ends with [`close`](Self::close), or lasts up to whatever the stream has come to.
+    pub(crate) fn open(&self, stream: StreamRef<'_>, access: Access) -> Result<(), Error> {
+        let due = self.order(stream, access)?;
+        let mut uses = self.uses.lock();
+        if !self.is_home(stream) {
+            uses.open(stream.id(), access);
+        }
+        if access == Access::Write {
+            uses.forget(&due);
+        }
+        Ok(())
+    }
+
+    /// Ends a use that [`open`](Self::open) began on the same stream.
+    pub(crate) fn close(&self, stream: StreamRef<'_>) {
+        if !self.is_home(stream) {
+            let stamp = stream.release();
+            self.uses.lock().close(stamp);
+        }
+    }
+
+    /// Enters a use that nobody told us of: all that `stream` has been given so far.
+    pub(super) fn record_use(&self, stream: StreamRef<'_>) {
+        self.note(stream, Access::Write, &Due::new());
+    }
+
+    /// Makes another stream the home.
+    pub(super) fn set_home(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.device().require(stream.device())?;
+        if !self.is_home(stream) {
+            stream.wait_for_point(self.home.as_ref().release())?;
+            self.home = stream.to_stream();
+        }
+        Ok(())
+    }
+
+    /// Copies the first `bytes` bytes to `fresh`, a block of one device and home with this one.
+    pub(super) fn copy_into(&self, fresh: &Self, bytes: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (fresh.address.address(), self.address.address());
+        fresh.access(stream, Access::Write, || {
+            self.access(stream, Access::Read, || {
+                // SAFETY:
+                // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their home, which
+                //   follows the two uses that are entered around this copy.
+                // - what conflicts comes before, for the same reason.
+                unsafe { copy(stream, to, from, bytes) }
+            })
+        })
+    }
+
+    /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be made; if
+    /// neither can, the block is leaked, except where the context is lost and with it every use.
+    ///
+    /// # Safety
+    ///
+    /// The block came from `resource`, or from one with its id, and is not used again.
+    pub(super) unsafe fn give_back(&mut self, resource: &impl Resource) {
+        let uses = mem::take(&mut *self.uses.lock());
+        let home = self.home.as_ref();
+        let mut ordered = true;
+        for used in &uses.due(Access::Write) {
+            let Some(point) = self.point(used) else { continue };
+            // No short cut: each of the others is still to be waited for, but a leak is decided.
+            ordered &= home.wait_for_point(point).is_ok() || self.is_over_on_host(point.stream);
+        }
+        if ordered && !self.layout.is_empty() {
+            // SAFETY:
+            // - the block is live and came from there: the caller's promise.
+            // - the layout is the one it was allocated with.
+            // - every use comes before: the home's own are on it, or on the stream that it was handed on from, which it waited for; the
+            //   others were waited for above.
+            unsafe { resource.deallocate(self.address, self.layout, home) };
+        }
+    }
+
+    /// Waits, on the host, for the whole device of a stream: for when an event cannot be had, or a capture forbids the wait.
+    fn is_over_on_host(&self, stream: StreamId) -> bool {
+        let Some(timeline) = self.device().table().timeline(stream) else { return true };
+        let Ok(device) = self.device().machine().device(timeline.ordinal()) else { return false };
+        match device.synchronize() {
+            Ok(()) => true,
+            // In a forked child, which this would be too if the driver has shut down, the parent's device goes on.
+            Err(error) => error.is_context_lost(),
+        }
+    }
+}
+
+/// Submits a copy.
+///
+/// # Safety
+///
+/// Those of [`Driver::copy_async`](crate::driver::Driver::copy_async), for memory; the stream is proved by its borrow.
+pub(super) unsafe fn copy(stream: StreamRef<'_>, to: u64, from: u64, bytes: usize) -> Result<(), Error> {
+    let (driver, ordinal) = (stream.driver(), stream.device().ordinal());
+    // SAFETY: the caller's promises; the stream is live and of this device, because it is borrowed.
+    Ok(unsafe { driver.copy_async(ordinal, to, from, bytes, stream.raw()) }?)
+}
+
+/// Submits a fill.
+///
+/// # Safety
+///
+/// Those of [`Driver::fill_async`](crate::driver::Driver::fill_async), for memory; the stream is proved by its borrow.
+pub(super) unsafe fn fill(
+    stream: StreamRef<'_>,
+    to: u64,
+    value: FillValue,
+    count: usize,
+) -> Result<(), Error> {
+    let (driver, ordinal) = (stream.driver(), stream.device().ordinal());
+    // SAFETY: the caller's promises; the stream is live and of this device, because it is borrowed.
+    Ok(unsafe { driver.fill_async(ordinal, to, value, count, stream.raw()) }?)
+}

@@ -1,0 +1,292 @@
+//! `DeviceSlice<'a, T>`: elements of a container, borrowed.
+
+#![expect(unsafe_code, reason = "copies from the device into memory of the host")]
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ops::{Bound, RangeBounds};
+
+use super::access::Access;
+use super::block::{self, Block};
+use super::device_copy::DeviceCopy;
+use super::guard::ReadGuard;
+use super::host_buffer::HostBuffer;
+use super::settle::{refuse_capture, settle};
+use super::transfer::{Rejected, Transfer};
+use crate::device::Device;
+use crate::error::Error;
+use crate::resource::DevicePtr;
+use crate::stream::StreamRef;
+
+/// Elements of a container, borrowed to be read.
+///
+/// # Stream ordering
+///
+/// Every operation may name any stream of the device, and follows the writes of all others. See
+/// [`container`](crate::container).
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let vector = DeviceVec::from_slice(&[1, 2, 3, 4], stream.as_ref())?;
+/// let middle = vector.slice(1..3)?;
+/// assert_eq!(middle.to_vec(stream.as_ref())?, [2, 3]);
+/// assert!(vector.slice(3..5).unwrap_err().is_out_of_range());
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct DeviceSlice<'a, T> {
+    block: &'a Block,
+    /// Bytes from the start of the block.
+    at: usize,
+    /// Elements.
+    len: usize,
+    elements: PhantomData<&'a [T]>,
+}
+
+static_assertions::assert_impl_all!(DeviceSlice<'static, u8>: Send, Sync, Copy);
+
+impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
+    /// `len` elements, `at` bytes into the block: the caller has checked that they are there.
+    pub(super) fn new(block: &'a Block, at: usize, len: usize) -> Self {
+        const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
+        debug_assert!(at + len * size_of::<T>() <= block.layout.bytes());
+        Self { block, at, len, elements: PhantomData }
+    }
+
+    pub(super) fn block(&self) -> &'a Block {
+        self.block
+    }
+
+    /// Bytes that the elements take.
+    pub(super) fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// How many elements there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns `true` if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first element. For kernels, take it from a guard: [`read_on`](Self::read_on).
+    #[must_use]
+    pub fn as_device_ptr(&self) -> DevicePtr {
+        self.block.address.offset(self.at)
+    }
+
+    /// The device that the elements are on.
+    #[must_use]
+    pub fn device(&self) -> &'a Device {
+        self.block.device()
+    }
+
+    /// Some of the elements.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` unless the range lies inside.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let (start, end) = resolve(&range, self.len)?;
+        Ok(Self::new(self.block, self.at + start * size_of::<T>(), end - start))
+    }
+
+    /// The elements before `mid`, and the others.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if there are fewer than `mid`.
+    pub fn split_at(&self, mid: usize) -> Result<(Self, Self), Error> {
+        Ok((self.slice(..mid)?, self.slice(mid..)?))
+    }
+
+    /// The element at `index`. Waits for it.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange`; as [`copy_to_slice`](Self::copy_to_slice).
+    pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<T, Error> {
+        let element = self.element(index)?;
+        let mut value = MaybeUninit::<T>::uninit();
+        element.read_back(value.as_mut_ptr(), stream)?;
+        // SAFETY: the device has written every byte of it, and any bytes are a value of `T`.
+        Ok(unsafe { value.assume_init() })
+    }
+
+    pub(super) fn element(&self, index: usize) -> Result<Self, Error> {
+        if index >= self.len {
+            return Err(Error::out_of_range(index, self.len));
+        }
+        Ok(Self::new(self.block, self.at + index * size_of::<T>(), 1))
+    }
+
+    /// All elements, on the host. Waits for them.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough.
+    pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
+        let mut elements = Vec::new();
+        elements.try_reserve_exact(self.len).map_err(|_| Error::out_of_memory(self.bytes()))?;
+        self.read_back(elements.as_mut_ptr(), stream)?;
+        // SAFETY:
+        // - the capacity is at least the length: reserved above.
+        // - the device has written every byte of the elements, and any bytes are values of `T`.
+        unsafe { elements.set_len(self.len) };
+        Ok(elements)
+    }
+
+    /// Copies all elements to the host, and waits.
+    ///
+    /// # Errors
+    ///
+    /// `LengthMismatch` unless there is room for just as many; `DeviceMismatch` for a stream of another device; `Capture` if the
+    /// stream captures, because the graph would keep the address; as the driver says.
+    pub fn copy_to_slice(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
+        self.require_len(into.len())?;
+        self.read_back(into.as_mut_ptr(), stream)
+    }
+
+    /// Copies all elements to `into`, which has room for them, and waits until nothing writes there any more.
+    fn read_back(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.device().require(stream.device())?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        refuse_capture(stream)?;
+        // SAFETY: the room is the caller's, who waits here, in `settle`: when it returns nothing writes there any more.
+        unsafe { self.submit_download(into, stream) }?;
+        settle(stream)
+    }
+
+    /// Submits the copy of all elements to the host, and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a stream of another device; as the driver says. Nothing was submitted then.
+    ///
+    /// # Safety
+    ///
+    /// `into` is valid for writes of all elements, by anyone's measure: it is neither let go nor read nor written until the copy has
+    /// run. If the stream captures, that holds for every launch of the graph.
+    pub unsafe fn download_unchecked(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.device().require(stream.device())?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_download(into, stream) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`download_unchecked`](Self::download_unchecked); there are elements, and the stream is of this device.
+    pub(super) unsafe fn submit_download(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
+        let (to, from) = (into.expose_provenance() as u64, self.as_device_ptr().address());
+        self.block.access(stream, Access::Read, || {
+            // SAFETY:
+            // - the elements are live until the copy has run: the block is borrowed, and given back behind the use that is entered
+            //   around this copy. What conflicts comes before, or follows that use.
+            // - the room is valid until then: the caller's promise.
+            unsafe { block::copy(stream, to, from, self.bytes()) }
+        })
+    }
+
+    /// Copies all elements to a buffer that the transfer owns until it is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`copy_to_slice`](Self::copy_to_slice), with the buffer.
+    pub fn download<B: HostBuffer<Item = T>>(
+        &self,
+        into: B,
+        stream: StreamRef<'_>,
+    ) -> Result<Transfer<B>, Rejected<B>> {
+        let admitted = self.require_len(into.len()).and_then(|()| self.admit_transfer(stream));
+        Transfer::begin(into, stream, admitted, |into| {
+            // SAFETY: the transfer owns the room and keeps it until the copy has run.
+            unsafe { self.submit_download(into, stream) }
+        })
+    }
+
+    /// Succeeds if a copy with the host may be submitted to the stream.
+    pub(super) fn admit_transfer(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.device().require(stream.device())?;
+        refuse_capture(stream)
+    }
+
+    /// The address, for work on `stream` that reads: what comes before, comes before.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned captures; as the driver
+    /// says.
+    pub fn read_on(self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, T>, Error> {
+        self.device().require_machine(stream.device())?;
+        ReadGuard::open(self, stream)
+    }
+
+    pub(super) fn require_len(&self, given: usize) -> Result<(), Error> {
+        if given == self.len { Ok(()) } else { Err(Error::length_mismatch(self.len, given)) }
+    }
+}
+
+/// Start and end of a range in `len` elements.
+pub(super) fn resolve(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize), Error> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.checked_add(1).ok_or(Error::out_of_range(before, len))?,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.checked_add(1).ok_or(Error::out_of_range(last, len))?,
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    if end > len || start > end {
+        return Err(Error::out_of_range(start.max(end), len));
+    }
+    Ok((start, end))
+}
+
+impl<T> Clone for DeviceSlice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for DeviceSlice<'_, T> {}
+
+impl<T: DeviceCopy> fmt::Debug for DeviceSlice<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceSlice({} elements at {})", self.len, self.as_device_ptr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_lies_inside_or_is_an_error() {
+        assert_eq!(resolve(&(..), 4).unwrap(), (0, 4));
+        assert_eq!(resolve(&(1..=2), 4).unwrap(), (1, 3));
+        assert_eq!(resolve(&(4..), 4).unwrap(), (4, 4));
+        #[expect(clippy::reversed_empty_ranges, reason = "the point of the test")]
+        let reversed = 3..2;
+        assert!(resolve(&reversed, 4).unwrap_err().is_out_of_range());
+        assert!(resolve(&(..5), 4).unwrap_err().is_out_of_range());
+        assert!(resolve(&(0..=usize::MAX), 4).unwrap_err().is_out_of_range());
+        assert!(resolve(&(Bound::Excluded(usize::MAX), Bound::Unbounded), 4).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! What every container with a length does through its slices.
+
+/// Writes the operations of a container that its slices have, too, on all elements. Needs `as_slice`, `as_mut_slice`, `block` and
+/// `block_mut`.
+macro_rules! forward_to_slices {
+    ($T:ty, $elements:literal) => {
+        /// The address of the first. For kernels, take it from a guard: [`read_on`](Self::read_on), [`write_on`](Self::write_on).
+        #[must_use]
+        pub fn as_device_ptr(&self) -> DevicePtr {
+            self.as_slice().as_device_ptr()
+        }
+
+        /// The device that it is on.
+        #[must_use]
+        pub fn device(&self) -> &Device {
+            self.block().device()
+        }
+
+        /// The home stream: where the block was allocated, or handed on to, and will be given back.
+        #[must_use]
+        pub fn stream(&self) -> StreamRef<'_> {
+            self.block().home.as_ref()
+        }
+
+        /// Makes another stream the home. It follows the old one.
+        ///
+        /// # Errors
+        ///
+        /// `DeviceMismatch` for a stream of another device; a capture error if one of the two captures; as the driver says. The home
+        /// stays then.
+        pub fn set_stream(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+            self.block_mut().set_home(stream)
+        }
+
+        /// Enters a use that nobody told us of: all that `stream` has been given so far. What comes later follows it.
+        ///
+        /// For work that was launched with an address that did not come from a guard. A guard is better: it also makes the work follow
+        /// what comes before.
+        pub fn record_use(&self, stream: StreamRef<'_>) {
+            self.block().record_use(stream);
+        }
+
+        #[doc = concat!("Some of the ", $elements, ", to be read.")]
+        ///
+        /// # Errors
+        ///
+        /// `OutOfRange` unless the range lies inside.
+        pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<DeviceSlice<'_, $T>, Error> {
+            self.as_slice().slice(range)
+        }
+
+        #[doc = concat!("Some of the ", $elements, ", to be written.")]
+        ///
+        /// # Errors
+        ///
+        /// `OutOfRange` unless the range lies inside.
+        pub fn slice_mut(
+            &mut self,
+            range: impl RangeBounds<usize>,
+        ) -> Result<DeviceSliceMut<'_, $T>, Error> {
+            self.as_mut_slice().slice_mut(range)
+        }
+
+        /// The one at `index`. Waits for it.
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::get`].
+        pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<$T, Error> {
+            self.as_slice().get(index, stream)
+        }
+
+        /// Sets the one at `index`.
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::set`].
+        pub fn set(&mut self, index: usize, value: $T, stream: StreamRef<'_>) -> Result<(), Error> {
+            self.as_mut_slice().set(index, value, stream)
+        }
+
+        /// Sets all bytes of the one at `index` to zero. Does not wait.
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::set_zero`].
+        pub fn set_zero(&mut self, index: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+            self.as_mut_slice().set_zero(index, stream)
+        }
+
+        #[doc = concat!("Sets all ", $elements, " to `value`.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::fill`].
+        pub fn fill(&mut self, value: $T, stream: StreamRef<'_>) -> Result<(), Error> {
+            self.as_mut_slice().fill(value, stream)
+        }
+
+        #[doc = concat!("All ", $elements, ", on the host. Waits for them.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::to_vec`].
+        pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<$T>, Error> {
+            self.as_slice().to_vec(stream)
+        }
+
+        #[doc = concat!("Copies all ", $elements, " to the host, and waits.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::copy_to_slice`].
+        pub fn copy_to_slice(&self, into: &mut [$T], stream: StreamRef<'_>) -> Result<(), Error> {
+            self.as_slice().copy_to_slice(into, stream)
+        }
+
+        #[doc = concat!("Copies all ", $elements, " from the host, and waits.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::copy_from_slice`].
+        pub fn copy_from_slice(&mut self, from: &[$T], stream: StreamRef<'_>) -> Result<(), Error> {
+            self.as_mut_slice().copy_from_slice(from, stream)
+        }
+
+        #[doc = concat!("Copies all ", $elements, " from another container, on the device. Does not wait.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::copy_from`].
+        pub fn copy_from(
+            &mut self,
+            from: DeviceSlice<'_, $T>,
+            stream: StreamRef<'_>,
+        ) -> Result<(), Error> {
+            self.as_mut_slice().copy_from(from, stream)
+        }
+
+        #[doc = concat!("Copies all ", $elements, " to a buffer that the transfer owns until it is done. Does not wait.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::download`].
+        pub fn download<B: HostBuffer<Item = $T>>(
+            &self,
+            into: B,
+            stream: StreamRef<'_>,
+        ) -> Result<Transfer<B>, Rejected<B>> {
+            self.as_slice().download(into, stream)
+        }
+
+        #[doc = concat!("Copies all ", $elements, " from a buffer that the transfer owns until it is done. Does not wait.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::upload`].
+        pub fn upload<B: HostBuffer<Item = $T>>(
+            &mut self,
+            from: B,
+            stream: StreamRef<'_>,
+        ) -> Result<Transfer<B>, Rejected<B>> {
+            self.as_mut_slice().upload(from, stream)
+        }
+
+        /// The address, for work on `stream` that reads: what comes before, comes before.
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::read_on`].
+        pub fn read_on<'a>(&'a self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, $T>, Error> {
+            self.as_slice().read_on(stream)
+        }
+
+        /// The address, for work on `stream` that reads and writes: what comes before, comes before.
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::read_on`].
+        pub fn write_on<'a>(&'a mut self, stream: StreamRef<'a>) -> Result<WriteGuard<'a, $T>, Error> {
+            self.as_mut_slice().write_on(stream)
+        }
+    };
+}
+pub(super) use forward_to_slices;

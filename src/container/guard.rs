@@ -1,0 +1,127 @@
+//! `ReadGuard` and `WriteGuard`: an address, for as long as a stream uses it.
+
+use core::fmt;
+
+use super::access::Access;
+use super::device_copy::DeviceCopy;
+use super::device_slice::DeviceSlice;
+use super::device_slice_mut::DeviceSliceMut;
+use crate::error::Error;
+use crate::resource::DevicePtr;
+use crate::stream::StreamRef;
+
+/// The address of elements that work on one stream reads.
+///
+/// Pass it to the kernels that you launch on that stream, and drop it when they are launched: they need not be done. What comes
+/// before them comes before them, on the device, and what must come after waits for them: later writes on any stream, and the end of the
+/// container.
+///
+/// A guard that is leaked is safe: what must come after then waits for all that the stream has been given by that time.
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let (copies, computes) = (sim.device(0).stream()?, sim.device(0).stream()?);
+/// let vector = DeviceVec::from_slice(&[1, 2, 3], copies.as_ref())?;
+/// let read = vector.read_on(computes.as_ref())?;
+/// // Here kernels are launched on `computes`, with this address.
+/// assert_eq!(read.as_device_ptr(), vector.as_device_ptr());
+/// drop(read);
+/// drop(vector); // At once: the block is given back behind the kernels.
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[must_use = "the use ends when the guard is dropped, and kernels are launched before"]
+pub struct ReadGuard<'a, T: DeviceCopy> {
+    slice: DeviceSlice<'a, T>,
+    stream: StreamRef<'a>,
+}
+
+/// The address of elements that work on one stream writes, and may read.
+///
+/// As [`ReadGuard`], and alone: nothing else borrows the elements while it is there, and its work follows the reads of all other
+/// streams.
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
+/// let mut vector = DeviceVec::<f32>::zeroed(1000, first.as_ref())?;
+/// let write = vector.write_on(second.as_ref())?;
+/// // Here kernels are launched on `second`, with this address.
+/// let _address = write.as_device_ptr().address();
+/// drop(write);
+/// assert_eq!(vector.get(999, first.as_ref())?, 0.0); // Follows the kernels.
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[must_use = "the use ends when the guard is dropped, and kernels are launched before"]
+pub struct WriteGuard<'a, T: DeviceCopy> {
+    slice: DeviceSliceMut<'a, T>,
+    stream: StreamRef<'a>,
+}
+
+impl<'a, T: DeviceCopy> ReadGuard<'a, T> {
+    pub(super) fn open(slice: DeviceSlice<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
+        slice.block().open(stream, Access::Read)?;
+        Ok(Self { slice, stream })
+    }
+}
+
+impl<'a, T: DeviceCopy> WriteGuard<'a, T> {
+    pub(super) fn open(slice: DeviceSliceMut<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
+        slice.block().open(stream, Access::Write)?;
+        Ok(Self { slice, stream })
+    }
+}
+
+macro_rules! guard {
+    ($guard:ident) => {
+        impl<T: DeviceCopy> $guard<'_, T> {
+            /// The address of the first element.
+            #[must_use]
+            pub fn as_device_ptr(&self) -> DevicePtr {
+                self.slice.as_device_ptr()
+            }
+
+            /// How many elements there are.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                self.slice.len()
+            }
+
+            /// Returns `true` if there are none.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.slice.is_empty()
+            }
+
+            /// The stream that the address is for.
+            #[must_use]
+            pub fn stream(&self) -> StreamRef<'_> {
+                self.stream
+            }
+        }
+
+        impl<T: DeviceCopy> Drop for $guard<'_, T> {
+            fn drop(&mut self) {
+                self.slice.block().close(self.stream);
+            }
+        }
+
+        impl<T: DeviceCopy> fmt::Debug for $guard<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(
+                    f,
+                    concat!(stringify!($guard), "({} elements at {}, on {:?})"),
+                    self.len(),
+                    self.as_device_ptr(),
+                    self.stream
+                )
+            }
+        }
+    };
+}
+
+guard!(ReadGuard);
+guard!(WriteGuard);

@@ -1,0 +1,66 @@
+//! When may memory of the host be let go?
+//!
+//! A copy that was submitted reads or writes memory of the host at any time until it has run. `settle` returns when it cannot any
+//! more, and the proof is by cases of what it saw last:
+//!
+//! - a synchronisation succeeded: the copy has run;
+//! - the context is lost: the driver has torn its queues down, and what is in them never runs;
+//! - the driver has shut down: so have its contexts. (A child of a fork cannot come here, because in it no copy could be
+//!   submitted.)
+//!
+//! Any other failure says nothing about the copy, so the driver is asked again, in another way. There is no fourth way out: a
+//! driver that answers neither of the three for ever would make the thread wait for ever, and that is sound.
+//!
+//! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host is submitted
+//! to one. Should another thread begin a capture between that check and the copy, the synchronisation is illegal and
+//! invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended.
+
+use core::time::Duration;
+
+use crate::driver::{Call, Code, DriverError};
+use crate::error::Error;
+use crate::stream::{Event, StreamRef};
+
+/// Between two tries, when the driver refuses to wait: short against what a transfer takes, long against a call's 1 µs.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Waits until nothing that was submitted to `stream` can touch memory of the host.
+///
+/// # Errors
+///
+/// If the context is lost or the driver has shut down: the copies have not run, and will not.
+pub(super) fn settle(stream: StreamRef<'_>) -> Result<(), Error> {
+    loop {
+        let Err(error) = stream.synchronize() else { return Ok(()) };
+        if is_the_end(&error) {
+            return Err(error);
+        }
+        let Err(error) = stream.device().synchronize() else { return Ok(()) };
+        if is_the_end(&error) {
+            return Err(error);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// As [`settle`], for what was submitted before `event`.
+pub(super) fn settle_event(event: &Event, stream: StreamRef<'_>) -> Result<(), Error> {
+    event.synchronize().or_else(|_| settle(stream))
+}
+
+/// Nothing that was submitted runs any more.
+pub(super) fn is_the_end(error: &Error) -> bool {
+    error.is_context_lost() || error.is_shut_down()
+}
+
+/// Refuses a stream that records a graph: the graph would keep the address of memory that is let go before it is launched.
+///
+/// # Errors
+///
+/// `Capture` if it does; as the driver says.
+pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
+    if stream.is_capturing()? {
+        return Err(DriverError::new(Call::CopyAsync, Code::CAPTURE_UNSUPPORTED).into());
+    }
+    Ok(())
+}

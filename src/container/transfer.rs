@@ -1,0 +1,205 @@
+//! `Transfer<B>`: a copy under way, and the buffer of the host that it needs.
+
+#![expect(unsafe_code, reason = "keeps a buffer from being moved as a value while the device uses it")]
+
+use core::fmt;
+use core::mem::MaybeUninit;
+
+use super::host_buffer::HostBuffer;
+use super::settle::{settle, settle_event};
+use crate::error::Error;
+use crate::stream::{Event, Stream, StreamRef};
+
+/// A copy between host and device that may still be under way. It owns the buffer of the host until the copy is done.
+///
+/// [`wait`](Self::wait) gives the buffer back. A transfer that is dropped waits first, and one that is leaked leaks the buffer: in no
+/// case is the memory reused while the device reads or writes it. The container is free at once: it knows of the copy.
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let mut vector = DeviceVec::<u32>::uninit(4, stream.as_ref())?;
+/// let upload = vector.upload(vec![1, 2, 3, 4], stream.as_ref())?;
+/// let download = vector.download(vec![0; 4], stream.as_ref())?;
+/// drop(vector);
+/// assert_eq!(download.wait()?, [1, 2, 3, 4]);
+/// let reusable: Vec<u32> = upload.wait()?;
+/// # assert_eq!(reusable.len(), 4);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[must_use = "dropping a transfer waits for it"]
+pub struct Transfer<B: HostBuffer> {
+    /// Initialised, until `finish` takes it. Not a plain `B`, because moving a box says that nobody else touches what is in it, and
+    /// here the device does.
+    host: Option<MaybeUninit<B>>,
+    /// What the copy comes before; `None` if it is over.
+    done: Option<Event>,
+    stream: Stream,
+}
+
+static_assertions::assert_impl_all!(Transfer<Vec<u8>>: Send, Sync);
+
+impl<B: HostBuffer> Transfer<B> {
+    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address, and has submitted
+    /// nothing when it fails.
+    pub(super) fn begin(
+        mut host: B,
+        stream: StreamRef<'_>,
+        admitted: Result<(), Error>,
+        submit: impl FnOnce(*mut B::Item) -> Result<(), Error>,
+    ) -> Result<Self, Rejected<B>> {
+        if let Err(error) = admitted {
+            return Err(Rejected { host: Some(host), error });
+        }
+        let empty = host.is_empty();
+        let address = host.as_mut_ptr();
+        let mut transfer =
+            Self { host: Some(MaybeUninit::new(host)), done: None, stream: stream.to_stream() };
+        if empty {
+            return Ok(transfer);
+        }
+        if let Err(error) = submit(address) {
+            return Err(Rejected { host: transfer.take(), error });
+        }
+        match stream.record() {
+            Ok(event) => transfer.done = Some(event),
+            // Without an event the transfer is waited for here: slower, and the same.
+            Err(_) => {
+                if let Err(error) = settle(stream) {
+                    return Err(Rejected { host: transfer.finish(Some(&error)), error });
+                }
+            }
+        }
+        Ok(transfer)
+    }
+
+    /// Waits until the copy is done and gives the buffer back.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream's work. The copy has not run then and will not, because the context is lost; the buffer is dropped.
+    pub fn wait(mut self) -> Result<B, Error> {
+        let settled = self.settle();
+        let host = self.finish(settled.as_ref().err());
+        match (settled, host) {
+            (Err(error), _) => Err(error),
+            (Ok(()), Some(host)) => Ok(host),
+            // Only `finish` takes the buffer, and gives it unless it is told of an error.
+            (Ok(()), None) => unreachable!(),
+        }
+    }
+
+    /// Returns `true` if the copy is done. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the stream's work.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        self.done.as_ref().map_or(Ok(true), Event::is_complete)
+    }
+
+    /// The point of the stream that the copy comes before, for other streams to wait for; `None` if it was over at once.
+    #[must_use]
+    pub fn event(&self) -> Option<&Event> {
+        self.done.as_ref()
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        self.done.as_ref().map_or(Ok(()), |event| settle_event(event, self.stream.as_ref()))
+    }
+
+    /// The buffer, once nothing touches it any more: `settle` has said so, with or without an error.
+    ///
+    /// A child of a fork sees a driver that has shut down, while its parent's device may go on: there, memory that the two share must
+    /// not be used again, and the buffer is leaked.
+    fn finish(&mut self, error: Option<&Error>) -> Option<B> {
+        if error.is_some_and(Error::is_shut_down) {
+            // A `MaybeUninit` that goes does not drop what is in it.
+            self.host = None;
+        }
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<B> {
+        // SAFETY: `host` is initialised while it is there, and is taken once. Nothing touches the elements: the callers know.
+        self.host.take().map(|host| unsafe { host.assume_init() })
+    }
+}
+
+impl<B: HostBuffer> Drop for Transfer<B> {
+    fn drop(&mut self) {
+        if self.host.is_some() {
+            let settled = self.settle();
+            drop(self.finish(settled.as_ref().err()));
+        }
+    }
+}
+
+impl<B: HostBuffer> fmt::Debug for Transfer<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.done {
+            Some(event) => write!(f, "Transfer(until {event:?})"),
+            None => f.write_str("Transfer(over)"),
+        }
+    }
+}
+
+/// A transfer that was not begun: the error, and the buffer unharmed.
+///
+/// Converts into the [`Error`], so that `?` works where nobody wants the buffer back.
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let mut vector = DeviceVec::<u8>::uninit(3, stream.as_ref())?;
+/// let rejected = vector.upload(vec![1, 2], stream.as_ref()).unwrap_err();
+/// assert_eq!(rejected.error().to_string(), "length mismatch: 3 elements wanted, 2 given");
+/// assert_eq!(rejected.into_host(), Some(vec![1, 2]));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Rejected<B> {
+    host: Option<B>,
+    error: Error,
+}
+
+impl<B> Rejected<B> {
+    /// Why.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The buffer. `None` only where the driver had shut down by the time the copy had been submitted.
+    #[must_use]
+    pub fn into_host(self) -> Option<B> {
+        self.host
+    }
+}
+
+impl<B> From<Rejected<B>> for Error {
+    fn from(rejected: Rejected<B>) -> Self {
+        rejected.error
+    }
+}
+
+impl<B> fmt::Debug for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rejected({:?})", self.error)
+    }
+}
+
+impl<B> fmt::Display for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "transfer not begun: {}", self.error)
+    }
+}
+
+impl<B> core::error::Error for Rejected<B> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

@@ -1,0 +1,183 @@
+//! `TransferScope`: copies that borrow, and are over before the borrows are.
+
+#![expect(unsafe_code, reason = "submits copies of borrowed memory, and waits before the borrows end")]
+
+use core::cell::RefCell;
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::device_copy::DeviceCopy;
+use super::device_slice::DeviceSlice;
+use super::device_slice_mut::DeviceSliceMut;
+use super::settle::{settle, settle_event};
+use crate::error::Error;
+use crate::stream::{Event, Stream, StreamRef};
+
+/// Copies between host and device on one stream that borrow memory of the host: made by [`Stream::scope`].
+///
+/// As with [`std::thread::scope`], what is borrowed comes from outside of the scope and stays borrowed until the scope has ended;
+/// touching it in between is an error of the compiler:
+///
+/// ```compile_fail,E0502
+/// use alluvion::{DeviceVec, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let mut vector = DeviceVec::<u8>::uninit(3, stream.as_ref())?;
+/// let mut host = vec![1, 2, 3];
+/// stream.scope(|scope| {
+///     scope.upload(&mut vector, &host)?;
+///     host[0] = 9;
+///     Ok(())
+/// })?;
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct TransferScope<'scope, 'env: 'scope> {
+    stream: StreamRef<'env>,
+    /// The end of the last copy, and with it of all before.
+    last: RefCell<Option<Event>>,
+    /// Invariant, as in the standard library: a borrow that is too short cannot pass for one that is long enough.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> TransferScope<'scope, '_> {
+    /// Copies elements from the host. Does not wait; the elements stay borrowed until the scope has ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSliceMut::copy_from_slice`].
+    pub fn upload<'d, T: DeviceCopy>(
+        &self,
+        to: impl Into<DeviceSliceMut<'d, T>>,
+        from: &'scope [T],
+    ) -> Result<(), Error> {
+        let mut to = to.into();
+        to.as_slice().require_len(from.len())?;
+        to.as_slice().admit_transfer(self.stream)?;
+        if from.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the elements are borrowed until the scope has ended, and it ends when the copies have run: see `Finish`.
+        unsafe { to.submit_upload(from.as_ptr(), self.stream) }?;
+        self.note()
+    }
+
+    /// Copies elements to the host. Does not wait; the room stays borrowed until the scope has ended, and has the elements then.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::copy_to_slice`].
+    pub fn download<'d, T: DeviceCopy>(
+        &self,
+        from: impl Into<DeviceSlice<'d, T>>,
+        into: &'scope mut [T],
+    ) -> Result<(), Error> {
+        let from = from.into();
+        from.require_len(into.len())?;
+        from.admit_transfer(self.stream)?;
+        if into.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the room is borrowed alone until the scope has ended, and it ends when the copies have run: see `Finish`.
+        unsafe { from.submit_download(into.as_mut_ptr(), self.stream) }?;
+        self.note()
+    }
+
+    /// The stream that the copies are on.
+    #[must_use]
+    pub fn stream(&self) -> StreamRef<'_> {
+        self.stream
+    }
+
+    /// Marks the end of the copies so far. An event rather than the stream itself: a capture that is begun later cannot stand in
+    /// the way of waiting for it.
+    fn note(&self) -> Result<(), Error> {
+        match self.stream.record() {
+            Ok(event) => {
+                *self.last.borrow_mut() = Some(event);
+                Ok(())
+            }
+            Err(_) => settle(self.stream),
+        }
+    }
+}
+
+/// Waits for the copies of a scope, however the scope ends. It is a local of `StreamRef::scope`, so it cannot be leaked: either that
+/// function goes on, or it unwinds, and both pass here before the borrows end. What never returns never ends a borrow.
+struct Finish<'a> {
+    last: &'a RefCell<Option<Event>>,
+    stream: StreamRef<'a>,
+}
+
+impl Finish<'_> {
+    fn finish(&self) -> Result<(), Error> {
+        let last = self.last.borrow_mut().take();
+        last.map_or(Ok(()), |event| settle_event(&event, self.stream))
+    }
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        // An error says that the copies will never run.
+        let _ = self.finish();
+    }
+}
+
+impl Stream {
+    /// As [`StreamRef::scope`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn scope<'env, X>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        self.as_ref().scope(body)
+    }
+}
+
+impl<'env> StreamRef<'env> {
+    /// Runs `body`, which may start copies that borrow memory of the host, and waits for these copies, also when `body` panics.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let (mut first, mut second) = (
+    ///     DeviceVec::<u8>::uninit(3, stream.as_ref())?,
+    ///     DeviceVec::<u8>::uninit(3, stream.as_ref())?,
+    /// );
+    /// let (host, mut back) = (vec![1, 2, 3], [0; 3]);
+    /// stream.scope(|scope| {
+    ///     scope.upload(&mut first, &host)?;
+    ///     second.copy_from(first.as_slice(), scope.stream())?;
+    ///     scope.download(&second, &mut back)
+    /// })?;
+    /// assert_eq!(back, [1, 2, 3]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, and then those of the stream's work.
+    pub fn scope<X>(
+        self,
+        body: impl for<'scope> FnOnce(&'scope TransferScope<'scope, 'env>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let scope =
+            TransferScope { stream: self, last: RefCell::new(None), scope: PhantomData, env: PhantomData };
+        let finish = Finish { last: &scope.last, stream: self };
+        let result = body(&scope);
+        let finished = finish.finish();
+        result.and_then(|value| finished.map(|()| value))
+    }
+}
+
+impl fmt::Debug for TransferScope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TransferScope({:?})", self.stream)
+    }
+}

@@ -1,0 +1,128 @@
+//! `Uses`: who else uses a block.
+
+use smallvec::SmallVec;
+
+use super::access::Access;
+use crate::stream::{Epoch, Stamp, StreamId};
+
+/// A stream, other than the home, that uses the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) stream: StreamId,
+    /// Its last use that is over for the host: submitted, and no guard is left.
+    pub(super) epoch: Epoch,
+    /// Guards that are out, or were leaked. While there is one, the use lasts up to whatever the stream has come to.
+    pub(super) open: u32,
+    /// One of its uses since it was entered wrote.
+    pub(super) wrote: bool,
+}
+
+/// The uses that the home stream does not follow yet. Two streams are the most in the usual program: one that copies, one that
+/// computes.
+pub(super) type Due = SmallVec<[Use; 2]>;
+
+/// The streams, other than the home, that use a block, one entry each.
+#[derive(Debug, Default)]
+pub(super) struct Uses {
+    entries: Due,
+}
+
+impl Uses {
+    /// What must come before an access: reads follow writes, writes follow everything.
+    pub(super) fn due(&self, access: Access) -> Due {
+        self.entries.iter().filter(|used| used.wrote || access == Access::Write).copied().collect()
+    }
+
+    /// Enters a use that ended at `stamp`.
+    pub(super) fn note(&mut self, stamp: Stamp, access: Access) {
+        let used = self.entry(stamp.stream);
+        used.epoch = used.epoch.max(stamp.epoch);
+        used.wrote |= access == Access::Write;
+    }
+
+    /// Enters a use that has no end yet.
+    pub(super) fn open(&mut self, stream: StreamId, access: Access) {
+        let used = self.entry(stream);
+        used.open += 1;
+        used.wrote |= access == Access::Write;
+    }
+
+    /// Ends a use that was opened.
+    pub(super) fn close(&mut self, stamp: Stamp) {
+        let used = self.entry(stamp.stream);
+        used.open -= 1;
+        used.epoch = used.epoch.max(stamp.epoch);
+    }
+
+    /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since is kept, and so
+    /// is one that is open.
+    pub(super) fn forget(&mut self, waited: &Due) {
+        self.entries.retain(|used| used.open > 0 || !waited.contains(used));
+    }
+
+    fn entry(&mut self, stream: StreamId) -> &mut Use {
+        let at = match self.entries.iter().position(|used| used.stream == stream) {
+            Some(at) => at,
+            None => {
+                self.entries.push(Use { stream, epoch: Epoch(0), open: 0, wrote: false });
+                self.entries.len() - 1
+            }
+        };
+        &mut self.entries[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(index: u32, epoch: u64) -> Stamp {
+        Stamp { stream: StreamId::new(3, index), epoch: Epoch(epoch) }
+    }
+
+    fn streams(due: &Due) -> Vec<u32> {
+        due.iter().map(|used| used.stream.index()).collect()
+    }
+
+    #[test]
+    fn reads_follow_writes_and_writes_follow_everything() {
+        let mut uses = Uses::default();
+        uses.note(stamp(1, 4), Access::Read);
+        uses.note(stamp(2, 5), Access::Write);
+        assert_eq!(streams(&uses.due(Access::Read)), [2]);
+        assert_eq!(streams(&uses.due(Access::Write)), [1, 2]);
+    }
+
+    #[test]
+    fn a_stream_that_wrote_and_then_read_still_has_to_be_waited_for() {
+        let mut uses = Uses::default();
+        uses.note(stamp(1, 4), Access::Write);
+        uses.note(stamp(1, 6), Access::Read);
+        let due = uses.due(Access::Read);
+        assert_eq!((due.len(), due[0].epoch), (1, Epoch(6)));
+    }
+
+    #[test]
+    fn what_was_waited_for_goes_unless_it_has_gone_on() {
+        let mut uses = Uses::default();
+        uses.note(stamp(1, 4), Access::Read);
+        uses.note(stamp(2, 4), Access::Read);
+        let waited = uses.due(Access::Write);
+        uses.note(stamp(2, 5), Access::Read);
+        uses.forget(&waited);
+        assert_eq!(streams(&uses.due(Access::Write)), [2]);
+    }
+
+    #[test]
+    fn an_open_use_is_never_forgotten() {
+        let mut uses = Uses::default();
+        uses.open(StreamId::new(3, 1), Access::Read);
+        uses.forget(&uses.due(Access::Write));
+        assert_eq!(uses.due(Access::Write)[0].open, 1);
+        uses.close(stamp(1, 9));
+        let due = uses.due(Access::Write);
+        assert_eq!((due[0].open, due[0].epoch), (0, Epoch(9)));
+        uses.forget(&due);
+        assert!(uses.due(Access::Write).is_empty());
+    }
+}

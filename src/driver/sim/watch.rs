@@ -1,0 +1,204 @@
+//! Looks at every access when it is submitted, and finds what is wrong with it.
+//!
+//! An access is judged by what was asked for, not by what has run: it may touch a byte if every conflicting access before
+//! it is ordered before it, by its stream, by events, by the legacy stream's rules, or because the host has waited for it.
+//! What the host may have been told by a host function counts as waited for, too.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::clock::{Clock, Point};
+use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
+use super::history::History;
+use super::machine::Machine;
+use super::memory::{Accessor, BackingId, DEVICE_START, Refusal};
+use crate::driver::{Call, DeviceAttribute};
+
+/// Hazards kept. A program that makes more has been told.
+const HAZARDS_KEPT: usize = 4096;
+
+/// The past of every byte that work may touch.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    histories: HashMap<BackingId, History>,
+    /// Of ordinary memory of the host, by address.
+    pageable: History,
+}
+
+impl Watch {
+    pub(super) fn forget(&mut self, backing: BackingId) {
+        self.histories.remove(&backing);
+    }
+}
+
+/// What the second access lacks.
+fn missing_edge(first: &Access, second: &Access) -> String {
+    let (from, to, submission) = (first.stream, second.stream, first.submission);
+    if to == StreamLabel::Host {
+        return format!(
+            "the host has not waited for {from}, nor for an event recorded on it after #{submission}"
+        );
+    }
+    format!(
+        "{to} never waited for an event recorded on {from} after #{submission}, and the host did not wait in between"
+    )
+}
+
+impl Machine {
+    pub(super) fn report(&mut self, hazard: Hazard) {
+        if self.hazards.len() < HAZARDS_KEPT {
+            self.hazards.push(hazard);
+        }
+    }
+
+    /// Reports two accesses that should have been ordered.
+    fn report_pair(&mut self, kind: HazardKind, first: &Access, second: &Access) {
+        let missing = missing_edge(first, second);
+        self.report(Hazard { kind, first: Some(first.clone()), second: Some(second.clone()), missing });
+    }
+
+    /// Judges an access that is ordered after `needs`, and remembers it.
+    pub(super) fn watch(&mut self, access: Access, accessor: Accessor, needs: &Clock) {
+        if let Some(hazard) = self.judge(&access, accessor) {
+            self.report(hazard);
+        }
+        self.check_ready(&access, needs);
+        if access.mode != AccessMode::Touch {
+            self.check_races(&Arc::new(access), needs);
+        }
+    }
+
+    /// What is wrong with where an access goes, if anything is.
+    pub(super) fn judge(&self, access: &Access, accessor: Accessor) -> Option<Hazard> {
+        let (address, bytes) = (access.address, access.bytes);
+        let hazard = |kind, first: Option<&Access>, missing: String| {
+            Some(Hazard { kind, first: first.cloned(), second: Some(access.clone()), missing })
+        };
+        if address < DEVICE_START && !self.memory.is_mapped(address) {
+            return match accessor {
+                Accessor::Kernel(ordinal)
+                    if self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_err() =>
+                {
+                    match self.allocations.freed_containing(address) {
+                        Some(freed) => {
+                            hazard(HazardKind::UseAfterFree, Some(&freed.freed), "the memory is gone".into())
+                        }
+                        None => hazard(
+                            HazardKind::OutOfBounds,
+                            None,
+                            format!("gpu {ordinal} cannot reach ordinary memory of the host"),
+                        ),
+                    }
+                }
+                _ => None,
+            };
+        }
+        match self.memory.pieces(address, bytes, accessor, access.mode == AccessMode::Write) {
+            Err(Refusal::Forbidden(at)) => {
+                return hazard(
+                    HazardKind::NoAccess,
+                    None,
+                    format!("what is mapped at {at:#x} was not opened to it"),
+                );
+            }
+            Err(Refusal::Unmapped(at)) if self.allocations.containing(address).is_none() => {
+                return match self.allocations.freed_containing(at) {
+                    Some(freed) => {
+                        hazard(HazardKind::UseAfterFree, Some(&freed.freed), "the memory is gone".into())
+                    }
+                    None => hazard(HazardKind::OutOfBounds, None, format!("nothing is mapped at {at:#x}")),
+                };
+            }
+            Err(Refusal::Unmapped(_)) | Ok(_) => {}
+        }
+        if let Some((start, allocation)) = self.allocations.containing(address) {
+            let left = start + allocation.bytes;
+            let over = address.saturating_add(bytes).saturating_sub(left);
+            return match over {
+                0 => None,
+                _ => hazard(
+                    HazardKind::OutOfBounds,
+                    Some(&allocation.made),
+                    format!("it ends {over} bytes behind the end of the allocation"),
+                ),
+            };
+        }
+        if self.memory.is_virtual(address) {
+            return None;
+        }
+        match self.allocations.freed_containing(address) {
+            Some(freed) => hazard(
+                HazardKind::UseAfterFree,
+                Some(&freed.freed),
+                format!("it was submitted after the free, #{}", freed.freed.submission),
+            ),
+            None => {
+                hazard(HazardKind::OutOfBounds, None, format!("no allocation has the address {address:#x}"))
+            }
+        }
+    }
+
+    /// Stream-ordered memory may be used by what comes after its allocation.
+    fn check_ready(&mut self, access: &Access, needs: &Clock) {
+        let Some((_, allocation)) = self.allocations.containing(access.address) else { return };
+        let is_ready = allocation.made.point.is_none_or(|point| self.lanes.covers(needs, point));
+        if !is_ready {
+            let made = allocation.made.clone();
+            self.report_pair(HazardKind::UseBeforeReady, &made, access);
+        }
+    }
+
+    fn check_races(&mut self, access: &Arc<Access>, needs: &Clock) {
+        let mut found = Vec::new();
+        let lanes = &self.lanes;
+        let own = access.point;
+        let ordered = |point: Point| own == Some(point) || lanes.covers(needs, point);
+        let is_observed = |point: Point| lanes.is_observed(point);
+        let (address, bytes) = (access.address, access.bytes);
+        if address < DEVICE_START && !self.memory.is_mapped(address) {
+            let history = &mut self.watch.pageable;
+            history.note(address, address.saturating_add(bytes), access, &ordered, &mut found);
+            history.sweep(&is_observed);
+        } else {
+            for piece in self.memory.mapped_pieces(address, bytes) {
+                let history = self.watch.histories.entry(piece.backing).or_default();
+                history.note(piece.offset, piece.offset + piece.bytes, access, &ordered, &mut found);
+                history.sweep(&is_observed);
+            }
+        }
+        for first in found {
+            self.report_pair(HazardKind::Race, &first, access);
+        }
+    }
+
+    /// A free comes after the allocation and after every use.
+    pub(super) fn watch_free(&mut self, freed: &Access, needs: &Clock) {
+        self.check_ready(freed, needs);
+        let mut found = Vec::new();
+        let lanes = &self.lanes;
+        let ordered = |point: Point| lanes.covers(needs, point);
+        for piece in self.memory.mapped_pieces(freed.address, freed.bytes) {
+            if let Some(history) = self.watch.histories.get(&piece.backing) {
+                found.extend(history.unordered(piece.offset, piece.offset + piece.bytes, &ordered));
+            }
+        }
+        for first in found {
+            self.report_pair(HazardKind::FreeInUse, &first, freed);
+        }
+    }
+
+    /// A free by the host comes after what the host has waited for.
+    pub(super) fn watch_host_free(&mut self, call: Call, address: u64, bytes: u64) {
+        let freed = self.by_host(call, address, bytes, AccessMode::Free);
+        self.watch_free(&freed, &Clock::default());
+    }
+
+    /// Memory of a pool has a new owner, who has nothing to do with what the old one did.
+    pub(super) fn forget_past(&mut self, address: u64, bytes: u64) {
+        for piece in self.memory.mapped_pieces(address, bytes) {
+            if let Some(history) = self.watch.histories.get_mut(&piece.backing) {
+                history.clear(piece.offset, piece.offset + piece.bytes);
+            }
+        }
+    }
+}

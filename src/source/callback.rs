@@ -1,0 +1,203 @@
+//! `Callback<A, D>`: memory from two closures.
+
+#![expect(unsafe_code, reason = "passes on what its closures vouch for")]
+
+use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::device::Device;
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Memory from two closures: the way in for an allocator that this crate does not know.
+///
+/// The closures are told size, alignment and stream. They are called with no lock held, and never for zero bytes. Their
+/// types are part of the resource's, so that nothing is boxed. It frees its own blocks only, not those of another.
+///
+/// What `allocate` answers is checked: null is out of memory, as `malloc` means it; a block that is not aligned is given back
+/// and refused. A closure that panics does not unwind into the caller: the panic of `allocate` becomes an error, that of
+/// `deallocate` leaks what it had not freed. The panic hook has printed the message by then.
+///
+/// # Stream ordering
+///
+/// That of the closures, which are given the stream. [`allocate_sync`](Resource::allocate_sync) and
+/// [`deallocate_sync`](Resource::deallocate_sync) give them a stream of the crate's own, and wait for it.
+///
+/// # Thread safety
+///
+/// As thread-safe as the closures are: it is `Sync` if they are, and then called from any thread, several at once.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{Layout, Resource, Sim, StreamRef, source::{Callback, CudaAsync}};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let pool = CudaAsync::new(&device)?;
+/// // SAFETY: the closures hand out the blocks of a pool, and give them back to it.
+/// let resource = unsafe {
+///     Callback::new(
+///         &device,
+///         |layout, stream| Ok(pool.allocate(layout, stream)?.address()),
+///         |block, layout, stream| pool.deallocate(block, layout, stream),
+///     )
+/// };
+/// let layout = Layout::array::<f32>(1024)?;
+/// let block = resource.allocate_sync(layout)?;
+/// assert!(pool.used_bytes()? >= 4096);
+/// // SAFETY: `block` came from this resource with this layout, and nothing uses it.
+/// unsafe { resource.deallocate_sync(block, layout) };
+/// assert_eq!(pool.used_bytes()?, 0);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Callback<A, D> {
+    device: Device,
+    id: ResourceId,
+    max_align: usize,
+    allocate: A,
+    deallocate: D,
+}
+
+type AllocateFn = fn(Layout, StreamRef<'_>) -> Result<u64, Error>;
+type DeallocateFn = fn(DevicePtr, Layout, StreamRef<'_>);
+static_assertions::assert_impl_all!(Callback<AllocateFn, DeallocateFn>: Send, Sync, DeviceAccessible);
+static_assertions::assert_not_impl_any!(Callback<AllocateFn, DeallocateFn>: Clone, crate::HostAccessible);
+
+impl<A, D> Callback<A, D>
+where
+    A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,
+    D: Fn(DevicePtr, Layout, StreamRef<'_>),
+{
+    /// Memory that `allocate` hands out and `deallocate` takes back, on `device`.
+    ///
+    /// Alignments above [`Layout::MIN_ALIGN`] are refused; [`with_max_align`](Self::with_max_align) permits more.
+    ///
+    /// # Safety
+    ///
+    /// Whenever `allocate`, called with a layout that is not empty and a live stream of `device`, answers an address other
+    /// than 0, then from there
+    ///
+    /// - as many bytes as the layout says are memory that work on `device`, ordered after the call on that stream, may read and
+    ///   write;
+    /// - they overlap no other block that it has handed out and `deallocate` has not been called for;
+    /// - they stay valid until `deallocate` is called for them, and then until the work that is on the stream given there is done.
+    ///
+    /// In turn `deallocate` is called at most once for each block that `allocate` has handed out, with the same layout.
+    /// All of this holds after either closure has panicked, too.
+    #[must_use]
+    pub unsafe fn new(device: &Device, allocate: A, deallocate: D) -> Self {
+        Self {
+            device: device.clone(),
+            id: ResourceId::unique(),
+            max_align: Layout::MIN_ALIGN,
+            allocate,
+            deallocate,
+        }
+    }
+
+    /// Says that `allocate` honours alignments up to `max_align`. Whether it did is checked at each block.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidAlignment` unless `max_align` is a power of two, of [`Layout::MIN_ALIGN`] or more.
+    pub fn with_max_align(mut self, max_align: usize) -> Result<Self, Error> {
+        if !max_align.is_power_of_two() || max_align < Layout::MIN_ALIGN {
+            return Err(Error::invalid_alignment(max_align));
+        }
+        self.max_align = max_align;
+        Ok(self)
+    }
+
+    /// Calls `deallocate`, whose panic ends here.
+    fn give_back(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        contain(|| (self.deallocate)(block, layout, stream));
+    }
+}
+
+/// Runs a closure of the user's. `None` if it panicked.
+///
+/// What the closure leaves half done is its own: `new`'s contract holds after a panic, too.
+fn contain<T>(closure: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(closure)) {
+        Ok(answer) => Some(answer),
+        Err(payload) => {
+            // Dropping it could run code of the user's, and panic anew.
+            core::mem::forget(payload);
+            None
+        }
+    }
+}
+
+// SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid: `new`'s caller
+// promised it. The alignment is checked here. The closures move with this value, and nobody else has its id. No panic
+// of theirs gets out.
+unsafe impl<A, D> Resource for Callback<A, D>
+where
+    A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,
+    D: Fn(DevicePtr, Layout, StreamRef<'_>),
+{
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.device.require(stream.device())?;
+        layout.require_align(self.max_align)?;
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let Some(answer) = contain(|| (self.allocate)(layout, stream)) else {
+            return Err(Error::invalid_argument(
+                "a callback that allocates",
+                "it panicked",
+                "return an error instead",
+            ));
+        };
+        let Some(block) = DevicePtr::new(answer?) else {
+            return Err(Error::out_of_memory(layout.bytes()));
+        };
+        if !block.is_aligned_to(layout.block_align()) {
+            self.give_back(block, layout, stream);
+            return Err(Error::invalid_argument(
+                "a block of a callback",
+                "it is not aligned to what was asked for, or to 256",
+                "honour `Layout::block_align`",
+            ));
+        }
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        if !layout.is_empty() {
+            self.give_back(block, layout, stream);
+        }
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Callback({})", self.device)
+    }
+
+    fn max_align(&self) -> usize {
+        self.max_align
+    }
+}
+
+// SAFETY: `new`'s caller promised that work on the device may read and write every block.
+unsafe impl<A, D> DeviceAccessible for Callback<A, D>
+where
+    A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,
+    D: Fn(DevicePtr, Layout, StreamRef<'_>),
+{
+}
+
+impl<A, D> fmt::Debug for Callback<A, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Callback({})", self.device)
+    }
+}

@@ -1,0 +1,174 @@
+//! `CudaAsyncManaged`: the driver's own pool of managed memory.
+
+#![expect(unsafe_code, reason = "draws on a pool that lives as long as the process")]
+
+use core::any::Any;
+use core::fmt;
+
+use super::block_range::BlockRange;
+use super::driver_pool::DriverPool;
+use super::migration;
+use crate::device::Device;
+use crate::driver::{Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Stream-ordered managed memory from the device's default managed pool.
+///
+/// The pool is the driver's and everybody's: no attribute of it is changed, so that it keeps what its release threshold
+/// says (nothing, unless somebody has raised it), and two of these on one device free each other's blocks.
+///
+/// # Stream ordering
+///
+/// As for [`CudaAsync`](super::CudaAsync). The host may touch a block once the stream that it was allocated on has been
+/// waited for, which [`allocate_sync`](Resource::allocate_sync) does.
+///
+/// # Thread safety
+///
+/// Any thread may call it.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{Resource, Sim, source::CudaAsyncManaged};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let (first, second) = (CudaAsyncManaged::new(&device)?, CudaAsyncManaged::new(&device)?);
+/// assert_eq!(first.id(), second.id());
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct CudaAsyncManaged {
+    pool: DriverPool,
+}
+
+static_assertions::assert_impl_all!(CudaAsyncManaged: Send, Sync, Clone, DeviceAccessible, HostAccessible);
+
+/// The first driver with pools of managed memory: 13.0.
+const MANAGED_POOLS_SINCE: u32 = 13_000;
+
+impl CudaAsyncManaged {
+    /// The default managed pool of `device`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` below driver 13.0, on a device without memory pools, and wherever [`Managed`](super::Managed) is
+    /// unsupported; as the driver says.
+    pub fn new(device: &Device) -> Result<Self, Error> {
+        const WHAT: &str = "a pool of managed memory";
+        migration::require_host_access(device, WHAT)?;
+        let capabilities = device.capabilities()?;
+        if capabilities.driver_version < MANAGED_POOLS_SINCE {
+            return Err(Error::unsupported(WHAT, "the driver is older than 13.0", "use `Managed`"));
+        }
+        if !capabilities.managed_pools {
+            return Err(Error::unsupported(WHAT, "the device has no memory pools", "use `Managed`"));
+        }
+        let driver = &**device.driver();
+        let raw = {
+            let _relaxed = RelaxedCapture::enter(driver)?;
+            driver.pool_default(device.ordinal(), PoolKind::Managed)?
+        };
+        // SAFETY: the driver has just named it, for this device, and keeps it as long as the process.
+        Ok(Self { pool: unsafe { DriverPool::new(device, raw) } })
+    }
+
+    /// The driver's handle.
+    #[must_use]
+    pub fn raw_pool(&self) -> RawPool {
+        self.pool.raw()
+    }
+
+    /// Bytes that the pool holds, handed out or not.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn reserved_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::ReservedCurrent)
+    }
+
+    /// Bytes that are handed out, to whomever.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn used_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::UsedCurrent)
+    }
+
+    /// As [`Managed::prefetch`](super::Managed::prefetch).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn prefetch(
+        &self,
+        range: BlockRange,
+        to: Location,
+        stream: StreamRef<'_>,
+    ) -> Result<(), Error> {
+        // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's promise.
+        unsafe { migration::prefetch(self.pool.device(), range, to, stream) }
+    }
+}
+
+// SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
+// alignments are refused. Blocks are the pool's, and every resource with this id draws on that pool.
+unsafe impl Resource for CudaAsyncManaged {
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.pool.allocate(layout, stream)
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
+        unsafe { self.pool.deallocate(block, layout, stream) }
+    }
+
+    fn device(&self) -> &Device {
+        self.pool.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.pool.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt_as("CudaAsyncManaged", f)
+    }
+
+    /// Only what is known on the host to be over can go. The pool is shared: others have to grow it again.
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.pool.trim(keep_bytes)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.pool.memory_info()
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+// SAFETY: managed memory is every device's.
+unsafe impl DeviceAccessible for CudaAsyncManaged {}
+
+// SAFETY: the address is valid on the host once the allocation has run, which `allocate_sync` waits for, and the driver exposed
+// it as a number. The host may touch the block at any time that no work touches it, because every device of the machine
+// with managed memory has concurrent managed access: `new` looked.
+unsafe impl HostAccessible for CudaAsyncManaged {}
+
+impl fmt::Debug for CudaAsyncManaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}

@@ -1,0 +1,180 @@
+//! `CudaAsyncView<'p>`: a memory pool of the driver that somebody else owns.
+
+#![expect(unsafe_code, reason = "draws on a pool whose owner vouched for it")]
+
+use core::any::Any;
+use core::fmt;
+
+use super::cuda_async::CudaAsync;
+use super::driver_pool::DriverPool;
+use crate::device::Device;
+use crate::driver::{Code, MemoryInfo, PoolAttribute, RawPool};
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Stream-ordered device memory from a pool of the driver that somebody else owns, for as long as `'p`.
+///
+/// Everything that draws on one pool frees each other's blocks: a view frees those of the [`CudaAsync`] that it borrows, and
+/// the reverse. No view changes an attribute of the pool; the attributes are its owner's.
+///
+/// # Stream ordering
+///
+/// As for [`CudaAsync`].
+///
+/// # Thread safety
+///
+/// Any thread may call it.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::{Resource, Sim, source::CudaAsync};
+///
+/// let sim = Sim::new();
+/// let owner = CudaAsync::new(&sim.device(0))?;
+/// let view = owner.view();
+/// assert_eq!(view.id(), owner.id());
+/// assert_eq!(view.describe().to_string(), "CudaAsyncView(gpu 0)");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+///
+/// A view cannot outlive the pool that it borrows:
+///
+/// ```compile_fail,E0597
+/// # use alluvion::{Sim, source::CudaAsync};
+/// let sim = Sim::new();
+/// let view = {
+///     let owner = CudaAsync::new(&sim.device(0)).unwrap();
+///     owner.view()
+/// };
+/// # drop(view);
+/// ```
+#[derive(Clone)]
+pub struct CudaAsyncView<'p> {
+    pool: DriverPool,
+    /// The owner, if it is one of ours. Its borrow is what keeps the pool alive.
+    owner: Option<&'p CudaAsync>,
+}
+
+static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, DeviceAccessible);
+static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::HostAccessible);
+
+impl<'p> CudaAsyncView<'p> {
+    pub(super) fn of(owner: &'p CudaAsync) -> Self {
+        Self { pool: owner.driver_pool().clone(), owner: Some(owner) }
+    }
+
+    /// The pool behind a handle: of another library, or of a call that this crate does not make.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device has no memory pools; `InvalidArgument` if the handle is null, or if the driver notices that
+    /// there is no such pool (any more), which it need not; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is null, or a pool of `device` whose memory the device may read and write.
+    /// - It lives until the last use of the view, of its clones, and of their blocks.
+    pub unsafe fn from_raw(device: &Device, raw: RawPool) -> Result<Self, Error> {
+        if !device.capabilities()?.memory_pools {
+            return Err(Error::unsupported("a memory pool", "the device has none", "use `Cuda`"));
+        }
+        if raw.0 == 0 {
+            return Err(no_pool("it is null"));
+        }
+        // SAFETY: the pool is of this device and lives long enough: the caller's promises; it is not null.
+        let pool = unsafe { DriverPool::new(device, raw) };
+        match pool.attribute(PoolAttribute::ReservedCurrent) {
+            Ok(_) => Ok(Self { pool, owner: None }),
+            Err(error) if matches!(error.code(), Some(Code::INVALID_VALUE | Code::INVALID_HANDLE)) => {
+                Err(no_pool("the driver knows no such pool"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The driver's handle.
+    #[must_use]
+    pub fn raw_pool(&self) -> RawPool {
+        self.pool.raw()
+    }
+
+    /// Bytes that the pool holds, handed out or not.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn reserved_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::ReservedCurrent)
+    }
+
+    /// Bytes that are handed out, to whomever.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn used_bytes(&self) -> Result<usize, Error> {
+        self.pool.bytes(PoolAttribute::UsedCurrent)
+    }
+}
+
+#[cold]
+fn no_pool(why: &'static str) -> Error {
+    Error::invalid_argument("a handle of a pool", why, "pass a pool that outlives the view")
+}
+
+// SAFETY: as for `CudaAsync`; the pool outlives the view, because its owner is borrowed or `from_raw`'s caller promised it.
+unsafe impl Resource for CudaAsyncView<'_> {
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.pool.allocate(layout, stream)
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
+        unsafe { self.pool.deallocate(block, layout, stream) }
+    }
+
+    fn device(&self) -> &Device {
+        self.pool.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.pool.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt_as("CudaAsyncView", f)
+    }
+
+    /// As for [`CudaAsync`]; every user of the pool has to grow it again.
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.pool.trim(keep_bytes)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.pool.memory_info()
+    }
+
+    /// The owner, if it is one of ours: the view itself may not be looked up by type, because it borrows.
+    fn layer(&self) -> Option<&dyn Any> {
+        self.owner.map(|owner| owner as &dyn Any)
+    }
+}
+
+// SAFETY: it is memory of the device, or memory that the device may use: `from_raw`'s caller promised it.
+unsafe impl DeviceAccessible for CudaAsyncView<'_> {}
+
+impl<'p> From<&'p CudaAsync> for CudaAsyncView<'p> {
+    fn from(owner: &'p CudaAsync) -> Self {
+        Self::of(owner)
+    }
+}
+
+impl fmt::Debug for CudaAsyncView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}

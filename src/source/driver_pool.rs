@@ -1,0 +1,115 @@
+//! A memory pool of the driver, whoever owns it: the part that every source over one shares.
+
+#![expect(unsafe_code, reason = "hands a live pool to the driver")]
+
+use core::fmt;
+
+use crate::device::Device;
+use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RelaxedCapture};
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, ResourceId};
+use crate::stream::StreamRef;
+
+/// A pool that is live for as long as this value is used. It does not destroy it.
+#[derive(Clone)]
+pub(super) struct DriverPool {
+    device: Device,
+    raw: RawPool,
+}
+
+impl DriverPool {
+    /// # Safety
+    ///
+    /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
+    pub(super) unsafe fn new(device: &Device, raw: RawPool) -> Self {
+        Self { device: device.clone(), raw }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn raw(&self) -> RawPool {
+        self.raw
+    }
+
+    /// The same for everything that draws on one pool of the driver, under whatever name.
+    pub(super) fn id(&self) -> ResourceId {
+        ResourceId::shared::<RawPool>(&self.device, self.raw.0)
+    }
+
+    pub(super) fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.device.require(stream.device())?;
+        layout.require_align(Layout::MIN_ALIGN)?;
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let driver = &**self.device.driver();
+        // SAFETY:
+        // - the pool is live: `new`'s caller promised it.
+        // - the stream is live, because it is borrowed, and of this device: compared above.
+        let address =
+            unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.raw, stream.raw()) }
+                .map_err(|error| Error::of_driver(error, layout.bytes()))?;
+        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate`](crate::Resource::deallocate), for a block of this pool.
+    pub(super) unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        if layout.is_empty() {
+            return;
+        }
+        let driver = &**self.device.driver();
+        // SAFETY:
+        // - the block came from this pool, and its uses come before this point of the stream: the caller's promises.
+        // - the stream is live, because it is borrowed, and of this device: the caller's promise.
+        // A failure means that the context is lost, and the block with it.
+        let _ = unsafe { driver.free_async(self.device.ordinal(), block.address(), stream.raw()) };
+    }
+
+    pub(super) fn attribute(&self, attribute: PoolAttribute) -> Result<u64, Error> {
+        let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
+        // SAFETY: the pool is live: `new`'s caller promised it.
+        Ok(unsafe { driver.pool_attribute(self.device.ordinal(), self.raw, attribute) }?)
+    }
+
+    /// An attribute that is a number of bytes.
+    pub(super) fn bytes(&self, attribute: PoolAttribute) -> Result<usize, Error> {
+        Ok(usize::try_from(self.attribute(attribute)?).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn set_attribute(&self, attribute: PoolAttribute, value: u64) -> Result<(), Error> {
+        let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
+        // SAFETY: the pool is live: `new`'s caller promised it.
+        Ok(unsafe { driver.pool_set_attribute(self.device.ordinal(), self.raw, attribute, value) }?)
+    }
+
+    /// Returns how much less the pool holds afterwards. What other threads take meanwhile is not counted against it.
+    pub(super) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        let before = self.bytes(PoolAttribute::ReservedCurrent)?;
+        {
+            let driver = &**self.device.driver();
+            let _relaxed = RelaxedCapture::enter(driver)?;
+            // SAFETY: the pool is live: `new`'s caller promised it.
+            unsafe { driver.pool_trim(self.device.ordinal(), self.raw, keep_bytes) }?;
+        }
+        Ok(before.saturating_sub(self.bytes(PoolAttribute::ReservedCurrent)?))
+    }
+
+    /// What the device has free, and what the pool holds and has not handed out.
+    pub(super) fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        let info = self.device.memory_info()?;
+        let reserved = self.bytes(PoolAttribute::ReservedCurrent)?;
+        let unused = reserved.saturating_sub(self.bytes(PoolAttribute::UsedCurrent)?);
+        let free_bytes = info.free_bytes.saturating_add(unused).min(info.total_bytes);
+        Ok(MemoryInfo { free_bytes, ..info })
+    }
+
+    pub(super) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{name}({})", self.device)
+    }
+}

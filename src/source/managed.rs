@@ -1,0 +1,172 @@
+//! `Managed`: memory that migrates between host and device.
+
+#![expect(unsafe_code, reason = "gives blocks back to the driver")]
+
+use core::any::Any;
+use core::fmt;
+
+use super::block_range::BlockRange;
+use super::migration;
+use crate::device::Device;
+use crate::driver::{Advice, Location, RelaxedCapture};
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Managed memory, `cuMemAllocManaged`: one address for the host and every device, pages that go where they are used.
+///
+/// It exists only where host and devices may touch managed memory at once. Elsewhere the host would have to stay away from
+/// *all* of it while *any* kernel runs, which no type can promise, so that there [`new`](Self::new) refuses.
+///
+/// Every call reaches the driver, and a free waits for the device: what a pool should sit on.
+///
+/// # Stream ordering
+///
+/// The stream is checked and not used: a block may be used by any stream, and by the host, as soon as it is allocated, and
+/// is free only when the device is idle.
+///
+/// # Thread safety
+///
+/// Any thread may call it.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::driver::Location;
+/// use alluvion::{Layout, Resource, Sim, source::{BlockRange, Managed}};
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// let (resource, stream) = (Managed::new(&device)?, device.stream()?);
+/// let layout = Layout::array::<f32>(1024)?;
+/// let block = resource.allocate(layout, stream.as_ref())?;
+/// let first_half = BlockRange::new(block, layout, ..2048)?;
+/// // SAFETY: the block is live, and freed below when the device is idle.
+/// unsafe { resource.prefetch(first_half, Location::Device(0), stream.as_ref()) }?;
+/// // SAFETY: `block` came from this resource with this layout, and the stream has all that uses it.
+/// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Managed {
+    device: Device,
+}
+
+static_assertions::assert_impl_all!(Managed: Send, Sync, Clone, DeviceAccessible, HostAccessible);
+
+impl Managed {
+    /// The managed memory of the machine, as `device` sees it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if the device has no managed memory, or if it or another device of the machine lacks concurrent managed
+    /// access; as the driver says.
+    pub fn new(device: &Device) -> Result<Self, Error> {
+        migration::require_host_access(device, "managed memory")?;
+        Ok(Self { device: device.clone() })
+    }
+
+    /// Queues the migration of part of a block, so that work ordered after it does not fault page by page. No bytes change.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a stream of another device; `NoDevice` for a location that is not there; a capture error while the
+    /// stream captures; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// The range is of a live block of a resource with this [`id`](Resource::id), which is deallocated behind this point of
+    /// `stream`, as behind any other use.
+    pub unsafe fn prefetch(
+        &self,
+        range: BlockRange,
+        to: Location,
+        stream: StreamRef<'_>,
+    ) -> Result<(), Error> {
+        // SAFETY: the block is of managed memory, because only a `Managed` has this id; the rest is the caller's promise.
+        unsafe { migration::prefetch(&self.device, range, to, stream) }
+    }
+
+    /// Advises on how part of a block will be used. Applies to whole pages, those that the range touches. No bytes change.
+    ///
+    /// # Errors
+    ///
+    /// `NoDevice` for a location that is not there; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// The range is of a live block of a resource with this [`id`](Resource::id).
+    pub unsafe fn advise(&self, range: BlockRange, advice: Advice) -> Result<(), Error> {
+        // SAFETY: the block is of managed memory, because only a `Managed` has this id, and live: the caller's promise.
+        unsafe { migration::advise(&self.device, range, advice) }
+    }
+}
+
+// SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
+// alignments are refused. Blocks are the driver's, not this value's, and any `Managed` of the device can free them.
+unsafe impl Resource for Managed {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.device.require(stream.device())?;
+        self.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, _: StreamRef<'_>) {
+        // SAFETY: the caller's promises, but for the uses that are ordered before the stream and may not be over yet:
+        // `cuMemFree` waits for all of them, those on other devices included, because this device waits for those.
+        unsafe { self.deallocate_sync(block, layout) }
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(Layout::MIN_ALIGN)?;
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
+        let address = driver
+            .allocate_managed(self.device.ordinal(), layout.bytes())
+            .map_err(|error| Error::of_driver(error, layout.bytes()))?;
+        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if layout.is_empty() {
+            return;
+        }
+        let driver = &**self.device.driver();
+        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        // SAFETY: the block came from `allocate_managed` of this device, because only a `Managed` of this device has this id,
+        // and the caller does not use it again. A failure means that the context is lost, and the block with it.
+        let _ = unsafe { driver.free_device(self.device.ordinal(), block.address()) };
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn id(&self) -> ResourceId {
+        ResourceId::shared::<Self>(&self.device, 0)
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Managed({})", self.device)
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+// SAFETY: managed memory is every device's; it is attached to all streams.
+unsafe impl DeviceAccessible for Managed {}
+
+// SAFETY: the address is valid on the host from the return of `cuMemAllocManaged`, and the driver exposed it as a number. The
+// host may touch the block at any time that no work touches it, whatever else the devices do, because every device of the
+// machine with managed memory has concurrent managed access: `new` looked.
+unsafe impl HostAccessible for Managed {}
+
+impl fmt::Debug for Managed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}

@@ -1,0 +1,133 @@
+//! `Delayed`: a resource that frees, then dawdles.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use core::any::Any;
+use core::fmt;
+use core::time::Duration;
+
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+
+/// Frees, and then keeps the caller waiting.
+///
+/// In between another thread may get the address. A layer above that closes its books only after the free has returned then
+/// closes them over somebody else's block: put this under it, and that happens every time instead of once a year.
+///
+/// # Stream ordering
+///
+/// As the upstream's.
+///
+/// # Thread safety
+///
+/// As the upstream's.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::testing::{Delayed, Shadow};
+/// use alluvion::{Resource, Sim};
+/// use std::time::Duration;
+///
+/// let sim = Sim::new();
+/// let resource = Shadow::new(Delayed::new(Cuda::new(&sim.device(0)), Duration::from_micros(50)));
+/// assert_eq!(resource.describe().to_string(), "Shadow(0 live) > Delayed(50µs) > Cuda(gpu 0)");
+/// ```
+pub struct Delayed<U> {
+    upstream: U,
+    delay: Duration,
+}
+
+static_assertions::assert_impl_all!(Delayed<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+
+impl<U> Delayed<U> {
+    /// Waits for `delay` after every free; for none it lets other threads go first.
+    #[must_use]
+    pub fn new(upstream: U, delay: Duration) -> Self {
+        Self { upstream, delay }
+    }
+
+    /// What it stands over.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    fn dawdle(&self) {
+        if self.delay.is_zero() {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(self.delay);
+        }
+    }
+}
+
+// SAFETY: everything is forwarded to the upstream, whose id it has and which keeps the contract.
+unsafe impl<U: Resource> Resource for Delayed<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.upstream.allocate(layout, stream)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate(block, layout, stream) };
+        self.dawdle();
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.upstream.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate_sync(block, layout) };
+        self.dawdle();
+    }
+
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.upstream.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Delayed({:?})", self.delay)
+    }
+
+    fn max_align(&self) -> usize {
+        self.upstream.max_align()
+    }
+
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.upstream.trim(keep_bytes)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.upstream.memory_info()
+    }
+
+    fn upstream(&self) -> Option<&dyn Resource> {
+        Some(&self.upstream)
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+// SAFETY: the blocks are the upstream's.
+unsafe impl<U: DeviceAccessible> DeviceAccessible for Delayed<U> {}
+// SAFETY: the blocks are the upstream's.
+unsafe impl<U: HostAccessible> HostAccessible for Delayed<U> {}
+
+impl<U: Resource> fmt::Debug for Delayed<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.describe())
+    }
+}

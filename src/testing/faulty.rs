@@ -1,0 +1,216 @@
+//! `Faulty`: a resource that fails on demand.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use core::any::Any;
+use core::fmt;
+
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::stream::StreamRef;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Fails chosen allocations as out of memory, before they reach its upstream.
+///
+/// To try what a program does when one resource runs out; [`Sweep`](super::Sweep) fails every driver call instead. Zero
+/// bytes do not count: they reach nobody.
+///
+/// # Stream ordering
+///
+/// As the upstream's.
+///
+/// # Thread safety
+///
+/// As the upstream's; the count is one atomic addition.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::testing::Faulty;
+/// use alluvion::{Layout, Resource, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let resource = Faulty::nth(Cuda::new(&sim.device(0)), 2);
+/// let layout = Layout::from_bytes(100)?;
+/// let block = resource.allocate(layout, stream.as_ref())?;
+/// assert!(resource.allocate(layout, stream.as_ref()).unwrap_err().is_out_of_memory());
+/// # // SAFETY: the block came from this resource with this layout, and nothing uses it.
+/// # unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Faulty<U> {
+    upstream: U,
+    asked: AtomicU64,
+    plan: Plan,
+}
+
+#[derive(Clone, Copy)]
+enum Plan {
+    Nth(u64),
+    EveryNth(u64),
+    From(u64),
+}
+
+static_assertions::assert_impl_all!(Faulty<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+
+impl<U> Faulty<U> {
+    /// Fails the `n`-th allocation, counted from 1, and no other.
+    #[must_use]
+    pub fn nth(upstream: U, n: u64) -> Self {
+        Self::new(upstream, Plan::Nth(n))
+    }
+
+    /// Fails every `n`-th allocation.
+    ///
+    /// # Panics
+    ///
+    /// If `n` is 0.
+    #[must_use]
+    pub fn every_nth(upstream: U, n: u64) -> Self {
+        assert!(n > 0, "allocations are counted from 1");
+        Self::new(upstream, Plan::EveryNth(n))
+    }
+
+    /// Fails the `n`-th allocation, counted from 1, and all after it.
+    #[must_use]
+    pub fn from_nth(upstream: U, n: u64) -> Self {
+        Self::new(upstream, Plan::From(n))
+    }
+
+    fn new(upstream: U, plan: Plan) -> Self {
+        Self { upstream, asked: AtomicU64::new(0), plan }
+    }
+
+    /// What it stands over.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// How many allocations were asked for.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        // Relaxed: a count, which orders nothing.
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn pass(&self, layout: Layout) -> Result<(), Error> {
+        if layout.is_empty() {
+            return Ok(());
+        }
+        // Relaxed: only that each allocation gets another number matters.
+        let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let fails = match self.plan {
+            Plan::Nth(n) => number == n,
+            Plan::EveryNth(n) => number.is_multiple_of(n),
+            Plan::From(n) => number >= n,
+        };
+        if fails { Err(Error::out_of_memory(layout.bytes())) } else { Ok(()) }
+    }
+}
+
+// SAFETY: what is not failed is forwarded to the upstream, whose id it has and which keeps the contract.
+unsafe impl<U: Resource> Resource for Faulty<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.device().require(stream.device())?;
+        layout.require_align(self.max_align())?;
+        self.pass(layout)?;
+        self.upstream.allocate(layout, stream)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate(block, layout, stream) }
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align())?;
+        self.pass(layout)?;
+        self.upstream.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate_sync(block, layout) }
+    }
+
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.upstream.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.plan {
+            Plan::Nth(n) => write!(f, "Faulty(no. {n})"),
+            Plan::EveryNth(n) => write!(f, "Faulty(1 in {n})"),
+            Plan::From(n) => write!(f, "Faulty(from {n})"),
+        }
+    }
+
+    fn max_align(&self) -> usize {
+        self.upstream.max_align()
+    }
+
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.upstream.trim(keep_bytes)
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.upstream.memory_info()
+    }
+
+    fn upstream(&self) -> Option<&dyn Resource> {
+        Some(&self.upstream)
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        None
+    }
+}
+
+// SAFETY: the blocks are the upstream's.
+unsafe impl<U: DeviceAccessible> DeviceAccessible for Faulty<U> {}
+// SAFETY: the blocks are the upstream's.
+unsafe impl<U: HostAccessible> HostAccessible for Faulty<U> {}
+
+impl<U: Resource> fmt::Debug for Faulty<U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.describe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Sim;
+    use crate::source::Null;
+
+    #[test]
+    fn the_allocations_that_were_chosen_fail() {
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().unwrap();
+        let layout = Layout::from_bytes(1).unwrap();
+        let upstream = || Null::new(&sim.device(0));
+        let failing = |resource: Faulty<Null>| -> Vec<usize> {
+            (1..=6).filter(|_| resource.allocate(layout, stream.as_ref()).is_err()).collect()
+        };
+        assert_eq!(failing(Faulty::nth(upstream(), 3)), [3]);
+        assert_eq!(failing(Faulty::every_nth(upstream(), 2)), [2, 4, 6]);
+        assert_eq!(failing(Faulty::from_nth(upstream(), 4)), [4, 5, 6]);
+    }
+
+    #[test]
+    fn zero_bytes_do_not_count() {
+        let sim = Sim::new();
+        let resource = Faulty::from_nth(Null::new(&sim.device(0)), 1);
+        assert!(resource.allocate_sync(Layout::from_bytes(0).unwrap()).is_ok());
+        assert_eq!(resource.asked(), 0);
+    }
+}

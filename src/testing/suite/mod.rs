@@ -1,0 +1,137 @@
+//! The conformance suite: what every resource must do, one clause a function.
+//!
+//! [`resource_suite!`](crate::resource_suite) stamps a test for each clause. Each can be called alone, too: it takes a
+//! [`Bench`](super::Bench) and how to make the resource on a device, and panics if the resource breaks the contract.
+//!
+//! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
+//! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
+
+mod handles;
+mod limits;
+mod loss;
+mod order;
+mod sizes;
+mod threads;
+mod upkeep;
+
+pub use handles::{erased_handles_free_every_block, every_handle_frees_every_block, ids_say_who_frees_what};
+pub use limits::{
+    absurd_sizes_are_out_of_memory, exhaustion_is_not_the_end, freeing_synchronously_really_frees,
+};
+pub use loss::a_lost_context_fails_fast_and_silently;
+pub use order::{
+    allocating_synchronously_is_synchronous, freed_memory_is_ordered, freed_memory_is_reusable_on_its_stream,
+    random_operations_agree_with_the_oracle, streams_of_others_are_refused,
+};
+pub use sizes::{
+    alignments_are_honoured_or_refused, blocks_are_disjoint, blocks_hold_what_is_written,
+    zero_bytes_reach_nobody,
+};
+pub use threads::{four_threads_at_once, four_threads_keep_their_bytes, free_on_another_thread};
+pub use upkeep::{
+    memory_info_is_plausible, nothing_leaks, the_description_is_one_line, trimming_is_harmless,
+};
+
+/// Stamps a module of tests, one for each clause of the contract of [`Resource`](crate::Resource).
+///
+/// ```
+/// use alluvion::source::{Cuda, Null};
+/// use alluvion::testing::Bench;
+///
+/// # fn main() {}
+/// alluvion::resource_suite!(cuda, |device| Cuda::new(device));
+/// // Nobody may touch its blocks: only the clauses that do not.
+/// alluvion::resource_suite!(null, no_memory, |device| Null::new(device));
+/// // On a machine of your making.
+/// alluvion::resource_suite!(old_driver on sim(Bench::sim_with(Bench::config().version(12_000))), |device| Cuda::new(device));
+/// ```
+///
+/// The first word names the module. Then come, in this order:
+///
+/// - `on sim(bench)` for a simulated machine of your making, or `on gpu(bench)` for the GPU; without either it is
+///   [`Bench::sim`](crate::testing::Bench::sim). The clauses that break the machine on purpose are stamped on a simulated one
+///   alone.
+/// - `no_memory` for a resource whose blocks nobody may touch, so that it is not
+///   [`DeviceAccessible`](crate::DeviceAccessible); `no_limit` for one that does not run out before the computer does.
+/// - a closure from a `&Device` to the resource, which is `Sync` and `'static`. It is called once or more for each clause.
+///
+/// Where a resource serves no block larger than some size, tell the bench:
+/// [`Bench::largest_bytes`](crate::testing::Bench::largest_bytes).
+#[macro_export]
+macro_rules! resource_suite {
+    (@stamp $name:ident, $bench:expr, |$device:ident| $make:expr, [$($clause:ident)*]) => {
+        $(
+            #[test]
+            fn $clause() {
+                $crate::testing::suite::$clause(&$bench, |$device: &$crate::Device| $make);
+            }
+        )*
+    };
+    (@sim $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            a_lost_context_fails_fast_and_silently
+        ]);
+    };
+    (@any $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            zero_bytes_reach_nobody
+            alignments_are_honoured_or_refused
+            blocks_are_disjoint
+            streams_of_others_are_refused
+            free_on_another_thread
+            four_threads_at_once
+            every_handle_frees_every_block
+            ids_say_who_frees_what
+            the_description_is_one_line
+            trimming_is_harmless
+            memory_info_is_plausible
+            nothing_leaks
+        ]);
+    };
+    (@memory $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            blocks_hold_what_is_written
+            absurd_sizes_are_out_of_memory
+            freed_memory_is_reusable_on_its_stream
+            freed_memory_is_ordered
+            allocating_synchronously_is_synchronous
+            random_operations_agree_with_the_oracle
+            four_threads_keep_their_bytes
+            erased_handles_free_every_block
+        ]);
+    };
+    (@limit $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            exhaustion_is_not_the_end
+            freeing_synchronously_really_frees
+        ]);
+    };
+    (@module $name:ident, $bench:expr, |$device:ident| $make:expr, [$($group:ident)*]) => {
+        mod $name {
+            #[allow(unused_imports, reason = "what the expressions name, if they name it without a path")]
+            use super::*;
+            $( $crate::resource_suite!(@$group $name, $bench, $make, $device); )*
+        }
+    };
+    ($name:ident on sim($bench:expr), no_memory, |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim]);
+    };
+    ($name:ident on sim($bench:expr), no_limit, |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory]);
+    };
+    ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory limit]);
+    };
+    ($name:ident on gpu($bench:expr), no_memory, |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any]);
+    };
+    ($name:ident on gpu($bench:expr), no_limit, |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory]);
+    };
+    ($name:ident on gpu($bench:expr), |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory limit]);
+    };
+    ($name:ident, $($rest:tt)*) => {
+        $crate::resource_suite!($name on sim($crate::testing::Bench::sim()), $($rest)*);
+    };
+}

@@ -1,0 +1,93 @@
+//! Describing, trimming, accounting, ending.
+
+use super::super::Bench;
+use super::super::block::Block;
+use crate::device::Device;
+use crate::resource::Resource;
+
+/// `{}` describes the stack on one line, `{:#}` a layer a line.
+#[track_caller]
+pub fn the_description_is_one_line<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    let resource = make(&bench.device());
+    let line = resource.describe().to_string();
+    assert!(!line.trim().is_empty() && !line.contains('\n'), "{line:?}");
+    let mut layers = 1;
+    let mut upstream = resource.upstream();
+    while let Some(under) = upstream {
+        layers += 1;
+        upstream = under.upstream();
+    }
+    let lines = format!("{:#}", resource.describe());
+    assert_eq!(lines.lines().count(), layers, "{layers} layers print as {lines:?}");
+    assert!(lines.lines().all(|line| line.trim_start_matches("> ").len() > 1), "{lines:?}");
+}
+
+/// Trimming gives back at most what nobody uses: live blocks stay, and what was given back can be had again.
+#[track_caller]
+pub fn trimming_is_harmless<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    let resource = make(&bench.device());
+    let stream = bench.stream();
+    resource.trim(0).expect("a resource that has served nothing can be trimmed");
+    let bytes = bench.at_most(1 << 20);
+    let live = Block::of(&resource, bytes, stream.as_ref());
+    for _ in 0..3 {
+        let freed = Block::of(&resource, bytes, stream.as_ref());
+        let range = freed.range();
+        freed.free(stream.as_ref());
+        // Once behind work that is not over, once when all is quiet.
+        resource.trim(0).expect("trimming succeeds");
+        bench.device().synchronize().expect("all work succeeds");
+        resource.trim(0).expect("trimming succeeds");
+        resource.trim(usize::MAX).expect("keeping everything succeeds");
+        assert!(live.range().1 <= range.0 || range.1 <= live.range().0);
+    }
+    live.free(stream.as_ref());
+    bench.device().synchronize().expect("all work succeeds");
+    resource.trim(0).expect("trimming succeeds");
+    Block::of(&resource, bytes, stream.as_ref()).free(stream.as_ref());
+    bench.check();
+}
+
+/// No more is free than there is.
+#[track_caller]
+pub fn memory_info_is_plausible<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    let resource = make(&bench.device());
+    let stream = bench.stream();
+    let block = Block::of(&resource, bench.at_most(1 << 20), stream.as_ref());
+    let info = resource.memory_info().expect("the resource knows its memory");
+    assert!(0 < info.total_bytes && info.free_bytes <= info.total_bytes, "{info:?}");
+    block.free(stream.as_ref());
+}
+
+/// When the resource is gone, and its blocks were freed before, so is everything that it took.
+#[track_caller]
+pub fn nothing_leaks<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    // Once to let the machine make what it keeps (contexts, spare events, a stream of its own), then in earnest.
+    use_and_drop(bench, &make);
+    let before = bench.footprint();
+    for _ in 0..4 {
+        use_and_drop(bench, &make);
+    }
+    assert_eq!(bench.footprint(), before, "the resource left something behind");
+    bench.check();
+}
+
+fn use_and_drop<R: Resource>(bench: &Bench, make: &impl Fn(&Device) -> R) {
+    let resource = make(&bench.device());
+    let (first, second) = (bench.stream(), bench.stream());
+    // On hardware what is lost must stand out: 16 MiB a time where free memory is counted in pages of 2 MiB.
+    let bytes = bench.at_most(16 << 20).min(bench.exhaustion_bytes());
+    for bytes in [1, 3000, bytes] {
+        let ordered = Block::of(&resource, bytes, first.as_ref());
+        let synchronous =
+            Block::allocate_sync(&resource, super::super::block::layout_of(bytes)).expect("memory is left");
+        let elsewhere = Block::of(&resource, bytes, first.as_ref());
+        second.wait_for_stream(&first).expect("a stream can wait for another");
+        elsewhere.free(second.as_ref());
+        synchronous.free_sync();
+        ordered.free(first.as_ref());
+    }
+    drop((first, second));
+    drop(resource);
+    bench.device().synchronize().expect("all work succeeds");
+}
