@@ -3,9 +3,11 @@
 #![expect(unsafe_code, reason = "frees what it allocated")]
 
 use alluvion::driver::{Call, Code};
-use alluvion::source::{Cuda, CudaAsync, Null};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, CudaAsyncView, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Sweep, Swept};
 use alluvion::{Device, Error, Layout, Resource, Sim};
+
+mod every_source;
 
 /// What a program does with a resource: two streams, an order between them, every way to allocate and free.
 fn use_resource<R: Resource>(sim: &Sim, make: impl Fn(&Device) -> Result<R, Error>) -> Result<(), Error> {
@@ -58,6 +60,44 @@ fn cuda() {
 #[test]
 fn cuda_async() {
     assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsync::new)), 20);
+}
+
+#[test]
+fn cuda_async_view() {
+    let swept = sweep().run(|sim| {
+        let pool = CudaAsync::new(&sim.device(0))?;
+        use_resource(sim, |_| Ok(CudaAsyncView::of(&pool)))
+    });
+    assert_thorough(swept, 20);
+}
+
+#[test]
+fn cuda_async_managed() {
+    assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsyncManaged::new)), 20);
+}
+
+#[test]
+fn managed() {
+    assert_thorough(sweep().run(|sim| use_resource(sim, Managed::new)), 20);
+}
+
+#[test]
+fn pinned() {
+    assert_thorough(sweep().run(|sim| use_resource(sim, Pinned::new)), 20);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn system() {
+    use alluvion::driver::DeviceAttribute;
+    let config = Bench::config().attribute(DeviceAttribute::PageableMemoryAccess, 1);
+    assert_thorough(sweep().config(config).run(|sim| use_resource(sim, alluvion::source::System::new)), 10);
+}
+
+#[test]
+fn callback() {
+    let make = |device: &Device| Ok(every_source::callback_over(device, CudaAsync::new(device)?));
+    assert_thorough(sweep().run(|sim| use_resource(sim, make)), 20);
 }
 
 #[test]

@@ -1,31 +1,38 @@
 //! Any sequence of operations agrees with the oracle, for every source and under every schedule.
 
-use alluvion::source::{Cuda, CudaAsync, Null};
+#[cfg(target_os = "linux")]
+use alluvion::driver::DeviceAttribute;
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Op, Shadow, run_ops, run_ops_untouched};
 use alluvion::{Device, DeviceAccessible, Resource};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Cases for each source. A case takes about a millisecond.
-const CASES: u32 = 1000;
+mod every_source;
+
+/// Cases for each source. A case takes one to five milliseconds.
+const CASES: u32 = 300;
 
 /// Six bytes an operation: see [`Op::decode`].
 fn programs() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 6..6 * 60)
 }
 
-fn ops(bytes: &[u8], resource: &impl Resource) -> Vec<Op> {
-    // Four pages of 16 KiB: what a simulated copy moves at a time, and more.
-    Op::decode(bytes).into_iter().map(|op| op.limited(1 << 16, resource.max_align())).collect()
+/// More than the 16 KiB that a simulated copy moves at a time.
+const LARGEST: usize = 20_000;
+
+fn ops(bytes: &[u8], largest: usize, resource: &impl Resource) -> Vec<Op> {
+    Op::decode(bytes).into_iter().map(|op| op.limited(largest, resource.max_align())).collect()
 }
 
 fn agrees<R: DeviceAccessible>(
     bench: &Bench,
     bytes: &[u8],
+    largest: usize,
     make: impl Fn(&Device) -> R,
 ) -> Result<(), TestCaseError> {
     let resource = Shadow::new(make(&bench.device()));
-    let outcome = run_ops(&resource, &ops(bytes, &resource));
+    let outcome = run_ops(&resource, &ops(bytes, largest, &resource));
     prop_assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
     prop_assert!(resource.violations().is_empty(), "{:?}", resource.violations());
     prop_assert!(resource.live().is_empty(), "{:?}", resource.live());
@@ -49,7 +56,7 @@ macro_rules! model {
             #[test]
             fn $name(bytes in programs(), seed in any::<u64>()) {
                 let config = [Bench::config() $(, $config)?].into_iter().last().unwrap();
-                agrees(&Bench::sim_with(config.seed(seed)), &bytes, |$device: &Device| $make)?;
+                agrees(&Bench::sim_with(config.seed(seed)), &bytes, LARGEST, |$device: &Device| $make)?;
             }
         }
     };
@@ -57,6 +64,15 @@ macro_rules! model {
 
 model!(cuda, |device| Cuda::new(device));
 model!(cuda_async, |device| CudaAsync::new(device).unwrap());
+model!(cuda_async_view, |device| every_source::view_of_default_pool(device));
+model!(cuda_async_managed, |device| CudaAsyncManaged::new(device).unwrap());
+model!(managed, |device| Managed::new(device).unwrap());
+model!(pinned, |device| Pinned::new(device).unwrap());
+model!(callback, |device| every_source::callback_over(device, CudaAsync::new(device).unwrap()));
+#[cfg(target_os = "linux")]
+model!(system on Bench::config().attribute(DeviceAttribute::PageableMemoryAccess, 1), |device| {
+    alluvion::source::System::new(device).unwrap()
+});
 
 proptest! {
     #![proptest_config(config())]
@@ -64,7 +80,7 @@ proptest! {
     fn null(bytes in programs()) {
         let bench = Bench::sim();
         let resource = Shadow::new(Null::new(&bench.device()));
-        let outcome = run_ops_untouched(&resource, &ops(&bytes, &resource));
+        let outcome = run_ops_untouched(&resource, &ops(&bytes, LARGEST, &resource));
         prop_assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
         prop_assert!(resource.violations().is_empty() && resource.live().is_empty());
     }
@@ -72,8 +88,12 @@ proptest! {
     /// Little memory: most programs run out of it, and must go on.
     #[test]
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {
-        let config = Bench::config().memory_bytes(4 << 20).seed(seed);
-        agrees(&Bench::sim_with(config.clone()), &bytes, |device| Cuda::new(device))?;
-        agrees(&Bench::sim_with(config), &bytes, |device| CudaAsync::new(device).unwrap())?;
+        let config = Bench::config().pinned_bytes(64 << 10).seed(seed);
+        let small = config.clone().memory_bytes(64 << 10);
+        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, |device| Cuda::new(device))?;
+        agrees(&Bench::sim_with(small), &bytes, LARGEST, |device| Pinned::new(device).unwrap())?;
+        // A pool takes 2 MiB at a time.
+        let larger = config.memory_bytes(2 << 20);
+        agrees(&Bench::sim_with(larger), &bytes, 30 * LARGEST, |device| CudaAsync::new(device).unwrap())?;
     }
 }

@@ -157,7 +157,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the machine has no more stream numbers.
+    /// If the machine has no more stream numbers, or the thread is ending and has let go of its streams.
     pub fn per_thread_stream(&self) -> Result<PerThreadStream, Error> {
         PerThreadStream::of(self)
     }
@@ -177,6 +177,7 @@ impl Device {
             Ok(()) => made,
             Err(_) => {
                 made.retire();
+                self.note_ended(made.id());
                 kept.get().map_or(made, Arc::clone)
             }
         };

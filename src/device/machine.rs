@@ -1,14 +1,14 @@
 //! `Machine`: a driver with its devices.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
 use super::{Capabilities, Device};
 use crate::driver::{Driver, RawStream};
 use crate::error::Error;
-use crate::stream::{Ending, EventPool, Frontier, Table, Timeline, Underlying};
+use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
 use crate::sync::Arc;
 
 /// A driver with its devices: the CUDA driver of this process, or a simulated one.
@@ -57,10 +57,17 @@ impl Machine {
     ///
     /// As the driver says when it is asked for its devices.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Self, Error> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let count = driver.device_count()?;
         // Relaxed: only that the numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let Some(number) = u32::try_from(number).ok().filter(|number| *number < StreamId::MACHINES) else {
+            return Err(Error::unsupported(
+                "another machine",
+                "this process has made 16777216 of them",
+                "make one, and clone it",
+            ));
+        };
         let table = Table::new(number);
         let devices = (0..count)
             .map(|ordinal| {
@@ -172,7 +179,7 @@ impl Machine {
     }
 
     /// The timeline of a point that is not known to be over.
-    fn timeline_to_ask(&self, stamp: crate::stream::Stamp) -> Result<Option<Arc<Timeline>>, Error> {
+    fn timeline_to_ask(&self, stamp: Stamp) -> Result<Option<Arc<Timeline>>, Error> {
         if stamp.stream.machine() != self.number() {
             return Err(Error::machine_mismatch());
         }
@@ -232,6 +239,10 @@ impl fmt::Debug for Machine {
 pub(crate) struct WeakMachine(Weak<MachineInner>);
 
 impl WeakMachine {
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
     pub(crate) fn upgrade(&self) -> Option<Machine> {
         self.0.upgrade().map(|inner| Machine { inner })
     }

@@ -25,6 +25,9 @@ use crate::stream::StreamRef;
 /// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and [`deallocate_sync`](Resource::deallocate_sync)
 /// wait for a stream of the crate's own.
 ///
+/// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
+/// cannot be freed there, says the driver, and is leaked.
+///
 /// # Thread safety
 ///
 /// Any thread may call it.

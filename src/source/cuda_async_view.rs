@@ -61,9 +61,7 @@ static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, D
 static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::HostAccessible);
 
 impl<'p> CudaAsyncView<'p> {
-    /// The pool of `owner`.
-    #[must_use]
-    pub fn of(owner: &'p CudaAsync) -> Self {
+    pub(super) fn of(owner: &'p CudaAsync) -> Self {
         Self { pool: owner.driver_pool().clone(), owner: Some(owner) }
     }
 
