@@ -161,7 +161,7 @@ pub(crate) fn zero_bytes_are_nowhere(device: &Device) {
 pub(crate) fn the_device_uses_the_host_s_address(device: &Device) {
     let (resource, stream) = (pinned(device), device.stream().expect("there are streams"));
     let on_device = Cuda::new(device);
-    for bytes in [1000, MAPPED, 9 << 20] {
+    for bytes in [1000, MAPPED, 3 << 20] {
         for align in [1, HUGE_PAGE] {
             let layout = layout(bytes, align);
             let there = on_device.allocate_sync(self::layout(bytes, 1)).expect("there is memory");
@@ -186,12 +186,12 @@ pub(crate) fn the_device_uses_the_host_s_address(device: &Device) {
 pub(crate) fn a_free_waits_for_the_stream(device: &Device) {
     let (resource, stream) = (pinned(device), device.stream().expect("there are streams"));
     let on_device = Cuda::new(device);
-    for (bytes, align) in [(4096, 1), (4096, HUGE_PAGE), (MAPPED, 1), (16 << 20, 1)] {
+    for (bytes, align) in [(4096, 1), (4096, HUGE_PAGE), (MAPPED, 1), (4 << 20, 1)] {
         let layout = layout(bytes, align);
         let there = on_device.allocate_sync(self::layout(bytes, 1)).expect("there is memory");
         let block = resource.allocate(layout, stream.as_ref()).expect("it can be pinned");
         bytes_of(block, bytes).iter_mut().enumerate().for_each(|(index, byte)| *byte = pattern(index));
-        for _ in 0..20 {
+        for _ in 0..8 {
             copy(&stream, there.address(), block.address(), bytes);
         }
         // SAFETY: the block came from this resource with this layout; its uses are the copies, on this stream.
