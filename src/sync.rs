@@ -45,17 +45,11 @@ impl<T> Mutex<T> {
 }
 
 /// A condition variable over [`Mutex`], without poisoning.
+#[cfg(feature = "sim")]
 #[derive(Debug, Default)]
-#[cfg_attr(
-    not(feature = "sim"),
-    expect(dead_code, reason = "only the simulated machine waits for other threads")
-)]
 pub(crate) struct Condvar(imp::Condvar);
 
-#[cfg_attr(
-    not(feature = "sim"),
-    expect(dead_code, reason = "only the simulated machine waits for other threads")
-)]
+#[cfg(feature = "sim")]
 impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         match self.0.wait(guard) {

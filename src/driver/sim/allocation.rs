@@ -24,6 +24,8 @@ pub(super) enum AllocationKind {
     Registered,
     /// From the pool with this handle.
     Pooled(u64),
+    /// From an allocation in the graph with this number.
+    Graph(u64),
     /// Physical memory behind reserved addresses. Only remembered, never out: mappings are kept elsewhere.
     Mapped,
 }
@@ -36,6 +38,7 @@ impl AllocationKind {
             Self::Pinned => "pinned memory",
             Self::Registered => "registered memory",
             Self::Pooled(_) => "memory of a pool",
+            Self::Graph(_) => "memory of a graph",
             Self::Mapped => "mapped memory",
         }
     }
@@ -45,7 +48,7 @@ impl AllocationKind {
             Self::Device | Self::Managed => Call::FreeDevice,
             Self::Pinned => Call::FreePinned,
             Self::Registered => Call::UnregisterHost,
-            Self::Pooled(_) => Call::FreeAsync,
+            Self::Pooled(_) | Self::Graph(_) => Call::FreeAsync,
             Self::Mapped => Call::MemoryUnmap,
         }
     }

@@ -49,6 +49,8 @@ use crate::sync::{Condvar, Mutex};
 pub struct SimDriver {
     pub(super) shared: Arc<Shared>,
     host_call_runner: Once,
+    /// A machine whose every schedule is explored moves only when the program makes it.
+    is_explored: bool,
 }
 
 impl SimDriver {
@@ -61,9 +63,10 @@ impl SimDriver {
 
     pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
         watch_for_forks();
+        let is_explored = matches!(scheduler, Scheduler::Scripted(_));
         let machine = Mutex::new(Machine::new(config, scheduler));
         let shared = Arc::new(Shared { machine, changed: Condvar::default() });
-        Arc::new(Self { shared, host_call_runner: Once::new() })
+        Arc::new(Self { shared, host_call_runner: Once::new(), is_explored })
     }
 
     /// Queues a kernel on a stream.
@@ -81,7 +84,8 @@ impl SimDriver {
         let mut machine = self.enter_uncounted(Call::StreamHostCall, ordinal)?;
         let stream = machine.stream(ordinal, stream).map_err(of(Call::StreamHostCall))?;
         let (name, ranges) = (Arc::clone(&kernel.name), kernel.ranges.clone());
-        machine.submit(stream.lane, Work::Kernel(kernel), name, &ranges);
+        let target = machine.target(&stream).map_err(of(Call::StreamHostCall))?;
+        machine.put(target, Work::Kernel(kernel), name, &ranges);
         Ok(())
     }
 
@@ -148,7 +152,7 @@ impl SimDriver {
     }
 
     /// Looks at the machine, unless it belongs to another process.
-    fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> Option<T> {
         (!process_is_forked()).then(|| look(&mut self.shared.machine.lock()))
     }
 
@@ -156,17 +160,20 @@ impl SimDriver {
     pub(super) fn enter(&self, call: Call, ordinal: Option<u32>, bytes: u64) -> DriverResult<Guard<'_>> {
         let mut machine = self.lock(call)?;
         if let Err(code) = machine.charge(call, ordinal, bytes) {
+            // A sticky fault lets go whoever waits for the device.
+            self.shared.changed.notify_all();
             drop(self.shared.drop_discarded(machine));
             return Err(DriverError::new(call, code));
         }
         if let Some(ordinal) = ordinal {
             machine.health(ordinal).map_err(of(call))?;
         }
+        machine.check_capture_modes(call, ordinal).map_err(of(call))?;
         Ok(machine)
     }
 
     /// As [`Self::enter`], for what is no call of the driver seam.
-    fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
+    pub(super) fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
         let machine = self.lock(call)?;
         machine.health(ordinal).map_err(of(call))?;
         Ok(machine)
@@ -188,6 +195,10 @@ impl SimDriver {
 
     /// Sees to it that host functions run even if nobody ever waits for them.
     pub(super) fn start_host_call_runner(&self) {
+        self.shared.changed.notify_all();
+        if self.is_explored {
+            return;
+        }
         self.host_call_runner.call_once(|| {
             let shared = Arc::clone(&self.shared);
             // Without the thread, a host function runs when somebody waits for it, as everything else does.

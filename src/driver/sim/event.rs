@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::capture::Target;
 use super::clock::Clock;
 use super::hazard::HazardKind;
 use super::machine::Machine;
@@ -16,6 +17,9 @@ pub(super) struct Event {
     pub(super) ordinal: u32,
     /// What was on the stream at the last record; nothing before the first.
     pub(super) clock: Clock,
+    /// The capture that it was last recorded in, if it was, and where in it.
+    pub(super) captured: Option<(u64, Clock)>,
+    recorded: bool,
 }
 
 /// Every event of the machine.
@@ -42,7 +46,9 @@ impl Machine {
             self.events.handles += 1;
             FIRST_HANDLE + self.events.handles * 0x20
         });
-        self.events.events.insert(handle, Event { ordinal, clock: Clock::default() });
+        self.events
+            .events
+            .insert(handle, Event { ordinal, clock: Clock::default(), captured: None, recorded: false });
         RawEvent(handle)
     }
 
@@ -60,19 +66,38 @@ impl Machine {
         stream: RawStream,
     ) -> Result<(), Code> {
         let stream = self.stream(ordinal, stream)?;
-        let mut clock = self.lanes.joined(stream.lane);
-        self.lanes.prune(&mut clock);
-        self.event(Some(ordinal), raw)?.clock = clock;
+        self.event(Some(ordinal), raw)?;
+        let (clock, captured) = match self.target(&stream)? {
+            Target::Queue(lane) => {
+                let mut clock = self.lanes.joined(lane);
+                self.lanes.prune(&mut clock);
+                (clock, None)
+            }
+            Target::Capture(id, branch) => (Clock::default(), Some((id, self.branch_clock(id, branch)))),
+        };
+        let event = self.event(Some(ordinal), raw)?;
+        *event = Event { ordinal, clock, captured, recorded: true };
         Ok(())
     }
 
     pub(super) fn wait_event(&mut self, ordinal: u32, stream: RawStream, raw: RawEvent) -> Result<(), Code> {
         let stream = self.stream(ordinal, stream)?;
-        let clock = self.event(None, raw)?.clock.clone();
-        if let Some(lane) = self.lanes.get_mut(stream.lane) {
+        let Event { clock, captured, recorded, .. } = self.event(None, raw)?.clone();
+        if let Some(lane) = self.wait_captured(&stream, captured, recorded)?
+            && let Some(lane) = self.lanes.get_mut(lane)
+        {
             lane.clock.join(&clock);
         }
         Ok(())
+    }
+
+    /// What an event stands for, to somebody who asks or waits for it.
+    pub(super) fn event_goal(&mut self, ordinal: u32, raw: RawEvent) -> Result<Clock, Code> {
+        let event = self.event(Some(ordinal), raw)?.clone();
+        match event.captured {
+            None => Ok(event.clock),
+            Some((id, _)) => Err(self.captured_event(id, "was asked for")),
+        }
     }
 
     /// The event that a handle means; of this device, if one is named.

@@ -1,5 +1,6 @@
 //! Kernels: closures that say what they touch.
 
+use core::any::Any;
 use core::cell::Cell;
 use core::fmt;
 use std::sync::Arc;
@@ -197,10 +198,13 @@ pub(super) fn run_callback(callback: impl FnOnce()) -> Result<(), String> {
     let before = IN_CALLBACK.replace(true);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
     IN_CALLBACK.set(before);
-    outcome.map_err(|payload| {
-        let words = payload.downcast_ref::<&str>().map(|words| (*words).to_owned());
-        words.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
-    })
+    outcome.map_err(|payload| panic_words(&*payload))
+}
+
+/// What a panic said.
+pub(super) fn panic_words(payload: &(dyn Any + Send)) -> String {
+    let words = payload.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    words.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())
 }
 
 #[cfg(test)]

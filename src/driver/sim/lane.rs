@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::clock::{Clock, LaneId, Point};
 use super::hazard::StreamLabel;
+use super::host_function::HostFunction;
 use super::kernel::Kernel;
 use crate::driver::FillValue;
 
@@ -29,6 +30,7 @@ pub(super) struct Side {
 }
 
 /// What an operation does when it runs.
+#[derive(Clone)]
 pub(super) enum Work {
     Copy {
         to: Side,
@@ -41,7 +43,7 @@ pub(super) enum Work {
         count: u64,
     },
     Kernel(Kernel),
-    Host(Box<dyn FnOnce() + Send>),
+    Host(Arc<HostFunction>),
     /// Memory of a pool gets a new owner.
     Allocate {
         address: u64,
@@ -242,10 +244,10 @@ impl Lanes {
     }
 
     /// Takes away all work of a device, as if it had run.
-    pub(super) fn discard(&mut self, ordinal: u32) -> Vec<Operation> {
+    pub(super) fn discard(&mut self, ordinal: u32) -> Vec<Work> {
         let mut discarded = Vec::new();
         for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.ordinal == ordinal) {
-            discarded.extend(lane.queue.drain(..));
+            discarded.extend(lane.queue.drain(..).map(|operation| operation.work));
             lane.completed = lane.submitted;
             self.busy.remove(id);
         }

@@ -31,7 +31,7 @@ pub struct Live {
     pub pinned: usize,
     /// Ranges that are registered.
     pub registered: usize,
-    /// Allocations of `allocate_async`.
+    /// Allocations of `allocate_async`, those of graphs included.
     pub pooled: usize,
     /// Bytes of all of these, as asked for.
     pub bytes: u64,
@@ -105,7 +105,7 @@ impl Machine {
                 AllocationKind::Managed => live.managed += 1,
                 AllocationKind::Pinned => live.pinned += 1,
                 AllocationKind::Registered => live.registered += 1,
-                AllocationKind::Pooled(_) => live.pooled += 1,
+                AllocationKind::Pooled(_) | AllocationKind::Graph(_) => live.pooled += 1,
                 AllocationKind::Mapped => {}
             }
         }
@@ -121,6 +121,7 @@ impl Machine {
             let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
             leaks.push(Hazard { kind: HazardKind::Leak, first: None, second: made, missing });
         }
+        leaks.extend(self.graph_leaks());
         for (address, bytes) in self.virtual_memory.reservations() {
             leaks.push(leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved")));
         }

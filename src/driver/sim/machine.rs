@@ -19,7 +19,7 @@ use super::fault::Faults;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::{read_pageable, write_pageable};
 use super::kernel::Range;
-use super::lane::{LaneKind, Lanes, Operation, Side, Work};
+use super::lane::{LaneKind, Lanes, Side, Work};
 use super::memory::{Accessor, DEVICE_START, Memory, Refusal};
 use super::pool::Pools;
 use super::schedule::Scheduler;
@@ -75,7 +75,7 @@ pub(super) struct Machine {
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
     /// Work that will never run. Its closures are the user's, so that it is dropped with no lock held.
-    pub(super) discarded: Vec<Operation>,
+    pub(super) discarded: Vec<Work>,
     pub(super) closed: bool,
 }
 
@@ -196,6 +196,9 @@ impl Machine {
                 self.watch(access, accessor, &needs);
             }
         }
+        if matches!(work, Work::Host(_)) {
+            self.host_calls.push_back((point, Instant::now()));
+        }
         self.lanes.push(work, name, needs, point);
         point
     }
@@ -204,6 +207,7 @@ impl Machine {
     pub(super) fn host_waited(&mut self, ordinal: u32, clock: &Clock) {
         self.lanes.observe(clock);
         self.release_over_threshold(ordinal);
+        self.release_dropped_graphs();
     }
 
     /// What a copy or a fill may name: memory of the machine, throughout, or ordinary memory of the host.
@@ -299,6 +303,8 @@ impl Machine {
         into: &mut [u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
             // not written meanwhile (`SimDriver::launch`).
@@ -315,6 +321,8 @@ impl Machine {
         from: &[u8],
         declared: bool,
     ) -> Result<(), Code> {
+        // A kernel that outlives its context touches nothing: nobody waits for it any more.
+        self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
             // SAFETY: as in `kernel_read`; and not used by others meanwhile.
             unsafe { write_pageable(address, from) };

@@ -8,6 +8,7 @@
 //! - **Addresses of device memory are never the host's**: a host that follows one faults. Pinned and managed memory is real
 //!   memory of the host, at the same address for both.
 //! - **Fresh device memory is junk**, never zero, and the same for the same seed.
+//! - **Small programs are run under every schedule**: [`explore`].
 //! - **Anything can fail**: [`Fault`], [`SimDriver::poison`], [`SimConfig::attribute`].
 
 mod allocation;
@@ -19,10 +20,13 @@ mod cost;
 mod device_bytes;
 mod driver;
 mod event;
+mod explore;
 mod fault;
+mod graph;
 mod hazard;
 mod history;
 mod host_bytes;
+mod host_function;
 mod kernel;
 mod lane;
 mod live;
@@ -39,7 +43,9 @@ pub use calls::CallCounts;
 pub use config::SimConfig;
 pub use cost::CostModel;
 pub use driver::SimDriver;
+pub use explore::{Explored, Schedule, explore, explore_up_to, replay};
 pub use fault::Fault;
+pub use graph::SimGraph;
 pub use hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 pub use kernel::{DeviceMemory, Kernel};
 pub use live::Live;

@@ -12,11 +12,13 @@
 #![expect(unsafe_code, reason = "gives memory of the host back when a pool of managed memory shrinks")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind};
 use super::clock::{Clock, LaneId};
-use super::hazard::{Access, AccessMode, HazardKind, StreamLabel};
+use super::hazard::{AccessMode, HazardKind};
 use super::host_bytes::HostBytes;
+use super::kernel::Range;
 use super::lane::Work;
 use super::machine::Machine;
 use super::memory::{Backing, Mapping, Rights};
@@ -261,45 +263,21 @@ impl Machine {
         let address = found.ok_or(Code::OUT_OF_MEMORY)?;
         self.carve(raw.0, address, bytes, lane);
         self.forget_past(address, bytes);
-        let point =
-            self.submit(lane, Work::Allocate { address, bytes }, Call::AllocateAsync.symbol().into(), &[]);
-        let made = Access {
-            operation: Call::AllocateAsync.symbol().into(),
-            stream: self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label),
-            address,
-            bytes: asked,
-            mode: AccessMode::Allocate,
-            submission: self.submissions,
-            point: Some(point),
-        };
+        let name: Arc<str> = Call::AllocateAsync.symbol().into();
+        let point = self.submit(lane, Work::Allocate { address, bytes }, Arc::clone(&name), &[]);
+        let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
+        let made = self.by_lane(lane, name, range, point);
         let kind = AllocationKind::Pooled(raw.0);
         self.allocations.add(address, Allocation { kind, ordinal, bytes: asked, made });
         Ok(address)
     }
 
     pub(super) fn free_async(&mut self, ordinal: u32, address: u64, lane: LaneId) -> Result<(), Code> {
-        let AllocationKind::Pooled(handle) = self.check_free(ordinal, address, Call::FreeAsync)? else {
-            return Err(Code::INVALID_VALUE);
-        };
-        let needs = self.lanes.joined(lane);
-        let point = self.submit(lane, Work::Nothing, Call::FreeAsync.symbol().into(), &[]);
-        let (label, after) = match self.lanes.get(lane) {
-            Some(lane) => (lane.label, lane.clock.clone()),
-            None => (StreamLabel::Host, Clock::of(point)),
-        };
-        let asked = self.allocations.get(address).map_or(0, |allocation| allocation.bytes);
-        let freed = Access {
-            operation: Call::FreeAsync.symbol().into(),
-            stream: label,
-            address,
-            bytes: asked,
-            mode: AccessMode::Free,
-            submission: self.submissions,
-            point: Some(point),
-        };
-        self.watch_free(&freed, &needs);
-        self.allocations.remove(address, freed);
+        let kind = self.check_free(ordinal, address, Call::FreeAsync)?;
+        let (asked, point) = self.end_allocation(lane, address);
+        let AllocationKind::Pooled(handle) = kind else { return Ok(()) };
         let bytes = asked.next_multiple_of(UNIT);
+        let after = self.lanes.get(lane).map_or_else(|| Clock::of(point), |lane| lane.clock.clone());
         if let Some(pool) = self.pools.pools.get_mut(&handle) {
             pool.used -= bytes;
             pool.free.insert(address, FreeBlock { bytes, frees: Clock::of(point), after });

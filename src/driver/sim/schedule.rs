@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::{Clock, LaneId, Point};
 use super::device_bytes::mix;
+use super::explore::Scripted;
 use super::hazard::{Hazard, HazardKind};
 use super::kernel::run_callback;
 use super::lane::{Operation, Work};
@@ -26,6 +27,9 @@ use crate::driver::Code;
 /// (all but deliberate stalls) thus run as if at once, so that a seed gives one schedule.
 const HOST_CALL_GRACE: Duration = Duration::from_millis(20);
 
+/// The same when every schedule is explored: being late must not look like another schedule.
+const EXPLORED_HOST_CALL_GRACE: Duration = Duration::from_secs(5);
+
 /// How long a host function stays in its queue when nobody waits for it.
 const HOST_CALL_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -34,6 +38,8 @@ const HOST_CALL_PATIENCE: Duration = Duration::from_millis(50);
 pub(super) enum Scheduler {
     /// Adversarial and random, from a seed.
     Seeded(Seeded),
+    /// Exhaustive: told what to choose.
+    Scripted(Scripted),
 }
 
 /// How a wait treats work that it does not need.
@@ -82,13 +88,18 @@ impl Scheduler {
             Self::Seeded(seeded) => {
                 seeded.mood = [Mood::Late, Mood::Early, Mood::Mixed][seeded.below(3)];
             }
+            Self::Scripted(_) => {}
         }
     }
 
-    /// How many operations a query on something unfinished runs before it answers.
-    fn query_steps(&mut self) -> usize {
+    /// How many operations a query on something unfinished runs, at most, before it answers.
+    fn query_steps(&mut self, submissions: u64, goal: &Clock) -> usize {
         match self {
             Self::Seeded(seeded) => [0, 0, 1, 4][seeded.below(4)],
+            Self::Scripted(scripted) => match scripted.query_advances(submissions, goal) {
+                true => usize::MAX,
+                false => 0,
+            },
         }
     }
 
@@ -96,6 +107,7 @@ impl Scheduler {
     fn pick(&mut self, ready: &[LaneId], needed: &[LaneId]) -> LaneId {
         match self {
             Self::Seeded(seeded) => seeded.pick(ready, needed),
+            Self::Scripted(scripted) => ready[scripted.choose(ready.len())],
         }
     }
 }
@@ -149,11 +161,13 @@ impl Shared {
         if machine.lanes.completed(goal) {
             return machine;
         }
-        for _ in 0..machine.scheduler.query_steps() {
-            machine = match machine.pick(goal) {
-                Some(lane) if !machine.lanes.completed(goal) => self.run_one(machine, lane),
-                _ => break,
-            };
+        let submissions = machine.submissions;
+        for _ in 0..machine.scheduler.query_steps(submissions, goal) {
+            if machine.lanes.completed(goal) {
+                break;
+            }
+            let Some(lane) = machine.pick(goal) else { break };
+            machine = self.run_one(machine, lane);
         }
         self.drop_discarded(machine)
     }
@@ -175,6 +189,9 @@ impl Shared {
                 // The function may tell the host that all before it is done.
                 machine.lanes.observe(&needs);
                 drop(machine);
+                let Some(function) = function.take() else {
+                    return self.done(self.machine.lock(), ordinal, point, Ok(()));
+                };
                 self.start_host_call(function, format!("host function `{name}` on {label}"), ordinal, point);
                 self.wait_for_host_call(self.machine.lock(), point)
             }
@@ -233,7 +250,11 @@ impl Shared {
     }
 
     fn wait_for_host_call<'a>(&'a self, mut machine: Guard<'a>, point: Point) -> Guard<'a> {
-        let deadline = Instant::now() + HOST_CALL_GRACE;
+        let grace = match machine.scheduler {
+            Scheduler::Seeded(_) => HOST_CALL_GRACE,
+            Scheduler::Scripted(_) => EXPLORED_HOST_CALL_GRACE,
+        };
+        let deadline = Instant::now() + grace;
         while !machine.lanes.has_run(point) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

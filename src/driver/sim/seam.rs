@@ -3,12 +3,14 @@
 #![expect(unsafe_code, reason = "implements the driver seam")]
 
 use core::ptr::NonNull;
-use std::time::Instant;
+use std::sync::Arc;
 
 use super::allocation::AllocationKind;
+use super::capture::Target;
 use super::clock::Clock;
 use super::driver::{SimDriver, of};
 use super::hazard::AccessMode;
+use super::host_function::HostFunction;
 use super::kernel::Range;
 use super::lane::Work;
 use super::machine::{Guard, Machine};
@@ -89,13 +91,14 @@ impl Machine {
         stream: RawStream,
     ) -> Result<Clock, Code> {
         let stream = self.stream(ordinal, stream)?;
+        let target = self.target(&stream)?;
         let bytes = bytes as u64;
         if bytes > 0 {
             let read = Range { address: from, bytes, mode: AccessMode::Read };
             let written = Range { address: to, bytes, mode: AccessMode::Write };
             let from = self.side(call, stream.lane, read)?;
             let to = self.side(call, stream.lane, written)?;
-            self.submit(stream.lane, Work::Copy { to, from, bytes }, call.symbol().into(), &[read, written]);
+            self.put(target, Work::Copy { to, from, bytes }, call.symbol().into(), &[read, written]);
         }
         Ok(self.lanes.joined(stream.lane))
     }
@@ -109,7 +112,7 @@ impl Machine {
                 AllocationKind::Pooled(pool) => call == Call::PrefetchAsync && self.pools.is_managed(pool),
                 _ => false,
             };
-            kind && address + bytes as u64 <= start + allocation.bytes
+            kind && address.saturating_add(bytes as u64) <= start + allocation.bytes
         });
         let is_pageable = address < DEVICE_START
             && !self.memory.is_mapped(address)
@@ -140,7 +143,7 @@ unsafe impl Driver for SimDriver {
     }
 
     fn version(&self) -> u32 {
-        self.lock(Call::Init).map_or(0, |machine| machine.config.version)
+        self.look(|machine| machine.config.version).unwrap_or_default()
     }
 
     fn device_count(&self) -> DriverResult<u32> {
@@ -198,6 +201,7 @@ unsafe impl Driver for SimDriver {
         let call = Call::StreamSynchronize;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.check_not_capturing(call, &stream).map_err(of(call))?;
         let goal = machine.lanes.joined(stream.lane);
         drop(self.wait_for(machine, ordinal, &goal, call)?);
         Ok(())
@@ -207,6 +211,7 @@ unsafe impl Driver for SimDriver {
         let call = Call::StreamQuery;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.check_not_capturing(call, &stream).map_err(of(call))?;
         let goal = machine.lanes.joined(stream.lane);
         self.query(machine, ordinal, &goal, call)
     }
@@ -220,8 +225,8 @@ unsafe impl Driver for SimDriver {
     unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
         let call = Call::StreamCaptureStatus;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
-        machine.stream(ordinal, stream).map_err(of(call))?;
-        Ok(CaptureStatus::None)
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.capture_status(&stream).map_err(of(call))
     }
 
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64> {
@@ -243,11 +248,11 @@ unsafe impl Driver for SimDriver {
         // On an error the function is dropped after the guard: it is the user's, and may call the driver.
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
-        let point = machine.submit(stream.lane, Work::Host(function), call.symbol().into(), &[]);
-        machine.host_calls.push_back((point, Instant::now()));
+        let target = machine.target(&stream).map_err(of(call))?;
+        let work = Work::Host(Arc::new(HostFunction::new(function)));
+        machine.put(target, work, call.symbol().into(), &[]);
         drop(machine);
         self.start_host_call_runner();
-        self.shared.changed.notify_all();
         Ok(())
     }
 
@@ -272,14 +277,14 @@ unsafe impl Driver for SimDriver {
     unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool> {
         let call = Call::EventQuery;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
-        let goal = machine.event(Some(ordinal), event).map_err(of(call))?.clock.clone();
+        let goal = machine.event_goal(ordinal, event).map_err(of(call))?;
         self.query(machine, ordinal, &goal, call)
     }
 
     unsafe fn event_synchronize(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
         let call = Call::EventSynchronize;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
-        let goal = machine.event(Some(ordinal), event).map_err(of(call))?.clock.clone();
+        let goal = machine.event_goal(ordinal, event).map_err(of(call))?;
         drop(self.wait_for(machine, ordinal, &goal, call)?);
         Ok(())
     }
@@ -358,8 +363,14 @@ unsafe impl Driver for SimDriver {
     ) -> DriverResult<u64> {
         let call = Call::AllocateAsync;
         let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::MemoryPools)?;
-        let lane = machine.stream(ordinal, stream).map_err(of(call))?.lane;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         let bytes = bytes as u64;
+        let lane = match machine.target(&stream).map_err(of(call))? {
+            Target::Queue(lane) => lane,
+            Target::Capture(id, branch) => {
+                return machine.record_allocation(id, branch, ordinal, bytes).map_err(of(call));
+            }
+        };
         match machine.allocate_async(ordinal, bytes, pool, lane) {
             Err(Code::OUT_OF_MEMORY) => {
                 // What is being freed may be enough. Hardware waits for it before it gives up.
@@ -375,8 +386,12 @@ unsafe impl Driver for SimDriver {
     unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()> {
         let call = Call::FreeAsync;
         let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
-        let lane = machine.stream(ordinal, stream).map_err(of(call))?.lane;
-        machine.free_async(ordinal, address, lane).map_err(of(call))
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        match machine.target(&stream).map_err(of(call))? {
+            Target::Queue(lane) => machine.free_async(ordinal, address, lane),
+            Target::Capture(id, branch) => machine.record_free(id, branch, address),
+        }
+        .map_err(of(call))
     }
 
     fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
@@ -455,13 +470,8 @@ unsafe impl Driver for SimDriver {
 
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
         let call = Call::MemoryRelease;
-        let mut machine = self.lock(call)?;
-        let bytes = machine.virtual_memory.bytes_of(memory);
-        let charged = machine.charge(call, Some(ordinal), bytes);
-        let checked = charged.and_then(|()| machine.health(ordinal));
-        let outcome = checked.and_then(|()| machine.memory_release(ordinal, memory));
-        drop(self.shared.drop_discarded(machine));
-        outcome.map_err(of(call))
+        let bytes = self.look(|machine| machine.virtual_memory.bytes_of(memory)).unwrap_or_default();
+        self.enter(call, Some(ordinal), bytes)?.memory_release(ordinal, memory).map_err(of(call))
     }
 
     unsafe fn memory_map(
@@ -528,6 +538,7 @@ unsafe impl Driver for SimDriver {
         let bytes = (count as u64).saturating_mul(value.bytes() as u64);
         let mut machine = self.enter(call, Some(ordinal), bytes)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let target = machine.target(&stream).map_err(of(call))?;
         if !to.is_multiple_of(value.bytes() as u64) || i64::try_from(bytes).is_err() {
             return Err(DriverError::new(call, Code::INVALID_VALUE));
         }
@@ -535,7 +546,7 @@ unsafe impl Driver for SimDriver {
             let written = Range { address: to, bytes, mode: AccessMode::Write };
             let to = machine.side(call, stream.lane, written).map_err(of(call))?;
             let work = Work::Fill { to, value, count: count as u64 };
-            machine.submit(stream.lane, work, call.symbol().into(), &[written]);
+            machine.put(target, work, call.symbol().into(), &[written]);
         }
         Ok(())
     }
@@ -554,7 +565,8 @@ unsafe impl Driver for SimDriver {
         machine.check_migratable(call, ordinal, address, bytes).map_err(of(call))?;
         machine.check_location(to).map_err(of(call))?;
         let ranges = [Range { address, bytes: bytes as u64, mode: AccessMode::Touch }];
-        machine.submit(stream.lane, Work::Nothing, call.symbol().into(), &ranges);
+        let target = machine.target(&stream).map_err(of(call))?;
+        machine.put(target, Work::Nothing, call.symbol().into(), &ranges);
         Ok(())
     }
 

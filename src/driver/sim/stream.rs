@@ -24,10 +24,18 @@ const FIRST_LEGACY: u64 = 1 << 63;
 /// A stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
+    /// The machine's own handle, which tells apart what the special handles mean.
+    pub(super) handle: u64,
     pub(super) ordinal: u32,
     pub(super) lane: LaneId,
     /// Never used twice.
     pub(super) id: u64,
+}
+
+impl Stream {
+    pub(super) const fn is_legacy(&self) -> bool {
+        self.handle >= FIRST_LEGACY
+    }
 }
 
 /// Every stream of the machine.
@@ -44,7 +52,12 @@ pub(super) struct Streams {
 impl Streams {
     pub(super) fn add_legacy(&mut self, ordinal: u32, lane: LaneId) {
         let id = self.next_id();
-        self.streams.insert(FIRST_LEGACY + u64::from(ordinal), Stream { ordinal, lane, id });
+        let handle = FIRST_LEGACY + u64::from(ordinal);
+        self.streams.insert(handle, Stream { handle, ordinal, lane, id });
+    }
+
+    pub(super) fn by_handle(&self, handle: u64) -> Option<&Stream> {
+        self.streams.get(&handle)
     }
 
     /// How many streams the program has made and not destroyed.
@@ -73,7 +86,7 @@ impl Machine {
             self.streams.handles += 1;
             FIRST_HANDLE + self.streams.handles * 0x40
         });
-        self.streams.streams.insert(handle, Stream { ordinal, lane, id });
+        self.streams.streams.insert(handle, Stream { handle, ordinal, lane, id });
         RawStream(handle)
     }
 
@@ -84,6 +97,7 @@ impl Machine {
         let stream = self.stream(ordinal, raw)?;
         self.streams.streams.remove(&raw.0);
         self.streams.recycled.push(raw.0);
+        self.forget_capture_of(raw.0);
         self.lanes.retire(stream.lane);
         Ok(())
     }
@@ -120,7 +134,7 @@ impl Machine {
         let id = self.streams.next_id();
         let handle = FIRST_PER_THREAD + id;
         let lane = self.lanes.add(ordinal, LaneKind::Blocking, StreamLabel::PerThread { ordinal, id });
-        self.streams.streams.insert(handle, Stream { ordinal, lane, id });
+        self.streams.streams.insert(handle, Stream { handle, ordinal, lane, id });
         self.streams.per_thread.insert(key, handle);
         handle
     }

@@ -113,7 +113,7 @@ impl Machine {
         }
         if let Some((start, allocation)) = self.allocations.containing(address) {
             let left = start + allocation.bytes;
-            let over = (address + bytes).saturating_sub(left);
+            let over = address.saturating_add(bytes).saturating_sub(left);
             return match over {
                 0 => None,
                 _ => hazard(

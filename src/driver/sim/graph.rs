@@ -1,0 +1,317 @@
+//! Graphs: recorded work, to be launched as one.
+
+#![expect(unsafe_code, reason = "launching a graph is as unsafe as queueing what is in it")]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::allocation::{Allocation, AllocationKind, UNIT};
+use super::capture::Target;
+use super::clock::{Clock, LaneId, Point};
+use super::driver::SimDriver;
+use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
+use super::kernel::Range;
+use super::lane::{LaneKind, Work};
+use super::machine::{Machine, Shared};
+use super::memory::{Mapping, Rights};
+use super::stream::Stream;
+use super::virtual_memory::GRANULARITY;
+use crate::driver::{Call, CaptureMode, Code, RawStream, process_is_forked};
+
+/// A recorded operation. Its place and what it needs are in terms of the capture's own lanes.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) ordinal: u32,
+    pub(super) work: Work,
+    pub(super) name: Arc<str>,
+    pub(super) ranges: Box<[Range]>,
+    pub(super) point: Point,
+    pub(super) needs: Clock,
+}
+
+/// Memory that an allocation recorded in a graph got. It belongs to the graph; each launch hands it out anew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphMemory {
+    ordinal: u32,
+    address: u64,
+    bytes: u64,
+}
+
+/// What the machine knows of a graph.
+#[derive(Debug)]
+pub(super) struct GraphState {
+    memory: Vec<GraphMemory>,
+    /// What must have run before the graph's memory may go.
+    last: Clock,
+    dropped: bool,
+}
+
+impl GraphState {
+    pub(super) fn new(memory: Vec<GraphMemory>) -> Self {
+        Self { memory, last: Clock::default(), dropped: false }
+    }
+}
+
+/// Work that a capture recorded.
+///
+/// Dropping it gives back the memory that its allocations use, once nothing uses that any more.
+pub struct SimGraph {
+    shared: Arc<Shared>,
+    id: u64,
+    nodes: Vec<Node>,
+}
+
+impl SimGraph {
+    /// How many operations there are. Event records and waits are edges, not nodes.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+impl fmt::Debug for SimGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimGraph").field("nodes", &self.nodes.len()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SimGraph {
+    fn drop(&mut self) {
+        if process_is_forked() {
+            return;
+        }
+        let mut machine = self.shared.machine.lock();
+        if let Some(graph) = machine.captures.graphs.get_mut(&self.id) {
+            graph.dropped = true;
+        }
+        machine.release_dropped_graphs();
+    }
+}
+
+impl SimDriver {
+    /// Begins to record what is queued on a stream, in place of running it.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] for the legacy stream and for a stream that captures already.
+    pub fn begin_capture(&self, ordinal: u32, stream: RawStream, mode: CaptureMode) -> Result<(), Code> {
+        let mut machine =
+            self.enter_uncounted(Call::StreamCaptureStatus, ordinal).map_err(|error| error.code)?;
+        let stream = machine.stream(ordinal, stream)?;
+        machine.begin_capture(&stream, mode)
+    }
+
+    /// Ends a capture on the stream that it was begun on.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CAPTURE_INVALIDATED`] if something broke it, [`Code::CAPTURE_UNJOINED`] if a stream that joined it was not
+    /// waited for; in both cases it is over. [`Code::CAPTURE_WRONG_THREAD`], unless it was begun in the relaxed mode.
+    /// [`Code::INVALID_VALUE`] if the stream does not capture.
+    pub fn end_capture(&self, ordinal: u32, stream: RawStream) -> Result<SimGraph, Code> {
+        let mut machine =
+            self.enter_uncounted(Call::StreamCaptureStatus, ordinal).map_err(|error| error.code)?;
+        let stream = machine.stream(ordinal, stream)?;
+        let ended = machine.end_capture(&stream);
+        drop(self.shared.drop_discarded(machine));
+        let (id, nodes) = ended?;
+        Ok(SimGraph { shared: Arc::clone(&self.shared), id, nodes })
+    }
+
+    /// Queues all of a graph on a stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if memory that the graph allocates is still out from the launch before, or if it holds a
+    /// host function that was launched: functions of this seam run once. [`Code::CAPTURE_UNSUPPORTED`] if the stream captures.
+    ///
+    /// # Safety
+    ///
+    /// What queueing each operation of the graph asks for.
+    pub unsafe fn launch_graph(&self, ordinal: u32, stream: RawStream, graph: &SimGraph) -> Result<(), Code> {
+        let mut machine = self.enter_uncounted(Call::StreamHostCall, ordinal).map_err(|error| error.code)?;
+        if !Arc::ptr_eq(&self.shared, &graph.shared) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let stream = machine.stream(ordinal, stream)?;
+        machine.launch_graph(&stream, graph)?;
+        let has_host_calls = !machine.host_calls.is_empty();
+        drop(machine);
+        if has_host_calls {
+            self.start_host_call_runner();
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Records an allocation: memory of the graph's own, at an address that stays.
+    pub(super) fn record_allocation(
+        &mut self,
+        id: u64,
+        branch: usize,
+        ordinal: u32,
+        asked: u64,
+    ) -> Result<u64, Code> {
+        if asked == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let bytes = asked.checked_next_multiple_of(GRANULARITY).ok_or(Code::OUT_OF_MEMORY)?;
+        self.take_bytes(ordinal, bytes)?;
+        let Some(address) = self.memory.take_addresses(bytes, UNIT) else {
+            self.give_back_bytes(ordinal, bytes);
+            return Err(Code::OUT_OF_MEMORY);
+        };
+        let backing = self.memory.add_device_backing();
+        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Device(ordinal) });
+        if let Some(memory) = self.capture_memory(id) {
+            memory.push(GraphMemory { ordinal, address, bytes });
+        }
+        let work = Work::Allocate { address, bytes };
+        let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
+        self.put(Target::Capture(id, branch), work, Call::AllocateAsync.symbol().into(), &[range]);
+        Ok(address)
+    }
+
+    /// Records a free of memory that this capture, or another graph, allocates.
+    pub(super) fn record_free(&mut self, id: u64, branch: usize, address: u64) -> Result<(), Code> {
+        let is_own =
+            self.capture_memory(id).is_some_and(|memory| memory.iter().any(|m| m.address == address));
+        let is_graphs = is_own
+            || self.captures.graphs.values().any(|graph| graph.memory.iter().any(|m| m.address == address));
+        if !is_graphs {
+            let words = format!("a capture freed {address:#x}, which no graph allocates");
+            return Err(self.refuse(HazardKind::IllegalDuringCapture, words, Code::INVALID_VALUE));
+        }
+        let range = Range { address, bytes: 0, mode: AccessMode::Free };
+        self.put(Target::Capture(id, branch), Work::Nothing, Call::FreeAsync.symbol().into(), &[range]);
+        Ok(())
+    }
+
+    fn launch_graph(&mut self, stream: &Stream, graph: &SimGraph) -> Result<(), Code> {
+        let lane = match self.target(stream)? {
+            Target::Queue(lane) => lane,
+            Target::Capture(..) => return Err(Code::CAPTURE_UNSUPPORTED),
+        };
+        let is_out = |node: &Node| match node.work {
+            Work::Allocate { address, .. } => self.allocations.get(address).is_some(),
+            Work::Host(ref function) => function.was_queued(),
+            _ => false,
+        };
+        if graph.nodes.iter().any(is_out) {
+            return Err(Code::INVALID_VALUE);
+        }
+        let base = self.lanes.joined(lane);
+        let mut lanes: HashMap<LaneId, LaneId> = HashMap::new();
+        let mut after: HashMap<Point, Clock> = HashMap::new();
+        let mut end = base.clone();
+        for node in &graph.nodes {
+            let (ordinal, branch) = (node.ordinal, node.point.lane.0);
+            let label = StreamLabel::Graph { ordinal, branch };
+            let lane = *lanes
+                .entry(node.point.lane)
+                .or_insert_with(|| self.lanes.add(ordinal, LaneKind::Independent, label));
+            let mut needs = base.clone();
+            for point in node.needs.points() {
+                if let Some(clock) = after.get(&point) {
+                    needs.join(clock);
+                }
+            }
+            if let Some(lane) = self.lanes.get_mut(lane) {
+                lane.clock = needs;
+            }
+            self.submit_node(node, lane, graph.id);
+            let clock = self.lanes.joined(lane);
+            end.join(&clock);
+            after.insert(node.point, clock);
+        }
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            lane.clock.join(&end);
+        }
+        for lane in lanes.into_values() {
+            self.lanes.retire(lane);
+        }
+        if let Some(state) = self.captures.graphs.get_mut(&graph.id) {
+            state.last.join(&end);
+        }
+        Ok(())
+    }
+
+    fn submit_node(&mut self, node: &Node, lane: LaneId, graph: u64) {
+        let (work, name) = (node.work.clone(), Arc::clone(&node.name));
+        match node.ranges[..] {
+            [Range { address, bytes, mode: AccessMode::Allocate }] => {
+                self.forget_past(address, bytes);
+                let point = self.submit(lane, work, Arc::clone(&name), &[]);
+                let made =
+                    self.by_lane(lane, name, Range { address, bytes, mode: AccessMode::Allocate }, point);
+                let kind = AllocationKind::Graph(graph);
+                self.allocations.add(address, Allocation { kind, ordinal: node.ordinal, bytes, made });
+            }
+            [Range { address, mode: AccessMode::Free, .. }] => {
+                if self.check_free(node.ordinal, address, Call::FreeAsync).is_ok() {
+                    self.end_allocation(lane, address);
+                }
+            }
+            _ => {
+                if let Work::Host(function) = &work {
+                    function.set_queued();
+                }
+                self.submit(lane, work, name, &node.ranges);
+            }
+        }
+    }
+
+    /// Queues the free of a stream-ordered allocation. Returns its bytes and its place.
+    pub(super) fn end_allocation(&mut self, lane: LaneId, address: u64) -> (u64, Point) {
+        let name: Arc<str> = Call::FreeAsync.symbol().into();
+        let needs = self.lanes.joined(lane);
+        let point = self.submit(lane, Work::Nothing, Arc::clone(&name), &[]);
+        let bytes = self.allocations.get(address).map_or(0, |allocation| allocation.bytes);
+        let freed = self.by_lane(lane, name, Range { address, bytes, mode: AccessMode::Free }, point);
+        self.watch_free(&freed, &needs);
+        self.allocations.remove(address, freed);
+        (bytes, point)
+    }
+
+    /// What a hazard says of an operation that was just submitted.
+    pub(super) fn by_lane(&self, lane: LaneId, operation: Arc<str>, range: Range, point: Point) -> Access {
+        let Range { address, bytes, mode } = range;
+        let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
+        Access { operation, stream, address, bytes, mode, submission: self.submissions, point: Some(point) }
+    }
+
+    /// Takes back the memory of graphs that are gone, unless something still uses it.
+    pub(super) fn release_dropped_graphs(&mut self) {
+        let graphs = &self.captures.graphs;
+        let is_over = |graph: &GraphState| {
+            let is_out = |memory: &GraphMemory| self.allocations.get(memory.address).is_some();
+            graph.dropped && self.lanes.completed(&graph.last) && !graph.memory.iter().any(is_out)
+        };
+        let over: Vec<u64> = graphs.iter().filter(|(_, graph)| is_over(graph)).map(|(&id, _)| id).collect();
+        for id in over {
+            for memory in self.captures.graphs.remove(&id).into_iter().flat_map(|graph| graph.memory) {
+                self.release_graph_memory(&memory);
+            }
+        }
+    }
+
+    pub(super) fn release_graph_memory(&mut self, memory: &GraphMemory) {
+        if let Some(mapping) = self.memory.unmap(memory.address) {
+            self.watch.forget(mapping.backing);
+            self.memory.remove_backing(mapping.backing);
+            self.memory.give_back_addresses(memory.address, memory.bytes, UNIT);
+            self.give_back_bytes(memory.ordinal, memory.bytes);
+        }
+    }
+
+    /// A hazard for a graph that holds memory.
+    pub(super) fn graph_leaks(&self) -> impl Iterator<Item = Hazard> {
+        let held = self.captures.graphs.values().filter(|graph| !graph.dropped && !graph.memory.is_empty());
+        held.map(|graph| {
+            let bytes: u64 = graph.memory.iter().map(|memory| memory.bytes).sum();
+            Hazard::rule(HazardKind::Leak, format!("a graph that was not dropped holds {bytes} bytes"))
+        })
+    }
+}
