@@ -4,6 +4,7 @@
 //! come after, so no free makes a driver call and no reuse is too early.
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
+#![expect(clippy::disallowed_types, reason = "an example has no model to be seen by")]
 
 mod machine;
 
@@ -27,7 +28,6 @@ struct Slab<U: Resource> {
     whole: Layout,
     start: DevicePtr,
     id: ResourceId,
-    #[expect(clippy::disallowed_types, reason = "an example has no model to be seen by")]
     free: Mutex<Vec<FreeBlock>>,
 }
 
