@@ -370,7 +370,7 @@ impl fmt::Display for Error {
                 f.write_str("context lost by an earlier error, nothing works on this device any more")?;
             }
             ErrorKind::ShutDown => {
-                f.write_str("the driver has shut down, or belongs to the parent process")?
+                f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
             ErrorKind::Driver => f.write_str("driver error")?,

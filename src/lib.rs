@@ -15,8 +15,8 @@ mod sync;
 pub mod testing;
 
 pub use container::{
-    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, RawParts,
-    ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, PinnedVec,
+    RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
 };
 #[cfg(feature = "sim")]
 pub use device::Sim;

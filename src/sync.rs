@@ -44,7 +44,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A condition variable over [`Mutex`], without poisoning.
+/// A condition variable over [`Mutex`], without poisoning. Only the simulated machine waits for other threads.
 #[cfg(feature = "sim")]
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(imp::Condvar);

@@ -66,7 +66,7 @@ fn cuda_async() {
 fn cuda_async_view() {
     let swept = sweep().run(|sim| {
         let pool = CudaAsync::new(&sim.device(0))?;
-        use_resource(sim, |_| Ok(CudaAsyncView::of(&pool)))
+        use_resource(sim, |_| Ok(CudaAsyncView::from(&pool)))
     });
     assert_thorough(swept, 20);
 }

@@ -186,7 +186,7 @@ fn reuse_in_a_pool_depends_on_the_schedule_and_is_sound_in_each() {
 fn host_functions_are_steps_as_any_other() {
     let found = outcomes(|program| {
         let [a, b] = program.streams();
-        let log = Arc::new(std::sync::mpsc::channel::<u8>());
+        let log = std::sync::mpsc::channel::<u8>();
         for (stream, name) in [(a, 1), (b, 2)] {
             let sender = log.0.clone();
             let note = Box::new(move || sender.send(name).unwrap());

@@ -24,6 +24,16 @@ fn on_the_simulator(clause: fn(&Device) -> Result<(), Error>) {
 
 source_contract::sources!(on_the_simulator);
 
+#[test]
+fn a_pool_with_blocks_out_is_kept() {
+    let sim = Sim::new();
+    source_contract::a_pool_with_blocks_out_is_kept(&sim.device(0)).unwrap();
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+    // The block has been freed since, so the next pool to come takes the retired one away.
+    drop(CudaAsync::new(&sim.device(0)).unwrap());
+    assert_eq!((sim.live().allocations(), sim.live().pools), (0, 0), "{}", sim.live());
+}
+
 fn of_two_devices<R: Resource>(make: impl Fn(&Device) -> Result<R, Error>) {
     let config = SimConfig::default().devices(2).attribute(DeviceAttribute::PageableMemoryAccess, 1);
     let sim = Sim::with_config(config);
@@ -161,12 +171,12 @@ fn a_lost_context_leaks_and_says_so() {
     assert!(pool.trim(0).unwrap_err().is_context_lost());
     assert!(plain.allocate_sync(layout(100)).unwrap_err().is_context_lost());
     assert!(managed.allocate_sync(layout(100)).unwrap_err().is_context_lost());
-    // SAFETY: each block came from this resource with this layout; the work that used it is gone with its context.
-    unsafe {
-        pool.deallocate(blocks[0], layout(100), stream.as_ref());
-        plain.deallocate(blocks[1], layout(100), stream.as_ref());
-        managed.deallocate_sync(blocks[2], layout(100));
-    }
+    // SAFETY: the block came from this resource with this layout; the work that used it is gone with its context.
+    unsafe { pool.deallocate(blocks[0], layout(100), stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { plain.deallocate(blocks[1], layout(100), stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { managed.deallocate_sync(blocks[2], layout(100)) };
     assert_eq!(sim.live().allocations(), 3);
     drop(pool);
     assert!(CudaAsync::new(&device).unwrap_err().is_context_lost());
@@ -208,6 +218,37 @@ fn what_a_device_lacks_is_refused_by_name() {
     assert!(error.unsupported_detail().unwrap().what.contains("POSIX"), "{error}");
     let config = CudaAsyncConfig::default().handle_types(HandleType::FABRIC);
     assert!(CudaAsync::with_config(&sim.device(0), config).is_ok());
+}
+
+#[test]
+fn one_device_without_concurrent_access_keeps_managed_memory_from_the_host() {
+    let config = SimConfig::default().devices(2);
+    let mixed = config.clone().attribute_of_device(1, DeviceAttribute::ConcurrentManagedAccess, 0);
+    let sim = Sim::with_config(mixed.clone());
+    for (ordinal, word) in [(0, "another device"), (1, "the device lacks")] {
+        let device = sim.device(ordinal);
+        for error in [Managed::new(&device).unwrap_err(), CudaAsyncManaged::new(&device).unwrap_err()] {
+            assert!(error.unsupported_detail().unwrap().why.starts_with(word), "{error}");
+        }
+    }
+    // A device that has no managed memory at all is in nobody's way.
+    let sim = Sim::with_config(mixed.attribute_of_device(1, DeviceAttribute::ManagedMemory, 0));
+    assert!(Managed::new(&sim.device(0)).is_ok());
+    assert!(Managed::new(&sim.device(1)).is_err());
+}
+
+#[test]
+fn what_a_pool_holds_unused_counts_as_free() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let config = CudaAsyncConfig::default().initial_bytes(64 << 20);
+    let resource = CudaAsync::with_config(&device, config).unwrap();
+    let block = resource.allocate_sync(layout(1 << 20)).unwrap();
+    let (of_pool, of_device) = (resource.memory_info().unwrap(), device.memory_info().unwrap());
+    assert_eq!(of_pool.free_bytes, of_device.free_bytes + (63 << 20));
+    assert_eq!(of_pool.total_bytes, of_device.total_bytes);
+    // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    unsafe { resource.deallocate_sync(block, layout(1 << 20)) };
 }
 
 #[test]
@@ -255,8 +296,9 @@ mod system {
 
     /// Bytes of address space that this process has.
     fn mapped_bytes() -> usize {
-        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-        text.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+        let text = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = text.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        size.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
     }
 
     #[test]
@@ -369,5 +411,111 @@ mod system {
             // SAFETY: the block came from this resource with this layout, and nothing uses it.
             unsafe { resource.deallocate_sync(block, layout) };
         }
+    }
+}
+
+mod capture {
+    use alluvion::driver::sim::{SimDriver, SimGraph};
+    use alluvion::driver::{CaptureMode, StreamFlags};
+    use alluvion::{Stream, StreamRef};
+
+    use super::*;
+
+    fn begin(sim: &SimDriver, stream: &Stream) {
+        sim.begin_capture(0, stream.as_ref().raw(), CaptureMode::Global).unwrap();
+    }
+
+    fn end(sim: &SimDriver, stream: &Stream) -> SimGraph {
+        sim.end_capture(0, stream.as_ref().raw()).unwrap()
+    }
+
+    fn everything<R: Resource>(resource: &R, stream: StreamRef<'_>) {
+        let block = resource.allocate(layout(5000), stream).unwrap();
+        // SAFETY: the block came from this resource with this layout, and nothing uses it.
+        unsafe { resource.deallocate(block, layout(5000), stream) };
+        let block = resource.allocate_sync(layout(5000)).unwrap();
+        // SAFETY: as above.
+        unsafe { resource.deallocate_sync(block, layout(5000)) };
+        resource.trim(0).unwrap();
+        resource.memory_info().unwrap();
+    }
+
+    fn use_every_source(device: &Device) {
+        let stream = device.stream().unwrap();
+        let config = CudaAsyncConfig::default().initial_bytes(1 << 20).reuse_allow_opportunistic(true);
+        let pool = CudaAsync::with_config(device, config).unwrap();
+        everything(&pool, stream.as_ref());
+        everything(&pool.view(), stream.as_ref());
+        // SAFETY: the pool is live: `pool` owns it.
+        everything(&unsafe { CudaAsyncView::from_raw(device, pool.raw_pool()) }.unwrap(), stream.as_ref());
+        everything(&CudaAsyncManaged::new(device).unwrap(), stream.as_ref());
+        everything(&Cuda::new(device), stream.as_ref());
+        everything(&Managed::new(device).unwrap(), stream.as_ref());
+        #[cfg(target_os = "linux")]
+        {
+            let config = alluvion::source::SystemConfig::default().headroom_bytes(1 << 20);
+            everything(&alluvion::source::System::with_config(device, config).unwrap(), stream.as_ref());
+        }
+    }
+
+    #[test]
+    fn a_capture_survives_every_source_on_a_stream_outside_of_it() {
+        let sim = with(&[(DeviceAttribute::PageableMemoryAccess, 1)], 13_000);
+        let device = sim.device(0);
+        let captured = device.stream().unwrap();
+        begin(&sim, &captured);
+        std::thread::scope(|scope| scope.spawn(|| use_every_source(&device)).join().unwrap());
+        use_every_source(&device);
+        drop(end(&sim, &captured));
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        assert_eq!(sim.live().allocations(), 0, "{}", sim.live());
+    }
+
+    #[test]
+    fn a_graph_allocates_from_a_pool_and_frees_there() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let (stream, resource) = (device.stream().unwrap(), CudaAsync::new(&device).unwrap());
+        begin(&sim, &stream);
+        let block = resource.allocate(layout(5000), stream.as_ref()).unwrap();
+        // SAFETY: the block came from this resource with this layout, and nothing uses it.
+        unsafe { resource.deallocate(block, layout(5000), stream.as_ref()) };
+        let graph = end(&sim, &stream);
+        for _ in 0..2 {
+            // SAFETY: the graph allocates and frees, and uses nothing else.
+            unsafe { sim.launch_graph(0, stream.as_ref().raw(), &graph) }.unwrap();
+        }
+        stream.synchronize().unwrap();
+        drop((graph, resource));
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        assert_eq!((sim.live().allocations(), sim.live().pools), (0, 0), "{}", sim.live());
+    }
+
+    /// Frees a block where waiting would break a capture, and looks that it is kept in place of that.
+    #[cfg(target_os = "linux")]
+    fn system_keeps_its_block(sim: &Sim, captured: &Stream, freed_on: &Stream) {
+        let resource = alluvion::source::System::new(&sim.device(0)).unwrap();
+        let block = resource.allocate_sync(layout(8192)).unwrap();
+        begin(sim, captured);
+        // SAFETY: the block came from this resource with this layout, and nothing uses it.
+        unsafe { resource.deallocate(block, layout(8192), freed_on.as_ref()) };
+        drop(end(sim, captured));
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        let host = core::ptr::with_exposed_provenance_mut::<u8>(block.address() as usize);
+        // SAFETY: the block was leaked, and so is still the host's to write. That is what is tested: else it faults.
+        unsafe { host.write_bytes(1, 8192) };
+        // SAFETY: it was not freed, so that it may be now.
+        unsafe { resource.deallocate_sync(block, layout(8192)) };
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn system_memory_is_kept_in_place_of_breaking_a_capture() {
+        let sim = with(&[(DeviceAttribute::PageableMemoryAccess, 1)], 13_000);
+        let device = sim.device(0);
+        let stream = device.stream().unwrap();
+        system_keeps_its_block(&sim, &stream, &stream);
+        let blocking = device.stream_with(StreamFlags { blocking: true, priority: 0 }).unwrap();
+        system_keeps_its_block(&sim, &blocking, &device.default_stream());
     }
 }

@@ -1,1 +1,137 @@
-//! Models of alluvion's concurrent protocols, run under loom.
+//! Models of alluvion's concurrent protocols: the mock driver that they run on, and how they are explored.
+//!
+//! Each file in `tests/` is one protocol, through the crate's public API. Run them all, in about twenty seconds on two cores:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release -p loom-tests -- --nocapture
+//! ```
+//!
+//! # What a model cannot show
+//!
+//! - loom treats `SeqCst` accesses as `AcqRel` and does not explore load buffering. The crate uses neither.
+//! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
+//! - There is no bound on preemptions: each model is small enough for all of its schedules, with two threads.
+//! - The driver here is a model of one: no work takes time, and every query says that it is done.
+
+#![cfg(loom)]
+#![expect(unsafe_code, reason = "implements the driver seam, and calls it")]
+
+mod mock;
+
+pub use mock::{Mock, Work};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use alluvion::driver::RawStream;
+use alluvion::{Device, Machine, Stream, StreamRef};
+
+/// Runs `model` under every schedule. Returns how many there were.
+///
+/// # Panics
+///
+/// If the model fails under one of them, or if there was only one.
+pub fn explore(model: impl Fn() + Send + Sync + 'static) -> usize {
+    let schedules = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&schedules);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = None;
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        model();
+    });
+    let schedules = schedules.load(Ordering::Relaxed);
+    println!("{schedules} schedules");
+    assert!(schedules > 1, "nothing was left to chance");
+    schedules
+}
+
+/// How often something was seen, over all schedules: shows that a model reaches the case that it is about.
+#[derive(Debug, Default)]
+pub struct Seen(AtomicUsize);
+
+impl Seen {
+    /// Never so far.
+    #[must_use]
+    pub const fn never() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// Once more, if `it` holds.
+    pub fn note(&self, it: bool) {
+        self.0.fetch_add(usize::from(it), Ordering::Relaxed);
+    }
+
+    /// How often.
+    pub fn times(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A machine with one device over a mock driver.
+#[derive(Clone, Debug)]
+pub struct Rig {
+    /// The driver.
+    pub mock: Arc<Mock>,
+    /// The device.
+    pub device: Device,
+}
+
+impl Rig {
+    /// A machine with nothing on it.
+    ///
+    /// # Panics
+    ///
+    /// Never: the mock driver has a device.
+    #[must_use]
+    pub fn new() -> Self {
+        let mock = Mock::new();
+        let machine = Machine::new(Arc::clone(&mock) as _).expect("the mock driver answers");
+        Self { mock, device: machine.device(0).expect("there is one") }
+    }
+
+    /// A stream of the crate's own.
+    ///
+    /// # Panics
+    ///
+    /// Never: the mock driver makes them.
+    #[must_use]
+    pub fn stream(&self) -> Stream {
+        self.device.stream().expect("the mock driver makes streams")
+    }
+
+    /// A stream that somebody else owns, wrapped, and its handle.
+    ///
+    /// # Panics
+    ///
+    /// Never: the mock driver makes them.
+    #[must_use]
+    pub fn foreign(&self) -> (Stream, RawStream) {
+        let raw = RawStream(self.mock.create());
+        // SAFETY: the models destroy it when the last handle is gone, which is what they are about.
+        let stream = unsafe { Stream::from_raw(&self.device, raw) };
+        (stream.expect("there are numbers left"), raw)
+    }
+
+    /// Submits work.
+    pub fn submit(&self, stream: StreamRef<'_>, work: Work) {
+        self.mock.submit(stream.raw(), work);
+    }
+
+    /// Submits work that must come after `earlier`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn submit_after(&self, stream: StreamRef<'_>, work: Work, earlier: Work) {
+        let before = self.mock.submit(stream.raw(), work);
+        assert!(before.contains(earlier), "{work:?} may overtake {earlier:?}");
+    }
+}
+
+impl Default for Rig {
+    fn default() -> Self {
+        Self::new()
+    }
+}

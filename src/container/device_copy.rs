@@ -41,6 +41,11 @@
 /// - There is no padding: every byte of every value is initialised. Then a value can be read as bytes, and what comes back
 ///   is what went.
 /// - It holds no pointer or reference; an address made of other bits would be no place to go.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element on a device",
+    label = "not plain data of which any bits are a value",
+    note = "store a number in its place: a `u8` for a `bool`, a `u32` for a `char`, an index for a reference"
+)]
 pub unsafe trait DeviceCopy: Copy + Send + Sync + 'static {}
 
 macro_rules! plain {

@@ -17,6 +17,11 @@ use super::device_copy::DeviceCopy;
 ///   [`len`](Self::len) initialised elements.
 /// - Moving the buffer does not move the elements. While nobody calls it and it is not dropped, nobody touches them, and they stay
 ///   valid: for ever, if it is forgotten.
+#[diagnostic::on_unimplemented(
+    message = "a transfer cannot own `{Self}`",
+    label = "not an owned buffer of elements",
+    note = "a transfer that is forgotten keeps its buffer for ever: pass a `Vec` or a boxed slice, or borrow in a `Stream::scope`"
+)]
 pub unsafe trait HostBuffer: 'static {
     /// What it holds.
     type Item: DeviceCopy;

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "keeps a buffer from being moved as a value while the device uses it")]
 
 use core::fmt;
-use core::mem::{self, MaybeUninit};
+use core::mem::MaybeUninit;
 
 use super::host_buffer::HostBuffer;
 use super::settle::{settle, settle_event};
@@ -116,7 +116,8 @@ impl<B: HostBuffer> Transfer<B> {
     /// not be used again, and the buffer is leaked.
     fn finish(&mut self, error: Option<&Error>) -> Option<B> {
         if error.is_some_and(Error::is_shut_down) {
-            mem::forget(self.host.take());
+            // A `MaybeUninit` that goes does not drop what is in it.
+            self.host = None;
         }
         self.take()
     }

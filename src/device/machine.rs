@@ -1,14 +1,15 @@
 //! `Machine`: a driver with its devices.
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
 use super::{Capabilities, Device};
 use crate::driver::{Driver, RawStream};
 use crate::error::Error;
-use crate::stream::{Ending, EventPool, Frontier, Table, Timeline, Underlying};
+use crate::source::RetiredPools;
+use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
 use crate::sync::Arc;
 
 /// A driver with its devices: the CUDA driver of this process, or a simulated one.
@@ -43,6 +44,7 @@ pub(super) struct DeviceState {
     /// A stream for calls that name none, made when the first one comes.
     pub(super) service: OnceLock<Arc<Timeline>>,
     pub(super) capabilities: OnceLock<Capabilities>,
+    pub(super) retired_pools: RetiredPools,
     pub(super) current: CurrentResource,
 }
 
@@ -57,10 +59,17 @@ impl Machine {
     ///
     /// As the driver says when it is asked for its devices.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Self, Error> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let count = driver.device_count()?;
         // Relaxed: only that the numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let Some(number) = u32::try_from(number).ok().filter(|number| *number < StreamId::MACHINES) else {
+            return Err(Error::unsupported(
+                "another machine",
+                "this process has made 16777216 of them",
+                "make one, and clone it",
+            ));
+        };
         let table = Table::new(number);
         let devices = (0..count)
             .map(|ordinal| {
@@ -75,7 +84,14 @@ impl Machine {
                     Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
                 })?;
                 let (service, capabilities) = (OnceLock::new(), OnceLock::new());
-                Ok(DeviceState { events, legacy, service, capabilities, current: CurrentResource::new() })
+                Ok(DeviceState {
+                    events,
+                    legacy,
+                    service,
+                    capabilities,
+                    retired_pools: RetiredPools::default(),
+                    current: CurrentResource::new(),
+                })
             })
             .collect::<Result<_, Error>>()?;
         Ok(Self { inner: Arc::new(MachineInner { number, driver, table, devices }) })
@@ -124,6 +140,7 @@ impl Machine {
     }
 
     /// All devices.
+    #[must_use]
     pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
         (0..self.inner.devices.len() as u32).map(|ordinal| Device::new(self.clone(), ordinal))
     }
@@ -171,7 +188,7 @@ impl Machine {
     }
 
     /// The timeline of a point that is not known to be over.
-    fn timeline_to_ask(&self, stamp: crate::stream::Stamp) -> Result<Option<Arc<Timeline>>, Error> {
+    fn timeline_to_ask(&self, stamp: Stamp) -> Result<Option<Arc<Timeline>>, Error> {
         if stamp.stream.machine() != self.number() {
             return Err(Error::machine_mismatch());
         }
@@ -208,7 +225,12 @@ impl Machine {
 
 impl Drop for MachineInner {
     fn drop(&mut self) {
-        self.devices.iter().filter_map(|state| state.service.get()).for_each(|timeline| timeline.retire());
+        for (ordinal, state) in self.devices.iter().enumerate() {
+            if let Some(timeline) = state.service.get() {
+                timeline.retire();
+            }
+            state.retired_pools.sweep(&*self.driver, ordinal as u32);
+        }
     }
 }
 
@@ -231,6 +253,10 @@ impl fmt::Debug for Machine {
 pub(crate) struct WeakMachine(Weak<MachineInner>);
 
 impl WeakMachine {
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
     pub(crate) fn upgrade(&self) -> Option<Machine> {
         self.0.upgrade().map(|inner| Machine { inner })
     }

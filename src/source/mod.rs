@@ -23,9 +23,10 @@ mod driver_pool;
 mod managed;
 mod migration;
 mod null;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod pages;
 mod pinned;
+mod retired_pools;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -38,6 +39,7 @@ pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
+pub(crate) use retired_pools::RetiredPools;
 pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};

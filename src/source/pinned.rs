@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "pins memory, and gives it back")]
 
 mod config;
-mod host_memory;
+pub(super) mod host_memory;
 #[cfg(unix)]
 mod mapping;
 #[cfg(not(unix))]
@@ -275,7 +275,7 @@ unsafe impl Resource for Pinned {
         }
         let driver = &**self.core.device.driver();
         // It comes before the lock: in a forked child it fails, and the lock may be held by a thread that is not there.
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let _relaxed = RelaxedCapture::attempt(driver);
         let origin = self.core.forget(block, layout);
         // The driver waits by itself before it frees its own: 100 ms behind a task of 100 ms. Nobody says that it waits
         // before it unregisters. Without the wait the device may still be at it, and the pages are leaked.
@@ -298,7 +298,7 @@ unsafe impl Resource for Pinned {
         }
         let driver = &**self.core.device.driver();
         // Before the lock, as in `deallocate`.
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let _relaxed = RelaxedCapture::attempt(driver);
         let origin = self.core.forget(block, layout);
         // SAFETY: the block is live, came from this core with this layout, and every use is over, as the caller promises;
         // `forget` took its record away.
@@ -323,13 +323,7 @@ unsafe impl Resource for Pinned {
 
     /// Of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        host_memory::host_memory().ok_or_else(|| {
-            Error::unsupported(
-                "the size of the host's memory",
-                "the system has no /proc/meminfo",
-                "ask the system",
-            )
-        })
+        host_memory::of_host()
     }
 
     fn layer(&self) -> Option<&dyn Any> {

@@ -27,11 +27,6 @@ impl EventPool {
         };
         Ok(PooledEvent { raw, pool: Arc::clone(self) })
     }
-
-    #[cfg(all(test, feature = "sim", not(loom)))]
-    pub(crate) fn spare(&self) -> usize {
-        self.spare.lock().len()
-    }
 }
 
 impl Drop for EventPool {

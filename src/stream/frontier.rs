@@ -67,6 +67,7 @@ impl Frontier {
     }
 
     /// The points, in the order of their streams.
+    #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Stamp> + '_ {
         self.stamps.iter().copied()
     }

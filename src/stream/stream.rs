@@ -5,10 +5,10 @@
 
 use core::any::Any;
 use core::fmt;
-use core::marker::PhantomData;
 
 use super::clock::VectorClock;
 use super::cover::Cover;
+use super::thread::ThreadBound;
 use super::timeline::{Ending, Timeline, Underlying};
 use super::{Event, Frontier, Stamp, StreamId};
 use crate::device::Device;
@@ -130,7 +130,7 @@ impl Stream {
     /// Borrows the stream.
     #[must_use]
     pub fn as_ref(&self) -> StreamRef<'_> {
-        StreamRef { stream: self, not_send: PhantomData }
+        StreamRef { stream: self, _thread_bound: ThreadBound::new() }
     }
 
     /// The device that the stream belongs to.
@@ -233,7 +233,7 @@ impl Eq for Stream {}
 #[derive(Clone, Copy)]
 pub struct StreamRef<'s> {
     stream: &'s Stream,
-    not_send: PhantomData<*const ()>,
+    _thread_bound: ThreadBound,
 }
 
 impl<'s> StreamRef<'s> {

@@ -1,5 +1,6 @@
 //! A machine's streams, by number.
 
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use super::timeline::Timeline;
@@ -7,26 +8,29 @@ use super::{Stamp, StreamId};
 use crate::error::Error;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// Slots of the first chunk; each further one is twice as large, so 27 chunks hold every `u32`. A program has a handful of
-/// streams: 64 slots are 1.5 KiB. Under loom two, because each slot is an object of the model.
+/// Slots of the first chunk; each further one is twice as large, so 15 chunks hold every place. A program has a handful of
+/// streams: 64 slots are 1 KiB. Under loom two, because each slot is an object of the model.
 const FIRST: usize = if cfg!(loom) { 2 } else { 64 };
-const CHUNKS: usize = 27;
+const CHUNKS: usize = if cfg!(loom) { 20 } else { 15 };
 
 /// How many ended streams a new one looks at to see whether they can be forgotten. Two keep ahead of any creation rate.
 const SWEEP: usize = 2;
 
 type Slot = Mutex<Option<Arc<Timeline>>>;
 
-/// The timelines of one machine. A slot is filled once, and emptied when its stream is gone and its work is done; it is
-/// never filled again. What is not in the table is over.
+/// The timelines of one machine. A timeline leaves when its stream is gone and its work is done. What is not in the table
+/// is over.
 #[derive(Debug)]
 pub(crate) struct Table {
     machine: u32,
     /// Chunks never move, so a look-up takes no lock but its slot's.
     chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
-    next: AtomicU64,
+    /// How many places have ever been used.
+    places: AtomicU64,
+    /// The numbers of streams to come, in places that have become free.
+    vacant: Mutex<Vec<StreamId>>,
     /// Timelines whose streams have ended, oldest first.
-    ended: Mutex<Vec<StreamId>>,
+    ended: Mutex<VecDeque<StreamId>>,
 }
 
 impl Table {
@@ -34,84 +38,89 @@ impl Table {
         Self {
             machine,
             chunks: [const { OnceLock::new() }; CHUNKS],
-            next: AtomicU64::new(0),
-            ended: Mutex::new(Vec::new()),
+            places: AtomicU64::new(0),
+            vacant: Mutex::new(Vec::new()),
+            ended: Mutex::new(VecDeque::new()),
         }
     }
 
     /// Enters a timeline under a number of its own.
     pub(crate) fn enter(&self, make: impl FnOnce(StreamId) -> Timeline) -> Result<Arc<Timeline>, Error> {
         self.sweep();
-        // Relaxed: the number is all that is taken from it; the slot's lock publishes the timeline.
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let Ok(index) = u32::try_from(index) else {
-            return Err(Error::unsupported(
-                "another stream",
-                "this machine has made 4294967296 of them",
-                "reuse streams, through a `StreamPool`",
-            ));
+        let vacant = self.vacant.lock().pop();
+        let id = match vacant {
+            Some(id) => id,
+            None => self.next_place()?,
         };
-        let timeline = Arc::new(make(StreamId::new(self.machine, index)));
-        let (chunk, at) = place(index);
+        let timeline = Arc::new(make(id));
+        let (chunk, at) = place(id.index());
         let slots =
             self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Mutex::new(None)).collect());
+        // The number is in nobody's hands before this: a look-up cannot come too early.
         *slots[at].lock() = Some(Arc::clone(&timeline));
         Ok(timeline)
     }
 
-    /// The timeline of a stream; `None` if the stream is gone and all its work is over.
-    pub(crate) fn timeline(&self, id: StreamId) -> Option<Arc<Timeline>> {
-        let (chunk, at) = place(id.index());
-        self.chunks[chunk].get()?.get(at)?.lock().clone()
-    }
-
-    pub(crate) fn is_done(&self, stamp: Stamp) -> bool {
-        self.timeline(stamp.stream).is_none_or(|timeline| timeline.is_done(stamp.epoch))
-    }
-
-    pub(crate) fn finish(&self, stamp: Stamp) {
-        if let Some(timeline) = self.timeline(stamp.stream) {
-            timeline.finish(stamp.epoch);
+    fn next_place(&self) -> Result<StreamId, Error> {
+        // Relaxed: the number is all that is taken from it; the slot's lock publishes the timeline.
+        let index = self.places.fetch_add(1, Ordering::Relaxed);
+        match u32::try_from(index) {
+            Ok(index) if index < StreamId::PLACES => Ok(StreamId::new(self.machine, index)),
+            _ => Err(Error::unsupported(
+                "another stream",
+                "this machine has 1048576 that are not over",
+                "reuse streams, through a `StreamPool`",
+            )),
         }
     }
 
-    /// Notes that the stream has ended: its slot can be emptied once its work is over.
+    fn slot(&self, id: StreamId) -> Option<&Slot> {
+        let (chunk, at) = place(id.index());
+        self.chunks[chunk].get()?.get(at)
+    }
+
+    /// The timeline of a stream; `None` if the stream is gone and all its work is over.
+    pub(crate) fn timeline(&self, id: StreamId) -> Option<Arc<Timeline>> {
+        self.look(id, Arc::clone)
+    }
+
+    fn look<T>(&self, id: StreamId, look: impl FnOnce(&Arc<Timeline>) -> T) -> Option<T> {
+        let slot = self.slot(id)?.lock();
+        // Another stream has the place of one that is over.
+        slot.as_ref().filter(|timeline| timeline.id() == id).map(look)
+    }
+
+    pub(crate) fn is_done(&self, stamp: Stamp) -> bool {
+        self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
+    }
+
+    pub(crate) fn finish(&self, stamp: Stamp) {
+        self.look(stamp.stream, |timeline| timeline.finish(stamp.epoch));
+    }
+
+    /// Notes that the stream has ended: its place is free once its work is over.
     pub(crate) fn note_ended(&self, id: StreamId) {
-        self.ended.lock().push(id);
+        self.ended.lock().push_back(id);
     }
 
     /// Forgets some ended streams whose work is over.
     fn sweep(&self) {
         for _ in 0..SWEEP {
-            let Some(id) = ({
-                let mut ended = self.ended.lock();
-                (!ended.is_empty()).then(|| ended.remove(0))
-            }) else {
-                return;
-            };
+            let oldest = self.ended.lock().pop_front();
+            let Some(id) = oldest else { return };
             let Some(timeline) = self.timeline(id) else { continue };
             // A query that fails says nothing; the stream is looked at again later.
             let _ = timeline.poll();
-            if timeline.is_over() {
-                let (chunk, at) = place(id.index());
-                if let Some(slots) = self.chunks[chunk].get() {
-                    slots[at].lock().take();
-                }
-            } else {
-                self.ended.lock().push(id);
+            if !timeline.is_over() {
+                self.ended.lock().push_back(id);
+                continue;
+            }
+            let forgotten = self.slot(id).and_then(|slot| slot.lock().take());
+            drop(forgotten);
+            if let Some(id) = id.successor() {
+                self.vacant.lock().push(id);
             }
         }
-    }
-
-    /// How many slots are filled.
-    #[cfg(all(test, feature = "sim", not(loom)))]
-    pub(crate) fn entries(&self) -> usize {
-        self.chunks
-            .iter()
-            .filter_map(OnceLock::get)
-            .flat_map(|slots| slots.iter())
-            .filter(|slot| slot.lock().is_some())
-            .count()
     }
 }
 
@@ -136,6 +145,47 @@ mod tests {
                 (chunk, at) = (chunk + 1, 0);
             }
         }
-        assert!(place(u32::MAX).0 < CHUNKS);
+        assert_eq!(place(StreamId::PLACES - 1).0, CHUNKS - 1);
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests_on_the_simulator {
+    use super::*;
+    use crate::Sim;
+
+    #[test]
+    fn streams_that_are_gone_take_no_room() {
+        let sim = Sim::new();
+        let (device, table) = (sim.device(0), sim.machine().table());
+        let mut ids = std::collections::HashSet::new();
+        for _ in 0..10_000 {
+            let stream = device.stream().expect("a stream");
+            stream.synchronize().expect("nothing is wrong");
+            assert!(ids.insert(stream.id()), "a number is never used twice");
+        }
+        // The legacy stream, and those that ended after the last look at one.
+        assert!(table.places.load(Ordering::Relaxed) <= 4, "{table:?}");
+        assert!(ids.iter().filter(|id| table.timeline(**id).is_some()).count() <= 2);
+        assert!(sim.live().events <= 4, "{:?}", sim.live());
+    }
+
+    #[test]
+    fn a_stream_stays_while_its_work_is_not_over() {
+        let sim = Sim::new();
+        let (device, table) = (sim.device(0), sim.machine().table());
+        let stream = device.stream().expect("a stream");
+        let (id, freed) = (stream.id(), stream.as_ref().release());
+        sim.inject(crate::driver::sim::Fault::every(
+            crate::driver::Call::EventQuery,
+            crate::driver::Code::NOT_PERMITTED,
+        ));
+        drop(stream);
+        let others: Vec<_> = (0..10).map(|_| device.stream().expect("a stream")).collect();
+        assert!(table.timeline(id).is_some() && !table.is_done(freed));
+        sim.clear_faults();
+        drop(others);
+        (0..100).for_each(|_| drop(device.stream().expect("a stream")));
+        assert!(table.timeline(id).is_none() && table.is_done(freed));
     }
 }

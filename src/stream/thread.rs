@@ -2,7 +2,6 @@
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,20 +16,37 @@ use crate::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadToken(usize);
 
+thread_local! {
+    // No destructor, so it can be read while the thread's other locals are being dropped.
+    static TOKEN: Cell<usize> = const { Cell::new(0) };
+}
+
 impl ThreadToken {
     pub(crate) fn current() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        thread_local! {
-            // No destructor, so it can be read while the thread's other locals are being dropped.
-            static TOKEN: Cell<usize> = const { Cell::new(0) };
+        if TOKEN.get() == 0 {
+            // Relaxed: only that the numbers differ matters.
+            TOKEN.set(NEXT.fetch_add(1, Ordering::Relaxed));
         }
-        TOKEN.with(|token| {
-            if token.get() == 0 {
-                // Relaxed: only that the numbers differ matters.
-                token.set(NEXT.fetch_add(1, Ordering::Relaxed));
-            }
-            Self(token.get())
-        })
+        Self(TOKEN.get())
+    }
+
+    /// Makes the calling thread another one, which owns nothing yet.
+    fn renew() {
+        TOKEN.set(0);
+    }
+}
+
+/// Keeps the type that holds it on its thread.
+///
+/// An empty array and not `PhantomData`, so that the errors of the compiler quote this crate alone: the expected output of the
+/// compile-fail tests is then the same whether or not the sources of the standard library are installed.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadBound([*const (); 0]);
+
+impl ThreadBound {
+    pub(crate) const fn new() -> Self {
+        Self([])
     }
 }
 
@@ -43,8 +59,13 @@ struct Mine {
 impl Drop for Mine {
     fn drop(&mut self) {
         // The thread is ending: cover what it submitted while the handle still means its stream.
-        for (machine, _, timeline) in self.streams.drain(..) {
+        for (.., timeline) in &self.streams {
             timeline.retire();
+        }
+        // What is dropped after this, by other thread-locals, must submit nothing that the last cover does not cover: for it
+        // the streams are another thread's, and the legacy stream stands in.
+        ThreadToken::renew();
+        for (machine, _, timeline) in self.streams.drain(..) {
             if let Some(machine) = machine.upgrade() {
                 machine.table().note_ended(timeline.id());
             }
@@ -79,41 +100,50 @@ thread_local! {
 /// ```
 pub struct PerThreadStream {
     stream: Stream,
-    not_send: PhantomData<*const ()>,
+    _thread_bound: ThreadBound,
 }
 
 static_assertions::assert_not_impl_any!(PerThreadStream: Send, Sync);
 
 impl PerThreadStream {
     pub(crate) fn of(device: &Device) -> Result<Self, Error> {
-        let known = MINE.with_borrow(|mine| {
+        let known = MINE.try_with(|mine| {
+            let mine = mine.borrow();
             mine.streams
                 .iter()
                 .find(|(machine, ordinal, _)| *ordinal == device.ordinal() && machine.is(device.machine()))
                 .map(|(_, _, timeline)| Arc::clone(timeline))
         });
         let timeline = match known {
-            Some(timeline) => timeline,
-            None => {
-                let timeline = device.enter_timeline(Underlying {
-                    raw: RawStream::PER_THREAD,
-                    owner: Some(ThreadToken::current()),
-                    ending: Ending::Leave(None),
-                    eager: false,
-                })?;
-                MINE.with_borrow_mut(|mine| {
-                    mine.streams.retain(|(machine, ..)| machine.upgrade().is_some());
-                    mine.streams.push((
-                        device.machine().downgrade(),
-                        device.ordinal(),
-                        Arc::clone(&timeline),
-                    ));
-                });
-                timeline
+            Ok(Some(timeline)) => timeline,
+            Ok(None) => Self::enter(device)?,
+            Err(_) => {
+                return Err(Error::unsupported(
+                    "a per-thread stream",
+                    "the thread is ending, and has let go of its streams",
+                    "use the default stream in destructors of thread-locals",
+                ));
             }
         };
         let stream = Stream::with_timeline(device, timeline, StreamKind::PerThread);
-        Ok(Self { stream, not_send: PhantomData })
+        Ok(Self { stream, _thread_bound: ThreadBound::new() })
+    }
+
+    /// Enters the thread's stream into the machine's table, and into the list of what the thread lets go of at its end.
+    fn enter(device: &Device) -> Result<Arc<Timeline>, Error> {
+        let timeline = device.enter_timeline(Underlying {
+            raw: RawStream::PER_THREAD,
+            owner: Some(ThreadToken::current()),
+            ending: Ending::Leave(None),
+            eager: false,
+        })?;
+        let of_machines_gone: Vec<_> = MINE.with_borrow_mut(|mine| {
+            mine.streams.push((device.machine().downgrade(), device.ordinal(), Arc::clone(&timeline)));
+            mine.streams.extract_if(.., |(machine, ..)| machine.is_gone()).collect()
+        });
+        // With the last of them goes their driver, which may be anybody's: not while the list is borrowed.
+        drop(of_machines_gone);
+        Ok(timeline)
     }
 }
 

@@ -21,7 +21,8 @@ pub struct SimConfig {
     pub(super) seed: u64,
     pub(super) version: u32,
     pub(super) cost: CostModel,
-    pub(super) attributes: Vec<(DeviceAttribute, i32)>,
+    /// The device, or `None` for all of them; the attribute; its value.
+    pub(super) attributes: Vec<(Option<u32>, DeviceAttribute, i32)>,
 }
 
 impl Default for SimConfig {
@@ -85,14 +86,23 @@ impl SimConfig {
     /// Overrides an attribute of every device; what it switches off then fails with the driver's own code.
     #[must_use]
     pub fn attribute(mut self, attribute: DeviceAttribute, value: i32) -> Self {
-        self.attributes.push((attribute, value));
+        self.attributes.push((None, attribute, value));
+        self
+    }
+
+    /// Overrides an attribute of one device, so that two devices of the machine differ.
+    #[must_use]
+    pub fn attribute_of_device(mut self, ordinal: u32, attribute: DeviceAttribute, value: i32) -> Self {
+        self.attributes.push((Some(ordinal), attribute, value));
         self
     }
 
     /// The attribute of a device: the last override, else what an H200 says.
     pub(super) fn attribute_of(&self, ordinal: u32, attribute: DeviceAttribute) -> i32 {
         use DeviceAttribute as A;
-        if let Some(&(_, value)) = self.attributes.iter().rev().find(|entry| entry.0 == attribute) {
+        let is_meant =
+            |&(of, which, _): &(Option<u32>, _, _)| which == attribute && of.is_none_or(|of| of == ordinal);
+        if let Some(&(.., value)) = self.attributes.iter().rev().find(|entry| is_meant(entry)) {
             return value;
         }
         match attribute {

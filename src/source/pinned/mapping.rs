@@ -7,6 +7,8 @@ use std::num::NonZero;
 use std::thread;
 
 use super::config::BYTES_PER_THREAD;
+use crate::source::pages::{self, page_bytes};
+use crate::sync::Mutex;
 
 /// A huge page of x86-64, and of AArch64 with pages of 4 KiB. A mapping starts at a multiple of it, or its first and last
 /// part would be small pages.
@@ -14,7 +16,8 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// Anonymous pages that this value owns: unmapped when it is dropped.
 ///
-/// Its addresses have exposed provenance, and nothing here reads or writes them but [`populate`](Self::populate).
+/// Its addresses have exposed provenance. Nothing reads or writes them here, except that [`populate`](Self::populate) may
+/// write zeros.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonZero<usize>,
@@ -26,26 +29,9 @@ static_assertions::assert_impl_all!(Mapping: Send, Sync);
 impl Mapping {
     /// Whole pages for `bytes` at a multiple of `align`, of zeros; `None` if the host has no room for them.
     pub(super) fn new(bytes: usize, align: usize) -> Option<Self> {
-        let page = page_bytes();
-        let bytes = bytes.checked_next_multiple_of(page)?;
-        let align = align.max(HUGE_PAGE);
-        // A mapping starts on some page: with this much more, a multiple of `align` lies in it with `bytes` behind it.
-        let with_slack = bytes.checked_add(align - page)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let start = unsafe { libc::mmap(ptr::null_mut(), with_slack, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let start = start.expose_provenance();
-        let aligned = start.next_multiple_of(align);
-        let (head, tail) = (aligned - start, with_slack - (aligned - start) - bytes);
-        // SAFETY: the pages are the first of those that were mapped above, whole ones, and not part of this value.
-        unsafe { unmap(start, head) };
-        // SAFETY: the pages are the last of those that were mapped above, whole ones, and not part of this value.
-        unsafe { unmap(aligned + bytes, tail) };
-        Some(Self { start: NonZero::new(aligned)?, bytes })
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).filter(|&bytes| bytes > 0)?;
+        let start = pages::map(bytes, align.max(HUGE_PAGE))?;
+        Some(Self { start: start.addr(), bytes })
     }
 
     /// The first byte.
@@ -103,19 +89,26 @@ impl Mapping {
             let from = (index * part_bytes).min(self.bytes);
             (self.start.get() + from, part_bytes.min(self.bytes - from))
         };
+        // Nobody starts before all are there. To start a thread maps its stack, which would wait for those at work.
+        let gate = Mutex::new(());
+        let closed = gate.lock();
         thread::scope(|scope| {
+            // SAFETY: the part is of this mapping, which outlives the scope, and no other thread's.
+            let work = |(start, bytes)| unsafe { populate_part(start, bytes) };
+            let gate = &gate;
             let others: Vec<_> = (1..parts)
-                .map(|index| {
-                    // SAFETY: the part is of this mapping, which outlives the scope, and no other thread's.
-                    let work = move |(start, bytes)| unsafe { populate_part(start, bytes) };
-                    let part = part(index);
-                    (part, work, thread::Builder::new().spawn_scoped(scope, move || work(part)))
+                .map(part)
+                .map(|part| {
+                    let behind_the_gate = move || {
+                        drop(gate.lock());
+                        work(part)
+                    };
+                    (part, thread::Builder::new().spawn_scoped(scope, behind_the_gate))
                 })
                 .collect();
-            let (start, bytes) = part(0);
-            // SAFETY: the part is of this mapping, and no other thread's.
-            let mut present = unsafe { populate_part(start, bytes) };
-            for (part, work, thread) in others {
+            drop(closed);
+            let mut present = work(part(0));
+            for (part, thread) in others {
                 present &= match thread {
                     Ok(thread) => thread.join().unwrap_or(false),
                     // The process may have no more threads. This one does the work.
@@ -130,61 +123,70 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the pages are this value's, and whoever drops it uses them no more.
-        unsafe { unmap(self.start.get(), self.bytes) };
+        // If the kernel refuses, they stay mapped and are leaked.
+        let _ = unsafe { pages::unmap(self.start(), self.bytes) };
     }
 }
 
-/// Unmaps whole pages. If the kernel refuses, they stay mapped and are leaked.
-///
-/// # Safety
-///
-/// Nobody uses the pages any more.
-unsafe fn unmap(start: usize, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: the caller's promise.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), bytes) };
-    }
-}
-
-/// Makes pages present: by one call of the kernel, or by writing to each where it has no such call.
+/// Makes pages present: by calls of the kernel, or by writing to each where it has no such call.
 ///
 /// # Safety
 ///
 /// The pages are mapped, writable and in nobody's use; what they hold is lost.
 unsafe fn populate_part(start: usize, bytes: usize) -> bool {
-    if bytes == 0 {
-        return true;
-    }
     #[cfg(target_os = "linux")]
-    loop {
-        let pages = ptr::with_exposed_provenance_mut(start);
-        // SAFETY: the caller's promise; and the call does not change what the pages hold.
-        if unsafe { libc::madvise(pages, bytes, libc::MADV_POPULATE_WRITE) } == 0 {
-            return true;
+    // SAFETY: the caller's promise.
+    if let Some(present) = unsafe { populate_by_kernel(start, bytes) } {
+        return present;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { touch(start, bytes) };
+    true
+}
+
+/// `None` if the kernel has no such call, `Some(false)` if the host has no memory.
+///
+/// A huge page at a time: whoever maps memory meanwhile, in any thread, waits until the call is over, which takes 0.5 ms
+/// for 2 MiB.
+///
+/// # Safety
+///
+/// The pages are mapped, writable and in nobody's use.
+#[cfg(target_os = "linux")]
+unsafe fn populate_by_kernel(start: usize, bytes: usize) -> Option<bool> {
+    let end = start + bytes;
+    let mut at = start;
+    while at < end {
+        let length = HUGE_PAGE.min(end - at);
+        // SAFETY: the pages are mapped and writable, as the caller promises; the call does not change what they hold.
+        let code =
+            unsafe { libc::madvise(ptr::with_exposed_provenance_mut(at), length, libc::MADV_POPULATE_WRITE) };
+        if code == 0 {
+            at += length;
+            continue;
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => {}
             // Older than Linux 5.14.
-            Some(libc::EINVAL | libc::ENOSYS) => break,
-            // No memory. To write would end the process.
-            _ => return false,
+            Some(libc::EINVAL | libc::ENOSYS) => return None,
+            _ => return Some(false),
         }
     }
+    Some(true)
+}
+
+/// Writes to each page.
+///
+/// # Safety
+///
+/// The pages are mapped, writable and in nobody's use; what they hold is lost.
+unsafe fn touch(start: usize, bytes: usize) {
     for page in (start..start + bytes).step_by(page_bytes()) {
         let byte = ptr::with_exposed_provenance_mut::<u8>(page);
         // SAFETY: the page is mapped, writable and in nobody's use, as the caller promises. Volatile, because the write
         // matters though nobody reads it.
         unsafe { byte.write_volatile(0) };
     }
-    true
-}
-
-/// The kernel's page: what can be mapped, registered and unmapped is a multiple of it.
-fn page_bytes() -> usize {
-    // SAFETY: it reads a constant of the system.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the others.
-    usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10)
 }
 
 #[cfg(test)]
@@ -223,6 +225,15 @@ mod tests {
             assert!(bytes_of(&mut mapping).iter().all(|byte| *byte == 0));
             bytes_of(&mut mapping).fill(7);
         }
+    }
+
+    #[test]
+    fn pages_can_be_touched_one_by_one() {
+        let mapping = Mapping::new(HUGE_PAGE + 1, 1).unwrap();
+        assert_eq!(resident_pages(&mapping), 0);
+        // SAFETY: the pages are the mapping's, and nobody uses them.
+        unsafe { touch(mapping.start.get(), mapping.bytes()) };
+        assert_eq!(resident_pages(&mapping), mapping.bytes() / page_bytes());
     }
 
     #[test]

@@ -1,0 +1,278 @@
+//! A model of a driver: which work comes before which.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
+
+use alluvion::MemoryInfo;
+use alluvion::driver::{
+    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
+    FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind, PoolProperties,
+    RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+};
+use loom::sync::Mutex;
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+/// A piece of work, by number below 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work(pub u32);
+
+/// A set of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkSet(u64);
+
+impl WorkSet {
+    /// Returns `true` if the work is in the set.
+    #[must_use]
+    pub fn contains(self, work: Work) -> bool {
+        self.0 & 1 << work.0 != 0
+    }
+
+    fn join(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+/// What a queue or an event comes after; `None` after its end.
+///
+/// The lock is the driver's own: it orders the calls that concern one stream, or one event, and no others.
+type Point = Arc<Mutex<Option<WorkSet>>>;
+
+/// A driver that keeps, for each stream, what its next work comes after; for each event, what was before its record.
+#[derive(Debug)]
+pub struct Mock {
+    /// Records still to fail.
+    failing_records: AtomicU64,
+    /// The handles. Not part of the model: no modelled operation is made under their lock.
+    points: Unmodelled<HashMap<u64, Point>>,
+    log: Unmodelled<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    handles: u64,
+    destroyed: Vec<RawStream>,
+    /// What is over, because the host waited or asked.
+    over: WorkSet,
+    mistakes: Vec<String>,
+}
+
+impl Mock {
+    pub(crate) fn new() -> Arc<Self> {
+        let (points, log) = (Unmodelled::default(), Unmodelled::default());
+        Arc::new(Self { failing_records: AtomicU64::new(0), points, log })
+    }
+
+    pub(crate) fn create(&self) -> u64 {
+        let handle = {
+            let mut log = self.log();
+            log.handles += 1;
+            0x1000 + log.handles
+        };
+        self.points.lock().unwrap().insert(handle, Arc::new(Mutex::new(Some(WorkSet::default()))));
+        handle
+    }
+
+    /// Submits work to a stream; returns what comes before it: what the stream follows, and what is over.
+    pub fn submit(&self, stream: RawStream, work: Work) -> WorkSet {
+        let mut before = self.log().over;
+        let submitted = self.with(stream.0, Call::StreamHostCall, |point| {
+            before.join(*point);
+            point.join(WorkSet(1 << work.0));
+        });
+        submitted.map_or(WorkSet::default(), |()| before)
+    }
+
+    /// Ends a stream as its owner does.
+    pub fn end(&self, stream: RawStream) {
+        if self.destroy(stream.0, Call::StreamDestroy).is_ok() {
+            self.log().destroyed.push(stream);
+        }
+    }
+
+    /// Makes the next `count` records fail, without an effect.
+    pub fn fail_records(&self, count: u64) {
+        self.failing_records.store(count, Ordering::Relaxed);
+    }
+
+    /// How often a stream was destroyed.
+    pub fn times_destroyed(&self, stream: RawStream) -> usize {
+        self.log().destroyed.iter().filter(|other| **other == stream).count()
+    }
+
+    /// Succeeds if no stream or event was used after its end.
+    ///
+    /// # Panics
+    ///
+    /// If one was.
+    pub fn assert_no_mistakes(&self) {
+        let log = self.log();
+        assert!(log.mistakes.is_empty(), "{:?}", log.mistakes);
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap()
+    }
+
+    fn point(&self, handle: u64) -> Point {
+        let point = self.points.lock().unwrap().get(&handle).cloned();
+        point.expect("the crate calls with handles that it was given")
+    }
+
+    /// Does something to a stream or an event, unless it has ended, which is a mistake.
+    fn with<T>(&self, handle: u64, call: Call, body: impl FnOnce(&mut WorkSet) -> T) -> DriverResult<T> {
+        let point = self.point(handle);
+        let mut point = point.lock().unwrap();
+        match &mut *point {
+            Some(point) => Ok(body(point)),
+            None => {
+                self.log()
+                    .mistakes
+                    .push(format!("{} was called after the end of {handle:#x}", call.symbol()));
+                Err(DriverError::new(call, Code::INVALID_HANDLE))
+            }
+        }
+    }
+
+    fn destroy(&self, handle: u64, call: Call) -> DriverResult<()> {
+        let point = self.point(handle);
+        let ended = point.lock().unwrap().take();
+        ended.map(drop).ok_or_else(|| {
+            self.log().mistakes.push(format!("{} was called after the end of {handle:#x}", call.symbol()));
+            DriverError::new(call, Code::INVALID_HANDLE)
+        })
+    }
+
+    fn finish(&self, handle: u64, call: Call) -> DriverResult<()> {
+        let before = self.with(handle, call, |point| *point)?;
+        self.log().over.join(before);
+        Ok(())
+    }
+}
+
+macro_rules! not_modelled {
+    ($(fn $name:ident($($argument:ty),*) -> $answer:ty = $call:ident;)+) => {
+        $(fn $name(&self, $(_: $argument),*) -> DriverResult<$answer> {
+            Err(DriverError::new(Call::$call, Code::NOT_SUPPORTED))
+        })+
+    };
+    ($(unsafe fn $name:ident($($argument:ty),*) -> $answer:ty = $call:ident;)+) => {
+        $(unsafe fn $name(&self, $(_: $argument),*) -> DriverResult<$answer> {
+            Err(DriverError::new(Call::$call, Code::NOT_SUPPORTED))
+        })+
+    };
+}
+
+// SAFETY: it hands out no memory. Work on one stream runs in the order of the calls, under the stream's lock; a wait
+// takes over what was on the recording stream at the time of the record.
+unsafe impl Driver for Mock {
+    fn name(&self) -> &'static str {
+        "mock"
+    }
+
+    fn version(&self) -> u32 {
+        13_000
+    }
+
+    fn device_count(&self) -> DriverResult<u32> {
+        Ok(1)
+    }
+
+    fn exchange_capture_mode(&self, _: CaptureMode) -> DriverResult<CaptureMode> {
+        Ok(CaptureMode::Relaxed)
+    }
+
+    fn stream_create(&self, _: u32, _: StreamFlags) -> DriverResult<RawStream> {
+        Ok(RawStream(self.create()))
+    }
+
+    unsafe fn stream_destroy(&self, _: u32, stream: RawStream) -> DriverResult<()> {
+        self.end(stream);
+        Ok(())
+    }
+
+    unsafe fn stream_synchronize(&self, _: u32, stream: RawStream) -> DriverResult<()> {
+        self.finish(stream.0, Call::StreamSynchronize)
+    }
+
+    unsafe fn stream_query(&self, _: u32, stream: RawStream) -> DriverResult<bool> {
+        self.finish(stream.0, Call::StreamQuery).map(|()| true)
+    }
+
+    unsafe fn stream_wait_event(&self, _: u32, stream: RawStream, event: RawEvent) -> DriverResult<()> {
+        let before = self.with(event.0, Call::StreamWaitEvent, |point| *point)?;
+        self.with(stream.0, Call::StreamWaitEvent, |point| point.join(before))
+    }
+
+    unsafe fn stream_capture_status(&self, _: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
+        self.with(stream.0, Call::StreamCaptureStatus, |_| CaptureStatus::None)
+    }
+
+    fn event_create(&self, _: u32) -> DriverResult<RawEvent> {
+        Ok(RawEvent(self.create()))
+    }
+
+    unsafe fn event_destroy(&self, _: u32, event: RawEvent) -> DriverResult<()> {
+        self.destroy(event.0, Call::EventDestroy)
+    }
+
+    unsafe fn event_record(&self, _: u32, event: RawEvent, stream: RawStream) -> DriverResult<()> {
+        let fails = self
+            .failing_records
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if fails.is_ok() {
+            return Err(DriverError::new(Call::EventRecord, Code::OUT_OF_MEMORY));
+        }
+        let before = self.with(stream.0, Call::EventRecord, |point| *point)?;
+        self.with(event.0, Call::EventRecord, |point| *point = before)
+    }
+
+    unsafe fn event_query(&self, _: u32, event: RawEvent) -> DriverResult<bool> {
+        self.finish(event.0, Call::EventQuery).map(|()| true)
+    }
+
+    unsafe fn event_synchronize(&self, _: u32, event: RawEvent) -> DriverResult<()> {
+        self.finish(event.0, Call::EventSynchronize)
+    }
+
+    not_modelled! {
+        fn device_name(u32) -> String = DeviceName;
+        fn attribute(u32, DeviceAttribute) -> i32 = Attribute;
+        fn memory_info(u32) -> MemoryInfo = MemoryInfo;
+        fn context_synchronize(u32) -> () = ContextSynchronize;
+        fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
+        fn allocate_device(u32, usize) -> u64 = AllocateDevice;
+        fn allocate_managed(u32, usize) -> u64 = AllocateManaged;
+        fn allocate_pinned(u32, usize, PinnedFlags) -> NonNull<u8> = AllocatePinned;
+        fn pool_create(u32, PoolProperties) -> RawPool = PoolCreate;
+        fn pool_default(u32, PoolKind) -> RawPool = PoolDefault;
+        fn virtual_granularity(u32) -> usize = VirtualGranularity;
+        fn virtual_reserve(u32, usize, usize) -> u64 = VirtualReserve;
+        fn memory_create(u32, usize, HandleType) -> RawMemory = MemoryCreate;
+    }
+
+    not_modelled! {
+        unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
+        unsafe fn stream_host_call(u32, RawStream, Box<dyn FnOnce() + Send>) -> () = StreamHostCall;
+        unsafe fn free_device(u32, u64) -> () = FreeDevice;
+        unsafe fn free_pinned(u32, NonNull<u8>) -> () = FreePinned;
+        unsafe fn register_host(u32, NonNull<u8>, usize, PinnedFlags) -> () = RegisterHost;
+        unsafe fn unregister_host(u32, NonNull<u8>) -> () = UnregisterHost;
+        unsafe fn allocate_async(u32, usize, RawPool, RawStream) -> u64 = AllocateAsync;
+        unsafe fn free_async(u32, u64, RawStream) -> () = FreeAsync;
+        unsafe fn pool_destroy(u32, RawPool) -> () = PoolDestroy;
+        unsafe fn pool_trim(u32, RawPool, usize) -> () = PoolTrim;
+        unsafe fn pool_attribute(u32, RawPool, PoolAttribute) -> u64 = PoolAttribute;
+        unsafe fn pool_set_attribute(u32, RawPool, PoolAttribute, u64) -> () = PoolSetAttribute;
+        unsafe fn virtual_free(u32, u64, usize) -> () = VirtualFree;
+        unsafe fn memory_release(u32, RawMemory) -> () = MemoryRelease;
+        unsafe fn memory_map(u32, u64, usize, RawMemory) -> () = MemoryMap;
+        unsafe fn memory_unmap(u32, u64, usize) -> () = MemoryUnmap;
+        unsafe fn memory_set_access(u32, u64, usize, Location, MapAccess) -> () = MemorySetAccess;
+        unsafe fn copy(u32, u64, u64, usize) -> () = Copy;
+        unsafe fn copy_async(u32, u64, u64, usize, RawStream) -> () = CopyAsync;
+        unsafe fn fill_async(u32, u64, FillValue, usize, RawStream) -> () = FillAsync;
+        unsafe fn prefetch_async(u32, u64, usize, Location, RawStream) -> () = PrefetchAsync;
+        unsafe fn advise(u32, u64, usize, Advice) -> () = Advise;
+    }
+}

@@ -1,0 +1,458 @@
+//! What containers promise, on simulated machines; and what only these can show: hazards, failures of every call, a lost context.
+
+#![expect(unsafe_code, reason = "launches kernels, and calls the driver beside the containers")]
+
+mod container_contract;
+
+use std::mem;
+use std::sync::Arc;
+
+use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig};
+use alluvion::driver::{Call, Code};
+use alluvion::source::Cuda;
+use alluvion::{
+    AnyResource, Device, DeviceBuffer, DeviceScalar, DeviceSlice, DeviceVec, Error, ErrorKind, Machine, Sim,
+    Stream, StreamRef,
+};
+use container_contract::rig::{Counting, OneBlock};
+
+/// Enough for every order of a handful of operations to come up; a run takes well under a millisecond.
+const SEEDS: u64 = 200;
+
+fn sim_of(seed: u64) -> Sim {
+    Sim::with_config(SimConfig::default().devices(2).seed(seed))
+}
+
+/// No mistake was made, and nothing is out. The initial resource goes first, with the pool that it has.
+fn check(sim: &Sim, context: &str) {
+    assert!(sim.hazards().is_empty(), "{context}: {:#?}", sim.hazards());
+    sim.machine().reset_current_resources();
+    let live = sim.live();
+    assert_eq!((live.allocations(), live.pools), (0, 0), "{context}: {live}");
+}
+
+/// The clauses hold whatever the machine leaves to chance.
+fn on_sim(clause: fn(&Device) -> Result<(), Error>) {
+    for seed in 0..3 {
+        let sim = sim_of(seed);
+        clause(&sim.device(0)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+container_contract::clauses!(on_sim);
+
+fn launch(sim: &Sim, stream: StreamRef<'_>, kernel: Kernel) {
+    // SAFETY: the stream is borrowed. The kernel touches memory of a container, in the order that is under test; the simulator
+    // reports what conflicts, and what touches memory that is gone.
+    unsafe { sim.launch(stream.device().ordinal(), stream.raw(), kernel) }.expect("a kernel can be launched");
+}
+
+fn doubling(address: u64, len: usize) -> Kernel {
+    Kernel::new("double").writes(address, 4 * len).run(move |memory| {
+        for at in (address..).step_by(4).take(len) {
+            let value = memory.read_u32(at);
+            memory.write_u32(at, value.wrapping_mul(2));
+        }
+    })
+}
+
+fn summing(from: u64, len: usize, to: u64) -> Kernel {
+    Kernel::new("sum").reads(from, 4 * len).writes(to, 4).run(move |memory| {
+        let values = (from..).step_by(4).take(len).map(|at| memory.read_u32(at));
+        let sum = values.fold(0, u32::wrapping_add);
+        memory.write_u32(to, sum);
+    })
+}
+
+#[test]
+fn kernels_under_guards_follow_and_are_followed() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let [home, left, right] = [(); 3].map(|()| device.stream().unwrap());
+        let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        let mut sums = DeviceVec::<u32>::uninit(2, right.as_ref()).unwrap();
+        for _ in 0..3 {
+            let write = vector.write_on(left.as_ref()).unwrap();
+            launch(&sim, write.stream(), doubling(write.as_device_ptr().address(), 64));
+            drop(write);
+            let (mut low, mut high) = sums.as_mut_slice().split_at_mut(1).unwrap();
+            for (stream, sum) in [(&home, &mut low), (&right, &mut high)] {
+                let read = vector.read_on(stream.as_ref()).unwrap();
+                let write = sum.reborrow().write_on(stream.as_ref()).unwrap();
+                let kernel = summing(read.as_device_ptr().address(), 64, write.as_device_ptr().address());
+                launch(&sim, stream.as_ref(), kernel);
+            }
+        }
+        drop(vector);
+        // Most likely the block of the vector that is gone.
+        let next = DeviceVec::filled(64, 0_u32, home.as_ref()).unwrap();
+        assert_eq!(sums.to_vec(left.as_ref()).unwrap(), [8 * 64; 2], "seed {seed}");
+        drop((next, sums));
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn kernels_under_leaked_guards_follow_and_are_followed() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        let write = vector.write_on(other.as_ref()).unwrap();
+        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().address(), 64));
+        mem::forget(write);
+        vector.resize(100, 2, home.as_ref()).unwrap();
+        let read = vector.read_on(other.as_ref()).unwrap();
+        let mut sum = DeviceScalar::<u32>::uninit(other.as_ref()).unwrap();
+        launch(
+            &sim,
+            other.as_ref(),
+            summing(read.as_device_ptr().address(), 100, sum.as_mut_slice().as_device_ptr().address()),
+        );
+        mem::forget(read);
+        if seed % 2 == 0 {
+            vector.clear();
+            vector.shrink_to_fit(home.as_ref()).unwrap();
+        }
+        drop(vector);
+        let next = DeviceVec::filled(100, 0_u32, home.as_ref()).unwrap();
+        assert_eq!(sum.value(other.as_ref()).unwrap(), 200, "seed {seed}");
+        drop((next, sum));
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+/// The same without guards: what the guards are for.
+#[test]
+fn kernels_without_guards_are_hazards() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        launch(&sim, other.as_ref(), doubling(vector.as_device_ptr().address(), 64));
+        vector.to_vec(home.as_ref()).unwrap();
+        device.synchronize().unwrap();
+        let hazards = sim.take_hazards();
+        assert!(hazards.iter().any(|hazard| hazard.kind() == HazardKind::Race), "seed {seed}: {hazards:#?}");
+        launch(&sim, other.as_ref(), doubling(vector.as_device_ptr().address(), 64));
+        drop(vector);
+        // An error says that the device found what was freed behind nothing to be gone.
+        let _ = device.synchronize();
+        assert!(!sim.hazards().is_empty(), "seed {seed}: freed while in use");
+    }
+}
+
+#[test]
+fn a_use_that_is_recorded_is_followed() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        other.wait_for_stream(&home).unwrap();
+        launch(&sim, other.as_ref(), doubling(vector.as_device_ptr().address(), 64));
+        vector.record_use(other.as_ref());
+        assert_eq!(vector.to_vec(home.as_ref()).unwrap(), [2; 64], "seed {seed}");
+        drop(vector);
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn one_stream_costs_no_driver_call() {
+    let sim = sim_of(0);
+    let stream = sim.device(0).stream().unwrap();
+    let mut vector = DeviceVec::filled(64, 1_u32, stream.as_ref()).unwrap();
+    let count = |body: &mut dyn FnMut()| {
+        let before = sim.calls();
+        body();
+        sim.calls()
+            .iter()
+            .map(|(call, made)| (call, made - before[call]))
+            .filter(|(_, made)| *made > 0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(count(&mut || vector.fill(2, stream.as_ref()).unwrap()), [(Call::FillAsync, 1)]);
+    assert_eq!(count(&mut || vector.set(1, 3, stream.as_ref()).unwrap()), [(Call::FillAsync, 1)]);
+    assert_eq!(count(&mut || drop(vector.read_on(stream.as_ref()).unwrap())), []);
+    assert_eq!(count(&mut || drop(vector.write_on(stream.as_ref()).unwrap())), []);
+}
+
+type Pinned = allocator_api2::vec::Vec<u32, OneBlock>;
+
+/// What a sweep does with two streams and a vector, step by step. Each step may fail, and the vector is whole after it.
+fn steps(home: &Stream, other: &Stream, resource: &Counting, mut host: Pinned) -> Result<(), Error> {
+    let (h, o) = (home.as_ref(), other.as_ref());
+    let mut vector = DeviceVec::from_slice_in(&[1_u32, 2, 3], h, resource.clone())?;
+    let mut expected = vec![1, 2, 3];
+    // A call that fails may be one that the check itself makes: it is made again.
+    let whole = |vector: &DeviceVec<u32, Counting>, expected: &[u32]| {
+        let found = vector
+            .to_vec(h)
+            .or_else(|_| vector.to_vec(h))
+            .or_else(|_| vector.to_vec(h))
+            .expect("one call fails");
+        assert_eq!(found, expected);
+    };
+    let mut failed = Ok(());
+    macro_rules! step {
+        ($step:expr, $after:expr) => {
+            match $step {
+                Ok(_) => $after,
+                Err(error) => failed = failed.and(Err(Error::from(error))),
+            }
+            whole(&vector, &expected);
+        };
+    }
+    step!(vector.resize(1000, 7, o), expected.resize(1000, 7));
+    step!(vector.reserve(5000, h), ());
+    step!(vector.reserve_exact(10_000, o), ());
+    step!(vector.extend_from_slice(&[8; 100], o), expected.extend([8; 100]));
+    step!(vector.shrink_to_fit(o), ());
+    step!(vector.try_clone(o).map(drop), ());
+    step!(vector.set_stream(o), ());
+    step!(vector.set(0, 5, h), expected[0] = 5);
+    step!(vector.read_on(h).map(drop), ());
+    step!(vector.write_on(h).map(mem::forget), ());
+    let len = vector.len();
+    host.truncate(len);
+    step!(vector.download(host, h).map(drop), ());
+    let mut back = vec![0; len];
+    step!(h.scope(|scope| scope.download(&vector, &mut back)), assert_eq!(back, expected));
+    step!(DeviceVec::<f64, _>::filled_in(2000, 0.1, h, resource.clone()).map(drop), ());
+    step!(DeviceBuffer::zeroed_in(9, o, resource.clone()).map(drop), ());
+    step!(vector.set_stream(h), ());
+    vector.truncate(0);
+    expected.clear();
+    step!(vector.shrink_to_fit(o), ());
+    failed
+}
+
+#[test]
+fn whichever_call_fails_nothing_is_lost() {
+    let run = |fail: Option<u64>| {
+        let sim = sim_of(7);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let (resource, pinned) = (Counting::new(&device), OneBlock::new(&device));
+        let host = pinned.filled(1100, 0_u32);
+        let before = sim.calls().total();
+        if let Some(n) = fail {
+            sim.inject(Fault::nth_call(n, Code::OUT_OF_MEMORY));
+        }
+        let outcome = steps(&home, &other, &resource, host);
+        let calls = sim.calls().total() - before;
+        sim.clear_faults();
+        pinned.finish();
+        let (allocated, freed) = resource.counts();
+        assert_eq!(allocated, freed, "call {fail:?}");
+        (sim, outcome, calls)
+    };
+    let (sim, outcome, calls) = run(None);
+    outcome.unwrap();
+    check(&sim, "no failure");
+    assert!(calls > 100, "the sweep is long enough to mean something: {calls}");
+    let mut failures = 0;
+    for n in 1..=calls {
+        let (sim, outcome, _) = run(Some(n));
+        failures += u64::from(outcome.is_err());
+        let context = format!("call {n}");
+        assert!(sim.hazards().is_empty(), "{context}: {:#?}", sim.hazards());
+    }
+    // Many a failure is made up for: a wait on the device by one on the host, an event by a wait.
+    assert!(failures > calls / 4, "{failures} of {calls}");
+}
+
+#[test]
+fn a_wait_that_fails_is_made_again_before_a_borrow_ends() {
+    for call in [Call::StreamSynchronize, Call::EventSynchronize, Call::EventRecord, Call::EventCreate] {
+        let sim = sim_of(1);
+        let device = sim.device(0);
+        let (stream, pinned) = (device.stream().unwrap(), OneBlock::new(&device));
+        let mut vector = DeviceVec::<u32>::uninit(50_000, stream.as_ref()).unwrap();
+        let mut host = pinned.filled(50_000, 4_u32);
+        sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+        vector.copy_from_slice(&host, stream.as_ref()).unwrap();
+        host.fill(5);
+        stream.scope(|scope| scope.upload(&mut vector, &host)).unwrap();
+        host.fill(6);
+        let transfer = vector.upload(host, stream.as_ref()).unwrap();
+        let mut host = transfer.wait().unwrap();
+        host.fill(7);
+        sim.clear_faults();
+        assert_eq!(vector.to_vec(stream.as_ref()).unwrap(), [6; 50_000], "{call:?}");
+        drop((host, vector));
+        pinned.finish();
+        check(&sim, call.symbol());
+    }
+}
+
+#[test]
+fn a_drop_that_cannot_wait_on_the_device_waits_on_the_host() {
+    for call in [Call::StreamWaitEvent, Call::EventRecord, Call::EventCreate, Call::StreamCaptureStatus] {
+        let sim = sim_of(2);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let resource = Counting::new(&device);
+        let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
+        let write = vector.write_on(other.as_ref()).unwrap();
+        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().address(), 64));
+        drop(write);
+        sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+        drop(vector);
+        assert_eq!(resource.counts(), (1, 1), "{call:?}");
+        sim.clear_faults();
+        check(&sim, call.symbol());
+    }
+}
+
+#[test]
+fn a_drop_that_cannot_wait_at_all_leaks() {
+    let sim = sim_of(2);
+    let device = sim.device(0);
+    let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let resource = Counting::new(&device);
+    let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
+    vector.fill(2, other.as_ref()).unwrap();
+    sim.inject(Fault::every(Call::StreamWaitEvent, Code::OUT_OF_MEMORY));
+    sim.inject(Fault::every(Call::ContextSynchronize, Code::OUT_OF_MEMORY));
+    drop(vector);
+    assert_eq!((resource.counts(), sim.live().device), ((1, 0), 1));
+    sim.clear_faults();
+    assert!(sim.hazards().is_empty());
+}
+
+#[test]
+fn scenario_19_a_lost_context_is_silent_in_drops_and_loud_elsewhere() {
+    let sim = sim_of(3);
+    let device = sim.device(0);
+    let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let pinned = OneBlock::new(&device);
+    let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+    let mut buffer = DeviceBuffer::zeroed(64, other.as_ref()).unwrap();
+    vector.fill(2, other.as_ref()).unwrap();
+    let transfer = vector.upload(pinned.filled(64, 3_u32), other.as_ref()).unwrap();
+    let dropped = vector.download(vec![0; 64], home.as_ref()).unwrap();
+    let guard = vector.read_on(other.as_ref()).unwrap();
+    sim.poison(0, Code::ILLEGAL_ADDRESS);
+    drop(guard);
+    drop(dropped);
+    let errors = [
+        transfer.wait().unwrap_err(),
+        DeviceVec::<u32>::uninit(1, home.as_ref()).unwrap_err(),
+        vector.to_vec(home.as_ref()).unwrap_err(),
+        vector.get(0, other.as_ref()).unwrap_err(),
+        vector.reserve(1000, other.as_ref()).unwrap_err(),
+        vector.fill(3, home.as_ref()).unwrap_err(),
+        vector.try_clone(other.as_ref()).unwrap_err(),
+        buffer.copy_from_slice(&[0; 64], other.as_ref()).unwrap_err(),
+        home.scope(|scope| scope.upload(&mut buffer, &[0; 64])).unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ErrorKind::ContextLost, Some(Code::ILLEGAL_ADDRESS)),
+            "{error}"
+        );
+    }
+    drop((vector, buffer));
+    drop((home, other));
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+#[test]
+fn a_context_that_is_lost_in_a_scope_ends_it() {
+    let sim = sim_of(4);
+    let device = sim.device(0);
+    let stream = device.stream().unwrap();
+    let mut vector = DeviceVec::<u32>::uninit(64, stream.as_ref()).unwrap();
+    let lost = stream.scope(|scope| {
+        scope.upload(&mut vector, &[1; 64])?;
+        sim.poison(0, Code::LAUNCH_FAILED);
+        Ok(())
+    });
+    assert!(lost.unwrap_err().is_context_lost());
+}
+
+#[test]
+fn scenario_13_two_devices() {
+    let sim = sim_of(5);
+    let (first, second) = (sim.device(0), sim.device(1));
+    let (here, there) = (first.stream().unwrap(), second.stream().unwrap());
+    let elsewhere = sim_of(5);
+    let abroad = elsewhere.device(0).stream().unwrap();
+    let mut vector = DeviceVec::from_slice(&[1_u32, 2, 3], here.as_ref()).unwrap();
+    for stream in [&there, &abroad] {
+        let s = stream.as_ref();
+        let errors = [
+            vector.to_vec(s).unwrap_err(),
+            vector.get(0, s).unwrap_err(),
+            vector.set(0, 1, s).unwrap_err(),
+            vector.fill(0, s).unwrap_err(),
+            vector.resize(10, 0, s).unwrap_err(),
+            vector.reserve_exact(0, s).unwrap_err(),
+            vector.shrink_to_fit(s).unwrap_err(),
+            vector.set_stream(s).unwrap_err(),
+            vector.copy_from_slice(&[7; 3], s).unwrap_err(),
+            vector.upload(vec![7; 3], s).unwrap_err().into(),
+            DeviceVec::<u32, _>::uninit_in(0, s, Cuda::new(&first)).unwrap_err(),
+        ];
+        assert!(errors.iter().all(Error::is_device_mismatch), "{errors:?}");
+    }
+    // Between devices the stream is of either.
+    let mut far = DeviceVec::<u32>::zeroed(3, there.as_ref()).unwrap();
+    far.copy_from(vector.as_slice(), here.as_ref()).unwrap();
+    vector.fill(9, here.as_ref()).unwrap();
+    assert_eq!(far.to_vec(there.as_ref()).unwrap(), [1, 2, 3]);
+    vector.copy_from(far.as_slice(), there.as_ref()).unwrap();
+    drop(far);
+    assert_eq!(vector.to_vec(here.as_ref()).unwrap(), [1, 2, 3]);
+    let stranger = DeviceVec::<u32>::zeroed(3, abroad.as_ref()).unwrap();
+    assert!(vector.copy_from(stranger.as_slice(), here.as_ref()).unwrap_err().is_device_mismatch());
+    drop((vector, stranger));
+    check(&sim, "two devices");
+    check(&elsewhere, "another machine");
+}
+
+#[test]
+fn a_container_keeps_its_resource_and_its_machine() {
+    let sim = sim_of(6);
+    let stream = sim.device(0).stream().unwrap();
+    let vector = {
+        let resource = Arc::new(Cuda::new(&sim.device(0)));
+        DeviceVec::filled_in(8, 1_u8, stream.as_ref(), resource).unwrap()
+    };
+    let device = sim.device(0);
+    device.set_current_resource(AnyResource::new(Cuda::new(&device))).unwrap();
+    let current = DeviceVec::filled(8, 1_u8, stream.as_ref()).unwrap();
+    device.reset_current_resource().unwrap();
+    assert_eq!(format!("{}", current.resource().describe()), "Cuda(gpu 0)");
+    let machine: Machine = sim.machine().clone();
+    let driver = Arc::clone(sim.sim_driver());
+    drop((sim, stream, device, machine));
+    assert_eq!(vector.to_vec(vector.stream()).unwrap(), [1; 8]);
+    drop((vector, current));
+    assert!(driver.hazards().is_empty());
+    assert_eq!(driver.live().allocations(), 0);
+}
+
+#[test]
+fn containers_say_what_they_are() {
+    let sim = sim_of(0);
+    let stream = sim.device(0).stream().unwrap();
+    let mut vector =
+        DeviceVec::from_slice_in(&[1_u32, 2], stream.as_ref(), Cuda::new(&sim.device(0))).unwrap();
+    vector.reserve_exact(1, stream.as_ref()).unwrap();
+    let shown = format!("{vector:?}");
+    assert!(shown.starts_with("DeviceVec(2 of 3 u32 in DeviceBuffer(8 of 12 bytes at 0x"), "{shown}");
+    assert!(shown.ends_with("Cuda(gpu 0)))"), "{shown}");
+    let slice: DeviceSlice<'_, u32> = (&vector).into();
+    assert!(format!("{slice:?}").starts_with("DeviceSlice(2 elements at 0x"));
+    let read = vector.read_on(stream.as_ref()).unwrap();
+    assert!(format!("{read:?}").starts_with("ReadGuard(2 elements at 0x"));
+    assert_eq!((read.len(), read.is_empty()), (2, false));
+}

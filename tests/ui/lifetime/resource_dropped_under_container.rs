@@ -1,0 +1,13 @@
+//! A resource cannot be dropped under its containers.
+
+use alluvion::source::CudaAsync;
+use alluvion::{DeviceVec, Sim};
+
+fn main() {
+    let sim = Sim::new();
+    let stream = sim.device(0).stream().unwrap();
+    let resource = CudaAsync::new(&sim.device(0)).unwrap();
+    let vector = DeviceVec::from_slice_in(&[1, 2, 3], stream.as_ref(), &resource).unwrap();
+    drop(resource);
+    drop(vector);
+}
