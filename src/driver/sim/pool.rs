@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind};
 use super::clock::{Clock, LaneId};
-use super::hazard::{AccessMode, HazardKind};
+use super::hazard::{AccessMode, Hazard, HazardKind};
 use super::host_bytes::HostBytes;
 use super::kernel::Range;
 use super::lane::Work;
@@ -188,6 +188,16 @@ impl Machine {
     pub(super) fn pool_destroy(&mut self, ordinal: u32, raw: RawPool) -> Result<(), Code> {
         if self.pools.is_default(raw.0) {
             return Err(Code::INVALID_VALUE);
+        }
+        self.pool(ordinal, raw)?;
+        self.settle(raw.0);
+        let pool = self.pool(ordinal, raw)?;
+        let waited_for = pool.free.values().all(|block| block.frees == Clock::default());
+        if pool.used > 0 || !waited_for {
+            // Driver 580 may crash here, whatever its manual says.
+            let what =
+                if pool.used > 0 { "with memory out" } else { "before its frees have been waited for" };
+            self.report(Hazard::rule(HazardKind::FreeInUse, format!("{raw:?} is destroyed {what}")));
         }
         let pool = self.pool(ordinal, raw)?;
         pool.destroyed = true;
