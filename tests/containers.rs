@@ -7,7 +7,7 @@ mod container_contract;
 use std::mem;
 use std::sync::Arc;
 
-use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig};
+use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig, explore};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::Cuda;
 use alluvion::{
@@ -143,6 +143,34 @@ fn guards_of_two_halves_do_not_forget_each_other() {
         drop(vector);
         check(&sim, &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn every_schedule_of_three_streams_has_one_outcome() {
+    let explored = explore(SimConfig::default(), |driver| {
+        let sim = Sim::with_driver(Arc::clone(driver));
+        let device = sim.device(0);
+        let [home, left, right] = [(); 3].map(|()| device.stream().unwrap());
+        let mut vector = DeviceVec::filled(4, 1_u32, home.as_ref()).unwrap();
+        vector.fill(2, left.as_ref()).unwrap();
+        // Two that read, and need not wait for each other.
+        let mut copy = DeviceVec::<u32>::uninit(4, left.as_ref()).unwrap();
+        copy.copy_from(vector.as_slice(), left.as_ref()).unwrap();
+        let read = vector.read_on(right.as_ref()).unwrap();
+        launch(&sim, right.as_ref(), Kernel::new("look").reads(read.as_device_ptr().address(), 16));
+        mem::forget(read);
+        vector.resize(6, 3, home.as_ref()).unwrap();
+        drop(vector);
+        let next = DeviceVec::filled(6, 9_u32, home.as_ref()).unwrap();
+        let host = copy.download(vec![0; 4], right.as_ref()).unwrap();
+        drop(copy);
+        assert_eq!(host.wait().unwrap(), [2; 4]);
+        assert_eq!(next.to_vec(left.as_ref()).unwrap(), [9; 6]);
+        drop(next);
+        check(&sim, "exploration");
+    });
+    println!("{explored:?}");
+    assert!(explored.complete && explored.schedules > 10, "{explored:?}");
 }
 
 #[test]
