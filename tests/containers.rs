@@ -155,7 +155,7 @@ fn a_use_that_is_recorded_is_followed() {
         let vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
         other.wait_for_stream(&home).unwrap();
         launch(&sim, other.as_ref(), doubling(vector.as_device_ptr().address(), 64));
-        vector.record_use(other.as_ref());
+        vector.record_use(other.as_ref()).unwrap();
         assert_eq!(vector.to_vec(home.as_ref()).unwrap(), [2; 64], "seed {seed}");
         drop(vector);
         check(&sim, &format!("seed {seed}"));
@@ -491,6 +491,12 @@ fn scenario_13_two_devices() {
         ];
         assert!(errors.iter().all(Error::is_device_mismatch), "{errors:?}");
     }
+    // A guard, or a use by another device is for whoever has access between them; by another machine there is none.
+    drop(vector.read_on(there.as_ref()).unwrap());
+    vector.record_use(there.as_ref()).unwrap();
+    assert!(vector.record_use(abroad.as_ref()).unwrap_err().is_device_mismatch());
+    assert!(vector.read_on(abroad.as_ref()).unwrap_err().is_device_mismatch());
+    assert!(vector.write_on(abroad.as_ref()).unwrap_err().is_device_mismatch());
     // Between devices the stream is of either.
     let mut far = DeviceVec::<u32>::zeroed(3, there.as_ref()).unwrap();
     far.copy_from(vector.as_slice(), here.as_ref()).unwrap();

@@ -12,7 +12,7 @@ use core::ptr::with_exposed_provenance_mut;
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
 use alluvion::driver::sim::{Fault, SimConfig};
-use alluvion::driver::{Call, Code, DeviceAttribute};
+use alluvion::driver::{Call, CaptureMode, Code, DeviceAttribute};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
     Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, Resource, ResourceId,
@@ -159,7 +159,8 @@ fn what_the_driver_does_not_take_back_stays_mapped() {
     let resource = pinned(&sim.device(0));
     let stream = sim.device(0).stream().unwrap();
     let layout = layout(MAPPED);
-    for call in [Call::UnregisterHost, Call::StreamSynchronize, Call::CaptureMode] {
+    for call in [Call::UnregisterHost, Call::StreamSynchronize, Call::StreamCaptureStatus, Call::CaptureMode]
+    {
         let block = resource.allocate_sync(layout).unwrap();
         let bytes: *mut u8 = with_exposed_provenance_mut(block.address() as usize);
         // SAFETY: the block is live, and nobody else's.
@@ -171,10 +172,33 @@ fn what_the_driver_does_not_take_back_stays_mapped() {
         // SAFETY: the block was leaked, which is what is tested: its page is there for ever.
         assert_eq!(unsafe { bytes.read() }, 7, "{call:?}");
     }
-    assert_eq!(held(&sim), (0, 3));
+    assert_eq!(held(&sim), (0, 4));
 }
 
-/// Need 19 of those that a dead context leaves: silence in drops, an error from the next call, and data that can be read.
+/// What a graph recorded may run at any time, so its blocks stay; and to free them does not break the capture.
+#[test]
+fn what_is_freed_during_a_capture_stays() {
+    let sim = Sim::new();
+    let resource = pinned(&sim.device(0));
+    let stream = sim.device(0).stream().unwrap();
+    let blocks =
+        [layout(100), layout(MAPPED)].map(|layout| (resource.allocate_sync(layout).unwrap(), layout));
+    sim.begin_capture(0, stream.as_ref().raw(), CaptureMode::Global).unwrap();
+    for (block, layout) in blocks {
+        // SAFETY: the block came from this resource with this layout, and nothing uses it.
+        unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+    }
+    assert_eq!(held(&sim), (1, 1));
+    // What is not of the capture comes and goes.
+    for layout in [layout(100), layout(MAPPED)] {
+        free(&resource, resource.allocate(layout, stream.as_ref()).unwrap(), layout);
+    }
+    assert_eq!(held(&sim), (1, 1));
+    sim.end_capture(0, stream.as_ref().raw()).unwrap();
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+/// Scenario 19: silence in drops, an error from the next call, and data that can be read.
 #[test]
 fn a_lost_context_takes_no_data_with_it() {
     let sim = Sim::new();

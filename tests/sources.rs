@@ -24,6 +24,16 @@ fn on_the_simulator(clause: fn(&Device) -> Result<(), Error>) {
 
 source_contract::sources!(on_the_simulator);
 
+#[test]
+fn a_pool_with_blocks_out_is_kept() {
+    let sim = Sim::new();
+    source_contract::a_pool_with_blocks_out_is_kept(&sim.device(0)).unwrap();
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+    // The block has been freed since, so the next pool to come takes the retired one away.
+    drop(CudaAsync::new(&sim.device(0)).unwrap());
+    assert_eq!((sim.live().allocations(), sim.live().pools), (0, 0), "{}", sim.live());
+}
+
 fn of_two_devices<R: Resource>(make: impl Fn(&Device) -> Result<R, Error>) {
     let config = SimConfig::default().devices(2).attribute(DeviceAttribute::PageableMemoryAccess, 1);
     let sim = Sim::with_config(config);

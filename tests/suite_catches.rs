@@ -60,6 +60,8 @@ enum Flaw {
     FickleId,
     /// Writes into a block while it is freed, ordered after nothing.
     Scribbles,
+    /// Calls what a capture forbids, without `RelaxedCapture`.
+    CallsUnderTheStrictRule,
 }
 
 /// A free list over `Cuda`, and a flaw. Blocks that were freed are used again on the stream that freed them.
@@ -149,6 +151,9 @@ impl Flawed {
             return;
         }
         assert!(self.flaw != Flaw::ThreadBound || thread::current().id() == self.home);
+        if self.flaw == Flaw::CallsUnderTheStrictRule {
+            let _ = self.device().driver().allocate_device(self.device().ordinal(), 1);
+        }
         if self.flaw == Flaw::Scribbles {
             let junk = 0xDEAD_BEEF_u32;
             let from = std::ptr::from_ref(&junk).expose_provenance() as u64;
@@ -300,6 +305,7 @@ clauses! {
     trimming_is_harmless catches TrimsLive;
     memory_info_is_plausible catches Boastful;
     nothing_leaks catches KeepsOnDrop Loses;
+    captures_elsewhere_survive catches CallsUnderTheStrictRule;
     a_lost_context_fails_fast_and_silently catches ForgetsTheFirstError PanicsOnLoss;
 }
 

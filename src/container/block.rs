@@ -149,8 +149,11 @@ impl Block {
     }
 
     /// Enters a use that nobody told us of: all that `stream` has been given so far.
-    pub(super) fn record_use(&self, stream: StreamRef<'_>) {
+    pub(super) fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        // A point of another machine could never be waited for.
+        self.device().require_machine(stream.device())?;
         self.note(stream, Access::Write, &Due::new());
+        Ok(())
     }
 
     /// Makes another stream the home.
@@ -207,6 +210,9 @@ impl Block {
     /// Waits for a use on the host: where the home captures, or an event cannot be had.
     fn is_over_on_host(&self, point: Stamp) -> bool {
         let machine = self.device().machine();
+        if point.stream.machine() != machine.number() {
+            return false;
+        }
         match machine.wait_quiescent(&Frontier::of(point)) {
             Ok(()) => return true,
             // The stream of the use captures by now. To wait for the device is illegal then, and would break the capture.

@@ -1,9 +1,11 @@
 //! `Device`: one GPU of a machine.
 
+#![expect(unsafe_code, reason = "hands retired pools on")]
+
 use core::fmt;
 
 use super::{Capabilities, Machine};
-use crate::driver::{Driver, MemoryInfo, RelaxedCapture, StreamFlags};
+use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture, StreamFlags};
 use crate::error::Error;
 use crate::resource::AnyResource;
 use crate::stream::{Ending, PerThreadStream, Stream, StreamKind, Table, Timeline, Underlying};
@@ -267,6 +269,22 @@ impl Device {
         } else {
             Err(Error::device_mismatch(self.ordinal, other.ordinal))
         }
+    }
+
+    /// Takes over a pool that its resource is done with.
+    ///
+    /// # Safety
+    ///
+    /// As [`RetiredPools::retire`](crate::source::RetiredPools::retire), for a pool of this device.
+    pub(crate) unsafe fn retire_pool(&self, pool: RawPool) {
+        let retired = &self.machine.state(self.ordinal).retired_pools;
+        // SAFETY: the caller's promises.
+        unsafe { retired.retire(&**self.driver(), self.ordinal, pool) };
+    }
+
+    /// Destroys retired pools that hold nothing any more.
+    pub(crate) fn sweep_pools(&self) {
+        self.machine.state(self.ordinal).retired_pools.sweep(&**self.driver(), self.ordinal);
     }
 
     pub(crate) fn machine_number(&self) -> u32 {

@@ -8,6 +8,7 @@ use super::current::CurrentResource;
 use super::{Capabilities, Device};
 use crate::driver::{Driver, RawStream};
 use crate::error::Error;
+use crate::source::RetiredPools;
 use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
 use crate::sync::Arc;
 
@@ -43,6 +44,7 @@ pub(super) struct DeviceState {
     /// A stream for calls that name none, made when the first one comes.
     pub(super) service: OnceLock<Arc<Timeline>>,
     pub(super) capabilities: OnceLock<Capabilities>,
+    pub(super) retired_pools: RetiredPools,
     pub(super) current: CurrentResource,
 }
 
@@ -82,7 +84,14 @@ impl Machine {
                     Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
                 })?;
                 let (service, capabilities) = (OnceLock::new(), OnceLock::new());
-                Ok(DeviceState { events, legacy, service, capabilities, current: CurrentResource::new() })
+                Ok(DeviceState {
+                    events,
+                    legacy,
+                    service,
+                    capabilities,
+                    retired_pools: RetiredPools::default(),
+                    current: CurrentResource::new(),
+                })
             })
             .collect::<Result<_, Error>>()?;
         Ok(Self { inner: Arc::new(MachineInner { number, driver, table, devices }) })
@@ -216,7 +225,12 @@ impl Machine {
 
 impl Drop for MachineInner {
     fn drop(&mut self) {
-        self.devices.iter().filter_map(|state| state.service.get()).for_each(|timeline| timeline.retire());
+        for (ordinal, state) in self.devices.iter().enumerate() {
+            if let Some(timeline) = state.service.get() {
+                timeline.retire();
+            }
+            state.retired_pools.sweep(&*self.driver, ordinal as u32);
+        }
     }
 }
 

@@ -31,6 +31,14 @@ impl<'a> RelaxedCapture<'a> {
     }
 }
 
+impl<'a> RelaxedCapture<'a> {
+    /// Relaxes the calling thread if the driver lets it: for giving back, which goes on either way. At worst it breaks a
+    /// capture, where not going on would lose memory for certain.
+    pub(crate) fn attempt(driver: &'a dyn Driver) -> Option<Self> {
+        Self::enter(driver).ok()
+    }
+}
+
 impl Drop for RelaxedCapture<'_> {
     fn drop(&mut self) {
         if self.before != CaptureMode::Relaxed {

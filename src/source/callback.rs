@@ -15,9 +15,9 @@ use crate::stream::StreamRef;
 /// The closures are told size, alignment and stream. They are called with no lock held, and never for zero bytes. Their
 /// types are part of the resource's, so that nothing is boxed. It frees its own blocks only, not those of another.
 ///
-/// What `allocate` answers is checked: null is out of memory, as `malloc` means it; a block that is not aligned is given back
-/// and refused. A closure that panics does not unwind into the caller: the panic of `allocate` becomes an error, that of
-/// `deallocate` leaks what it had not freed. The panic hook has printed the message by then.
+/// What `allocate` answers is checked: null is out of memory, as `malloc` means it; a block that is not aligned is
+/// given back and refused. A closure that panics does not unwind into the caller: the panic of `allocate` becomes an
+/// error, that of `deallocate` leaks what it had not freed. The panic hook has printed the message by then.
 ///
 /// # Stream ordering
 ///
@@ -76,13 +76,14 @@ where
     ///
     /// # Safety
     ///
-    /// Whenever `allocate`, called with a layout that is not empty and a live stream of `device`, answers an address other
-    /// than 0, then from there
+    /// Whenever `allocate`, called with a layout that is not empty and a live stream of `device`, answers an address
+    /// other than 0, then from there
     ///
-    /// - as many bytes as the layout says are memory that work on `device`, ordered after the call on that stream, may read and
-    ///   write;
+    /// - as many bytes as the layout says are memory that work on `device`, ordered after the call on that stream, may
+    ///   read and write;
     /// - they overlap no other block that it has handed out and `deallocate` has not been called for;
-    /// - they stay valid until `deallocate` is called for them, and then until the work that is on the stream given there is done.
+    /// - they stay valid until `deallocate` is called for them, and then until the work that is on the stream given
+    ///   there is done.
     ///
     /// In turn `deallocate` is called at most once for each block that `allocate` has handed out, with the same layout.
     /// All of this holds after either closure has panicked, too.
@@ -130,9 +131,9 @@ fn contain<T>(closure: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-// SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid: `new`'s caller
-// promised it. The alignment is checked here. The closures move with this value, and nobody else has its id. No panic
-// of theirs gets out.
+// SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid:
+// `new`'s caller promised it. The alignment is checked here. The closures move with this value, and nobody else has its
+// id. No panic of theirs gets out.
 unsafe impl<A, D> Resource for Callback<A, D>
 where
     A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,

@@ -85,7 +85,7 @@ unsafe impl Resource for Cuda {
             return;
         }
         let driver = &**self.device.driver();
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY: the block came from `allocate_device` of this device, because only a `Cuda` of this device has this id, and
         // the caller does not use it again. A failure means that the context is lost, and the block with it.
         let _ = unsafe { driver.free_device(self.device.ordinal(), block.address()) };

@@ -16,14 +16,14 @@ use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that this resource owns: `cuMemAllocFromPoolAsync`.
 ///
-/// The pool is destroyed with the resource. Blocks that are still out then stay valid: the driver takes their memory
-/// back when they are freed, and those that nobody can free any more with the process.
+/// The pool goes with the resource, without waiting: at once if all that was freed has run, else when another pool of the
+/// device comes or goes later. Blocks that are out, because a container was leaked, stay valid, and their pool stays too.
 ///
 /// # Stream ordering
 ///
 /// Real: memory freed on a stream is reused by it at once, and by others as the reuse attributes of
-/// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and [`deallocate_sync`](Resource::deallocate_sync)
-/// wait for a stream of the crate's own.
+/// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and
+/// [`deallocate_sync`](Resource::deallocate_sync) wait for a stream of the crate's own.
 ///
 /// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
 /// cannot be freed there, says the driver, and is leaked.
@@ -84,6 +84,7 @@ impl CudaAsync {
         let raw = {
             let driver = &**device.driver();
             let _relaxed = RelaxedCapture::enter(driver)?;
+            device.sweep_pools();
             driver.pool_create(device.ordinal(), properties)?
         };
         // SAFETY: the pool was made just now, on this device, and only `Drop` destroys it.
@@ -213,13 +214,9 @@ impl fmt::Debug for CudaAsync {
 
 impl Drop for CudaAsync {
     fn drop(&mut self) {
-        let device = self.pool.device();
-        let driver = &**device.driver();
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
         // SAFETY:
-        // - `pool_create` made it: `with_config`, the only constructor.
-        // - nobody uses it again: `self` ends here, and views borrow `self`. Who took `raw_pool` was told.
-        // Blocks that are out stay valid, says the driver, until they are freed. A failure leaks the pool.
-        let _ = unsafe { driver.pool_destroy(device.ordinal(), self.pool.raw()) };
+        // - `pool_create` made it on this device: `with_config`, the only constructor.
+        // - nobody allocates from it again: `self` ends here, and views borrow `self`. Who took `raw_pool` was told.
+        unsafe { self.pool.device().retire_pool(self.pool.raw()) };
     }
 }

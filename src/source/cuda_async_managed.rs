@@ -114,7 +114,8 @@ impl CudaAsyncManaged {
         to: Location,
         stream: StreamRef<'_>,
     ) -> Result<(), Error> {
-        // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's promise.
+        // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's
+        // promise.
         unsafe { migration::prefetch(self.pool.device(), range, to, stream) }
     }
 }
@@ -162,9 +163,9 @@ unsafe impl Resource for CudaAsyncManaged {
 // SAFETY: managed memory is every device's.
 unsafe impl DeviceAccessible for CudaAsyncManaged {}
 
-// SAFETY: the address is valid on the host once the allocation has run, which `allocate_sync` waits for, and the driver exposed
-// it as a number. The host may touch the block at any time that no work touches it, because every device of the machine
-// with managed memory has concurrent managed access: `new` looked.
+// SAFETY: the address is valid on the host once the allocation has run, which `allocate_sync` waits for, and the driver
+// exposed it as a number. The host may touch the block at any time that no work touches it, because every device of the
+// machine with managed memory has concurrent managed access: `new` looked.
 unsafe impl HostAccessible for CudaAsyncManaged {}
 
 impl fmt::Debug for CudaAsyncManaged {

@@ -15,8 +15,8 @@ use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that somebody else owns, for as long as `'p`.
 ///
-/// Everything that draws on one pool frees each other's blocks: a view frees those of the [`CudaAsync`] that it borrows, and
-/// the reverse. No view changes an attribute of the pool; the attributes are its owner's.
+/// Everything that draws on one pool frees each other's blocks: a view frees those of the [`CudaAsync`] that it
+/// borrows, and the reverse. No view changes an attribute of the pool; the attributes are its owner's.
 ///
 /// # Stream ordering
 ///
@@ -61,7 +61,9 @@ static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, D
 static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::HostAccessible);
 
 impl<'p> CudaAsyncView<'p> {
-    pub(super) fn of(owner: &'p CudaAsync) -> Self {
+    /// The pool of `owner`, as [`CudaAsync::view`] says it from the other side.
+    #[must_use]
+    pub fn of(owner: &'p CudaAsync) -> Self {
         Self { pool: owner.driver_pool().clone(), owner: Some(owner) }
     }
 
@@ -69,8 +71,8 @@ impl<'p> CudaAsyncView<'p> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device has no memory pools; `InvalidArgument` if the handle is null, or if the driver notices that
-    /// there is no such pool (any more), which it need not; as the driver says.
+    /// `Unsupported` if the device has no memory pools; `InvalidArgument` if the handle is null, or if the driver
+    /// notices that there is no such pool (any more), which it need not; as the driver says.
     ///
     /// # Safety
     ///
@@ -124,7 +126,8 @@ fn no_pool(why: &'static str) -> Error {
     Error::invalid_argument("a handle of a pool", why, "pass a pool that outlives the view")
 }
 
-// SAFETY: as for `CudaAsync`; the pool outlives the view, because its owner is borrowed or `from_raw`'s caller promised it.
+// SAFETY: as for `CudaAsync`; the pool outlives the view, because its owner is borrowed or `from_raw`'s caller promised
+// it.
 unsafe impl Resource for CudaAsyncView<'_> {
     #[inline]
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {

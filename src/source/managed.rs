@@ -15,15 +15,15 @@ use crate::stream::StreamRef;
 
 /// Managed memory, `cuMemAllocManaged`: one address for the host and every device, pages that go where they are used.
 ///
-/// It exists only where host and devices may touch managed memory at once. Elsewhere the host would have to stay away from
-/// *all* of it while *any* kernel runs, which no type can promise, so that there [`new`](Self::new) refuses.
+/// It exists only where host and devices may touch managed memory at once. Elsewhere the host would have to stay away
+/// from *all* of it while *any* kernel runs, which no type can promise, so that there [`new`](Self::new) refuses.
 ///
 /// Every call reaches the driver, and a free waits for the device: what a pool should sit on.
 ///
 /// # Stream ordering
 ///
-/// The stream is checked and not used: a block may be used by any stream, and by the host, as soon as it is allocated, and
-/// is free only when the device is idle.
+/// The stream is checked and not used: a block may be used by any stream, and by the host, as soon as it is allocated,
+/// and is free only when the device is idle.
 ///
 /// # Thread safety
 ///
@@ -59,24 +59,25 @@ impl Managed {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device has no managed memory, or if it or another device of the machine lacks concurrent managed
-    /// access; as the driver says.
+    /// `Unsupported` if the device has no managed memory, or if it or another device of the machine lacks concurrent
+    /// managed access; as the driver says.
     pub fn new(device: &Device) -> Result<Self, Error> {
         migration::require_host_access(device, "managed memory")?;
         Ok(Self { device: device.clone() })
     }
 
-    /// Queues the migration of part of a block, so that work ordered after it does not fault page by page. No bytes change.
+    /// Queues the migration of part of a block, so that work ordered after it does not fault page by page. No bytes
+    /// change.
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a stream of another device; `NoDevice` for a location that is not there; a capture error while the
-    /// stream captures; as the driver says.
+    /// `DeviceMismatch` for a stream of another device; `NoDevice` for a location that is not there; a capture error
+    /// while the stream captures; as the driver says.
     ///
     /// # Safety
     ///
-    /// The range is of a live block of a resource with this [`id`](Resource::id), which is deallocated behind this point of
-    /// `stream`, as behind any other use.
+    /// The range is of a live block of a resource with this [`id`](Resource::id), which is deallocated behind this
+    /// point of `stream`, as behind any other use.
     pub unsafe fn prefetch(
         &self,
         range: BlockRange,
@@ -87,7 +88,8 @@ impl Managed {
         unsafe { migration::prefetch(&self.device, range, to, stream) }
     }
 
-    /// Advises on how part of a block will be used. Applies to whole pages, those that the range touches. No bytes change.
+    /// Advises on how part of a block will be used. Applies to whole pages, those that the range touches. No bytes
+    /// change.
     ///
     /// # Errors
     ///
@@ -134,7 +136,7 @@ unsafe impl Resource for Managed {
             return;
         }
         let driver = &**self.device.driver();
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY: the block came from `allocate_managed` of this device, because only a `Managed` of this device has this id,
         // and the caller does not use it again. A failure means that the context is lost, and the block with it.
         let _ = unsafe { driver.free_device(self.device.ordinal(), block.address()) };
@@ -160,9 +162,9 @@ unsafe impl Resource for Managed {
 // SAFETY: managed memory is every device's; it is attached to all streams.
 unsafe impl DeviceAccessible for Managed {}
 
-// SAFETY: the address is valid on the host from the return of `cuMemAllocManaged`, and the driver exposed it as a number. The
-// host may touch the block at any time that no work touches it, whatever else the devices do, because every device of the
-// machine with managed memory has concurrent managed access: `new` looked.
+// SAFETY: the address is valid on the host from the return of `cuMemAllocManaged`, and the driver exposed it as a
+// number. The host may touch the block at any time that no work touches it, whatever else the devices do, because every
+// device of the machine with managed memory has concurrent managed access: `new` looked.
 unsafe impl HostAccessible for Managed {}
 
 impl fmt::Debug for Managed {

@@ -10,8 +10,8 @@ use crate::stream::StreamRef;
 
 /// Succeeds if the host may touch managed memory whenever no work touches *the same* memory.
 ///
-/// Where a device lacks concurrent managed access, the host must touch no managed memory at all while *any* kernel runs on
-/// that device, whatever the kernel touches. No resource could know that, so none hands such memory out. One such
+/// Where a device lacks concurrent managed access, the host must touch no managed memory at all while *any* kernel runs
+/// on that device, whatever the kernel touches. No resource could know that, so none hands such memory out. One such
 /// device in the machine is enough: managed memory belongs to all of them.
 ///
 /// The other devices are asked for two attributes, which makes no context on them.

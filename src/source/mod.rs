@@ -23,9 +23,10 @@ mod driver_pool;
 mod managed;
 mod migration;
 mod null;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod pages;
 mod pinned;
+mod retired_pools;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -39,5 +40,6 @@ pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
 pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
+pub(crate) use retired_pools::RetiredPools;
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};

@@ -5,31 +5,22 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::driver::MemoryInfo;
-
 /// Bytes in a page: 4 KiB on most hosts, 64 KiB on some with Grace.
 pub(super) fn page_bytes() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     // Relaxed: every thread that finds nothing computes the same number.
     match KNOWN.load(Ordering::Relaxed) {
         0 => {
-            let bytes = sysconf(libc::_SC_PAGESIZE).filter(|bytes| bytes.is_power_of_two()).unwrap_or(4096);
+            // SAFETY: it reads a constant of the system.
+            let bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+            // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the
+            // others.
+            let bytes = bytes.ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10);
             KNOWN.store(bytes, Ordering::Relaxed);
             bytes
         }
         bytes => bytes,
     }
-}
-
-/// What the host has. Memory that caches files counts as taken.
-pub(super) fn host_memory_info() -> MemoryInfo {
-    let bytes = |name| sysconf(name).unwrap_or(0).saturating_mul(page_bytes());
-    MemoryInfo { free_bytes: bytes(libc::_SC_AVPHYS_PAGES), total_bytes: bytes(libc::_SC_PHYS_PAGES) }
-}
-
-fn sysconf(name: libc::c_int) -> Option<usize> {
-    // SAFETY: it reads a number, whatever the name.
-    usize::try_from(unsafe { libc::sysconf(name) }).ok()
 }
 
 /// New pages, zeroed when they are first touched, and by whom decides where they live. `None` if the host has no more.
@@ -113,11 +104,5 @@ mod tests {
     fn more_than_there_are_addresses_is_refused() {
         assert_eq!(map(1 << 60, 1), None);
         assert_eq!(map(usize::MAX & !(page_bytes() - 1), 1 << 40), None);
-    }
-
-    #[test]
-    fn the_host_has_memory() {
-        let info = host_memory_info();
-        assert!(info.total_bytes > 0 && info.free_bytes <= info.total_bytes, "{info:?}");
     }
 }

@@ -7,6 +7,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::pages;
+use super::pinned::host_memory;
 use crate::device::Device;
 use crate::driver::{Advice, Location, MemoryInfo, RelaxedCapture};
 use crate::error::Error;
@@ -33,17 +34,17 @@ impl SystemConfig {
 
 /// Ordinary memory of the host that the device reads and writes as well, with HMM or ATS.
 ///
-/// It exists on Linux, on devices whose [`pageable_memory_access`](crate::Capabilities::pageable_memory_access) says so: with
-/// HMM (an open kernel module, Turing or newer) or on a board that shares page tables (Grace Hopper). Blocks are whole
-/// pages, because a page migrates as one: no block shares its page with another, or with the heap.
+/// It exists on Linux, on devices whose [`pageable_memory_access`](crate::Capabilities::pageable_memory_access) says
+/// so: with HMM (an open kernel module, Turing or newer) or on a board that shares page tables (Grace Hopper). Blocks
+/// are whole pages, because a page migrates as one: no block shares its page with another, or with the heap.
 ///
 /// The host may promise more memory than it has. What is touched then ends the process instead of returning an error.
 ///
 /// # Stream ordering
 ///
-/// A block may be used by any stream, and by the host, as soon as it is allocated. Deallocating waits, on the host, until the
-/// stream is done, because the device may still be reading. While the stream captures nobody can say when its work will
-/// be done, and after an error of the stream nobody knows whether it is: the block is leaked then.
+/// A block may be used by any stream, and by the host, as soon as it is allocated. Deallocating waits, on the host,
+/// until the stream is done, because the device may still be reading. While the stream captures nobody can say when its
+/// work will be done, and after an error of the stream nobody knows whether it is: the block is leaked then.
 /// [`deallocate_sync`](Resource::deallocate_sync) does not wait, and never leaks.
 ///
 /// # Thread safety
@@ -138,9 +139,9 @@ fn mapped_bytes(layout: Layout) -> Option<usize> {
     layout.bytes().checked_next_multiple_of(pages::page_bytes())
 }
 
-// SAFETY: the operating system hands out pages that overlap no other mapping and are aligned to 4096 at least; `map` honours
-// larger alignments up to `max_align`, and larger ones are refused. Blocks are the process's, not this value's, and any
-// `System` of the device can unmap them.
+// SAFETY: the operating system hands out pages that overlap no other mapping and are aligned to 4096 at least; `map`
+// honours larger alignments up to `max_align`, and larger ones are refused. Blocks are the process's, not this value's,
+// and any `System` of the device can unmap them.
 unsafe impl Resource for System {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         self.device.require(stream.device())?;
@@ -186,8 +187,8 @@ unsafe impl Resource for System {
             return;
         }
         // Advice ends with its pages.
-        // SAFETY: the block came from `map`, because only a `System` has this id, with as many bytes, because the layout fits,
-        // and the caller does not use it again.
+        // SAFETY: the block came from `map`, because only a `System` has this id, with as many bytes, because the
+        // layout fits, and the caller does not use it again.
         let _ = unsafe { pages::unmap(start, bytes) };
     }
 
@@ -207,9 +208,9 @@ unsafe impl Resource for System {
         MAX_ALIGN
     }
 
-    /// The host's memory, not the device's.
+    /// Of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        Ok(pages::host_memory_info())
+        host_memory::of_host()
     }
 
     fn layer(&self) -> Option<&dyn Any> {
@@ -220,8 +221,8 @@ unsafe impl Resource for System {
 // SAFETY: the device reads and writes pageable memory of this process: `with_config` asked it.
 unsafe impl DeviceAccessible for System {}
 
-// SAFETY: the pages are mapped for reading and writing in this process, and `map` exposed their provenance. Ordinary memory
-// may be touched whatever the device does elsewhere.
+// SAFETY: the pages are mapped for reading and writing in this process, and `map` exposed their provenance. Ordinary
+// memory may be touched whatever the device does elsewhere.
 unsafe impl HostAccessible for System {}
 
 impl fmt::Debug for System {

@@ -4,13 +4,13 @@
 
 use core::any::Any;
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
-use crate::sync::{AtomicU64, Ordering};
 
 /// Fails chosen allocations as out of memory, before they reach its upstream.
 ///
@@ -44,15 +44,15 @@ use crate::sync::{AtomicU64, Ordering};
 /// ```
 pub struct Faulty<U> {
     upstream: U,
-    asked: AtomicU64,
+    asked: AtomicUsize,
     plan: Plan,
 }
 
 #[derive(Clone, Copy)]
 enum Plan {
-    Nth(u64),
-    EveryNth(u64),
-    From(u64),
+    Nth(usize),
+    EveryNth(usize),
+    From(usize),
 }
 
 static_assertions::assert_impl_all!(Faulty<crate::source::Cuda>: Send, Sync, DeviceAccessible);
@@ -60,7 +60,7 @@ static_assertions::assert_impl_all!(Faulty<crate::source::Cuda>: Send, Sync, Dev
 impl<U> Faulty<U> {
     /// Fails the `n`-th allocation, counted from 1, and no other.
     #[must_use]
-    pub fn nth(upstream: U, n: u64) -> Self {
+    pub fn nth(upstream: U, n: usize) -> Self {
         Self::new(upstream, Plan::Nth(n))
     }
 
@@ -70,19 +70,19 @@ impl<U> Faulty<U> {
     ///
     /// If `n` is 0.
     #[must_use]
-    pub fn every_nth(upstream: U, n: u64) -> Self {
+    pub fn every_nth(upstream: U, n: usize) -> Self {
         assert!(n > 0, "allocations are counted from 1");
         Self::new(upstream, Plan::EveryNth(n))
     }
 
     /// Fails the `n`-th allocation, counted from 1, and all after it.
     #[must_use]
-    pub fn from_nth(upstream: U, n: u64) -> Self {
+    pub fn from_nth(upstream: U, n: usize) -> Self {
         Self::new(upstream, Plan::From(n))
     }
 
     fn new(upstream: U, plan: Plan) -> Self {
-        Self { upstream, asked: AtomicU64::new(0), plan }
+        Self { upstream, asked: AtomicUsize::new(0), plan }
     }
 
     /// What it stands over.
@@ -93,7 +93,7 @@ impl<U> Faulty<U> {
 
     /// How many allocations were asked for.
     #[must_use]
-    pub fn asked(&self) -> u64 {
+    pub fn asked(&self) -> usize {
         // Relaxed: a count, which orders nothing.
         self.asked.load(Ordering::Relaxed)
     }

@@ -58,8 +58,8 @@ pub struct Swept {
     pub errors: u64,
 }
 
-/// Calls that give something back: when one fails, that is lost.
-const GIVING_BACK: [Call; 11] = [
+/// Calls that give something back, or that must come before that: when one fails, that is lost.
+const GIVING_BACK: [Call; 12] = [
     Call::StreamDestroy,
     Call::EventDestroy,
     Call::FreeDevice,
@@ -67,6 +67,7 @@ const GIVING_BACK: [Call; 11] = [
     Call::FreeAsync,
     Call::UnregisterHost,
     Call::PoolDestroy,
+    Call::PoolAttribute,
     Call::VirtualFree,
     Call::MemoryRelease,
     Call::MemoryUnmap,

@@ -58,7 +58,6 @@ macro_rules! clauses {
             a_pool_has_attributes
             a_pool_keeps_to_its_limit
             a_default_pool_is_always_the_same
-            memory_outlives_its_pool
             what_is_mapped_can_be_used
             mappings_move_with_their_contents
             mappings_that_cannot_be_are_refused
@@ -662,21 +661,6 @@ pub(crate) fn a_default_pool_is_always_the_same(driver: &dyn Driver) {
             Ok(managed) => assert_ne!(managed, pool.raw),
             Err(refused) => assert_eq!(refused.code, Code::NOT_SUPPORTED),
         }
-    });
-}
-
-pub(crate) fn memory_outlives_its_pool(driver: &dyn Driver) {
-    const BYTES: usize = 1 << 20;
-    with_pools(driver, || {
-        let (stream, pool) = (TestStream::new(driver), TestPool::new(driver, PoolProperties::default()));
-        let memory = pool.allocate(BYTES, &stream).expect("there is memory");
-        drop(pool);
-        stream.fill(memory, FillValue::U8(8), BYTES).expect("it can be queued");
-        stream.synchronize().expect("the work is sound");
-        assert!(read(driver, memory, BYTES).iter().all(|byte| *byte == 8));
-        // SAFETY: the memory is live, and its work is done.
-        assert_eq!(unsafe { driver.free_async(GPU, memory, stream.raw) }, Ok(()));
-        stream.synchronize().expect("the work is sound");
     });
 }
 

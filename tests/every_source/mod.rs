@@ -60,7 +60,7 @@ macro_rules! every_source {
             Shadow::new(Delayed::new(CudaAsync::new(device).unwrap(), Duration::from_micros(20)))
         });
         alluvion::resource_suite!(faulty on $machine($bench), |device| {
-            Faulty::nth(CudaAsync::new(device).unwrap(), u64::MAX)
+            Faulty::nth(CudaAsync::new(device).unwrap(), usize::MAX)
         });
     };
 }

@@ -20,8 +20,8 @@ pub(super) struct HostBytes {
     owned: bool,
 }
 
-// SAFETY: the block is raw memory that belongs to no thread; who reads and writes it when is governed by the contract of
-// the driver calls that queue the accesses.
+// SAFETY: the block is raw memory that belongs to no thread; who reads and writes it when is governed by the
+// contract of the driver calls that queue the accesses.
 unsafe impl Send for HostBytes {}
 
 impl HostBytes {

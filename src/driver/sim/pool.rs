@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind};
 use super::clock::{Clock, LaneId};
-use super::hazard::{AccessMode, HazardKind};
+use super::hazard::{AccessMode, Hazard, HazardKind};
 use super::host_bytes::HostBytes;
 use super::kernel::Range;
 use super::lane::Work;
@@ -189,6 +189,16 @@ impl Machine {
         if self.pools.is_default(raw.0) {
             return Err(Code::INVALID_VALUE);
         }
+        self.pool(ordinal, raw)?;
+        self.settle(raw.0);
+        let pool = self.pool(ordinal, raw)?;
+        let waited_for = pool.free.values().all(|block| block.frees == Clock::default());
+        if pool.used > 0 || !waited_for {
+            // Driver 580 may crash here, whatever its manual says.
+            let what =
+                if pool.used > 0 { "with memory out" } else { "before its frees have been waited for" };
+            self.report(Hazard::rule(HazardKind::FreeInUse, format!("{raw:?} is destroyed {what}")));
+        }
         let pool = self.pool(ordinal, raw)?;
         pool.destroyed = true;
         pool.release_threshold = 0;
@@ -242,7 +252,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a block for a stream, or fails with `OUT_OF_MEMORY`; the caller may then wait for [`Self::pending_frees`].
+    /// Takes a block for a stream, or fails with `OUT_OF_MEMORY`; the caller may then wait for
+    /// [`Self::pending_frees`].
     pub(super) fn allocate_async(
         &mut self,
         ordinal: u32,
@@ -437,8 +448,8 @@ impl Machine {
         match self.memory.remove_backing(mapping.backing) {
             Some(Backing::Host(block)) => {
                 self.pinned_bytes -= bytes;
-                // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`), and the
-                // work that those frees were ordered after has run (`release`).
+                // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`),
+                // and the work that those frees were ordered after has run (`release`).
                 unsafe { block.free() };
             }
             _ => {

@@ -1,15 +1,16 @@
 //! When queued work runs, and in which order.
 //!
-//! Work runs when it must: when the host waits for it, or for something behind it; when a query decides to move things
-//! on; when a pool is out of memory and waits for what is still to be freed. Whenever several queues could go on, the
-//! scheduler picks. Nothing else moves the machine, with one exception: a host function that nobody has waited for
-//! within [`HOST_CALL_PATIENCE`] is run by a thread of the machine's own, because on hardware it would have run, too.
+//! Work runs when it must: when the host waits for it, or for something behind it; when a query decides to move
+//! things on; when a pool is out of memory and waits for what is still to be freed. Whenever several queues could
+//! go on, the scheduler picks. Nothing else moves the machine, with one exception: a host function that nobody has
+//! waited for within [`HOST_CALL_PATIENCE`] is run by a thread of the machine's own, because on hardware it would
+//! have run, too.
 //!
 //! # Host functions and kernels
 //!
-//! A kernel runs on the thread that forces it, a host function on a thread of its own, both with no lock held. A host
-//! function that does not return stalls its stream and what waits for it, nothing else: whoever forced it goes on with
-//! other streams after [`HOST_CALL_GRACE`], and waits only if nothing else is left to run.
+//! A kernel runs on the thread that forces it, a host function on a thread of its own, both with no lock held. A
+//! host function that does not return stalls its stream and what waits for it, nothing else: whoever forced it goes
+//! on with other streams after [`HOST_CALL_GRACE`], and waits only if nothing else is left to run.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};

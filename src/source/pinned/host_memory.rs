@@ -4,6 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::driver::MemoryInfo;
+use crate::error::Error;
+
+/// As [`host_memory`], where an answer is owed.
+pub(in crate::source) fn of_host() -> Result<MemoryInfo, Error> {
+    host_memory().ok_or_else(|| {
+        Error::unsupported(
+            "the size of the host's memory",
+            "the system has no /proc/meminfo",
+            "ask the system",
+        )
+    })
+}
 
 /// Free and total memory of the host, as far as this process may use it: the least of what the kernel has available and
 /// what each of its control groups has left. `None` where the system does not say.

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::thread;
 
 use super::config::BYTES_PER_THREAD;
+use crate::source::pages::{self, page_bytes};
 use crate::sync::Mutex;
 
 /// A huge page of x86-64, and of AArch64 with pages of 4 KiB. A mapping starts at a multiple of it, or its first and last
@@ -28,26 +29,9 @@ static_assertions::assert_impl_all!(Mapping: Send, Sync);
 impl Mapping {
     /// Whole pages for `bytes` at a multiple of `align`, of zeros; `None` if the host has no room for them.
     pub(super) fn new(bytes: usize, align: usize) -> Option<Self> {
-        let page = page_bytes();
-        let bytes = bytes.checked_next_multiple_of(page)?;
-        let align = align.max(HUGE_PAGE);
-        // A mapping starts on some page: with this much more, a multiple of `align` lies in it with `bytes` behind it.
-        let with_slack = bytes.checked_add(align - page)?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
-        let start = unsafe { libc::mmap(ptr::null_mut(), with_slack, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let start = start.expose_provenance();
-        let aligned = start.next_multiple_of(align);
-        let (head, tail) = (aligned - start, with_slack - (aligned - start) - bytes);
-        // SAFETY: the pages are the first of those that were mapped above, whole ones, and not part of this value.
-        unsafe { unmap(start, head) };
-        // SAFETY: the pages are the last of those that were mapped above, whole ones, and not part of this value.
-        unsafe { unmap(aligned + bytes, tail) };
-        Some(Self { start: NonZero::new(aligned)?, bytes })
+        let bytes = bytes.checked_next_multiple_of(page_bytes()).filter(|&bytes| bytes > 0)?;
+        let start = pages::map(bytes, align.max(HUGE_PAGE))?;
+        Some(Self { start: start.addr(), bytes })
     }
 
     /// The first byte.
@@ -134,24 +118,18 @@ impl Mapping {
             present
         })
     }
+
+    /// Gives the pages back to the kernel, which nobody uses any more.
+    pub(super) fn unmap(self) {
+        drop(self);
+    }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the pages are this value's, and whoever drops it uses them no more.
-        unsafe { unmap(self.start.get(), self.bytes) };
-    }
-}
-
-/// Unmaps whole pages. If the kernel refuses, they stay mapped and are leaked.
-///
-/// # Safety
-///
-/// Nobody uses the pages any more.
-unsafe fn unmap(start: usize, bytes: usize) {
-    if bytes > 0 {
-        // SAFETY: the caller's promise.
-        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(start), bytes) };
+        // If the kernel refuses, they stay mapped and are leaked.
+        let _ = unsafe { pages::unmap(self.start(), self.bytes) };
     }
 }
 
@@ -214,14 +192,6 @@ unsafe fn touch(start: usize, bytes: usize) {
         // matters though nobody reads it.
         unsafe { byte.write_volatile(0) };
     }
-}
-
-/// The kernel's page: what can be mapped, registered and unmapped is a multiple of it.
-fn page_bytes() -> usize {
-    // SAFETY: it reads a constant of the system.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the others.
-    usize::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
 //! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
 
+mod capture;
 mod handles;
 mod limits;
 mod loss;
@@ -14,6 +15,7 @@ mod sizes;
 mod threads;
 mod upkeep;
 
+pub use capture::captures_elsewhere_survive;
 pub use handles::{erased_handles_free_every_block, every_handle_frees_every_block, ids_say_who_frees_what};
 pub use limits::{
     absurd_sizes_are_out_of_memory, exhaustion_is_not_the_end, freeing_synchronously_really_frees,
@@ -69,6 +71,7 @@ macro_rules! resource_suite {
     };
     (@sim $name:ident, $bench:expr, $make:expr, $device:ident) => {
         $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            captures_elsewhere_survive
             a_lost_context_fails_fast_and_silently
         ]);
     };

@@ -1,0 +1,58 @@
+//! `RetiredPools`: pools of the driver that nobody uses any more, until they can be destroyed.
+
+#![expect(unsafe_code, reason = "destroys pools that were given to it")]
+
+use crate::driver::{Driver, PoolAttribute, RawPool, RelaxedCapture};
+use crate::sync::Mutex;
+
+/// The pools of one device that are waiting to be destroyed.
+///
+/// The driver's manual permits destroying a pool whose frees have not run yet, or whose blocks are out. Driver 580 crashes
+/// on both: with SIGSEGV or SIGFPE, within 200 pools on an H200. Waiting for the device would break a capture that another
+/// thread has under way, so a pool that still holds memory after a trim is kept here and looked at again whenever another
+/// pool comes or goes.
+#[derive(Debug, Default)]
+pub(crate) struct RetiredPools {
+    pools: Mutex<Vec<RawPool>>,
+}
+
+impl RetiredPools {
+    /// Takes over a pool.
+    ///
+    /// # Safety
+    ///
+    /// `pool` was made by `pool_create` of this device, and nobody allocates from it any more.
+    pub(crate) unsafe fn retire(&self, driver: &dyn Driver, ordinal: u32, pool: RawPool) {
+        let _relaxed = RelaxedCapture::attempt(driver);
+        // So that what is freed late goes back to the device, too. A failure keeps more memory, and harms nobody.
+        // SAFETY: the pool is live: nobody else destroys it.
+        let _ = unsafe { driver.pool_set_attribute(ordinal, pool, PoolAttribute::ReleaseThreshold, 0) };
+        self.pools.lock().push(pool);
+        self.sweep(driver, ordinal);
+    }
+
+    /// Destroys the pools that hold nothing any more.
+    pub(crate) fn sweep(&self, driver: &dyn Driver, ordinal: u32) {
+        let mut waiting = core::mem::take(&mut *self.pools.lock());
+        if waiting.is_empty() {
+            return;
+        }
+        let _relaxed = RelaxedCapture::attempt(driver);
+        waiting.retain(|&pool| {
+            // SAFETY: the pool is live: it was in the list, and whoever takes the list out is alone with it.
+            let trimmed = unsafe { driver.pool_trim(ordinal, pool, 0) };
+            // SAFETY: as above.
+            let held = unsafe { driver.pool_attribute(ordinal, pool, PoolAttribute::ReservedCurrent) };
+            if trimmed.is_err() || held != Ok(0) {
+                return true;
+            }
+            // SAFETY:
+            // - `pool_create` made it, and nobody uses it again: the promise to `retire`, and it leaves the list here.
+            // - none of its memory is out, and every free has run: it holds no memory at all.
+            // A failure leaks an empty pool.
+            let _ = unsafe { driver.pool_destroy(ordinal, pool) };
+            false
+        });
+        self.pools.lock().append(&mut waiting);
+    }
+}

@@ -1,0 +1,127 @@
+//! What hurt real users, on the GPU of this computer, by the same code as on the simulated machine.
+
+#![cfg(unix)]
+
+mod scenario;
+
+use alluvion::driver::{HandleType, Location, MapAccess};
+use alluvion::source::{Cuda, CudaAsync};
+use alluvion::testing::{Bench, stall};
+use alluvion::{Device, DeviceVec, Machine, Stream};
+use scenario::child::in_child;
+use scenario::lifecycle;
+
+/// A child takes most of a second to make its context; the simulated machine does the two hundred.
+const RUNS: usize = 5;
+
+#[test]
+fn scenario_02_a_recycled_handle_is_another_stream() {
+    scenario::a_recycled_handle_is_another_stream(&Bench::gpu());
+}
+
+#[test]
+fn scenario_03_memory_of_ended_streams_comes_back() {
+    scenario::memory_of_ended_streams_comes_back(&Bench::gpu());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_are_refused() {
+    scenario::absurd_sizes_and_alignments_are_refused(&Bench::gpu());
+}
+
+#[test]
+fn scenario_10_the_first_allocation_may_be_beside_a_capture() {
+    scenario::the_first_allocation_may_be_beside_a_capture(&Bench::gpu());
+}
+
+#[test]
+fn scenario_11_a_buffer_outlives_the_graph_that_used_it() {
+    scenario::a_buffer_outlives_the_graph_that_used_it(&Bench::gpu());
+}
+
+#[test]
+fn scenario_13_a_buffer_may_be_dropped_on_any_thread() {
+    scenario::a_buffer_may_be_dropped_on_any_thread(&Bench::gpu());
+}
+
+#[test]
+fn scenario_14_a_pinned_vector_may_go_at_once() {
+    scenario::a_pinned_vector_may_go_at_once(&Bench::gpu());
+}
+
+#[test]
+fn scenario_17_trimming_spares_queued_copies() {
+    scenario::trimming_spares_queued_copies(&Bench::gpu());
+}
+
+#[test]
+fn scenario_18_default_streams_of_threads_are_apart() {
+    scenario::default_streams_of_threads_are_apart(&Bench::gpu());
+}
+
+fn cuda() -> Machine {
+    Machine::cuda().expect("these tests need a GPU")
+}
+
+#[test]
+fn scenario_15_a_static_outlives_main() {
+    in_child("scenario_15_a_static_outlives_main", RUNS, || lifecycle::keep_in_a_static(&cuda()));
+}
+
+#[test]
+fn scenario_15_the_locals_of_a_thread_go_last() {
+    in_child("scenario_15_the_locals_of_a_thread_go_last", RUNS, || lifecycle::keep_in_locals(&cuda()));
+}
+
+#[test]
+fn scenario_15_the_process_exits_under_a_running_thread() {
+    in_child("scenario_15_the_process_exits_under_a_running_thread", RUNS, || {
+        lifecycle::exit_under_a_running_thread(&cuda());
+    });
+}
+
+#[test]
+fn scenario_16_a_forked_child_drops_everything() {
+    in_child("scenario_16_a_forked_child_drops_everything", RUNS, || lifecycle::fork_and_drop(&cuda()));
+}
+
+/// A lost context stays lost, so it is a child's.
+#[test]
+fn scenario_19_a_lost_context_is_silent_and_says_why() {
+    in_child("scenario_19_a_lost_context_is_silent_and_says_why", 1, || {
+        let device = cuda().device(0).unwrap();
+        let stream = device.stream().unwrap();
+        let pool = CudaAsync::new(&device).unwrap();
+        let cuda = Cuda::new(&device);
+        let first = DeviceVec::filled_in(100, 1_u32, stream.as_ref(), &pool).unwrap();
+        let second = DeviceVec::filled_in(100, 1_u32, stream.as_ref(), cuda.clone()).unwrap();
+        lose_context(&device, &stream);
+        scenario::use_a_lost_context(&pool, first, &stream);
+        scenario::use_a_lost_context(cuda, second, &stream);
+        drop(pool);
+        drop(stream);
+        scenario::child::done();
+    });
+}
+
+/// Takes memory away under a write that is queued.
+#[expect(unsafe_code, reason = "breaks the rule that an unmapped range has no work left")]
+fn lose_context(device: &Device, stream: &Stream) {
+    let (driver, ordinal) = (device.driver(), device.ordinal());
+    let bytes = driver.virtual_granularity(ordinal).unwrap();
+    let address = driver.virtual_reserve(ordinal, bytes, 0).unwrap();
+    let memory = driver.memory_create(ordinal, bytes, HandleType::NONE).unwrap();
+    // SAFETY: the memory is live and of this size.
+    unsafe { driver.memory_map(ordinal, address, bytes, memory) }.unwrap();
+    let accessor = Location::Device(ordinal);
+    // SAFETY: no work needs an access that this takes away.
+    unsafe { driver.memory_set_access(ordinal, address, bytes, accessor, MapAccess::ReadWrite) }.unwrap();
+    stall(stream.as_ref(), std::time::Duration::from_millis(50));
+    let fill = alluvion::driver::FillValue::U8(1);
+    // SAFETY: not kept, on purpose: the range goes before the fill has run. It hurts this process's context and nothing else.
+    unsafe { driver.fill_async(ordinal, address, fill, bytes, stream.as_ref().raw()) }.unwrap();
+    // SAFETY: not kept, as above.
+    unsafe { driver.memory_unmap(ordinal, address, bytes) }.unwrap();
+    let error = stream.synchronize().unwrap_err();
+    assert!(error.is_context_lost(), "{error}");
+}

@@ -1,0 +1,56 @@
+//! The ends of a program: statics, locals of threads, threads that still run, and children of a fork.
+
+#![cfg(unix)]
+
+mod scenario;
+
+use alluvion::Sim;
+use alluvion::testing::Bench;
+use scenario::child::in_child;
+use scenario::lifecycle;
+
+/// As many as the reports had to run to see it once. A run takes 10 ms.
+const RUNS: usize = 200;
+
+fn leaked_machine() -> &'static Sim {
+    Box::leak(Box::new(Sim::with_config(Bench::config())))
+}
+
+#[test]
+fn scenario_15_a_static_outlives_main() {
+    in_child("scenario_15_a_static_outlives_main", RUNS, || {
+        lifecycle::keep_in_a_static(leaked_machine().machine());
+    });
+}
+
+#[test]
+fn scenario_15_the_locals_of_a_thread_go_last() {
+    in_child("scenario_15_the_locals_of_a_thread_go_last", RUNS, || {
+        lifecycle::keep_in_locals(leaked_machine().machine());
+    });
+}
+
+#[test]
+fn scenario_15_the_process_exits_under_a_running_thread() {
+    in_child("scenario_15_the_process_exits_under_a_running_thread", RUNS, || {
+        lifecycle::exit_under_a_running_thread(leaked_machine().machine());
+    });
+}
+
+/// The machine itself in a static that is never dropped, and one that goes while a thread still holds a stream of it.
+#[test]
+fn scenario_15_the_machine_goes_before_its_users() {
+    in_child("scenario_15_the_machine_goes_before_its_users", RUNS, || {
+        let sim = Sim::with_config(Bench::config());
+        lifecycle::keep_in_locals(sim.machine());
+        lifecycle::keep_in_a_static(sim.machine());
+        drop(sim);
+    });
+}
+
+#[test]
+fn scenario_16_a_forked_child_drops_everything() {
+    in_child("scenario_16_a_forked_child_drops_everything", 20, || {
+        lifecycle::fork_and_drop(leaked_machine().machine());
+    });
+}

@@ -1,0 +1,87 @@
+//! What hurt real users, on the simulated machine.
+
+mod scenario;
+
+use alluvion::driver::Code;
+use alluvion::driver::sim::Kernel;
+use alluvion::source::{Cuda, CudaAsync};
+use alluvion::testing::Bench;
+use alluvion::{DeviceVec, ErrorKind};
+
+/// A bench for each of a few seeds: what hurt did so under some schedules only.
+fn benches() -> impl Iterator<Item = Bench> {
+    (0..8).map(|seed| Bench::sim_with(Bench::config().seed(seed)))
+}
+
+#[test]
+fn scenario_02_a_recycled_handle_is_another_stream() {
+    benches().for_each(|bench| scenario::a_recycled_handle_is_another_stream(&bench));
+}
+
+#[test]
+fn scenario_03_memory_of_ended_streams_comes_back() {
+    scenario::memory_of_ended_streams_comes_back(&Bench::sim());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_are_refused() {
+    scenario::absurd_sizes_and_alignments_are_refused(&Bench::sim());
+}
+
+#[test]
+fn scenario_10_the_first_allocation_may_be_beside_a_capture() {
+    scenario::the_first_allocation_may_be_beside_a_capture(&Bench::sim());
+}
+
+#[test]
+fn scenario_11_a_buffer_outlives_the_graph_that_used_it() {
+    scenario::a_buffer_outlives_the_graph_that_used_it(&Bench::sim());
+}
+
+#[test]
+fn scenario_13_a_buffer_may_be_dropped_on_any_thread() {
+    benches().for_each(|bench| scenario::a_buffer_may_be_dropped_on_any_thread(&bench));
+}
+
+#[test]
+fn scenario_14_a_pinned_vector_may_go_at_once() {
+    benches().for_each(|bench| scenario::a_pinned_vector_may_go_at_once(&bench));
+}
+
+#[test]
+fn scenario_17_trimming_spares_queued_copies() {
+    benches().for_each(|bench| scenario::trimming_spares_queued_copies(&bench));
+}
+
+#[test]
+fn scenario_18_default_streams_of_threads_are_apart() {
+    benches().for_each(|bench| scenario::default_streams_of_threads_are_apart(&bench));
+}
+
+/// A kernel goes wild: the error surfaced again in every drop, or as another one in every call (scenario 19).
+#[test]
+#[expect(unsafe_code, reason = "launches a kernel that touches what is not there")]
+fn scenario_19_a_lost_context_is_silent_and_says_why() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().unwrap();
+    let (device, stream) = (bench.device(), bench.stream());
+    let pool = CudaAsync::new(&device).unwrap();
+    let cuda = Cuda::new(&device);
+    let first = DeviceVec::filled_in(100, 1_u32, stream.as_ref(), &pool).unwrap();
+    let second = DeviceVec::filled_in(100, 1_u32, stream.as_ref(), cuda.clone()).unwrap();
+    let wild = 0x0001_F000_0000_0000;
+    let kernel = Kernel::new("wild").writes(wild, 4).run(move |memory| memory.write_u32(wild, 1));
+    // SAFETY: the stream is live. That the kernel touches what is not there is the scenario, and hurts a simulated machine alone.
+    unsafe { sim.launch(device.ordinal(), stream.as_ref().raw(), kernel) }.unwrap();
+    let error = stream.synchronize().unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::ContextLost, Some(Code::ILLEGAL_ADDRESS)));
+    assert!(!sim.take_hazards().is_empty(), "the machine saw the wild kernel");
+    scenario::use_a_lost_context(&pool, first, &stream);
+    scenario::use_a_lost_context(cuda, second, &stream);
+    drop(pool);
+    bench.check_hazards();
+    // The other device works on.
+    let elsewhere = bench.second_device().unwrap();
+    let there = elsewhere.stream().unwrap();
+    assert_eq!(DeviceVec::filled(3, 4_u8, there.as_ref()).unwrap().to_vec(there.as_ref()).unwrap(), [4; 3]);
+}
