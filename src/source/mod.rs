@@ -39,7 +39,7 @@ pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
-pub(crate) use retired_pools::RetiredPools;
 pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
+pub(crate) use retired_pools::RetiredPools;
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};
