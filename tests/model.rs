@@ -50,6 +50,15 @@ fn config() -> ProptestConfig {
 
 /// Stamps a property for a source.
 macro_rules! model {
+    ($name:ident, 1 in $part:literal, |$device:ident| $make:expr) => {
+        proptest! {
+            #![proptest_config(ProptestConfig { cases: CASES / $part, ..config() })]
+            #[test]
+            fn $name(bytes in programs(), seed in any::<u64>()) {
+                agrees(&Bench::sim_with(Bench::config().seed(seed)), &bytes, LARGEST, |$device: &Device| $make)?;
+            }
+        }
+    };
     ($name:ident $(on $config:expr)?, |$device:ident| $make:expr) => {
         proptest! {
             #![proptest_config(config())]
@@ -65,7 +74,8 @@ macro_rules! model {
 model!(cuda, |device| Cuda::new(device));
 model!(cuda_async, |device| CudaAsync::new(device).unwrap());
 model!(cuda_async_view, |device| every_source::view_of_default_pool(device));
-model!(cuda_async_managed, |device| CudaAsyncManaged::new(device).unwrap());
+// Each case makes and unmakes 32 MiB of the host's memory.
+model!(cuda_async_managed, 1 in 5, |device| CudaAsyncManaged::new(device).unwrap());
 model!(managed, |device| Managed::new(device).unwrap());
 model!(pinned, |device| Pinned::new(device).unwrap());
 model!(callback, |device| every_source::callback_over(device, CudaAsync::new(device).unwrap()));
@@ -85,6 +95,10 @@ proptest! {
         prop_assert!(resource.violations().is_empty() && resource.live().is_empty());
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES / 3, ..config() })]
     /// Little memory: most programs run out of it, and must go on.
     #[test]
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {
@@ -94,6 +108,6 @@ proptest! {
         agrees(&Bench::sim_with(small), &bytes, LARGEST, |device| Pinned::new(device).unwrap())?;
         // A pool takes 2 MiB at a time.
         let larger = config.memory_bytes(2 << 20);
-        agrees(&Bench::sim_with(larger), &bytes, 30 * LARGEST, |device| CudaAsync::new(device).unwrap())?;
+        agrees(&Bench::sim_with(larger), &bytes, 10 * LARGEST, |device| CudaAsync::new(device).unwrap())?;
     }
 }
