@@ -41,7 +41,7 @@ fn handles_of_null(criterion: &mut Criterion) {
     let (stream, null) = (stream.as_ref(), Null::new(&device));
     let mut group = criterion.benchmark_group("handle/Null");
     pair(&mut group, "&R", &null, stream);
-    pair(&mut group, "&&R", &&null, stream);
+    pair::<&&Null>(&mut group, "&&R", &&null, stream);
     pair(&mut group, "ResourceRef<R>", ResourceRef::new(&null), stream);
     pair(&mut group, "Box<R>", Box::new(Null::new(&device)), stream);
     pair(&mut group, "Arc<R>", Arc::new(Null::new(&device)), stream);

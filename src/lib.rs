@@ -1,4 +1,53 @@
-//! Stream-ordered GPU and pinned memory in composable, typed layers.
+//! Stream-ordered GPU and pinned memory in composable, typed layers, with a simulated GPU to test them.
+//!
+//! ```
+//! use alluvion::{DeviceVec, Sim};
+//!
+//! let sim = Sim::new(); // With a GPU: `alluvion::Device::cuda(0)?`.
+//! let (copies, computes) = (sim.device(0).stream()?, sim.device(0).stream()?);
+//! let mut numbers = DeviceVec::from_slice(&[1_u32, 2, 3], copies.as_ref())?;
+//! numbers.fill(7, computes.as_ref())?; // On another stream: it waits for the upload, on the device.
+//! assert_eq!(numbers.to_vec(copies.as_ref())?, [7, 7, 7]);
+//! drop(numbers); // At once: the memory goes back behind the work of both streams.
+//! assert!(sim.hazards().is_empty()); // The simulator has watched every access.
+//! # Ok::<(), alluvion::Error>(())
+//! ```
+//!
+//! # The rooms
+//!
+//! | Room | Question | Start with |
+//! |---|---|---|
+//! | [`container`] | What does a user hold? | [`DeviceVec`], [`DeviceBuffer`], [`DeviceScalar`], [`Transfer`] |
+//! | [`host`] | What can `Vec` use? | [`PinnedAlloc`], [`OnHost`] |
+//! | [`resource`] | What is a resource? | [`Resource`], [`AnyResource`], [`ResourceRef`], [`Layout`] |
+//! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
+//! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
+//! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
+//! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
+//! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
+//!
+//! # Three rules
+//!
+//! **Every call names a stream.** Memory that is allocated on a stream may be used by work ordered after the call on that stream; it is
+//! given back behind the work on the stream that it is freed on. Containers keep that order for you, on any number of streams.
+//!
+//! **A type says who may touch memory.** [`DeviceAccessible`] and [`HostAccessible`] are forwarded from layer to layer. What the
+//! host may not touch has no pointer: a [`DevicePtr`] is a number, and `Vec` over device memory does not compile.
+//!
+//! **Nothing outlives what it names.** A container borrows or owns its resource, a [`StreamRef`] borrows its stream, a
+//! transfer owns or borrows its buffer until it is done. What remains to be promised, about kernels and raw handles, is `unsafe` and
+//! says what.
+//!
+//! Errors are one type, [`Error`]. A call that fails has changed nothing and lost nothing; a `drop` that fails leaks, in silence.
+//!
+//! # Features
+//!
+//! - `cuda` (default): the CUDA driver, through cudarc, loaded at run time. Without it only simulated machines exist.
+//! - `sim` (default): the simulated machine.
+//! - `testing`: the conformance suite, the shadow heap and the fault sweep.
+//! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.
+//! - `nightly`: [`OnHost`] also implements the standard library's unstable `Allocator`.
+//! - `gpu-tests`: tests that need a GPU. With this feature a missing GPU is a failure, not a skip.
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
@@ -31,3 +80,8 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
+
+/// The examples of the README are tests.
+#[cfg(all(doctest, feature = "sim"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -8,7 +8,7 @@ use std::mem;
 use std::sync::Arc;
 
 use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig};
-use alluvion::driver::{Call, Code};
+use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::Cuda;
 use alluvion::{
     AnyResource, Device, DeviceBuffer, DeviceScalar, DeviceSlice, DeviceVec, Error, ErrorKind, Machine, Sim,
@@ -27,6 +27,8 @@ fn sim_of(seed: u64) -> Sim {
 fn check(sim: &Sim, context: &str) {
     assert!(sim.hazards().is_empty(), "{context}: {:#?}", sim.hazards());
     sim.machine().reset_current_resources();
+    // A pool is destroyed once its frees have run. A device that is lost keeps what it had.
+    sim.machine().devices().for_each(|device| drop(device.synchronize()));
     let live = sim.live();
     assert_eq!((live.allocations(), live.pools), (0, 0), "{context}: {live}");
 }
@@ -155,7 +157,7 @@ fn a_use_that_is_recorded_is_followed() {
         let vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
         other.wait_for_stream(&home).unwrap();
         launch(&sim, other.as_ref(), doubling(vector.as_device_ptr().address(), 64));
-        vector.record_use(other.as_ref());
+        vector.record_use(other.as_ref()).unwrap();
         assert_eq!(vector.to_vec(home.as_ref()).unwrap(), [2; 64], "seed {seed}");
         drop(vector);
         check(&sim, &format!("seed {seed}"));
@@ -318,8 +320,9 @@ fn a_drop_that_cannot_wait_at_all_leaks() {
     let resource = Counting::new(&device);
     let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
     vector.fill(2, other.as_ref()).unwrap();
-    sim.inject(Fault::every(Call::StreamWaitEvent, Code::OUT_OF_MEMORY));
-    sim.inject(Fault::every(Call::ContextSynchronize, Code::OUT_OF_MEMORY));
+    for call in [Call::StreamWaitEvent, Call::EventSynchronize, Call::ContextSynchronize] {
+        sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+    }
     drop(vector);
     assert_eq!((resource.counts(), sim.live().device), ((1, 0), 1));
     sim.clear_faults();
@@ -379,6 +382,93 @@ fn a_context_that_is_lost_in_a_scope_ends_it() {
 }
 
 #[test]
+fn a_capture_is_left_whole() {
+    let sim = sim_of(8);
+    let device = sim.device(0);
+    let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let (s, o) = (stream.as_ref(), other.as_ref());
+    let resource = Counting::new(&device);
+    let mut vector = DeviceVec::filled_in(4, 1_u32, s, resource.clone()).unwrap();
+    let mut foreign = DeviceVec::filled_in(4, 2_u32, o, resource.clone()).unwrap();
+    let mut used = DeviceVec::filled_in(4, 3_u32, s, resource.clone()).unwrap();
+    used.fill(4, o).unwrap();
+    sim.begin_capture(0, s.raw(), CaptureMode::Global).unwrap();
+    let refused = [
+        vector.to_vec(s).unwrap_err(),
+        vector.get(0, s).unwrap_err(),
+        vector.copy_from_slice(&[1; 4], s).unwrap_err(),
+        vector.upload(vec![1; 4], s).unwrap_err().into(),
+        vector.download(vec![1; 4], s).unwrap_err().into(),
+        s.scope(|scope| scope.upload(&mut vector, &[1; 4])).unwrap_err(),
+        DeviceVec::filled_in(4, 0.1_f64, s, resource.clone()).unwrap_err(),
+        // Into the capture, and out of it.
+        foreign.read_on(s).map(drop).unwrap_err(),
+        foreign.fill(1, s).unwrap_err(),
+        foreign.copy_from(vector.as_slice(), o).unwrap_err(),
+        vector.to_vec(o).unwrap_err(),
+        vector.set_stream(o).unwrap_err(),
+        used.fill(1, s).unwrap_err(),
+    ];
+    assert!(refused.iter().all(Error::is_capture), "{refused:?}");
+    // What is all on the stream is recorded, and what is all beside it goes on.
+    vector.fill(7, s).unwrap();
+    vector.set(1, 8, s).unwrap();
+    assert_eq!(foreign.to_vec(o).unwrap(), [2; 4]);
+    // Its home captures, so it waits for the other stream on the host.
+    drop(used);
+    let graph = sim.end_capture(0, s.raw()).unwrap();
+    assert_eq!(vector.to_vec(s).unwrap(), [1; 4]);
+    let write = vector.write_on(s).unwrap();
+    // SAFETY: the stream is borrowed; the graph touches the vector, which is borrowed for this stream.
+    unsafe { sim.launch_graph(0, s.raw(), &graph) }.unwrap();
+    drop(write);
+    assert_eq!(vector.to_vec(o).unwrap(), [7, 8, 7, 7]);
+    drop((graph, vector, foreign));
+    assert_eq!(resource.counts(), (4, 4));
+    check(&sim, "capture");
+}
+
+#[test]
+fn a_block_whose_user_captures_is_leaked() {
+    let sim = sim_of(8);
+    let device = sim.device(0);
+    let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let resource = Counting::new(&device);
+    let mut vector = DeviceVec::filled_in(4, 1_u32, home.as_ref(), resource.clone()).unwrap();
+    vector.fill(2, other.as_ref()).unwrap();
+    sim.begin_capture(0, other.as_ref().raw(), CaptureMode::Global).unwrap();
+    drop(vector);
+    sim.end_capture(0, other.as_ref().raw()).unwrap();
+    assert_eq!(resource.counts(), (1, 0));
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+}
+
+#[test]
+fn a_capture_that_begins_in_a_scope_does_not_hold_it_up() {
+    let sim = sim_of(9);
+    let device = sim.device(0);
+    let (stream, pinned) = (device.stream().unwrap(), OneBlock::new(&device));
+    let mut vector = DeviceVec::<u32>::uninit(1000, stream.as_ref()).unwrap();
+    let mut host = pinned.filled(1000, 3_u32);
+    let raw = stream.as_ref().raw();
+    stream
+        .scope(|scope| {
+            scope.upload(&mut vector, &host)?;
+            sim.begin_capture(0, raw, CaptureMode::Global).unwrap();
+            Ok(())
+        })
+        .unwrap();
+    host.fill(4);
+    let transfer = vector.upload(vec![0; 1000], stream.as_ref()).unwrap_err();
+    assert_eq!(transfer.into_host(), Some(vec![0; 1000]));
+    sim.end_capture(0, raw).unwrap();
+    assert_eq!(vector.to_vec(stream.as_ref()).unwrap(), [3; 1000]);
+    drop((vector, host));
+    pinned.finish();
+    check(&sim, "capture in a scope");
+}
+
+#[test]
 fn scenario_13_two_devices() {
     let sim = sim_of(5);
     let (first, second) = (sim.device(0), sim.device(1));
@@ -403,6 +493,12 @@ fn scenario_13_two_devices() {
         ];
         assert!(errors.iter().all(Error::is_device_mismatch), "{errors:?}");
     }
+    // A guard, or a use by another device is for whoever has access between them; by another machine there is none.
+    drop(vector.read_on(there.as_ref()).unwrap());
+    vector.record_use(there.as_ref()).unwrap();
+    assert!(vector.record_use(abroad.as_ref()).unwrap_err().is_device_mismatch());
+    assert!(vector.read_on(abroad.as_ref()).unwrap_err().is_device_mismatch());
+    assert!(vector.write_on(abroad.as_ref()).unwrap_err().is_device_mismatch());
     // Between devices the stream is of either.
     let mut far = DeviceVec::<u32>::zeroed(3, there.as_ref()).unwrap();
     far.copy_from(vector.as_slice(), here.as_ref()).unwrap();

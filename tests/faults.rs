@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "frees what it allocated")]
 
 use alluvion::driver::Code;
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, CudaAsyncView, Managed, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Sweep, Swept};
 use alluvion::{Device, Error, Layout, Resource, Sim};
 
@@ -60,7 +60,7 @@ fn cuda_async() {
 fn cuda_async_view() {
     let swept = Sweep::new().run(|sim| {
         let pool = CudaAsync::new(&sim.device(0))?;
-        use_resource(sim, |_| Ok(CudaAsyncView::from(&pool)))
+        use_resource(sim, |_| Ok(pool.view()))
     });
     assert_thorough(swept, 20);
 }

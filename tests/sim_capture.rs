@@ -174,6 +174,23 @@ fn work_behind_a_launched_graph_waits_for_all_of_it() {
 }
 
 #[test]
+fn launches_of_one_graph_follow_each_other() {
+    for seed in 0..10 {
+        let rig = Rig::with_seed(seed);
+        rig.fill(rig.stream, 0, 0);
+        rig.begin(CaptureMode::Global);
+        rig.add_one(rig.stream);
+        let graph = rig.driver.end_capture(0, rig.stream).unwrap();
+        for stream in [rig.stream, rig.other, rig.stream] {
+            unsafe { rig.driver.launch_graph(0, stream, &graph) }.unwrap();
+        }
+        rig.driver.context_synchronize(0).unwrap();
+        assert_eq!(rig.word(0), 3);
+        assert_eq!(rig.driver.hazards(), []);
+    }
+}
+
+#[test]
 fn potentially_unsafe_calls_break_a_global_capture_from_any_thread() {
     let rig = Rig::new();
     rig.begin(CaptureMode::Global);

@@ -11,7 +11,7 @@
 //! - loom treats `SeqCst` accesses as `AcqRel` and does not explore load buffering. The crate uses neither.
 //! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
 //! - There is no bound on preemptions: each model is small enough for all of its schedules, with two threads.
-//! - The driver here is a model of one: no work takes time, and every query says that it is done.
+//! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
 
 #![cfg(loom)]
 #![expect(unsafe_code, reason = "implements the driver seam, and calls it")]

@@ -54,6 +54,8 @@ struct Log {
     destroyed: Vec<RawStream>,
     /// What is over, because the host waited or asked.
     over: WorkSet,
+    /// The device gets nothing done: every query says so.
+    busy: bool,
     mistakes: Vec<String>,
 }
 
@@ -93,6 +95,11 @@ impl Mock {
     /// Makes the next `count` records fail, without an effect.
     pub fn fail_records(&self, count: u64) {
         self.failing_records.store(count, Ordering::Relaxed);
+    }
+
+    /// Lets the device get nothing done from now on.
+    pub fn keep_busy(&self) {
+        self.log().busy = true;
     }
 
     /// How often a stream was destroyed.
@@ -141,6 +148,15 @@ impl Mock {
             self.log().mistakes.push(format!("{} was called after the end of {handle:#x}", call.symbol()));
             DriverError::new(call, Code::INVALID_HANDLE)
         })
+    }
+
+    fn query(&self, handle: u64, call: Call) -> DriverResult<bool> {
+        let before = self.with(handle, call, |point| *point)?;
+        let mut log = self.log();
+        if !log.busy {
+            log.over.join(before);
+        }
+        Ok(!log.busy)
     }
 
     fn finish(&self, handle: u64, call: Call) -> DriverResult<()> {
@@ -196,7 +212,7 @@ unsafe impl Driver for Mock {
     }
 
     unsafe fn stream_query(&self, _: u32, stream: RawStream) -> DriverResult<bool> {
-        self.finish(stream.0, Call::StreamQuery).map(|()| true)
+        self.query(stream.0, Call::StreamQuery)
     }
 
     unsafe fn stream_wait_event(&self, _: u32, stream: RawStream, event: RawEvent) -> DriverResult<()> {
@@ -228,7 +244,7 @@ unsafe impl Driver for Mock {
     }
 
     unsafe fn event_query(&self, _: u32, event: RawEvent) -> DriverResult<bool> {
-        self.finish(event.0, Call::EventQuery).map(|()| true)
+        self.query(event.0, Call::EventQuery)
     }
 
     unsafe fn event_synchronize(&self, _: u32, event: RawEvent) -> DriverResult<()> {

@@ -66,3 +66,25 @@ fn a_stream_that_is_ending_is_not_forgotten() {
         rig.mock.assert_no_mistakes();
     });
 }
+
+/// The device is busy: the stream is gone, its work is not.
+#[test]
+fn a_stream_whose_work_goes_on_is_not_forgotten() {
+    explore(|| {
+        let rig = Rig::new();
+        let (home, taking) = (rig.stream(), rig.stream());
+        rig.submit(home.as_ref(), USE);
+        let free = Frontier::of(home.as_ref().release());
+        rig.mock.keep_busy();
+        drop(home);
+        let making = {
+            let rig = rig.clone();
+            thread::spawn(move || rig.stream())
+        };
+        assert!(!taking.as_ref().may_reuse(&free));
+        taking.as_ref().wait_for(&free).expect("nothing fails");
+        rig.submit_after(taking.as_ref(), NEXT, USE);
+        drop(making.join().unwrap());
+        rig.mock.assert_no_mistakes();
+    });
+}

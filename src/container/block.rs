@@ -5,12 +5,13 @@
 use core::mem;
 
 use super::access::Access;
+use super::settle::refuse_capture;
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
-use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
+use crate::stream::{Frontier, Stamp, Stream, StreamRef};
 use crate::sync::Mutex;
 
 /// Memory of a device with its home stream. Has no `Drop`: its owner has the resource, and calls [`Block::give_back`].
@@ -71,12 +72,12 @@ impl Block {
     /// returned.
     fn order(&self, stream: StreamRef<'_>, access: Access) -> Result<Due, Error> {
         if !self.is_home(stream) {
-            stream.wait_for_point(self.home.as_ref().release())?;
+            follow(stream, self.home.as_ref().release())?;
         }
         let due = self.uses.lock().due(access);
         for used in &due {
             if let Some(point) = self.point(used) {
-                stream.wait_for_point(point)?;
+                follow(stream, point)?;
             }
         }
         Ok(due)
@@ -148,15 +149,18 @@ impl Block {
     }
 
     /// Enters a use that nobody told us of: all that `stream` has been given so far.
-    pub(super) fn record_use(&self, stream: StreamRef<'_>) {
+    pub(super) fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        // A point of another machine could never be waited for.
+        self.device().require_machine(stream.device())?;
         self.note(stream, Access::Write, &Due::new());
+        Ok(())
     }
 
     /// Makes another stream the home.
     pub(super) fn set_home(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;
         if !self.is_home(stream) {
-            stream.wait_for_point(self.home.as_ref().release())?;
+            follow(stream, self.home.as_ref().release())?;
             self.home = stream.to_stream();
         }
         Ok(())
@@ -180,7 +184,7 @@ impl Block {
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be made; if
-    /// neither can, the block is leaked, except where the context is lost and with it every use.
+    /// neither can, the block is leaked. Where the context is lost, every use is over.
     ///
     /// # Safety
     ///
@@ -191,8 +195,7 @@ impl Block {
         let mut ordered = true;
         for used in &uses.due(Access::Write) {
             let Some(point) = self.point(used) else { continue };
-            // No short cut: each of the others is still to be waited for, but a leak is decided.
-            ordered &= home.wait_for_point(point).is_ok() || self.is_over_on_host(point.stream);
+            ordered = ordered && (follow(home, point).is_ok() || self.is_over_on_host(point));
         }
         if ordered && !self.layout.is_empty() {
             // SAFETY:
@@ -204,16 +207,35 @@ impl Block {
         }
     }
 
-    /// Waits, on the host, for the whole device of a stream: for when an event cannot be had, or a capture forbids the wait.
-    fn is_over_on_host(&self, stream: StreamId) -> bool {
-        let Some(timeline) = self.device().table().timeline(stream) else { return true };
-        let Ok(device) = self.device().machine().device(timeline.ordinal()) else { return false };
-        match device.synchronize() {
+    /// Waits for a use on the host: where the home captures, or an event cannot be had.
+    fn is_over_on_host(&self, point: Stamp) -> bool {
+        let machine = self.device().machine();
+        if point.stream.machine() != machine.number() {
+            return false;
+        }
+        match machine.wait_quiescent(&Frontier::of(point)) {
+            Ok(()) => return true,
+            // The stream of the use captures by now. To wait for the device is illegal then, and would break the capture.
+            Err(error) if error.is_capture() => return false,
+            Err(_) => {}
+        }
+        let Some(timeline) = self.device().table().timeline(point.stream) else { return true };
+        match machine.device(timeline.ordinal()).and_then(|device| device.synchronize()) {
             Ok(()) => true,
-            // In a forked child, which this would be too if the driver has shut down, the parent's device goes on.
+            // If the driver has shut down, this may be a forked child, and the parent's device goes on.
             Err(error) => error.is_context_lost(),
         }
     }
+}
+
+/// Makes `stream` wait for a point, unless it follows it already. A stream that captures is refused, because such a wait would break
+/// the capture.
+fn follow(stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
+    if stream.may_reuse(&Frontier::of(point)) {
+        return Ok(());
+    }
+    refuse_capture(stream)?;
+    stream.wait_for_point(point)
 }
 
 /// Submits a copy.

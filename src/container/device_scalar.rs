@@ -180,8 +180,12 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     }
 
     /// As [`DeviceVec::record_use`].
-    pub fn record_use(&self, stream: StreamRef<'_>) {
-        self.vector.record_use(stream);
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.vector.record_use(stream)
     }
 
     /// The home stream.

@@ -58,7 +58,7 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
         Self { block, at, len, elements: PhantomData }
     }
 
-    pub(super) fn block(&self) -> &'a Block {
+    pub(crate) fn block(&self) -> &'a Block {
         self.block
     }
 

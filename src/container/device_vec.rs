@@ -389,6 +389,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
 
     /// The caller has checked that length, capacity and alignment are those of elements.
     pub(super) fn from_whole_buffer(buffer: DeviceBuffer<R>) -> Self {
+        const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
         debug_assert!(buffer.len().is_multiple_of(size_of::<T>()));
         Self { buffer, elements: PhantomData }
     }

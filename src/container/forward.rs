@@ -36,8 +36,12 @@ macro_rules! forward_to_slices {
         ///
         /// For work that was launched with an address that did not come from a guard. A guard is better: it also makes the work follow
         /// what comes before.
-        pub fn record_use(&self, stream: StreamRef<'_>) {
-            self.block().record_use(stream);
+        ///
+        /// # Errors
+        ///
+        /// `DeviceMismatch` for a stream of another machine, whose work cannot be waited for.
+        pub fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+            self.block().record_use(stream)
         }
 
         #[doc = concat!("Some of the ", $elements, ", to be read.")]

@@ -79,3 +79,19 @@ unsafe impl<T: DeviceCopy, A: Allocator + 'static> HostBuffer for allocator_api2
 unsafe impl<T: DeviceCopy, A: Allocator + 'static> HostBuffer for allocator_api2::boxed::Box<[T], A> {
     owned_slice!();
 }
+
+// SAFETY: as for the vectors of 0.2.
+#[cfg(feature = "allocator-api2-04")]
+unsafe impl<T: DeviceCopy, A: allocator_api2_04::alloc::Allocator + 'static> HostBuffer
+    for allocator_api2_04::vec::Vec<T, A>
+{
+    owned_slice!();
+}
+
+// SAFETY: as for the vectors of 0.2.
+#[cfg(feature = "allocator-api2-04")]
+unsafe impl<T: DeviceCopy, A: allocator_api2_04::alloc::Allocator + 'static> HostBuffer
+    for allocator_api2_04::boxed::Box<[T], A>
+{
+    owned_slice!();
+}

@@ -15,6 +15,9 @@
 //! So a container may be used on any stream, and dropped at once: what RMM documents as undefined is what works here. On one
 //! stream it costs an uncontended lock a call and no driver call; a second stream costs one event for each call.
 //!
+//! While a stream captures a graph, what has to wait for another stream is refused with an error that leaves the capture whole, and so
+//! are copies with the host: the graph would run them when the memory is gone.
+//!
 //! A kernel is launched with an address, and Rust does not see which memory it touches. The address therefore comes from a guard,
 //! [`ReadGuard`] or [`WriteGuard`], that names the stream. A guard that is leaked delays at worst.
 //!
@@ -23,8 +26,8 @@
 //! A borrow ends when a call returns, a copy by the device later. Hence three forms: calls that wait; transfers that own the host's
 //! buffer, [`Transfer`]; and a scope that waits before the borrows end, [`Stream::scope`](crate::Stream::scope).
 
-mod access;
-mod block;
+pub(crate) mod access;
+pub(crate) mod block;
 mod device_buffer;
 mod device_copy;
 mod device_scalar;

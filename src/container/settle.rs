@@ -5,8 +5,8 @@
 //!
 //! - a synchronisation succeeded: the copy has run;
 //! - the context is lost: the driver has torn its queues down, and what is in them never runs;
-//! - the driver has shut down: so have its contexts. (A child of a fork cannot come here, because in it no copy could be
-//!   submitted.)
+//! - the driver has shut down: so have its contexts. To a child of a fork it looks the same, while the parent's device goes on; there,
+//!   who owns memory that the two may share leaks it.
 //!
 //! Any other failure says nothing about the copy, so the driver is asked again, in another way. There is no fourth way out: a
 //! driver that answers neither of the three for ever would make the thread wait for ever, and that is sound.
@@ -53,14 +53,15 @@ pub(super) fn is_the_end(error: &Error) -> bool {
     error.is_context_lost() || error.is_shut_down()
 }
 
-/// Refuses a stream that records a graph: the graph would keep the address of memory that is let go before it is launched.
+/// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is launched, or a wait
+/// would tie it to what is outside of it and break it.
 ///
 /// # Errors
 ///
 /// `Capture` if it does; as the driver says.
 pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
     if stream.is_capturing()? {
-        return Err(DriverError::new(Call::CopyAsync, Code::CAPTURE_UNSUPPORTED).into());
+        return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
     }
     Ok(())
 }

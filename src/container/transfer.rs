@@ -45,7 +45,7 @@ impl<B: HostBuffer> Transfer<B> {
     /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address, and has submitted
     /// nothing when it fails.
     pub(super) fn begin(
-        mut host: B,
+        host: B,
         stream: StreamRef<'_>,
         admitted: Result<(), Error>,
         submit: impl FnOnce(*mut B::Item) -> Result<(), Error>,
@@ -54,9 +54,10 @@ impl<B: HostBuffer> Transfer<B> {
             return Err(Rejected { host: Some(host), error });
         }
         let empty = host.is_empty();
-        let address = host.as_mut_ptr();
-        let mut transfer =
-            Self { host: Some(MaybeUninit::new(host)), done: None, stream: stream.to_stream() };
+        let mut host = MaybeUninit::new(host);
+        // SAFETY: initialised above. The address is taken where the buffer stays: what is moved from here on is bytes.
+        let address = unsafe { host.assume_init_mut() }.as_mut_ptr();
+        let mut transfer = Self { host: Some(host), done: None, stream: stream.to_stream() };
         if empty {
             return Ok(transfer);
         }

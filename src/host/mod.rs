@@ -5,7 +5,8 @@
 //! [`NewDelete`] is the ordinary heap, for code that is generic over allocators.
 //!
 //! All three implement the `Allocator` of allocator-api2 0.2, which hashbrown and bumpalo use, with the feature
-//! `allocator-api2-04` that of 0.4, and with the feature `nightly` the standard library's.
+//! `allocator-api2-04` that of 0.4, and with the feature `nightly` the standard library's. That one and the feature
+//! `nightly` of allocator-api2 exclude each other, because there the trait of 0.2 is the standard library's.
 
 mod allocator;
 mod blocks;

@@ -41,8 +41,8 @@ use mapping::Mapping;
 ///
 /// The stream is checked and not used to allocate: a block may be used by any stream, and by the host, as soon as it is
 /// there. [`deallocate`](Resource::deallocate) waits, on the host, for the work of its stream: the device may be reading the block
-/// until then. The driver's own free waits for all work of the device. A large block that is freed on a stream while that
-/// stream captures a graph cannot be waited for, and is leaked.
+/// until then. The driver's own free waits for all work of the device. A block that is freed on a stream while that stream
+/// captures a graph is leaked, because nobody can say when the graph's work will be over.
 ///
 /// # Thread safety
 ///
@@ -247,7 +247,7 @@ impl PinnedCore {
                 let unregistered = unsafe { driver.unregister_host(ordinal, mapping.start()) };
                 // Pages that are still registered stay mapped for ever: the device could reach them.
                 if unregistered.is_ok() {
-                    drop(ManuallyDrop::into_inner(mapping));
+                    ManuallyDrop::into_inner(mapping).unmap();
                 }
                 return;
             }
@@ -275,11 +275,16 @@ unsafe impl Resource for Pinned {
         }
         let driver = &**self.core.device.driver();
         // It comes before the lock: in a forked child it fails, and the lock may be held by a thread that is not there.
-        let _relaxed = RelaxedCapture::attempt(driver);
+        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        // What a graph recorded may run at any time, and to wait for a stream that captures would break the capture.
+        let captures = stream.is_capturing();
+        if matches!(captures, Ok(true)) {
+            return;
+        }
         let origin = self.core.forget(block, layout);
         // The driver waits by itself before it frees its own: 100 ms behind a task of 100 ms. Nobody says that it waits
         // before it unregisters. Without the wait the device may still be at it, and the pages are leaked.
-        if matches!(origin, Some(Origin::Mapped(_))) && stream.synchronize().is_err() {
+        if matches!(origin, Some(Origin::Mapped(_))) && (captures.is_err() || stream.synchronize().is_err()) {
             return;
         }
         // SAFETY: the block is live and came from this core with this layout, as the caller promises; `forget` took its
@@ -298,7 +303,7 @@ unsafe impl Resource for Pinned {
         }
         let driver = &**self.core.device.driver();
         // Before the lock, as in `deallocate`.
-        let _relaxed = RelaxedCapture::attempt(driver);
+        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
         let origin = self.core.forget(block, layout);
         // SAFETY: the block is live, came from this core with this layout, and every use is over, as the caller promises;
         // `forget` took its record away.

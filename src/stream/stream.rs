@@ -12,7 +12,7 @@ use super::thread::ThreadBound;
 use super::timeline::{Ending, Timeline, Underlying};
 use super::{Event, Frontier, Stamp, StreamId};
 use crate::device::Device;
-use crate::driver::{CaptureStatus, Driver, RawStream, StreamFlags};
+use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, RawStream, StreamFlags};
 use crate::error::Error;
 use crate::sync::Arc;
 
@@ -296,8 +296,8 @@ impl<'s> StreamRef<'s> {
 
     /// Makes later work on this stream wait, on the device, for every point of the frontier that it does not follow yet.
     ///
-    /// Two driver calls for each stream that has to be covered anew, one for each that is covered. Waiting brings all that
-    /// the other stream had waited for.
+    /// Two driver calls for each stream that is covered, four for each that has to be covered anew: whether it captures, a
+    /// record, whether this one captures, a wait. Waiting brings all that the other stream had waited for.
     ///
     /// # Errors
     ///
@@ -327,6 +327,10 @@ impl<'s> StreamRef<'s> {
     /// Waits on the device, then learns.
     pub(crate) fn follow(self, cover: &Cover) -> Result<(), Error> {
         let timeline = self.timeline();
+        if self.is_capturing()? {
+            // Asked for within a capture, a wait for something outside of it breaks it.
+            return Err(DriverError::new(Call::StreamWaitEvent, Code::CAPTURE_ISOLATION).into());
+        }
         // SAFETY: the raw stream is live and of this device, because `self` borrows its owner; the cover is of this machine:
         // it came from this machine's table, or `Event` compared the machines.
         unsafe { cover.make_wait(self.device().ordinal(), timeline.raw()) }?;

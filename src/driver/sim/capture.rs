@@ -1,8 +1,9 @@
 //! Stream capture: recording work in place of running it, and what that forbids.
 //!
-//! The rules are CUDA's. A stream that captures records; one that waits for an event of a capture joins it; whatever would
-//! tie the capture to something outside of it is refused, and breaks it. Calls that are *potentially unsafe* are refused,
-//! and break the captures they conflict with, by the modes of the captures and of the calling thread.
+//! The rules are CUDA's. A stream that captures records; one that waits for an event of a capture joins it;
+//! whatever would tie the capture to something outside of it is refused, and breaks it. Calls that are *potentially
+//! unsafe* are refused, and break the captures they conflict with, by the modes of the captures and of the calling
+//! thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -90,7 +91,13 @@ const fn is_potentially_unsafe(call: Call) -> bool {
 
 impl Machine {
     pub(super) fn exchange_capture_mode(&mut self, mode: CaptureMode) -> CaptureMode {
-        self.captures.modes.insert(thread::current().id(), mode).unwrap_or_default()
+        let thread = thread::current().id();
+        // Threads in the mode that they start with are not kept: there may be no end of them.
+        match mode {
+            CaptureMode::Global => self.captures.modes.remove(&thread),
+            _ => self.captures.modes.insert(thread, mode),
+        }
+        .unwrap_or_default()
     }
 
     /// Refuses a potentially unsafe call that a capture forbids to the calling thread, and breaks that capture.

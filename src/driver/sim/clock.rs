@@ -1,7 +1,7 @@
 //! Vector clocks: who is ordered before whom.
 //!
-//! Queued work lives on *lanes*. A lane runs its operations one after another, so an operation is named by its lane and
-//! its place on it, and everything that it is ordered after is one number per lane.
+//! Queued work lives on *lanes*. A lane runs its operations one after another, so an operation is named by its lane
+//! and its place on it, and everything that it is ordered after is one number per lane.
 
 use smallvec::SmallVec;
 

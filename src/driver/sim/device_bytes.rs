@@ -32,7 +32,12 @@ impl DeviceBytes {
         let mut done = 0;
         while done < from.len() {
             let (page, start, length) = split(offset + done as u64, from.len() - done);
-            self.page(page)[start..start + length].copy_from_slice(&from[done..done + length]);
+            let chunk = &from[done..done + length];
+            if length as u64 == PAGE {
+                self.pages.insert(page, chunk.into());
+            } else {
+                self.page(page)[start..start + length].copy_from_slice(chunk);
+            }
             done += length;
         }
     }
@@ -82,12 +87,18 @@ fn chunks_mut(offset: u64, mut rest: &mut [u8]) -> impl Iterator<Item = (u64, us
     })
 }
 
-/// Fills with bytes that look like nothing: a hash of where they are, never zero.
+/// Fills with bytes that look like nothing: a hash of where they are, made odd so that none is zero.
 pub(super) fn junk(seed: u64, offset: u64, into: &mut [u8]) {
-    for (index, byte) in into.iter_mut().enumerate() {
-        let at = offset + index as u64;
-        let word = mix(seed ^ (at / 8)).to_le_bytes();
-        *byte = word[(at % 8) as usize].max(1);
+    let word = |at: u64| (mix(seed ^ (at / 8)) | 0x0101_0101_0101_0101).to_le_bytes();
+    let skipped = (offset % 8) as usize;
+    // Whole words where the range is aligned, as pages are: a hash per byte is what tests would spend their time on.
+    let (head, rest) = into.split_at_mut(into.len().min((8 - skipped) % 8));
+    let head_bytes = head.len();
+    head.copy_from_slice(&word(offset)[skipped..skipped + head_bytes]);
+    let mut at = offset + head_bytes as u64;
+    for chunk in rest.chunks_mut(8) {
+        chunk.copy_from_slice(&word(at)[..chunk.len()]);
+        at += 8;
     }
 }
 

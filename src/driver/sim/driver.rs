@@ -19,8 +19,8 @@ use crate::sync::{Condvar, Mutex};
 
 /// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
 ///
-/// See the [module](super) for what it simulates. The methods here are for tests: what was called, what went wrong, what
-/// is still out, and what shall fail next. They take raw handles and cost no simulated time.
+/// See the [module](super) for what it simulates. The methods here are for tests: what was called, what went wrong,
+/// what is still out, and what shall fail next. They take raw handles and cost no simulated time.
 ///
 /// # Thread safety
 ///

@@ -11,8 +11,8 @@ use super::driver::SimDriver;
 use super::kernel::panic_words;
 use super::schedule::Scheduler;
 
-/// Schedules that [`explore`] runs at most. Ten streams with one operation each have 3,628,800; a program that needs more
-/// than this many should be made smaller, or given its own limit with [`explore_up_to`].
+/// Schedules that [`explore`] runs at most. Ten streams with one operation each have 3,628,800; a program that
+/// needs more than this many should be made smaller, or given its own limit with [`explore_up_to`].
 const DEFAULT_LIMIT: u64 = 100_000;
 
 /// The choices that a scheduler made, enough to make them again.
@@ -65,12 +65,13 @@ pub struct Explored {
 
 /// Runs a program under every schedule, each time on a new machine.
 ///
-/// Wherever more than one queue could go on, each gets its turn; each query on unfinished work is answered both ways
-/// (a second query on the same work, with nothing submitted in between, is not put off again). Kernels, copies, fills, stream-ordered
-/// allocations and frees, and host functions are one step each; event records and waits are none, since they only order steps.
+/// Wherever more than one queue could go on, each gets its turn; each query on unfinished work is answered both
+/// ways (a second query on the same work, with nothing submitted in between, is not put off again). Kernels,
+/// copies, fills, stream-ordered allocations and frees, and host functions are one step each; event records and
+/// waits are none, since they only order steps.
 ///
-/// The program must do the same on the same schedule: one thread, no clock, no chance. Host functions run only when something
-/// waits for them, and should return without waiting for the program.
+/// The program must do the same on the same schedule: one thread, no clock, no chance. Host functions run only when
+/// something waits for them, and should return without waiting for the program.
 ///
 /// ```
 /// use alluvion::driver::sim::{SimConfig, explore};

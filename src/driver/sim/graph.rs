@@ -106,9 +106,9 @@ impl SimDriver {
     ///
     /// # Errors
     ///
-    /// [`Code::CAPTURE_INVALIDATED`] if something broke it, [`Code::CAPTURE_UNJOINED`] if a stream that joined it was not
-    /// waited for; in both cases it is over. [`Code::CAPTURE_WRONG_THREAD`], unless it was begun in the relaxed mode.
-    /// [`Code::INVALID_VALUE`] if the stream does not capture.
+    /// [`Code::CAPTURE_INVALIDATED`] if something broke it, [`Code::CAPTURE_UNJOINED`] if a stream that joined it
+    /// was not waited for; in both cases it is over. [`Code::CAPTURE_WRONG_THREAD`], unless it was begun in the
+    /// relaxed mode. [`Code::INVALID_VALUE`] if the stream does not capture.
     pub fn end_capture(&self, ordinal: u32, stream: RawStream) -> Result<SimGraph, Code> {
         let mut machine =
             self.enter_uncounted(Call::StreamCaptureStatus, ordinal).map_err(|error| error.code)?;
@@ -123,8 +123,9 @@ impl SimDriver {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] if memory that the graph allocates is still out from the launch before, or if it holds a
-    /// host function that was launched: functions of this seam run once. [`Code::CAPTURE_UNSUPPORTED`] if the stream captures.
+    /// [`Code::INVALID_VALUE`] if memory that the graph allocates is still out from the launch before, or if it
+    /// holds a host function that was launched: functions of this seam run once. [`Code::CAPTURE_UNSUPPORTED`] if
+    /// the stream captures.
     ///
     /// # Safety
     ///
@@ -202,7 +203,12 @@ impl Machine {
         if graph.nodes.iter().any(is_out) {
             return Err(Code::INVALID_VALUE);
         }
-        let base = self.lanes.joined(lane);
+        let mut base = self.lanes.joined(lane);
+        // Launches of one graph follow each other, on whatever streams.
+        if let Some(state) = self.captures.graphs.get_mut(&graph.id) {
+            self.lanes.prune(&mut state.last);
+            base.join(&state.last);
+        }
         let mut lanes: HashMap<LaneId, LaneId> = HashMap::new();
         let mut after: HashMap<Point, Clock> = HashMap::new();
         let mut end = base.clone();

@@ -200,8 +200,9 @@ impl fmt::Display for Access {
 
 /// A mistake, with the accesses that make it one and what was missing.
 ///
-/// Races, uses before ready and frees in use are found from the order that the program *asked for*, not from the one in
-/// which things happened to run: a program without hazards has none under any schedule of the same submissions.
+/// Races, uses before ready and frees in use are found from the order that the program *asked for*, not from the
+/// one in which things happened to run: a program without hazards has none under any schedule of the same
+/// submissions.
 ///
 /// It prints as one paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]

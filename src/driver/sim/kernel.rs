@@ -14,8 +14,8 @@ type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
 
 /// Work for a device: a name, the ranges that it reads and writes, and a closure that does it.
 ///
-/// The ranges are what hazards are found by; the closure is held to them. A kernel without a closure touches its ranges
-/// in name only, which is enough to check an order.
+/// The ranges are what hazards are found by; the closure is held to them. A kernel without a closure touches its
+/// ranges in name only, which is enough to check an order.
 ///
 /// ```
 /// use alluvion::driver::sim::{Kernel, SimConfig, SimDriver};
@@ -121,8 +121,8 @@ impl fmt::Debug for Kernel {
 
 /// Memory as a running kernel sees it.
 ///
-/// Touching what is not mapped loses the context, as on hardware: the kernel runs on, reads junk, and every later call
-/// on the device fails with [`Code::ILLEGAL_ADDRESS`].
+/// Touching what is not mapped loses the context, as on hardware: the kernel runs on, reads junk, and every later
+/// call on the device fails with [`Code::ILLEGAL_ADDRESS`].
 #[derive(Debug)]
 pub struct DeviceMemory<'a> {
     shared: &'a Shared,

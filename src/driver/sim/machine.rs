@@ -254,19 +254,25 @@ impl Machine {
     }
 
     fn fill(&mut self, to: Side, value: FillValue, count: u64) -> Result<(), Code> {
-        let mut pattern = [0; CHUNK];
-        let word = match value {
-            FillValue::U8(byte) => u32::from_ne_bytes([byte; 4]),
-            FillValue::U16(half) => {
-                let [a, b] = half.to_ne_bytes();
-                u32::from_ne_bytes([a, b, a, b])
-            }
-            FillValue::U32(word) => word,
-        };
-        for chunk in pattern.chunks_exact_mut(4) {
-            chunk.copy_from_slice(&word.to_ne_bytes());
-        }
         let bytes = count * value.bytes() as u64;
+        let mut pattern = [0; CHUNK];
+        let pattern = &mut pattern[..usize::try_from(bytes).map_or(CHUNK, |bytes| bytes.min(CHUNK))];
+        let (one, unit) = match value {
+            FillValue::U8(byte) => ([byte, 0, 0, 0], 1),
+            FillValue::U16(half) => {
+                let [first, second] = half.to_ne_bytes();
+                ([first, second, 0, 0], 2)
+            }
+            FillValue::U32(word) => (word.to_ne_bytes(), 4),
+        };
+        // One repetition, then twice as many each time.
+        let mut filled = unit.min(pattern.len());
+        pattern[..filled].copy_from_slice(&one[..filled]);
+        while filled < pattern.len() {
+            let more = filled.min(pattern.len() - filled);
+            pattern.copy_within(..more, filled);
+            filled += more;
+        }
         let mut done = 0;
         while done < bytes {
             let length = usize::try_from(bytes - done).map_or(CHUNK, |rest| rest.min(CHUNK));
@@ -306,8 +312,8 @@ impl Machine {
         // A kernel that outlives its context touches nothing: nobody waits for it any more.
         self.health(ordinal)?;
         if self.is_reachable_pageable(ordinal, address, declared) {
-            // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is mapped and
-            // not written meanwhile (`SimDriver::launch`).
+            // SAFETY: the kernel declared the bytes, and whoever launched it promised that what it touches is
+            // mapped and not written meanwhile (`SimDriver::launch`).
             unsafe { read_pageable(address, into) };
             return Ok(());
         }

@@ -8,8 +8,8 @@ use super::device_bytes::{DeviceBytes, mix};
 use super::host_bytes::HostBytes;
 use crate::driver::MapAccess;
 
-/// Addresses of devices start here. No process has memory there: user space ends at 2^47, or at 2^56 for those who ask
-/// for it by address. So a host that follows a device address by mistake faults.
+/// Addresses of devices start here. No process has memory there: user space ends at 2^47, or at 2^56 for those who
+/// ask for it by address. So a host that follows a device address by mistake faults.
 pub(super) const DEVICE_START: u64 = 1 << 48;
 
 /// Addresses of devices end here, as they do on hardware with 49 bits of them.
@@ -98,8 +98,8 @@ pub(super) struct Memory {
     backings: HashMap<BackingId, Backing>,
     next_backing: u64,
     next_address: u64,
-    /// Addresses given back, by size and alignment, last in first out: an address is handed out again as early as can be, which is
-    /// what brings out who still thinks it is his.
+    /// Addresses given back, by size and alignment, last in first out: an address is handed out again as early as
+    /// can be, which is what brings out who still thinks it is his.
     recycled: HashMap<(u64, u64), Vec<u64>>,
 }
 

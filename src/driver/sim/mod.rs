@@ -1,15 +1,40 @@
 //! A simulated machine.
 //!
-//! It is a machine, not a mock: devices with real bytes, finite memory and virtual addresses; streams with queues, events,
-//! copies, fills and kernels, which are closures; the rules and the error codes of the real thing.
+//! It is a machine, not a mock: devices with real bytes, finite memory and virtual addresses; streams with queues,
+//! events, copies, fills and kernels, which are closures; the rules and the error codes of the real thing.
 //!
-//! - **Work runs only when it must**, in any order that the program allows: see `schedule.rs`, and [`SimConfig::seed`].
+//! - **Work runs only when it must**, in any order that the program allows: see `schedule.rs`, and
+//!   [`SimConfig::seed`].
 //! - **Mistakes are found whether or not they show**: [`SimDriver::hazards`].
-//! - **Addresses of device memory are never the host's**: a host that follows one faults. Pinned and managed memory is real
-//!   memory of the host, at the same address for both.
+//! - **Addresses of device memory are never the host's**: a host that follows one faults. Pinned and managed memory
+//!   is real memory of the host, at the same address for both.
 //! - **Fresh device memory is junk**, never zero, and the same for the same seed.
 //! - **Small programs are run under every schedule**: [`explore`].
 //! - **Anything can fail**: [`Fault`], [`SimDriver::poison`], [`SimConfig::attribute`].
+//!
+//! # When work runs
+//!
+//! When the host waits for it, or for something behind it; when a query decides, by the seed, to move things on; when a
+//! pool is out of memory and waits for what is still to be freed. A wait runs what it needs, and before, between or after
+//! that whatever else could run. So the source of a copy is read late, and what nobody waited for may not have
+//! happened.
+//!
+//! A kernel runs on the thread that forces it. A host function runs on a thread of its own; one that does not return
+//! stalls its stream and what waits for it, and nothing else: other streams go on, can be given work and waited for. A
+//! host function that is next in line runs within 50 ms although nobody waits for it, as it would on hardware, and
+//! pulls what is before it along. Apart from that, a program of one thread and one seed has one schedule.
+//!
+//! # What counts as ordered
+//!
+//! The order of a stream; an event that was recorded and waited for; the rules of the legacy stream; and the host, when
+//! it has waited for something, or a query said that it was done, or a host function behind it has begun (which may
+//! have told the host so). Everything that the host submits from then on comes after it.
+//!
+//! # What is not simulated
+//!
+//! The time that work takes, residency of managed memory, priorities, access of kernels to another device's memory,
+//! export to other processes. The simulator cannot see what the host does with its own memory, so it finds races of
+//! the host with the device only by their effect.
 
 mod allocation;
 mod calls;

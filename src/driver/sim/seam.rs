@@ -103,8 +103,8 @@ impl Machine {
         Ok(self.lanes.joined(stream.lane))
     }
 
-    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes memory of a
-    /// managed pool as well, and says nothing of the kind for advice.
+    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes
+    /// memory of a managed pool as well, and says nothing of the kind for advice.
     fn check_migratable(&self, call: Call, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
         let is_managed = self.allocations.containing(address).is_some_and(|(start, allocation)| {
             let kind = match allocation.kind {
@@ -132,9 +132,9 @@ impl Machine {
 }
 
 // SAFETY:
-// - memory that is out never overlaps: addresses of devices are taken from `Memory::take_addresses` and given back only
-//   after their range is unmapped, blocks of a pool are carved from free ones, and memory of the host comes from the
-//   allocator of the process.
+// - memory that is out never overlaps: addresses of devices are taken from `Memory::take_addresses` and given back
+//   only after their range is unmapped, blocks of a pool are carved from free ones, and memory of the host comes
+//   from the allocator of the process.
 // - work on one stream runs in the order of the calls: a lane is a queue.
 // - a wait on an event waits for all that was on the stream at the record: the event holds the stream's clock.
 unsafe impl Driver for SimDriver {
@@ -193,7 +193,9 @@ unsafe impl Driver for SimDriver {
         let call = Call::StreamDestroy;
         let entered = self.enter(call, Some(ordinal), 0).map(drop);
         // The handle is gone whatever the answer is.
-        let destroyed = self.lock(call)?.destroy_stream(ordinal, stream).map_err(of(call));
+        let mut machine = self.lock(call)?;
+        let destroyed = machine.destroy_stream(ordinal, stream).map_err(of(call));
+        drop(self.shared.drop_discarded(machine));
         entered.and(destroyed)
     }
 

@@ -194,8 +194,8 @@ impl Machine {
         if mapped == bytes { Ok(starts) } else { Err(Code::INVALID_VALUE) }
     }
 
-    /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error: unmapping
-    /// what is not mapped succeeds on an H200 with driver 580.
+    /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error:
+    /// unmapping what is not mapped succeeds on an H200 with driver 580.
     fn mappings_inside(&self, ordinal: u32, address: u64, bytes: u64) -> Result<(Vec<u64>, u64), Code> {
         if bytes == 0 || self.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
             return Err(Code::INVALID_VALUE);

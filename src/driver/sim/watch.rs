@@ -1,8 +1,8 @@
 //! Looks at every access when it is submitted, and finds what is wrong with it.
 //!
-//! An access is judged by what was asked for, not by what has run: it may touch a byte if every conflicting access before
-//! it is ordered before it, by its stream, by events, by the legacy stream's rules, or because the host has waited for it.
-//! What the host may have been told by a host function counts as waited for, too.
+//! An access is judged by what was asked for, not by what has run: it may touch a byte if every conflicting access
+//! before it is ordered before it, by its stream, by events, by the legacy stream's rules, or because the host has
+//! waited for it. What the host may have been told by a host function counts as waited for, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -118,6 +118,11 @@ impl Mapping {
             present
         })
     }
+
+    /// Gives the pages back to the kernel, which nobody uses any more.
+    pub(super) fn unmap(self) {
+        drop(self);
+    }
 }
 
 impl Drop for Mapping {

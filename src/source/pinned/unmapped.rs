@@ -31,4 +31,8 @@ impl Mapping {
     pub(super) fn populate(&self, _: usize) -> bool {
         match self.0 {}
     }
+
+    pub(super) fn unmap(self) {
+        match self.0 {}
+    }
 }
