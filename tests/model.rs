@@ -7,6 +7,7 @@ use alluvion::testing::{Bench, Op, Shadow, run_ops, run_ops_untouched};
 use alluvion::{Device, DeviceAccessible, Resource};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 mod every_source;
 
@@ -45,7 +46,13 @@ fn agrees<R: DeviceAccessible>(
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: CASES, max_shrink_iters: 4000, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: CASES,
+        max_shrink_iters: 4000,
+        // What has failed once is kept beside this file, and tried first.
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
 }
 
 /// Stamps a property for a source.
