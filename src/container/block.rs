@@ -2,8 +2,6 @@
 
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
-use core::mem;
-
 use super::access::Access;
 use super::settle::refuse_capture;
 use super::uses::{Due, Use, Uses};
@@ -208,13 +206,12 @@ impl Block {
     ///
     /// The block came from `resource`, or from one with its id, and is not used again.
     pub(super) unsafe fn give_back(&mut self, resource: &impl Resource) {
-        let uses = mem::take(&mut *self.uses.lock());
+        let due = self.uses.get_mut().due(Access::Write);
         let home = self.home.as_ref();
-        let mut ordered = true;
-        for used in &uses.due(Access::Write) {
-            let Some(point) = self.point(used) else { continue };
-            ordered = ordered && (follow(home, point).is_ok() || self.is_over_on_host(point));
-        }
+        let ordered = due.iter().filter_map(|used| self.point(used)).all(|point| {
+            // The first point that cannot be waited for decides: the block is leaked.
+            follow(home, point).is_ok() || self.is_over_on_host(point)
+        });
         if ordered && !self.layout.is_empty() {
             // SAFETY:
             // - the block is live and came from there: the caller's promise.

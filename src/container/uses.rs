@@ -17,9 +17,9 @@ pub(super) struct Use {
     pub(super) wrote: bool,
 }
 
-/// The uses that the home stream does not follow yet. Two streams are the most in the usual program: one that copies,
-/// one that computes.
-pub(super) type Due = SmallVec<[Use; 2]>;
+/// The uses that the home stream does not follow yet. The usual program has one: its home computes and another stream
+/// copies, or the other way round. Room for more would be moved with every container: 24 bytes each.
+pub(super) type Due = SmallVec<[Use; 1]>;
 
 /// More uses than this are looked through for some that are over. Eight are more than a program has streams at work
 /// on one block, and few enough to look through at each further use.
