@@ -4,8 +4,8 @@
 
 use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
-use alluvion::testing::{Bench, Sweep, Swept};
-use alluvion::{Device, Error, Layout, Resource, Sim};
+use alluvion::testing::{Bench, Shadow, Sweep, Swept};
+use alluvion::{Device, DeviceScalar, DeviceVec, Error, Layout, PinnedAlloc, Resource, Sim};
 
 mod every_source;
 
@@ -139,4 +139,61 @@ fn streams() {
         device.per_thread_stream()?.synchronize()
     });
     assert!(swept.calls >= 10, "{swept}");
+}
+
+/// Containers, on two streams, growing, shrinking and copied: an error of any call leaves a container that drops, and loses
+/// no block.
+#[test]
+fn containers() {
+    let swept = Sweep::new().run(|sim| {
+        let device = sim.device(0);
+        let resource = Shadow::new(CudaAsync::new(&device)?);
+        let (first, second) = (device.stream()?, device.stream()?);
+        let outcome = (|| {
+            let mut vector = DeviceVec::from_slice_in(&[1_u32; 1000], first.as_ref(), &resource)?;
+            vector.extend_from_slice(&[2; 500], second.as_ref())?;
+            vector.resize(4000, 3, first.as_ref())?;
+            let copy = vector.try_clone(second.as_ref())?;
+            vector.fill(4, second.as_ref())?;
+            vector.truncate(10);
+            vector.shrink_to_fit(first.as_ref())?;
+            let scalar = DeviceScalar::new_in(7_u8, second.as_ref(), &resource)?;
+            let sum = copy.to_vec(first.as_ref())?.into_iter().sum::<u32>();
+            assert_eq!((sum, scalar.value(first.as_ref())?), (1000 + 2 * 500 + 3 * 2500, 7));
+            assert_eq!(vector.to_vec(second.as_ref())?, [4; 10]);
+            Ok(())
+        })();
+        drop((first, second));
+        resource.assert_clean();
+        outcome
+    });
+    assert_thorough(swept, 30);
+}
+
+/// Transfers that own their buffer, from and to the heap and pinned memory: whatever fails, the device is done with the bytes
+/// before they go.
+#[test]
+fn transfers() {
+    let swept = Sweep::new().run(|sim| {
+        let device = sim.device(0);
+        let stream = device.stream()?;
+        let mut vector = DeviceVec::<u32>::uninit(2000, stream.as_ref())?;
+        let sent = vector.upload(vec![5; 2000], stream.as_ref())?;
+        let received = vector.download(vec![0; 2000], stream.as_ref())?;
+        assert_eq!(received.wait()?, [5; 2000]);
+        assert_eq!(sent.wait()?, [5; 2000]);
+
+        let mut pinned = allocator_api2::vec::Vec::new_in(PinnedAlloc::new(&device)?);
+        if pinned.try_reserve_exact(2000).is_err() {
+            return Err(Error::out_of_memory(8000));
+        }
+        pinned.resize(2000, 6_u32);
+        drop(vector.upload(pinned, stream.as_ref())?);
+        let back = vector.to_vec(stream.as_ref())?;
+        assert_eq!(back, [6; 2000]);
+        drop((vector, stream));
+        sim.machine().reset_current_resources();
+        device.synchronize()
+    });
+    assert_thorough(swept, 20);
 }

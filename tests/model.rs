@@ -7,6 +7,7 @@ use alluvion::testing::{Bench, Op, Shadow, run_ops, run_ops_untouched};
 use alluvion::{Device, DeviceAccessible, Resource};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 mod every_source;
 
@@ -45,7 +46,13 @@ fn agrees<R: DeviceAccessible>(
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: CASES, max_shrink_iters: 4000, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: CASES,
+        max_shrink_iters: 4000,
+        // What has failed once is kept beside this file, and tried first.
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
 }
 
 /// Stamps a property for a source.
@@ -94,7 +101,7 @@ proptest! {
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {
         let config = Bench::config().pinned_bytes(64 << 10).seed(seed);
         let small = config.clone().memory_bytes(64 << 10);
-        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, |device| Cuda::new(device))?;
+        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, Cuda::new)?;
         agrees(&Bench::sim_with(small), &bytes, LARGEST, |device| Pinned::new(device).unwrap())?;
         // A pool takes 2 MiB at a time.
         let larger = config.memory_bytes(2 << 20);
