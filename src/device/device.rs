@@ -121,14 +121,17 @@ impl Device {
         Ok((free * u128::from(percent) / 100) as usize & !255)
     }
 
-    /// Waits until all work of the device is done, on every stream. Pools that were waiting for it are destroyed.
+    /// Waits until all work of the device is done, on every stream. What was freed on any of them before is then reusable on all.
+    /// Pools that were waiting for it are destroyed.
     ///
     /// # Errors
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _relaxed = RelaxedCapture::enter(&**self.driver())?;
+        let points = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
+        self.table().finish_all(points.into_iter());
         self.sweep_pools();
         Ok(())
     }
