@@ -50,7 +50,7 @@ all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cud
 all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
-all!([OnHost<Pinned>] are [Send Sync]);
+all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "frees what it allocated")]
 
-use alluvion::driver::{Call, Code};
+use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Sweep, Swept};
 use alluvion::{Device, Error, Layout, Resource, Sim};
@@ -39,12 +39,6 @@ fn use_resource<R: Resource>(sim: &Sim, make: impl Fn(&Device) -> Result<R, Erro
     device.synchronize()
 }
 
-/// The sweep of every source. A resource that cannot make the stream that a synchronous free is ordered on, or that cannot
-/// make the thread relaxed, leaks the block, as documented.
-fn sweep() -> Sweep {
-    Sweep::new().may_leak(Call::CaptureMode)
-}
-
 #[track_caller]
 fn assert_thorough(swept: Swept, calls: u64) {
     assert!(swept.calls >= calls, "the program hardly calls the driver: {swept}");
@@ -54,17 +48,17 @@ fn assert_thorough(swept: Swept, calls: u64) {
 
 #[test]
 fn cuda() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, |device| Ok(Cuda::new(device)))), 15);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, |device| Ok(Cuda::new(device)))), 15);
 }
 
 #[test]
 fn cuda_async() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsync::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, CudaAsync::new)), 20);
 }
 
 #[test]
 fn cuda_async_view() {
-    let swept = sweep().run(|sim| {
+    let swept = Sweep::new().run(|sim| {
         let pool = CudaAsync::new(&sim.device(0))?;
         use_resource(sim, |_| Ok(pool.view()))
     });
@@ -73,17 +67,17 @@ fn cuda_async_view() {
 
 #[test]
 fn cuda_async_managed() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsyncManaged::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, CudaAsyncManaged::new)), 20);
 }
 
 #[test]
 fn managed() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, Managed::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, Managed::new)), 20);
 }
 
 #[test]
 fn pinned() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, Pinned::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, Pinned::new)), 20);
 }
 
 #[cfg(target_os = "linux")]
@@ -91,18 +85,21 @@ fn pinned() {
 fn system() {
     use alluvion::driver::DeviceAttribute;
     let config = Bench::config().attribute(DeviceAttribute::PageableMemoryAccess, 1);
-    assert_thorough(sweep().config(config).run(|sim| use_resource(sim, alluvion::source::System::new)), 10);
+    assert_thorough(
+        Sweep::new().config(config).run(|sim| use_resource(sim, alluvion::source::System::new)),
+        10,
+    );
 }
 
 #[test]
 fn callback() {
     let make = |device: &Device| Ok(every_source::callback_over(device, CudaAsync::new(device)?));
-    assert_thorough(sweep().run(|sim| use_resource(sim, make)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, make)), 20);
 }
 
 #[test]
 fn null() {
-    let swept = sweep().run(|sim| use_resource(sim, |device| Ok(Null::new(device))));
+    let swept = Sweep::new().run(|sim| use_resource(sim, |device| Ok(Null::new(device))));
     assert!(swept.runs > 0, "{swept}");
 }
 
@@ -111,14 +108,14 @@ fn null() {
 fn other_codes() {
     let codes = [Code::LAUNCH_FAILED, Code::UNKNOWN, Code::INVALID_HANDLE, Code::INVALID_VALUE];
     for code in codes {
-        sweep().codes(&[code]).run(|sim| use_resource(sim, CudaAsync::new));
+        Sweep::new().codes(&[code]).run(|sim| use_resource(sim, CudaAsync::new));
     }
 }
 
 /// A default stack as an application gets it: the current resource of a device.
 #[test]
 fn current_resource() {
-    let swept = sweep().run(|sim| {
+    let swept = Sweep::new().run(|sim| {
         let outcome = use_resource(sim, Device::current_resource);
         sim.machine().reset_current_resources();
         outcome

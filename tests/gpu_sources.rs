@@ -10,3 +10,8 @@ fn on_the_gpu(clause: fn(&Device) -> Result<(), Error>) {
 }
 
 source_contract::sources!(on_the_gpu);
+
+#[test]
+fn a_pool_with_blocks_out_is_kept() {
+    on_the_gpu(source_contract::a_pool_with_blocks_out_is_kept);
+}

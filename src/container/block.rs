@@ -90,12 +90,25 @@ impl Block {
         if stamp.is_none() && due.is_empty() {
             return;
         }
-        let mut uses = self.uses.lock();
-        if access == Access::Write {
-            uses.forget(due);
-        }
-        if let Some(stamp) = stamp {
-            uses.note(stamp, access);
+        let crowd = {
+            let mut uses = self.uses.lock();
+            if access == Access::Write {
+                uses.forget(due);
+            }
+            if let Some(stamp) = stamp {
+                uses.note(stamp, access);
+            }
+            uses.crowd()
+        };
+        self.thin_out(crowd);
+    }
+
+    /// Forgets what is known to be over, so that many streams that each read once do not add up. No driver call.
+    fn thin_out(&self, mut crowd: Due) {
+        if !crowd.is_empty() {
+            let table = self.device().table();
+            crowd.retain(|used| table.is_done(Stamp { stream: used.stream, epoch: used.epoch }));
+            self.uses.lock().forget(&crowd);
         }
     }
 
@@ -144,7 +157,12 @@ impl Block {
     pub(crate) fn close(&self, stream: StreamRef<'_>) {
         if !self.is_home(stream) {
             let stamp = stream.release();
-            self.uses.lock().close(stamp);
+            let crowd = {
+                let mut uses = self.uses.lock();
+                uses.close(stamp);
+                uses.crowd()
+            };
+            self.thin_out(crowd);
         }
     }
 
@@ -172,15 +190,15 @@ impl Block {
             return Ok(());
         }
         let (to, from) = (fresh.address.address(), self.address.address());
-        fresh.access(stream, Access::Write, || {
-            self.access(stream, Access::Read, || {
-                // SAFETY:
-                // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their home, which
-                //   follows the two uses that are entered around this copy.
-                // - what conflicts comes before, for the same reason.
-                unsafe { copy(stream, to, from, bytes) }
-            })
-        })
+        let copied = self.access(stream, Access::Read, || {
+            // SAFETY:
+            // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their home, which
+            //   follows the two uses that are entered around this copy.
+            // - what conflicts comes before, for the same reason; the fresh block was allocated on the home, before.
+            unsafe { copy(stream, to, from, bytes) }
+        });
+        fresh.note(stream, Access::Write, &Due::new());
+        copied
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be made; if

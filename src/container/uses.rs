@@ -21,6 +21,10 @@ pub(super) struct Use {
 /// computes.
 pub(super) type Due = SmallVec<[Use; 2]>;
 
+/// More uses than this are looked through for some that are over. Eight are more than a program has streams at work on one block, and
+/// few enough to look through at each further use.
+const CROWD: usize = 8;
+
 /// The streams, other than the home, that use a block, one entry each.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
@@ -58,6 +62,14 @@ impl Uses {
     /// is one that is open.
     pub(super) fn forget(&mut self, waited: &Due) {
         self.entries.retain(|used| used.open > 0 || !waited.contains(used));
+    }
+
+    /// The uses that are not open, if there are many.
+    pub(super) fn crowd(&self) -> Due {
+        if self.entries.len() <= CROWD {
+            return Due::new();
+        }
+        self.entries.iter().filter(|used| used.open == 0).copied().collect()
     }
 
     fn entry(&mut self, stream: StreamId) -> &mut Use {
@@ -111,6 +123,16 @@ mod tests {
         uses.note(stamp(2, 5), Access::Read);
         uses.forget(&waited);
         assert_eq!(streams(&uses.due(Access::Write)), [2]);
+    }
+
+    #[test]
+    fn a_crowd_is_more_than_eight() {
+        let mut uses = Uses::default();
+        uses.open(StreamId::new(3, 0), Access::Read);
+        (1..8).for_each(|index| uses.note(stamp(index, 1), Access::Read));
+        assert!(uses.crowd().is_empty());
+        uses.note(stamp(8, 1), Access::Read);
+        assert_eq!(streams(&uses.crowd()), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

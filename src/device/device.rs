@@ -121,14 +121,16 @@ impl Device {
         Ok((free * u128::from(percent) / 100) as usize & !255)
     }
 
-    /// Waits until all work of the device is done, on every stream.
+    /// Waits until all work of the device is done, on every stream. Pools that were waiting for it are destroyed.
     ///
     /// # Errors
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _relaxed = RelaxedCapture::enter(&**self.driver())?;
-        Ok(self.driver().context_synchronize(self.ordinal)?)
+        self.driver().context_synchronize(self.ordinal)?;
+        self.sweep_pools();
+        Ok(())
     }
 
     /// Makes a stream that is not ordered with the legacy default stream.

@@ -142,6 +142,15 @@ impl Bench {
         }
     }
 
+    /// What the simulated machine was made from, if it is one.
+    #[must_use]
+    pub fn simulated_config(&self) -> Option<&SimConfig> {
+        match &self.kind {
+            Kind::Simulated { config, .. } => Some(config),
+            Kind::Hardware { .. } => None,
+        }
+    }
+
     /// Returns `true` on a simulated machine.
     #[must_use]
     pub fn is_simulated(&self) -> bool {

@@ -229,10 +229,7 @@ mod tests {
             drop(ManuallyDrop::into_inner(pool));
             Ok(())
         });
-        assert!(
-            words.starts_with("cuStreamCreateWithPriority no. 1 failing with out of memory (2)"),
-            "{words}"
-        );
+        assert!(words.contains("cuStreamCreateWithPriority no. 1 failing with out of memory (2)"), "{words}");
     }
 
     #[test]
