@@ -94,7 +94,7 @@ proptest! {
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {
         let config = Bench::config().pinned_bytes(64 << 10).seed(seed);
         let small = config.clone().memory_bytes(64 << 10);
-        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, |device| Cuda::new(device))?;
+        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, Cuda::new)?;
         agrees(&Bench::sim_with(small), &bytes, LARGEST, |device| Pinned::new(device).unwrap())?;
         // A pool takes 2 MiB at a time.
         let larger = config.memory_bytes(2 << 20);
