@@ -35,14 +35,14 @@ fn create_and_drop(criterion: &mut Criterion) {
         bencher.iter(|| {
             drop(black_box(
                 DeviceBuffer::uninit_in(layout.bytes(), stream, &bump).expect("the source has memory"),
-            ))
+            ));
         });
     });
     group.bench_function("DeviceVec<u32, &R>", |bencher| {
         bencher.iter(|| {
             drop(black_box(
                 DeviceVec::<u32, _>::uninit_in(COUNT, stream, &bump).expect("the source has memory"),
-            ))
+            ));
         });
     });
     group.bench_function("DeviceVec<u32, ResourceRef>", |bencher| {
@@ -50,21 +50,21 @@ fn create_and_drop(criterion: &mut Criterion) {
         bencher.iter(|| {
             drop(black_box(
                 DeviceVec::<u32, _>::uninit_in(COUNT, stream, resource).expect("the source has memory"),
-            ))
+            ));
         });
     });
     group.bench_function("DeviceVec<u32, AnyResource>", |bencher| {
         bencher.iter(|| {
             drop(black_box(
                 DeviceVec::<u32, _>::uninit_in(COUNT, stream, erased.clone()).expect("the source has memory"),
-            ))
+            ));
         });
     });
     // The default: the device is asked for its current resource first.
     let before = device.set_current_resource(erased.clone()).expect("the resource is of this device");
     group.bench_function("DeviceVec<u32> (current resource)", |bencher| {
         bencher.iter(|| {
-            drop(black_box(DeviceVec::<u32>::uninit(COUNT, stream).expect("the source has memory")))
+            drop(black_box(DeviceVec::<u32>::uninit(COUNT, stream).expect("the source has memory")));
         });
     });
     drop((device.set_current_resource(before), erased));
@@ -83,7 +83,7 @@ fn create_and_drop(criterion: &mut Criterion) {
         bencher.iter(|| {
             drop(black_box(
                 DeviceVec::<u32, _>::uninit_in(COUNT, stream, &pool).expect("the source has memory"),
-            ))
+            ));
         });
     });
     group.finish();
