@@ -123,6 +123,8 @@ impl Device {
 
     /// Waits until all work of the device is done, on every stream. Pools that were waiting for it are destroyed.
     ///
+    /// While any stream of the device captures this is an error, and breaks the capture: wait for streams instead.
+    ///
     /// # Errors
     ///
     /// Those of the work itself, too.

@@ -45,6 +45,7 @@ impl DriverPool {
             return Ok(layout.dangling());
         }
         let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
         // SAFETY:
         // - the pool is live: `new`'s caller promised it.
         // - the stream is live, because it is borrowed, and of this device: compared above.
@@ -62,6 +63,7 @@ impl DriverPool {
             return;
         }
         let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY:
         // - the block came from this pool, and its uses come before this point of the stream: the caller's promises.
         // - the stream is live, because it is borrowed, and of this device: the caller's promise.

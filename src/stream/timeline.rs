@@ -28,7 +28,9 @@ use super::cover::Cover;
 use super::event_pool::EventPool;
 use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
-use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream};
+use crate::driver::{
+    Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream, RelaxedCapture,
+};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
 
 /// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
@@ -297,6 +299,7 @@ impl Timeline {
     pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
         let waited = self.state.lock().clock.clone();
         let epoch = self.advance();
+        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
         self.finish(epoch);
@@ -307,6 +310,7 @@ impl Timeline {
     pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
         let waited = self.state.lock().clock.clone();
         let epoch = self.advance();
+        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it.
         let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
         Ok(idle.then(|| {
