@@ -1,4 +1,5 @@
-//! What containers promise, on simulated machines; and what only these can show: hazards, failures of every call, a lost context.
+//! What containers promise, on simulated machines; and what only these can show: hazards, failures of every call, a
+//! lost context.
 
 #![expect(unsafe_code, reason = "launches kernels, and calls the driver beside the containers")]
 
@@ -45,8 +46,8 @@ fn on_sim(clause: fn(&Device) -> Result<(), Error>) {
 container_contract::clauses!(on_sim);
 
 fn launch(sim: &Sim, stream: StreamRef<'_>, kernel: Kernel) {
-    // SAFETY: the stream is borrowed. The kernel touches memory of a container, in the order that is under test; the simulator
-    // reports what conflicts, and what touches memory that is gone.
+    // SAFETY: the stream is borrowed. The kernel touches memory of a container, in the order that is under test; the
+    // simulator reports what conflicts, and what touches memory that is gone.
     unsafe { sim.launch(stream.device().ordinal(), stream.raw(), kernel) }.expect("a kernel can be launched");
 }
 

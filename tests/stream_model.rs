@@ -58,6 +58,7 @@ enum Op {
     /// Waits until a block is, and reads it.
     Await(usize),
     Synchronize(usize),
+    SynchronizeDevice,
     Query(usize),
     WaitForStream(usize, usize),
     Record(usize, usize),
@@ -95,6 +96,7 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => b().prop_map(Op::Ask),
         1 => b().prop_map(Op::Await),
         1 => s().prop_map(Op::Synchronize),
+        1 => Just(Op::SynchronizeDevice),
         2 => s().prop_map(Op::Query),
         2 => (s(), s()).prop_map(|(one, other)| Op::WaitForStream(one, other)),
         2 => (s(), e()).prop_map(|(slot, event)| Op::Record(slot, event)),
@@ -283,6 +285,7 @@ impl World {
                 }
             }
             Op::Synchronize(slot) => self.with(slot, |stream| stream.synchronize().expect("nothing fails")),
+            Op::SynchronizeDevice => self.sim.device(0).synchronize().expect("nothing fails"),
             Op::Query(slot) => self.with(slot, |stream| _ = stream.is_idle().expect("nothing fails")),
             Op::WaitForStream(one, other) => self.with(one, |one| {
                 self.with(other, |other| one.wait_for_stream(other).expect("nothing fails"));

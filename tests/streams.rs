@@ -186,7 +186,8 @@ fn a_capture_is_refused_and_not_broken() {
         assert_eq!(kind(other.wait_for_stream(stream)), capture);
         assert_eq!(kind(stream.as_ref().wait_for(&of_other)), capture);
         assert_eq!(kind(stream.wait_for_stream(&other)), capture);
-        assert_eq!(kind(sim.machine().is_quiescent(&free)), capture);
+        assert_eq!(kind(sim.machine().wait_quiescent(&free)), capture);
+        assert!(!sim.machine().is_quiescent(&free).unwrap(), "nobody knows");
         assert!(!may_reuse(&other, &free) && !may_reuse(stream, &of_other));
         // What has nothing to do with the capture goes on.
         before.synchronize().unwrap();

@@ -11,6 +11,7 @@
 //! - loom treats `SeqCst` accesses as `AcqRel` and does not explore load buffering. The crate uses neither.
 //! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
 //! - There is no bound on preemptions: each model is small enough for all of its schedules, with two threads.
+//! - A model that is not the same in each run explores nonsense: nothing in one may depend on an address or a hash.
 //! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
 
 #![cfg(loom)]

@@ -1,6 +1,8 @@
 //! A model of a driver: which work comes before which.
 
-use std::collections::HashMap;
+#![allow(clippy::disallowed_types, reason = "the handles and the log are no part of the model")]
+
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
 
@@ -43,8 +45,9 @@ type Point = Arc<Mutex<Option<WorkSet>>>;
 pub struct Mock {
     /// Records still to fail.
     failing_records: AtomicU64,
-    /// The handles. Not part of the model: no modelled operation is made under their lock.
-    points: Unmodelled<HashMap<u64, Point>>,
+    /// The handles, sorted so that each run of a model is the same. No part of it: no modelled operation is made under
+    /// their lock.
+    points: Unmodelled<BTreeMap<u64, Point>>,
     log: Unmodelled<Log>,
 }
 
@@ -52,6 +55,8 @@ pub struct Mock {
 struct Log {
     handles: u64,
     destroyed: Vec<RawStream>,
+    /// What was on streams that are destroyed.
+    of_destroyed: WorkSet,
     /// What is over, because the host waited or asked.
     over: WorkSet,
     /// The device gets nothing done: every query says so.
@@ -144,7 +149,7 @@ impl Mock {
     fn destroy(&self, handle: u64, call: Call) -> DriverResult<()> {
         let point = self.point(handle);
         let ended = point.lock().unwrap().take();
-        ended.map(drop).ok_or_else(|| {
+        ended.map(|point| self.log().of_destroyed.join(point)).ok_or_else(|| {
             self.log().mistakes.push(format!("{} was called after the end of {handle:#x}", call.symbol()));
             DriverError::new(call, Code::INVALID_HANDLE)
         })
@@ -192,6 +197,18 @@ unsafe impl Driver for Mock {
 
     fn device_count(&self) -> DriverResult<u32> {
         Ok(1)
+    }
+
+    fn context_synchronize(&self, _: u32) -> DriverResult<()> {
+        let points: Vec<Point> = self.points.lock().unwrap().values().cloned().collect();
+        for point in points {
+            let before = point.lock().unwrap().unwrap_or_default();
+            self.log().over.join(before);
+        }
+        let mut log = self.log();
+        let of_destroyed = log.of_destroyed;
+        log.over.join(of_destroyed);
+        Ok(())
     }
 
     fn exchange_capture_mode(&self, _: CaptureMode) -> DriverResult<CaptureMode> {
@@ -255,7 +272,6 @@ unsafe impl Driver for Mock {
         fn device_name(u32) -> String = DeviceName;
         fn attribute(u32, DeviceAttribute) -> i32 = Attribute;
         fn memory_info(u32) -> MemoryInfo = MemoryInfo;
-        fn context_synchronize(u32) -> () = ContextSynchronize;
         fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
         fn allocate_device(u32, usize) -> u64 = AllocateDevice;
         fn allocate_managed(u32, usize) -> u64 = AllocateManaged;

@@ -17,12 +17,12 @@ pub(super) struct Use {
     pub(super) wrote: bool,
 }
 
-/// The uses that the home stream does not follow yet. Two streams are the most in the usual program: one that copies, one that
-/// computes.
-pub(super) type Due = SmallVec<[Use; 2]>;
+/// The uses that the home stream does not follow yet. The usual program has one: its home computes and another stream
+/// copies, or the other way round. Room for more would be moved with every container: 24 bytes each.
+pub(super) type Due = SmallVec<[Use; 1]>;
 
-/// More uses than this are looked through for some that are over. Eight are more than a program has streams at work on one block, and
-/// few enough to look through at each further use.
+/// More uses than this are looked through for some that are over. Eight are more than a program has streams at work
+/// on one block, and few enough to look through at each further use.
 const CROWD: usize = 8;
 
 /// The streams, other than the home, that use a block, one entry each.
@@ -58,8 +58,8 @@ impl Uses {
         used.epoch = used.epoch.max(stamp.epoch);
     }
 
-    /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since is kept, and so
-    /// is one that is open.
+    /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since
+    /// is kept, and so is one that is open.
     pub(super) fn forget(&mut self, waited: &Due) {
         self.entries.retain(|used| used.open > 0 || !waited.contains(used));
     }

@@ -121,7 +121,8 @@ impl Device {
         Ok((free * u128::from(percent) / 100) as usize & !255)
     }
 
-    /// Waits until all work of the device is done, on every stream. Pools that were waiting for it are destroyed.
+    /// Waits until all work of the device is done, on every stream. What was freed on any of them before is then reusable on all.
+    /// Pools that were waiting for it are destroyed.
     ///
     /// While any stream of the device captures this is an error, and breaks the capture: wait for streams instead.
     ///
@@ -130,7 +131,9 @@ impl Device {
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _relaxed = RelaxedCapture::enter(&**self.driver())?;
+        let points = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
+        self.table().finish_all(points.into_iter());
         self.sweep_pools();
         Ok(())
     }

@@ -148,7 +148,8 @@ impl Machine {
     /// Returns `true` if everything before the frontier is known to be over, on every stream and device. Asks the driver
     /// where it must, and does not wait. Only quiescent memory may be unmapped or given back.
     ///
-    /// A stream that nobody has recorded on yet is covered by an event, so that asking again later can succeed.
+    /// A stream that nobody has recorded on yet is covered by an event, so that asking again later can succeed. While the
+    /// stream captures it cannot be covered, and the answer is `false`.
     ///
     /// # Errors
     ///
@@ -156,9 +157,14 @@ impl Machine {
     pub fn is_quiescent(&self, frontier: &Frontier) -> Result<bool, Error> {
         for stamp in frontier.iter() {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
-            timeline.cover(stamp.epoch)?;
+            match timeline.cover(stamp.epoch) {
+                Ok(_) => {}
+                // It cannot be covered now, so nobody knows.
+                Err(error) if error.code.is_capture() => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
             if let Some(over) = timeline.poll()? {
-                over.points().for_each(|point| self.table().finish(point));
+                self.table().finish_all(over.points());
             }
             if !timeline.is_done(stamp.epoch) {
                 return Ok(false);
@@ -171,13 +177,13 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// As [`is_quiescent`](Self::is_quiescent).
+    /// As [`is_quiescent`](Self::is_quiescent); a capture error while a stream concerned captures.
     pub fn wait_quiescent(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
             let cover = timeline.cover(stamp.epoch)?;
             cover.synchronize()?;
-            cover.points().for_each(|point| self.table().finish(point));
+            self.table().finish_all(cover.points());
         }
         Ok(())
     }

@@ -52,6 +52,11 @@ impl VectorClock {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::super::Epoch;
     use super::*;
 
@@ -78,6 +83,45 @@ mod tests {
         right.raise(stamp(3, 2));
         left.join(&right);
         assert_eq!(left.iter().collect::<Vec<_>>(), [stamp(1, 9), stamp(2, 4), stamp(3, 2)]);
+    }
+
+    proptest! {
+        /// A clock is a map from streams to the latest point known of each.
+        #[test]
+        fn a_clock_is_a_map(steps in vec((0_usize..3, 0_u32..8, 1_u64..6, 0_u8..8), 1..60)) {
+            let mut clocks = vec![VectorClock::default(); 3];
+            let mut maps: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); 3];
+            for (at, stream, epoch, what) in steps {
+                let from = epoch as usize % 3;
+                match what {
+                    0 => {
+                        clocks[at].forget(|known| known.index() == stream);
+                        maps[at].remove(&stream);
+                    }
+                    1 | 2 => {
+                        let (clock, map) = (clocks[from].clone(), maps[from].clone());
+                        clocks[at].join(&clock);
+                        for (stream, epoch) in map {
+                            let known = maps[at].entry(stream).or_default();
+                            *known = epoch.max(*known);
+                        }
+                    }
+                    _ => {
+                        clocks[at].raise(stamp(stream, epoch));
+                        let known = maps[at].entry(stream).or_default();
+                        *known = epoch.max(*known);
+                    }
+                }
+            }
+            for (clock, map) in clocks.iter().zip(&maps) {
+                let points: Vec<_> = map.iter().map(|(stream, epoch)| stamp(*stream, *epoch)).collect();
+                prop_assert_eq!(clock.iter().collect::<Vec<_>>(), points);
+                for (stream, epoch) in (0..8).flat_map(|stream| (1..7).map(move |epoch| (stream, epoch))) {
+                    let known = map.get(&stream).is_some_and(|known| *known >= epoch);
+                    prop_assert_eq!(clock.includes(stamp(stream, epoch)), known);
+                }
+            }
+        }
     }
 
     #[test]

@@ -80,8 +80,7 @@ impl Event {
     }
 
     fn finish(&self) {
-        let table = self.device.table();
-        self.cover.points().for_each(|stamp| table.finish(stamp));
+        self.device.table().finish_all(self.cover.points());
     }
 }
 

@@ -6,7 +6,6 @@
 use core::any::Any;
 use core::fmt;
 
-use super::clock::VectorClock;
 use super::cover::Cover;
 use super::thread::ThreadBound;
 use super::timeline::{Ending, Timeline, Underlying};
@@ -378,7 +377,7 @@ impl<'s> StreamRef<'s> {
             // waiting for the stream itself, nothing says whether it waits for the other streams too.
             return self.record()?.synchronize();
         }
-        self.finish(&timeline.synchronize()?);
+        self.device().table().finish_all(timeline.synchronize()?.iter());
         Ok(())
     }
 
@@ -393,15 +392,10 @@ impl<'s> StreamRef<'s> {
             // As in `synchronize`.
             return self.record()?.is_complete();
         }
-        let also_over = timeline.query()?;
-        also_over.iter().for_each(|clock| self.finish(clock));
-        Ok(also_over.is_some())
-    }
-
-    /// Notes that the points of other streams are over, which this one had waited for.
-    fn finish(self, over: &VectorClock) {
-        let table = self.device().table();
-        over.iter().for_each(|stamp| table.finish(stamp));
+        let over = timeline.query()?;
+        let idle = over.is_some();
+        over.iter().for_each(|over| self.device().table().finish_all(over.iter()));
+        Ok(idle)
     }
 
     /// Returns `true` if the stream records a graph instead of running its work.

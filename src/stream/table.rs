@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
+use smallvec::SmallVec;
+
 use super::timeline::Timeline;
 use super::{Stamp, StreamId};
 use crate::error::Error;
@@ -96,6 +98,21 @@ impl Table {
 
     pub(crate) fn finish(&self, stamp: Stamp) {
         self.look(stamp.stream, |timeline| timeline.finish(stamp.epoch));
+    }
+
+    /// Notes that all these points are over.
+    pub(crate) fn finish_all(&self, over: impl Iterator<Item = Stamp>) {
+        over.for_each(|stamp| self.finish(stamp));
+    }
+
+    /// What is over once the host has waited for all that is on a device from here on.
+    pub(crate) fn begin_wait(&self, ordinal: u32) -> Vec<Stamp> {
+        let slots = self.chunks.iter().filter_map(OnceLock::get).flat_map(|slots| slots.iter());
+        let timelines = slots.filter_map(|slot| slot.lock().clone());
+        let of_device = timelines.filter(|timeline| timeline.ordinal() == ordinal);
+        of_device
+            .flat_map(|timeline| timeline.begin_wait().iter().collect::<SmallVec<[Stamp; 4]>>())
+            .collect()
     }
 
     /// Notes that the stream has ended: its place is free once its work is over.

@@ -10,6 +10,7 @@
 //!   suppose that its submission came after the record in the driver's own order of the stream. Then the advance happens
 //!   before the record, the record before the submission, the submission before the read, and the read would have
 //!   returned the new epoch.
+//! - **Host wait**: advance the epoch, *then* wait or ask. For the same reason.
 //! - **Wait**: make the driver wait, *then* teach the clock. Whoever reads in the clock that the stream has waited submits
 //!   behind the wait.
 //! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that
@@ -37,6 +38,10 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
 /// a wait should wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at
 /// worst.
 const COVERS: usize = 4;
+
+/// How many streams a clock holds before it is looked through for those that are gone: well above the streams of one
+/// device in any trace, and below it a look costs more than it frees.
+const FEW_STREAMS: usize = 16;
 
 /// What becomes of the raw stream when its last handle goes.
 #[derive(Debug)]
@@ -85,6 +90,8 @@ struct State {
     covers: SmallVec<[Cover; COVERS]>,
     /// What this stream has waited for.
     clock: VectorClock,
+    /// The length at which the clock is next looked through.
+    crowded_at: usize,
     ending: Ending,
 }
 
@@ -112,6 +119,7 @@ impl Timeline {
             pins: 0,
             covers: SmallVec::new(),
             clock: VectorClock::default(),
+            crowded_at: FEW_STREAMS,
             ending,
         };
         let (epoch, done) = (AtomicU64::new(1), AtomicU64::new(0));
@@ -183,18 +191,23 @@ impl Timeline {
         cover.teach(&mut self.state.lock().clock);
     }
 
+    /// Lets the clock forget the streams that `is_gone` names, where it has grown.
     pub(crate) fn forget(&self, is_gone: impl Fn(StreamId) -> bool) {
-        // Sixteen is well above the streams of one device in any trace; below it a sweep would cost more than it frees.
-        const WORTH_IT: usize = 16;
-        let mut clock = {
+        let known: SmallVec<[StreamId; FEW_STREAMS]> = {
             let mut state = self.state.lock();
-            if state.clock.len() < WORTH_IT {
+            if state.clock.len() < state.crowded_at {
                 return;
             }
-            core::mem::take(&mut state.clock)
+            // Doubled, so that looking at each costs as much as entering it, however many are not gone.
+            state.crowded_at = 2 * state.clock.len();
+            state.clock.iter().map(|stamp| stamp.stream).collect()
         };
-        clock.forget(is_gone);
-        self.state.lock().clock.join(&clock);
+        let gone: SmallVec<[StreamId; FEW_STREAMS]> =
+            known.into_iter().filter(|stream| is_gone(*stream)).collect();
+        let mut state = self.state.lock();
+        // In the order of the clock, which is that of the numbers.
+        state.clock.forget(|stream| gone.binary_search(&stream).is_ok());
+        state.crowded_at = FEW_STREAMS.max(2 * state.clock.len());
     }
 
     /// An event that covers `epoch`: the one that asks for the least waiting, recorded now if there is none.
@@ -256,18 +269,21 @@ impl Timeline {
     ///
     /// If it can neither be covered nor waited for, what was released on it since its last cover is never over.
     pub(crate) fn retire(&self) {
-        let clock = {
+        let (last, clock) = {
             let mut state = self.state.lock();
             state.pins += 1;
             // Whoever submitted held a handle, and let go of it before: this epoch or an earlier one is the last.
-            state.last = Some(self.now().epoch);
-            state.clock.clone()
+            let last = self.now().epoch;
+            state.last = Some(last);
+            (last, state.clock.clone())
         };
         let recorded = self.record(clock);
         if recorded.as_ref().is_err_and(|error| !error.code.is_capture()) {
             // Without an event, having waited is as good. Not while the stream captures: that would break the capture,
             // which is the user's, and what is freed within one is the graph's for as long as it is replayed.
-            let _ = self.synchronize();
+            if self.synchronize().is_ok() {
+                self.finish(last);
+            }
         }
         let superseded = {
             let mut state = self.state.lock();
@@ -294,29 +310,30 @@ impl Timeline {
         }
     }
 
-    /// Waits, on the host, for everything submitted so far. Returns the points of other streams that are over too,
-    /// because this one had waited for them.
+    /// What is over once the host has waited for everything that is on the stream from here on: the stream up to now, and
+    /// what it had waited for. Comes before the wait, for the reason that an advance comes before a record.
+    pub(crate) fn begin_wait(&self) -> VectorClock {
+        let mut points = self.state.lock().clock.clone();
+        points.raise(Stamp { stream: self.id, epoch: self.advance() });
+        points
+    }
+
+    /// Waits, on the host, for everything submitted so far. Returns the points that are over now, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
-        let waited = self.state.lock().clock.clone();
-        let epoch = self.advance();
+        let points = self.begin_wait();
         let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
-        self.finish(epoch);
-        Ok(waited)
+        Ok(points)
     }
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
-        let waited = self.state.lock().clock.clone();
-        let epoch = self.advance();
+        let points = self.begin_wait();
         let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it.
         let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
-        Ok(idle.then(|| {
-            self.finish(epoch);
-            waited
-        }))
+        Ok(idle.then_some(points))
     }
 
     /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more.

@@ -22,6 +22,7 @@ macro_rules! clauses {
             waits_are_transitive
             joined_blocks_keep_every_dependency
             a_host_that_waited_needs_no_other_wait
+            a_host_that_waited_for_the_device_needs_no_other_wait
             a_stream_that_is_idle_says_so
             events_are_points
             an_event_outlives_its_stream
@@ -176,6 +177,19 @@ pub(crate) fn a_host_that_waited_needs_no_other_wait(device: &Device) -> Outcome
     assert!(!may_reuse(&other, &after), "what came later is not");
     device.machine().wait_quiescent(&after)?;
     assert!(may_reuse(&other, &after));
+    Ok(())
+}
+
+pub(crate) fn a_host_that_waited_for_the_device_needs_no_other_wait(device: &Device) -> Outcome {
+    let (home, other) = two(device)?;
+    let mut block = freed(&home);
+    block.join(&freed(&device.default_stream()));
+    let here = device.per_thread_stream()?;
+    block.join(&freed(&here));
+    block.join(&freed(&device.stream()?));
+    device.synchronize()?;
+    assert!(may_reuse(&other, &block));
+    assert!(!may_reuse(&other, &freed(&home)), "what came later is not over");
     Ok(())
 }
 

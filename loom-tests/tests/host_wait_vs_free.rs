@@ -1,0 +1,66 @@
+//! A wait of the host against free: the epoch is advanced before the host waits or asks, so whoever read the old epoch had
+//! submitted before.
+
+#![cfg(loom)]
+
+use alluvion::{Frontier, Stream};
+use loom::thread;
+use loom_tests::{Rig, Seen, Work, explore};
+
+const USE: Work = Work(0);
+const NEXT: Work = Work(1);
+
+/// One thread uses a block and frees it, another waits in one way or another. If the block is then said to be over, it is.
+fn over_means_over(wait: fn(&Rig, &Stream), seen: &'static [Seen; 2]) {
+    explore(move || {
+        let rig = Rig::new();
+        let (home, other) = (rig.stream(), rig.stream());
+        let waiting = {
+            let (rig, home) = (rig.clone(), home.clone());
+            thread::spawn(move || wait(&rig, &home))
+        };
+        rig.submit(home.as_ref(), USE);
+        let free = Frontier::of(home.as_ref().release());
+        let may = other.as_ref().may_reuse(&free);
+        if may {
+            rig.submit_after(other.as_ref(), NEXT, USE);
+        }
+        waiting.join().unwrap();
+        let may_then = other.as_ref().may_reuse(&free);
+        assert!(may_then || !may, "what is over stays so");
+        if may_then {
+            rig.submit_after(other.as_ref(), NEXT, USE);
+        }
+        seen[usize::from(may_then)].note(true);
+        rig.mock.assert_no_mistakes();
+    });
+    assert!(seen.iter().all(|seen| seen.times() > 0), "{seen:?}");
+}
+
+#[test]
+fn for_a_stream() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    over_means_over(|_, home| home.synchronize().expect("nothing fails"), &SEEN);
+}
+
+#[test]
+fn by_asking_a_stream() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    over_means_over(|_, home| assert!(home.is_idle().expect("nothing fails")), &SEEN);
+}
+
+#[test]
+fn for_the_device() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    over_means_over(|rig, _| rig.device.synchronize().expect("nothing fails"), &SEEN);
+}
+
+#[test]
+fn for_an_event() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    let wait = |_: &Rig, home: &Stream| {
+        let event = home.record().expect("nothing fails");
+        event.synchronize().expect("nothing fails");
+    };
+    over_means_over(wait, &SEEN);
+}
