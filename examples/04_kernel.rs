@@ -88,6 +88,8 @@ fn on_the_gpu(x: &DeviceVec<f32>, y: &mut DeviceVec<f32>) -> Result<(), Box<dyn 
     // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of the two vectors,
     // which have as many. The guards are for this stream and are still open.
     unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
+    // The module goes at the end of this function, and must not go under a kernel. The vectors could.
+    theirs.synchronize()?;
     Ok(())
 }
 

@@ -36,6 +36,14 @@ impl<T> Mutex<T> {
         Self(imp::Mutex::new(value))
     }
 
+    /// The data, without locking: nobody else has the mutex.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        match self.0.get_mut() {
+            Ok(data) => data,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         match self.0.lock() {
             Ok(guard) => guard,

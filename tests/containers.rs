@@ -1,4 +1,5 @@
-//! What containers promise, on simulated machines; and what only these can show: hazards, failures of every call, a lost context.
+//! What containers promise, on simulated machines; and what only these can show: hazards, failures of every call, a
+//! lost context.
 
 #![expect(unsafe_code, reason = "launches kernels, and calls the driver beside the containers")]
 
@@ -7,7 +8,7 @@ mod container_contract;
 use std::mem;
 use std::sync::Arc;
 
-use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig};
+use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig, explore};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::Cuda;
 use alluvion::{
@@ -45,8 +46,8 @@ fn on_sim(clause: fn(&Device) -> Result<(), Error>) {
 container_contract::clauses!(on_sim);
 
 fn launch(sim: &Sim, stream: StreamRef<'_>, kernel: Kernel) {
-    // SAFETY: the stream is borrowed. The kernel touches memory of a container, in the order that is under test; the simulator
-    // reports what conflicts, and what touches memory that is gone.
+    // SAFETY: the stream is borrowed. The kernel touches memory of a container, in the order that is under test; the
+    // simulator reports what conflicts, and what touches memory that is gone.
     unsafe { sim.launch(stream.device().ordinal(), stream.raw(), kernel) }.expect("a kernel can be launched");
 }
 
@@ -125,6 +126,102 @@ fn kernels_under_leaked_guards_follow_and_are_followed() {
         drop((next, sum));
         check(&sim, &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn guards_of_two_halves_do_not_forget_each_other() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let [home, left, right] = [(); 3].map(|()| device.stream().unwrap());
+        let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        let (low, high) = vector.as_mut_slice().split_at_mut(32).unwrap();
+        let low = low.write_on(left.as_ref()).unwrap();
+        let high = high.write_on(right.as_ref()).unwrap();
+        for guard in [&low, &high] {
+            launch(&sim, guard.stream(), doubling(guard.as_device_ptr().address(), 32));
+        }
+        mem::forget(low);
+        drop(high);
+        assert_eq!(vector.to_vec(home.as_ref()).unwrap(), [2; 64], "seed {seed}");
+        drop(vector);
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn every_schedule_of_three_streams_has_one_outcome() {
+    let explored = explore(SimConfig::default(), |driver| {
+        let sim = Sim::with_driver(Arc::clone(driver));
+        let device = sim.device(0);
+        let [home, left, right] = [(); 3].map(|()| device.stream().unwrap());
+        let mut vector = DeviceVec::filled(4, 1_u32, home.as_ref()).unwrap();
+        vector.fill(2, left.as_ref()).unwrap();
+        // Two that read, and need not wait for each other.
+        let mut copy = DeviceVec::<u32>::uninit(4, left.as_ref()).unwrap();
+        copy.copy_from(vector.as_slice(), left.as_ref()).unwrap();
+        let read = vector.read_on(right.as_ref()).unwrap();
+        launch(&sim, right.as_ref(), Kernel::new("look").reads(read.as_device_ptr().address(), 16));
+        mem::forget(read);
+        vector.resize(6, 3, home.as_ref()).unwrap();
+        drop(vector);
+        let next = DeviceVec::filled(6, 9_u32, home.as_ref()).unwrap();
+        let host = copy.download(vec![0; 4], right.as_ref()).unwrap();
+        drop(copy);
+        assert_eq!(host.wait().unwrap(), [2; 4]);
+        assert_eq!(next.to_vec(left.as_ref()).unwrap(), [9; 6]);
+        drop(next);
+        check(&sim, "exploration");
+    });
+    println!("{explored:?}");
+    assert!(explored.complete && explored.schedules > 10, "{explored:?}");
+}
+
+#[test]
+fn many_streams_that_are_done_do_not_add_up() {
+    let sim = sim_of(0);
+    let device = sim.device(0);
+    let home = device.stream().unwrap();
+    let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+    for _ in 0..100 {
+        let other = device.stream().unwrap();
+        drop(vector.read_on(other.as_ref()).unwrap());
+        vector.to_vec(other.as_ref()).unwrap();
+    }
+    let parts = vector.into_raw_parts();
+    assert!(parts.frontier.len() <= 9, "{parts:?}");
+    // SAFETY: the parts of this vector, unchanged.
+    vector = unsafe { DeviceVec::from_raw_parts(parts) };
+    // One that writes follows all of them, and stands for them.
+    vector.fill(2, device.stream().unwrap().as_ref()).unwrap();
+    let parts = vector.into_raw_parts();
+    assert_eq!(parts.frontier.len(), 1);
+    // SAFETY: as above.
+    drop(unsafe { DeviceVec::<u32, _>::from_raw_parts(parts) });
+    drop(home);
+    check(&sim, "many streams");
+}
+
+#[test]
+fn the_stand_in_for_a_threads_stream_is_a_use_of_its_own() {
+    let sim = sim_of(0);
+    let device = sim.device(0);
+    let mine = device.per_thread_stream().unwrap();
+    let mut vector = DeviceVec::filled(64, 1_u32, mine.as_ref()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let home = vector.stream().to_stream();
+            vector.fill(2, home.as_ref()).unwrap();
+        });
+    });
+    let parts = vector.into_raw_parts();
+    let legacy = device.default_stream();
+    assert_eq!(parts.frontier.iter().map(|stamp| stamp.stream()).collect::<Vec<_>>(), [legacy.id()]);
+    // SAFETY: the parts of this vector, unchanged.
+    let vector = unsafe { DeviceVec::<u32, _>::from_raw_parts(parts) };
+    assert_eq!(vector.to_vec(mine.as_ref()).unwrap(), [2; 64]);
+    drop(vector);
+    check(&sim, "stand-in");
 }
 
 /// The same without guards: what the guards are for.
@@ -287,6 +384,16 @@ fn a_wait_that_fails_is_made_again_before_a_borrow_ends() {
         host.fill(7);
         sim.clear_faults();
         assert_eq!(vector.to_vec(stream.as_ref()).unwrap(), [6; 50_000], "{call:?}");
+        // Every way of waiting fails, twice.
+        for n in [1, 2] {
+            for call in [Call::StreamSynchronize, Call::ContextSynchronize, Call::EventSynchronize] {
+                sim.inject(Fault::nth(call, n, Code::OUT_OF_MEMORY));
+            }
+        }
+        vector.copy_from_slice(&host, stream.as_ref()).unwrap();
+        host.fill(8);
+        sim.clear_faults();
+        assert_eq!(vector.to_vec(stream.as_ref()).unwrap(), [7; 50_000], "{call:?}");
         drop((host, vector));
         pinned.finish();
         check(&sim, call.symbol());
@@ -327,6 +434,30 @@ fn a_drop_that_cannot_wait_at_all_leaks() {
     assert_eq!((resource.counts(), sim.live().device), ((1, 0), 1));
     sim.clear_faults();
     assert!(sim.hazards().is_empty());
+}
+
+#[test]
+fn an_old_block_that_is_leaked_leaves_the_new_one_in_order() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let resource = Counting::new(&device);
+        let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
+        // The first wait is for the elements, the second one for the copy before the old block is given back.
+        sim.inject(Fault::nth(Call::StreamWaitEvent, 2, Code::OUT_OF_MEMORY));
+        for call in [Call::EventSynchronize, Call::ContextSynchronize] {
+            sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+        }
+        vector.reserve(100, other.as_ref()).unwrap();
+        assert_eq!((sim.faults_left(), resource.counts()), (2, (2, 0)));
+        sim.clear_faults();
+        vector.set(0, 2, home.as_ref()).unwrap();
+        assert_eq!(vector.get(0, home.as_ref()).unwrap(), 2, "seed {seed}");
+        drop(vector);
+        assert!(sim.hazards().is_empty(), "seed {seed}: {:#?}", sim.hazards());
+        assert_eq!(resource.counts(), (2, 1));
+    }
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 #![expect(unsafe_code, reason = "frees what it allocated")]
 
-use alluvion::driver::{Call, Code};
+use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
-use alluvion::testing::{Bench, Sweep, Swept};
-use alluvion::{Device, Error, Layout, Resource, Sim};
+use alluvion::testing::{Bench, Shadow, Sweep, Swept};
+use alluvion::{Device, DeviceScalar, DeviceVec, Error, Layout, PinnedAlloc, Resource, Sim};
 
 mod every_source;
 
@@ -39,12 +39,6 @@ fn use_resource<R: Resource>(sim: &Sim, make: impl Fn(&Device) -> Result<R, Erro
     device.synchronize()
 }
 
-/// The sweep of every source. A resource that cannot make the stream that a synchronous free is ordered on, or that cannot
-/// make the thread relaxed, leaks the block, as documented.
-fn sweep() -> Sweep {
-    Sweep::new().may_leak(Call::CaptureMode)
-}
-
 #[track_caller]
 fn assert_thorough(swept: Swept, calls: u64) {
     assert!(swept.calls >= calls, "the program hardly calls the driver: {swept}");
@@ -54,17 +48,17 @@ fn assert_thorough(swept: Swept, calls: u64) {
 
 #[test]
 fn cuda() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, |device| Ok(Cuda::new(device)))), 15);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, |device| Ok(Cuda::new(device)))), 15);
 }
 
 #[test]
 fn cuda_async() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsync::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, CudaAsync::new)), 20);
 }
 
 #[test]
 fn cuda_async_view() {
-    let swept = sweep().run(|sim| {
+    let swept = Sweep::new().run(|sim| {
         let pool = CudaAsync::new(&sim.device(0))?;
         use_resource(sim, |_| Ok(pool.view()))
     });
@@ -73,17 +67,17 @@ fn cuda_async_view() {
 
 #[test]
 fn cuda_async_managed() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, CudaAsyncManaged::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, CudaAsyncManaged::new)), 20);
 }
 
 #[test]
 fn managed() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, Managed::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, Managed::new)), 20);
 }
 
 #[test]
 fn pinned() {
-    assert_thorough(sweep().run(|sim| use_resource(sim, Pinned::new)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, Pinned::new)), 20);
 }
 
 #[cfg(target_os = "linux")]
@@ -91,18 +85,21 @@ fn pinned() {
 fn system() {
     use alluvion::driver::DeviceAttribute;
     let config = Bench::config().attribute(DeviceAttribute::PageableMemoryAccess, 1);
-    assert_thorough(sweep().config(config).run(|sim| use_resource(sim, alluvion::source::System::new)), 10);
+    assert_thorough(
+        Sweep::new().config(config).run(|sim| use_resource(sim, alluvion::source::System::new)),
+        10,
+    );
 }
 
 #[test]
 fn callback() {
     let make = |device: &Device| Ok(every_source::callback_over(device, CudaAsync::new(device)?));
-    assert_thorough(sweep().run(|sim| use_resource(sim, make)), 20);
+    assert_thorough(Sweep::new().run(|sim| use_resource(sim, make)), 20);
 }
 
 #[test]
 fn null() {
-    let swept = sweep().run(|sim| use_resource(sim, |device| Ok(Null::new(device))));
+    let swept = Sweep::new().run(|sim| use_resource(sim, |device| Ok(Null::new(device))));
     assert!(swept.runs > 0, "{swept}");
 }
 
@@ -111,14 +108,14 @@ fn null() {
 fn other_codes() {
     let codes = [Code::LAUNCH_FAILED, Code::UNKNOWN, Code::INVALID_HANDLE, Code::INVALID_VALUE];
     for code in codes {
-        sweep().codes(&[code]).run(|sim| use_resource(sim, CudaAsync::new));
+        Sweep::new().codes(&[code]).run(|sim| use_resource(sim, CudaAsync::new));
     }
 }
 
 /// A default stack as an application gets it: the current resource of a device.
 #[test]
 fn current_resource() {
-    let swept = sweep().run(|sim| {
+    let swept = Sweep::new().run(|sim| {
         let outcome = use_resource(sim, Device::current_resource);
         sim.machine().reset_current_resources();
         outcome
@@ -142,4 +139,61 @@ fn streams() {
         device.per_thread_stream()?.synchronize()
     });
     assert!(swept.calls >= 10, "{swept}");
+}
+
+/// Containers, on two streams, growing, shrinking and copied: an error of any call leaves a container that drops, and loses
+/// no block.
+#[test]
+fn containers() {
+    let swept = Sweep::new().run(|sim| {
+        let device = sim.device(0);
+        let resource = Shadow::new(CudaAsync::new(&device)?);
+        let (first, second) = (device.stream()?, device.stream()?);
+        let outcome = (|| {
+            let mut vector = DeviceVec::from_slice_in(&[1_u32; 1000], first.as_ref(), &resource)?;
+            vector.extend_from_slice(&[2; 500], second.as_ref())?;
+            vector.resize(4000, 3, first.as_ref())?;
+            let copy = vector.try_clone(second.as_ref())?;
+            vector.fill(4, second.as_ref())?;
+            vector.truncate(10);
+            vector.shrink_to_fit(first.as_ref())?;
+            let scalar = DeviceScalar::new_in(7_u8, second.as_ref(), &resource)?;
+            let sum = copy.to_vec(first.as_ref())?.into_iter().sum::<u32>();
+            assert_eq!((sum, scalar.value(first.as_ref())?), (1000 + 2 * 500 + 3 * 2500, 7));
+            assert_eq!(vector.to_vec(second.as_ref())?, [4; 10]);
+            Ok(())
+        })();
+        drop((first, second));
+        resource.assert_clean();
+        outcome
+    });
+    assert_thorough(swept, 30);
+}
+
+/// Transfers that own their buffer, from and to the heap and pinned memory: whatever fails, the device is done with the bytes
+/// before they go.
+#[test]
+fn transfers() {
+    let swept = Sweep::new().run(|sim| {
+        let device = sim.device(0);
+        let stream = device.stream()?;
+        let mut vector = DeviceVec::<u32>::uninit(2000, stream.as_ref())?;
+        let sent = vector.upload(vec![5; 2000], stream.as_ref())?;
+        let received = vector.download(vec![0; 2000], stream.as_ref())?;
+        assert_eq!(received.wait()?, [5; 2000]);
+        assert_eq!(sent.wait()?, [5; 2000]);
+
+        let mut pinned = allocator_api2::vec::Vec::new_in(PinnedAlloc::new(&device)?);
+        if pinned.try_reserve_exact(2000).is_err() {
+            return Err(Error::out_of_memory(8000));
+        }
+        pinned.resize(2000, 6_u32);
+        drop(vector.upload(pinned, stream.as_ref())?);
+        let back = vector.to_vec(stream.as_ref())?;
+        assert_eq!(back, [6; 2000]);
+        drop((vector, stream));
+        sim.machine().reset_current_resources();
+        device.synchronize()
+    });
+    assert_thorough(swept, 20);
 }

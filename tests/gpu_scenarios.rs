@@ -40,6 +40,11 @@ fn scenario_11_a_buffer_outlives_the_graph_that_used_it() {
 }
 
 #[test]
+fn scenario_12_a_broken_capture_leaks_nothing() {
+    scenario::a_broken_capture_leaks_nothing(&Bench::gpu());
+}
+
+#[test]
 fn scenario_13_a_buffer_may_be_dropped_on_any_thread() {
     scenario::a_buffer_may_be_dropped_on_any_thread(&Bench::gpu());
 }

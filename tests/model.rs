@@ -7,11 +7,12 @@ use alluvion::testing::{Bench, Op, Shadow, run_ops, run_ops_untouched};
 use alluvion::{Device, DeviceAccessible, Resource};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 mod every_source;
 
-/// Cases for each source. A case takes one to five milliseconds.
-const CASES: u32 = 300;
+/// Cases for each source. A case takes about two milliseconds.
+const CASES: u32 = 500;
 
 /// Six bytes an operation: see [`Op::decode`].
 fn programs() -> impl Strategy<Value = Vec<u8>> {
@@ -45,7 +46,13 @@ fn agrees<R: DeviceAccessible>(
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: CASES, max_shrink_iters: 4000, ..ProptestConfig::default() }
+    ProptestConfig {
+        cases: CASES,
+        max_shrink_iters: 4000,
+        // What has failed once is kept beside this file, and tried first.
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    }
 }
 
 /// Stamps a property for a source.
@@ -85,15 +92,19 @@ proptest! {
         prop_assert!(resource.violations().is_empty() && resource.live().is_empty());
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES / 3, ..config() })]
     /// Little memory: most programs run out of it, and must go on.
     #[test]
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {
         let config = Bench::config().pinned_bytes(64 << 10).seed(seed);
         let small = config.clone().memory_bytes(64 << 10);
-        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, |device| Cuda::new(device))?;
+        agrees(&Bench::sim_with(small.clone()), &bytes, LARGEST, Cuda::new)?;
         agrees(&Bench::sim_with(small), &bytes, LARGEST, |device| Pinned::new(device).unwrap())?;
         // A pool takes 2 MiB at a time.
         let larger = config.memory_bytes(2 << 20);
-        agrees(&Bench::sim_with(larger), &bytes, 30 * LARGEST, |device| CudaAsync::new(device).unwrap())?;
+        agrees(&Bench::sim_with(larger), &bytes, 10 * LARGEST, |device| CudaAsync::new(device).unwrap())?;
     }
 }

@@ -293,6 +293,7 @@ clauses! {
     streams_of_others_are_refused catches IgnoresDevices;
     freed_memory_is_reusable_on_its_stream catches Scribbles;
     freed_memory_is_ordered catches ForgetsStreams;
+    every_schedule_keeps_the_order catches ForgetsStreams;
     allocating_synchronously_is_synchronous catches AsynchronousSync;
     random_operations_agree_with_the_oracle catches RoundsDown Misaligns IgnoresAlignment ForgetsStreams;
     free_on_another_thread catches ThreadBound;

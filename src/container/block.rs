@@ -2,8 +2,6 @@
 
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
-use core::mem;
-
 use super::access::Access;
 use super::settle::refuse_capture;
 use super::uses::{Due, Use, Uses};
@@ -68,8 +66,8 @@ impl Block {
         self.home.device()
     }
 
-    /// Makes `stream` follow what an access has to follow: all that is on the home stream, and the uses in `Uses::due`, which are
-    /// returned.
+    /// Makes `stream` follow what an access has to follow: all that is on the home stream, and the uses in
+    /// `Uses::due`, which are returned.
     fn order(&self, stream: StreamRef<'_>, access: Access) -> Result<Due, Error> {
         if !self.is_home(stream) {
             follow(stream, self.home.as_ref().release())?;
@@ -90,17 +88,30 @@ impl Block {
         if stamp.is_none() && due.is_empty() {
             return;
         }
-        let mut uses = self.uses.lock();
-        if access == Access::Write {
-            uses.forget(due);
-        }
-        if let Some(stamp) = stamp {
-            uses.note(stamp, access);
+        let crowd = {
+            let mut uses = self.uses.lock();
+            if access == Access::Write {
+                uses.forget(due);
+            }
+            if let Some(stamp) = stamp {
+                uses.note(stamp, access);
+            }
+            uses.crowd()
+        };
+        self.thin_out(crowd);
+    }
+
+    /// Forgets what is known to be over, so that many streams that each read once do not add up. No driver call.
+    fn thin_out(&self, mut crowd: Due) {
+        if !crowd.is_empty() {
+            let table = self.device().table();
+            crowd.retain(|used| table.is_done(Stamp { stream: used.stream, epoch: used.epoch }));
+            self.uses.lock().forget(&crowd);
         }
     }
 
-    /// The home, by the number of the stream itself: the legacy stream, where it stands in for the default stream of another
-    /// thread, is entered as a use, so that the thread's own stream waits for it by an event.
+    /// The home, by the number of the stream itself: the legacy stream, where it stands in for the default stream of
+    /// another thread, is entered as a use, so that the thread's own stream waits for it by an event.
     fn is_home(&self, stream: StreamRef<'_>) -> bool {
         stream.id() == self.home.own_id()
     }
@@ -144,7 +155,12 @@ impl Block {
     pub(crate) fn close(&self, stream: StreamRef<'_>) {
         if !self.is_home(stream) {
             let stamp = stream.release();
-            self.uses.lock().close(stamp);
+            let crowd = {
+                let mut uses = self.uses.lock();
+                uses.close(stamp);
+                uses.crowd()
+            };
+            self.thin_out(crowd);
         }
     }
 
@@ -172,37 +188,36 @@ impl Block {
             return Ok(());
         }
         let (to, from) = (fresh.address.address(), self.address.address());
-        fresh.access(stream, Access::Write, || {
-            self.access(stream, Access::Read, || {
-                // SAFETY:
-                // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their home, which
-                //   follows the two uses that are entered around this copy.
-                // - what conflicts comes before, for the same reason.
-                unsafe { copy(stream, to, from, bytes) }
-            })
-        })
+        let copied = self.access(stream, Access::Read, || {
+            // SAFETY:
+            // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their
+            //   home, which follows the two uses that are entered around this copy.
+            // - what conflicts comes before, for the same reason; the fresh block was allocated on the home, before.
+            unsafe { copy(stream, to, from, bytes) }
+        });
+        fresh.note(stream, Access::Write, &Due::new());
+        copied
     }
 
-    /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be made; if
-    /// neither can, the block is leaked. Where the context is lost, every use is over.
+    /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be
+    /// made; if neither can, the block is leaked. Where the context is lost, every use is over.
     ///
     /// # Safety
     ///
     /// The block came from `resource`, or from one with its id, and is not used again.
     pub(super) unsafe fn give_back(&mut self, resource: &impl Resource) {
-        let uses = mem::take(&mut *self.uses.lock());
+        let due = self.uses.get_mut().due(Access::Write);
         let home = self.home.as_ref();
-        let mut ordered = true;
-        for used in &uses.due(Access::Write) {
-            let Some(point) = self.point(used) else { continue };
-            ordered = ordered && (follow(home, point).is_ok() || self.is_over_on_host(point));
-        }
+        let ordered = due.iter().filter_map(|used| self.point(used)).all(|point| {
+            // The first point that cannot be waited for decides: the block is leaked.
+            follow(home, point).is_ok() || self.is_over_on_host(point)
+        });
         if ordered && !self.layout.is_empty() {
             // SAFETY:
             // - the block is live and came from there: the caller's promise.
             // - the layout is the one it was allocated with.
-            // - every use comes before: the home's own are on it, or on the stream that it was handed on from, which it waited for; the
-            //   others were waited for above.
+            // - every use comes before: the home's own are on it, or on the stream that it was handed on from, which
+            //   it waited for; the others were waited for above.
             unsafe { resource.deallocate(self.address, self.layout, home) };
         }
     }
@@ -215,7 +230,8 @@ impl Block {
         }
         match machine.wait_quiescent(&Frontier::of(point)) {
             Ok(()) => return true,
-            // The stream of the use captures by now. To wait for the device is illegal then, and would break the capture.
+            // The stream of the use captures by now. To wait for the device is illegal then, and would break the
+            // capture.
             Err(error) if error.is_capture() => return false,
             Err(_) => {}
         }
@@ -228,8 +244,8 @@ impl Block {
     }
 }
 
-/// Makes `stream` wait for a point, unless it follows it already. A stream that captures is refused, because such a wait would break
-/// the capture.
+/// Makes `stream` wait for a point, unless it follows it already. A stream that captures is refused, because such a
+/// wait would break the capture.
 fn follow(stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
     if stream.may_reuse(&Frontier::of(point)) {
         return Ok(());

@@ -25,8 +25,8 @@ use crate::stream::StreamRef;
 ///
 /// # Stream ordering
 ///
-/// The stream that it is made on is its home: the block is allocated there and given back there. Every operation may name any
-/// stream of the device; what has to come first comes first. See [`container`](crate::container).
+/// The stream that it is made on is its home: the block is allocated there and given back there. Every operation may
+/// name any stream of the device; what has to come first comes first. See [`container`](crate::container).
 ///
 /// # Thread safety
 ///
@@ -253,14 +253,15 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
         Ok(())
     }
 
-    /// Makes room for `additional` more bytes, and at least twice the room there was, so that growing step by step costs no more
-    /// than a constant for each byte.
+    /// Makes room for `additional` more bytes, and at least twice the room there was, so that growing step by step
+    /// costs no more than a constant for each byte.
     ///
     /// A buffer that has to move is copied on `stream`, and its old block is given back behind the copy.
     ///
     /// # Errors
     ///
-    /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The buffer is then as it was.
+    /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The buffer is then as
+    /// it was.
     pub fn reserve(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
         let wanted = self.room_for(additional)?;
         self.device().require(stream.device())?;
@@ -355,10 +356,11 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     ///
     /// # Safety
     ///
-    /// - The block is live and came from the resource, or from one with its id, with this layout; nobody else gives it back.
-    ///   For an empty layout, any address.
+    /// - The block is live and came from the resource, or from one with its id, with this layout; nobody else gives
+    ///   it back. For an empty layout, any address.
     /// - `len_bytes` is at most the layout's bytes.
-    /// - The home is a stream of the resource's device, and every use of the block comes before its next work, or is in the frontier.
+    /// - The home is a stream of the resource's device, and every use of the block comes before its next work, or is
+    ///   in the frontier.
     #[must_use]
     pub unsafe fn from_raw_parts(parts: RawParts<R>) -> Self {
         let RawParts { block, layout, len_bytes, home, frontier, resource } = parts;
@@ -371,7 +373,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     ///
     /// # Errors
     ///
-    /// The buffer itself, unless its length and its capacity are whole numbers of elements and the block is aligned for them.
+    /// The buffer itself, unless its length and its capacity are whole numbers of elements and the block is aligned
+    /// for them.
     pub fn into_vec<T: DeviceCopy>(self) -> Result<DeviceVec<T, R>, Self> {
         let whole = |bytes: usize| bytes.is_multiple_of(size_of::<T>());
         let aligned = self.block.layout.block_align() >= align_of::<T>();

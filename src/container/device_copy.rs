@@ -4,13 +4,13 @@
 
 /// Plain data, of which every pattern of bits is a value: what a container can hold.
 ///
-/// Memory of a device that nobody has written reads as arbitrary bytes, and a kernel may write anything. An element that was
-/// copied back from there is a value all the same, so that reading needs no `unsafe`, not even from a container that was made by
-/// [`DeviceVec::uninit`](crate::DeviceVec::uninit). Hence `bool`, `char`, references and most enums are no elements: store a `u8`, a
-/// `u32`, an index.
+/// Memory of a device that nobody has written reads as arbitrary bytes, and a kernel may write anything. An element
+/// that was copied back from there is a value all the same, so that reading needs no `unsafe`, not even from a
+/// container that was made by [`DeviceVec::uninit`](crate::DeviceVec::uninit). Hence `bool`, `char`, references and
+/// most enums are no elements: store a `u8`, a `u32`, an index.
 ///
-/// Implemented for the integers, the floats and arrays of these. An array of length 0 has no size; a container of it does not
-/// compile.
+/// Implemented for the integers, the floats and arrays of these. An array of length 0 has no size; a container of it
+/// does not compile.
 ///
 /// # Examples
 ///
@@ -38,8 +38,8 @@
 /// # Safety
 ///
 /// - Every pattern of `size_of::<Self>()` initialised bytes is a valid value.
-/// - There is no padding: every byte of every value is initialised. Then a value can be read as bytes, and what comes back
-///   is what went.
+/// - There is no padding: every byte of every value is initialised. Then a value can be read as bytes, and what comes
+///   back is what went.
 /// - It holds no pointer or reference; an address made of other bits would be no place to go.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element on a device",

@@ -150,8 +150,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// `LengthMismatch` unless there is room for just as many; `DeviceMismatch` for a stream of another device; `Capture` if the
-    /// stream captures, because the graph would keep the address; as the driver says.
+    /// `LengthMismatch` unless there is room for just as many; `DeviceMismatch` for a stream of another device;
+    /// `Capture` if the stream captures, because the graph would keep the address; as the driver says.
     pub fn copy_to_slice(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.require_len(into.len())?;
         self.read_back(into.as_mut_ptr(), stream)
@@ -177,8 +177,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// # Safety
     ///
-    /// `into` is valid for writes of all elements, by anyone's measure: it is neither let go nor read nor written until the copy has
-    /// run. If the stream captures, that holds for every launch of the graph.
+    /// `into` is valid for writes of all elements, by anyone's measure: it is neither let go nor read nor written
+    /// until the copy has run. If the stream captures, that holds for every launch of the graph.
     pub unsafe fn download_unchecked(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;
         if self.is_empty() {
@@ -195,8 +195,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
         let (to, from) = (into.expose_provenance() as u64, self.as_device_ptr().address());
         self.block.access(stream, Access::Read, || {
             // SAFETY:
-            // - the elements are live until the copy has run: the block is borrowed, and given back behind the use that is entered
-            //   around this copy. What conflicts comes before, or follows that use.
+            // - the elements are live until the copy has run: the block is borrowed, and given back behind the use
+            //   that is entered around this copy. What conflicts comes before, or follows that use.
             // - the room is valid until then: the caller's promise.
             unsafe { block::copy(stream, to, from, self.bytes()) }
         })
@@ -229,8 +229,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned captures; as the driver
-    /// says.
+    /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned
+    /// captures; as the driver says.
     pub fn read_on(self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, T>, Error> {
         self.device().require_machine(stream.device())?;
         ReadGuard::open(self, stream)

@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::resource::DevicePtr;
 use crate::stream::StreamRef;
 
-/// Bytes of a value's repetitions that are made on the host, to be doubled on the device from there: one page, below what a
-/// copy from pageable memory takes without staging (64 KiB), and few enough to cost nothing.
+/// Bytes of a value's repetitions that are made on the host, to be doubled on the device from there: one page, below
+/// what a copy from pageable memory takes without staging (64 KiB), and few enough to cost nothing.
 const SEED_BYTES: usize = 4096;
 
 /// The largest element that is set by fills, of which one sets 4 bytes: more cost more than one copy that waits.
@@ -123,8 +123,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
 
     /// Sets the element at `index`.
     ///
-    /// Elements of up to 16 bytes, in whole words or as one of 1 or 2 bytes, travel inside of the call, and nothing waits. Others are
-    /// copied from the host, which waits.
+    /// Elements of up to 16 bytes, in whole words or as one of 1 or 2 bytes, travel inside of the call, and nothing
+    /// waits. Others are copied from the host, which waits.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         element.block().access(stream, Access::Write, || {
             for (word, value) in bytes.as_chunks::<4>().0.iter().enumerate() {
                 let to = at.offset(4 * word).address();
-                // SAFETY: the word lies in the element, at a multiple of 4 because the element does: a block is aligned to 256 and the
-                // size of an element is a multiple of 4. For the rest, as in `submit_fill`.
+                // SAFETY: the word lies in the element, at a multiple of 4 because the element does: a block is
+                // aligned to 256 and the size of an element is a multiple of 4. For the rest, as in `submit_fill`.
                 unsafe { block::fill(stream, to, FillValue::U32(u32::from_ne_bytes(*value)), 1) }?;
             }
             Ok(())
@@ -169,13 +169,13 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
 
     /// Sets all elements to `value`, bit by bit: `-0.0` stays what it is.
     ///
-    /// A value that repeats 1, 2 or 4 bytes is one fill by the device, and nothing waits. Any other is copied from the host once,
-    /// which waits, and then doubled on the device.
+    /// A value that repeats 1, 2 or 4 bytes is one fill by the device, and nothing waits. Any other is copied from
+    /// the host once, which waits, and then doubled on the device.
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a stream of another device; `Capture` for a value that has to be copied, if the stream captures; as the
-    /// driver says.
+    /// `DeviceMismatch` for a stream of another device; `Capture` for a value that has to be copied, if the stream
+    /// captures; as the driver says.
     pub fn fill(&mut self, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;
         match repeated(bytes_of(&value)) {
@@ -191,8 +191,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         }
         let (to, count) = (self.as_device_ptr().address(), self.slice.bytes() / pattern.bytes());
         self.block().access(stream, Access::Write, || {
-            // SAFETY: the elements are live until the fill has run: the block is borrowed, and given back behind the use that is
-            // entered around it. What conflicts comes before, or follows that use.
+            // SAFETY: the elements are live until the fill has run: the block is borrowed, and given back behind the
+            // use that is entered around it. What conflicts comes before, or follows that use.
             unsafe { block::fill(stream, to, pattern, count) }
         })
     }
@@ -214,8 +214,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of another device; `Capture` if the stream
-    /// captures, because the graph would keep the address; as the driver says.
+    /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of another device; `Capture` if
+    /// the stream captures, because the graph would keep the address; as the driver says.
     pub fn copy_from_slice(&mut self, from: &[T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.slice.require_len(from.len())?;
         self.device().require(stream.device())?;
@@ -236,8 +236,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// # Safety
     ///
-    /// `from` is valid for reads of all elements, by anyone's measure: it is neither let go nor written until the copy has run. If the
-    /// stream captures, that holds for every launch of the graph.
+    /// `from` is valid for reads of all elements, by anyone's measure: it is neither let go nor written until the
+    /// copy has run. If the stream captures, that holds for every launch of the graph.
     pub unsafe fn upload_unchecked(&mut self, from: *const T, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;
         if self.is_empty() {
@@ -258,8 +258,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         let (to, from) = (self.as_device_ptr().address(), from.expose_provenance() as u64);
         self.block().access(stream, Access::Write, || {
             // SAFETY:
-            // - the elements are live until the copy has run: the block is borrowed, and given back behind the use that is entered
-            //   around this copy. What conflicts comes before, or follows that use.
+            // - the elements are live until the copy has run: the block is borrowed, and given back behind the use
+            //   that is entered around this copy. What conflicts comes before, or follows that use.
             // - the host's memory is valid until then: the caller's promise.
             unsafe { block::copy(stream, to, from, self.slice.bytes()) }
         })
@@ -288,8 +288,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of neither device, or of another machine; as
-    /// the driver says.
+    /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of neither device, or of another
+    /// machine; as the driver says.
     pub fn copy_from(&mut self, from: DeviceSlice<'_, T>, stream: StreamRef<'_>) -> Result<(), Error> {
         self.slice.require_len(from.len())?;
         from.device().require_machine(self.device())?;
@@ -302,8 +302,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         let (to, address) = (self.as_device_ptr().address(), from.as_device_ptr().address());
         self.block().access(stream, Access::Write, || {
             from.block().access(stream, Access::Read, || {
-                // SAFETY: both ranges are live until the copy has run, and do not overlap: the target is borrowed alone. What conflicts
-                // comes before, or follows the uses that are entered around this copy.
+                // SAFETY: both ranges are live until the copy has run, and do not overlap: the target is borrowed
+                // alone. What conflicts comes before, or follows the uses that are entered around this copy.
                 unsafe { block::copy(stream, to, address, from.bytes()) }
             })
         })

@@ -23,13 +23,13 @@ use crate::stream::StreamRef;
 
 /// Elements on a device: what `Vec` is on the host.
 ///
-/// An element is plain data, [`DeviceCopy`], any bits of which are a value. So elements that nobody has written may be read; they
-/// have arbitrary values.
+/// An element is plain data, [`DeviceCopy`], any bits of which are a value. So elements that nobody has written may
+/// be read; they have arbitrary values.
 ///
 /// # Stream ordering
 ///
-/// The stream that it is made on is its home: the block is allocated there and given back there. Every operation may name any
-/// stream of the device; what has to come first comes first. See [`container`](crate::container).
+/// The stream that it is made on is its home: the block is allocated there and given back there. Every operation may
+/// name any stream of the device; what has to come first comes first. See [`container`](crate::container).
 ///
 /// # Thread safety
 ///
@@ -130,8 +130,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     ///
     /// # Errors
     ///
-    /// `SizeOverflow`; `UnsupportedAlignment` if the resource cannot align for `T`; `DeviceMismatch` for a stream of another device
-    /// than the resource's; as the resource says.
+    /// `SizeOverflow`; `UnsupportedAlignment` if the resource cannot align for `T`; `DeviceMismatch` for a stream of
+    /// another device than the resource's; as the resource says.
     pub fn uninit_in(len: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
         const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
         let buffer = DeviceBuffer::with_layout_in(Layout::array::<T>(len)?, stream, resource)?;
@@ -313,14 +313,15 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
         Ok(())
     }
 
-    /// Makes room for `additional` more elements, and at least twice the room there was, so that growing step by step costs no
-    /// more than a constant for each element.
+    /// Makes room for `additional` more elements, and at least twice the room there was, so that growing step by step
+    /// costs no more than a constant for each element.
     ///
     /// A vector that has to move is copied on `stream`, and its old block is given back behind the copy.
     ///
     /// # Errors
     ///
-    /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The vector is then as it was.
+    /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The vector is then as
+    /// it was.
     pub fn reserve(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
         let bytes = self.bytes_for(additional)?;
         self.buffer.reserve(bytes - self.buffer.len(), stream)

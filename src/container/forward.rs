@@ -1,10 +1,11 @@
 //! What every container with a length does through its slices.
 
-/// Writes the operations of a container that its slices have, too, on all elements. Needs `as_slice`, `as_mut_slice`, `block` and
-/// `block_mut`.
+/// Writes the operations of a container that its slices have, too, on all elements. Needs `as_slice`, `as_mut_slice`,
+/// `block` and `block_mut`.
 macro_rules! forward_to_slices {
     ($T:ty, $elements:literal) => {
-        /// The address of the first. For kernels, take it from a guard: [`read_on`](Self::read_on), [`write_on`](Self::write_on).
+        /// The address of the first. For kernels, take it from a guard: [`read_on`](Self::read_on),
+        /// [`write_on`](Self::write_on).
         #[must_use]
         pub fn as_device_ptr(&self) -> DevicePtr {
             self.as_slice().as_device_ptr()
@@ -26,16 +27,16 @@ macro_rules! forward_to_slices {
         ///
         /// # Errors
         ///
-        /// `DeviceMismatch` for a stream of another device; a capture error if one of the two captures; as the driver says. The home
-        /// stays then.
+        /// `DeviceMismatch` for a stream of another device; a capture error if one of the two captures; as the driver
+        /// says. The home stays then.
         pub fn set_stream(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
             self.block_mut().set_home(stream)
         }
 
         /// Enters a use that nobody told us of: all that `stream` has been given so far. What comes later follows it.
         ///
-        /// For work that was launched with an address that did not come from a guard. A guard is better: it also makes the work follow
-        /// what comes before.
+        /// For work that was launched with an address that did not come from a guard. A guard is better: it also
+        /// makes the work follow what comes before.
         ///
         /// # Errors
         ///

@@ -12,9 +12,9 @@ use crate::stream::StreamRef;
 
 /// The address of elements that work on one stream reads.
 ///
-/// Pass it to the kernels that you launch on that stream, and drop it when they are launched: they need not be done. What comes
-/// before them comes before them, on the device, and what must come after waits for them: later writes on any stream, and the end of the
-/// container.
+/// Pass it to the kernels that you launch on that stream, and drop it when they are launched: they need not be done.
+/// What comes before them comes before them, on the device, and what must come after waits for them: later writes on
+/// any stream, and the end of the container.
 ///
 /// A guard that is leaked is safe: what must come after then waits for all that the stream has been given by that time.
 ///
@@ -39,8 +39,8 @@ pub struct ReadGuard<'a, T: DeviceCopy> {
 
 /// The address of elements that work on one stream writes, and may read.
 ///
-/// As [`ReadGuard`], and alone: nothing else borrows the elements while it is there, and its work follows the reads of all other
-/// streams.
+/// As [`ReadGuard`], and alone: nothing else borrows the elements while it is there, and its work follows the reads
+/// of all other streams.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Sim};

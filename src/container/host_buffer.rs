@@ -6,17 +6,19 @@ use allocator_api2::alloc::Allocator;
 
 use super::device_copy::DeviceCopy;
 
-/// An owned buffer of the host whose elements stay where they are when it is moved: what a [`Transfer`](crate::Transfer) can own.
+/// An owned buffer of the host whose elements stay where they are when it is moved: what a
+/// [`Transfer`](crate::Transfer) can own.
 ///
-/// Implemented for `Vec` and boxed slices, those of the standard library and those of `allocator-api2` with any allocator. Pinned
-/// memory is copied by the device at full speed and while the host goes on; from ordinary memory the driver stages, and may wait.
+/// Implemented for `Vec` and boxed slices, those of the standard library and those of `allocator-api2` with any
+/// allocator. Pinned memory is copied by the device at full speed and while the host goes on; from ordinary memory
+/// the driver stages, and may wait.
 ///
 /// # Safety
 ///
 /// - [`as_ptr`](Self::as_ptr) and [`as_mut_ptr`](Self::as_mut_ptr) give one address, valid for reads and writes of
 ///   [`len`](Self::len) initialised elements.
-/// - Moving the buffer does not move the elements. While nobody calls it and it is not dropped, nobody touches them, and they stay
-///   valid: for ever, if it is forgotten.
+/// - Moving the buffer does not move the elements. While nobody calls it and it is not dropped, nobody touches them,
+///   and they stay valid: for ever, if it is forgotten.
 #[diagnostic::on_unimplemented(
     message = "a transfer cannot own `{Self}`",
     label = "not an owned buffer of elements",
@@ -69,8 +71,8 @@ unsafe impl<T: DeviceCopy> HostBuffer for Box<[T]> {
     owned_slice!();
 }
 
-// SAFETY: as for `Vec`; an allocator's memory stays valid when the allocator is moved, and while it is not dropped. It is
-// `'static`, so that a forgotten one is not outlived by what it borrows.
+// SAFETY: as for `Vec`; an allocator's memory stays valid when the allocator is moved, and while it is not dropped.
+// It is `'static`, so that a forgotten one is not outlived by what it borrows.
 unsafe impl<T: DeviceCopy, A: Allocator + 'static> HostBuffer for allocator_api2::vec::Vec<T, A> {
     owned_slice!();
 }

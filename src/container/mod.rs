@@ -1,30 +1,32 @@
 //! What does a user hold?
 //!
-//! Three owners of memory of a device: [`DeviceBuffer`] of bytes, [`DeviceVec`] of elements, [`DeviceScalar`] of one. Parts of
-//! them are borrowed as [`DeviceSlice`] and [`DeviceSliceMut`].
+//! Three owners of memory of a device: [`DeviceBuffer`] of bytes, [`DeviceVec`] of elements, [`DeviceScalar`] of one.
+//! Parts of them are borrowed as [`DeviceSlice`] and [`DeviceSliceMut`].
 //!
 //! # Stream ordering
 //!
-//! A container has a *home*: the stream that its block was allocated on, and will be given back on. Every operation names
-//! the stream that it runs on, and that may be any stream. What has to come first comes first, on the device:
+//! A container has a *home*: the stream that its block was allocated on, and will be given back on. Every operation
+//! names the stream that it runs on, and that may be any stream. What has to come first comes first, on the device:
 //!
 //! - an operation on another stream follows all that is on the home stream when it is called, and the writes of other
 //!   streams; one that writes follows their reads, too;
 //! - the home stream follows all uses before the block is given back.
 //!
-//! So a container may be used on any stream, and dropped at once: what RMM documents as undefined is what works here. On one
-//! stream it costs an uncontended lock a call and no driver call; a second stream costs one event for each call.
+//! So a container may be used on any stream, and dropped at once: what RMM documents as undefined is what works here.
+//! On one stream it costs an uncontended lock a call and no driver call; a second stream costs one event for each
+//! call.
 //!
-//! While a stream captures a graph, what has to wait for another stream is refused with an error that leaves the capture whole, and so
-//! are copies with the host: the graph would run them when the memory is gone.
+//! While a stream captures a graph, what has to wait for another stream is refused with an error that leaves the
+//! capture whole, and so are copies with the host: the graph would run them when the memory is gone.
 //!
-//! A kernel is launched with an address, and Rust does not see which memory it touches. The address therefore comes from a guard,
-//! [`ReadGuard`] or [`WriteGuard`], that names the stream. A guard that is leaked delays at worst.
+//! A kernel is launched with an address, and Rust does not see which memory it touches. The address therefore comes
+//! from a guard, [`ReadGuard`] or [`WriteGuard`], that names the stream. A guard that is leaked delays at worst.
 //!
 //! # Memory of the host
 //!
-//! A borrow ends when a call returns, a copy by the device later. Hence three forms: calls that wait; transfers that own the host's
-//! buffer, [`Transfer`]; and a scope that waits before the borrows end, [`Stream::scope`](crate::Stream::scope).
+//! A borrow ends when a call returns, a copy by the device later. Hence three forms: calls that wait; transfers that
+//! own the host's buffer, [`Transfer`]; and a scope that waits before the borrows end,
+//! [`Stream::scope`](crate::Stream::scope).
 
 pub(crate) mod access;
 pub(crate) mod block;

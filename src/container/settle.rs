@@ -1,19 +1,20 @@
 //! When may memory of the host be let go?
 //!
-//! A copy that was submitted reads or writes memory of the host at any time until it has run. `settle` returns when it cannot any
-//! more, and the proof is by cases of what it saw last:
+//! A copy that was submitted reads or writes memory of the host at any time until it has run. `settle` returns when
+//! it cannot any more, and the proof is by cases of what it saw last:
 //!
 //! - a synchronisation succeeded: the copy has run;
 //! - the context is lost: the driver has torn its queues down, and what is in them never runs;
-//! - the driver has shut down: so have its contexts. To a child of a fork it looks the same, while the parent's device goes on; there,
-//!   who owns memory that the two may share leaks it.
+//! - the driver has shut down: so have its contexts. To a child of a fork it looks the same, while the parent's
+//!   device goes on; there, who owns memory that the two may share leaks it.
 //!
-//! Any other failure says nothing about the copy, so the driver is asked again, in another way. There is no fourth way out: a
-//! driver that answers neither of the three for ever would make the thread wait for ever, and that is sound.
+//! Any other failure says nothing about the copy, so the driver is asked again, in another way. There is no fourth
+//! way out: a driver that answers neither of the three for ever would make the thread wait for ever, and that is
+//! sound.
 //!
-//! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host is submitted
-//! to one. Should another thread begin a capture between that check and the copy, the synchronisation is illegal and
-//! invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended.
+//! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host
+//! is submitted to one. Should another thread begin a capture between that check and the copy, the synchronisation is
+//! illegal and invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended.
 
 use core::time::Duration;
 
@@ -53,8 +54,8 @@ pub(super) fn is_the_end(error: &Error) -> bool {
     error.is_context_lost() || error.is_shut_down()
 }
 
-/// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is launched, or a wait
-/// would tie it to what is outside of it and break it.
+/// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is
+/// launched, or a wait would tie it to what is outside of it and break it.
 ///
 /// # Errors
 ///

@@ -31,8 +31,8 @@ use crate::stream::{Event, Stream, StreamRef};
 /// ```
 #[must_use = "dropping a transfer waits for it"]
 pub struct Transfer<B: HostBuffer> {
-    /// Initialised, until `finish` takes it. Not a plain `B`, because moving a box says that nobody else touches what is in it, and
-    /// here the device does.
+    /// Initialised, until `finish` takes it. Not a plain `B`, because moving a box says that nobody else touches what
+    /// is in it, and here the device does.
     host: Option<MaybeUninit<B>>,
     /// What the copy comes before; `None` if it is over.
     done: Option<Event>,
@@ -42,8 +42,8 @@ pub struct Transfer<B: HostBuffer> {
 static_assertions::assert_impl_all!(Transfer<Vec<u8>>: Send, Sync);
 
 impl<B: HostBuffer> Transfer<B> {
-    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address, and has submitted
-    /// nothing when it fails.
+    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address, and
+    /// has submitted nothing when it fails.
     pub(super) fn begin(
         host: B,
         stream: StreamRef<'_>,
@@ -80,7 +80,8 @@ impl<B: HostBuffer> Transfer<B> {
     ///
     /// # Errors
     ///
-    /// Those of the stream's work. The copy has not run then and will not, because the context is lost; the buffer is dropped.
+    /// Those of the stream's work. The copy has not run then and will not, because the context is lost; the buffer is
+    /// dropped.
     pub fn wait(mut self) -> Result<B, Error> {
         let settled = self.settle();
         let host = self.finish(settled.as_ref().err());
@@ -101,7 +102,8 @@ impl<B: HostBuffer> Transfer<B> {
         self.done.as_ref().map_or(Ok(true), Event::is_complete)
     }
 
-    /// The point of the stream that the copy comes before, for other streams to wait for; `None` if it was over at once.
+    /// The point of the stream that the copy comes before, for other streams to wait for; `None` if it was over at
+    /// once.
     #[must_use]
     pub fn event(&self) -> Option<&Event> {
         self.done.as_ref()
@@ -113,8 +115,8 @@ impl<B: HostBuffer> Transfer<B> {
 
     /// The buffer, once nothing touches it any more: `settle` has said so, with or without an error.
     ///
-    /// A child of a fork sees a driver that has shut down, while its parent's device may go on: there, memory that the two share must
-    /// not be used again, and the buffer is leaked.
+    /// A child of a fork sees a driver that has shut down, while its parent's device may go on: there, memory that
+    /// the two share must not be used again, and the buffer is leaked.
     fn finish(&mut self, error: Option<&Error>) -> Option<B> {
         if error.is_some_and(Error::is_shut_down) {
             // A `MaybeUninit` that goes does not drop what is in it.
@@ -124,7 +126,8 @@ impl<B: HostBuffer> Transfer<B> {
     }
 
     fn take(&mut self) -> Option<B> {
-        // SAFETY: `host` is initialised while it is there, and is taken once. Nothing touches the elements: the callers know.
+        // SAFETY: `host` is initialised while it is there, and is taken once. Nothing touches the elements: the
+        // callers know.
         self.host.take().map(|host| unsafe { host.assume_init() })
     }
 }

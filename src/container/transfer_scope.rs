@@ -15,8 +15,8 @@ use crate::stream::{Event, Stream, StreamRef};
 
 /// Copies between host and device on one stream that borrow memory of the host: made by [`Stream::scope`].
 ///
-/// As with [`std::thread::scope`], what is borrowed comes from outside of the scope and stays borrowed until the scope has ended;
-/// touching it in between is an error of the compiler:
+/// As with [`std::thread::scope`], what is borrowed comes from outside of the scope and stays borrowed until the
+/// scope has ended; touching it in between is an error of the compiler:
 ///
 /// ```compile_fail,E0502
 /// use alluvion::{DeviceVec, Sim};
@@ -58,12 +58,14 @@ impl<'scope> TransferScope<'scope, '_> {
         if from.is_empty() {
             return Ok(());
         }
-        // SAFETY: the elements are borrowed until the scope has ended, and it ends when the copies have run: see `Finish`.
+        // SAFETY: the elements are borrowed until the scope has ended, and it ends when the copies have run: see
+        // `Finish`.
         unsafe { to.submit_upload(from.as_ptr(), self.stream) }?;
         self.note()
     }
 
-    /// Copies elements to the host. Does not wait; the room stays borrowed until the scope has ended, and has the elements then.
+    /// Copies elements to the host. Does not wait; the room stays borrowed until the scope has ended, and has the
+    /// elements then.
     ///
     /// # Errors
     ///
@@ -79,7 +81,8 @@ impl<'scope> TransferScope<'scope, '_> {
         if into.is_empty() {
             return Ok(());
         }
-        // SAFETY: the room is borrowed alone until the scope has ended, and it ends when the copies have run: see `Finish`.
+        // SAFETY: the room is borrowed alone until the scope has ended, and it ends when the copies have run: see
+        // `Finish`.
         unsafe { from.submit_download(into.as_mut_ptr(), self.stream) }?;
         self.note()
     }
@@ -90,8 +93,8 @@ impl<'scope> TransferScope<'scope, '_> {
         self.stream
     }
 
-    /// Marks the end of the copies so far. An event rather than the stream itself: a capture that is begun later cannot stand in
-    /// the way of waiting for it.
+    /// Marks the end of the copies so far. An event rather than the stream itself: a capture that is begun later
+    /// cannot stand in the way of waiting for it.
     fn note(&self) -> Result<(), Error> {
         match self.stream.record() {
             Ok(event) => {
@@ -103,8 +106,9 @@ impl<'scope> TransferScope<'scope, '_> {
     }
 }
 
-/// Waits for the copies of a scope, however the scope ends. It is a local of `StreamRef::scope`, so it cannot be leaked: either that
-/// function goes on, or it unwinds, and both pass here before the borrows end. What never returns never ends a borrow.
+/// Waits for the copies of a scope, however the scope ends. It is a local of `StreamRef::scope`, so it cannot be
+/// leaked: either that function goes on, or it unwinds, and both pass here before the borrows end. What never returns
+/// never ends a borrow.
 struct Finish<'a> {
     last: &'a RefCell<Option<Event>>,
     stream: StreamRef<'a>,
@@ -139,7 +143,8 @@ impl Stream {
 }
 
 impl<'env> StreamRef<'env> {
-    /// Runs `body`, which may start copies that borrow memory of the host, and waits for these copies, also when `body` panics.
+    /// Runs `body`, which may start copies that borrow memory of the host, and waits for these copies, also when
+    /// `body` panics.
     ///
     /// ```
     /// use alluvion::{DeviceVec, Sim};

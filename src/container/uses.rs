@@ -17,9 +17,13 @@ pub(super) struct Use {
     pub(super) wrote: bool,
 }
 
-/// The uses that the home stream does not follow yet. Two streams are the most in the usual program: one that copies, one that
-/// computes.
-pub(super) type Due = SmallVec<[Use; 2]>;
+/// The uses that the home stream does not follow yet. The usual program has one: its home computes and another stream
+/// copies, or the other way round. Room for more would be moved with every container: 24 bytes each.
+pub(super) type Due = SmallVec<[Use; 1]>;
+
+/// More uses than this are looked through for some that are over. Eight are more than a program has streams at work
+/// on one block, and few enough to look through at each further use.
+const CROWD: usize = 8;
 
 /// The streams, other than the home, that use a block, one entry each.
 #[derive(Debug, Default)]
@@ -54,10 +58,18 @@ impl Uses {
         used.epoch = used.epoch.max(stamp.epoch);
     }
 
-    /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since is kept, and so
-    /// is one that is open.
+    /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since
+    /// is kept, and so is one that is open.
     pub(super) fn forget(&mut self, waited: &Due) {
         self.entries.retain(|used| used.open > 0 || !waited.contains(used));
+    }
+
+    /// The uses that are not open, if there are many.
+    pub(super) fn crowd(&self) -> Due {
+        if self.entries.len() <= CROWD {
+            return Due::new();
+        }
+        self.entries.iter().filter(|used| used.open == 0).copied().collect()
     }
 
     fn entry(&mut self, stream: StreamId) -> &mut Use {
@@ -111,6 +123,16 @@ mod tests {
         uses.note(stamp(2, 5), Access::Read);
         uses.forget(&waited);
         assert_eq!(streams(&uses.due(Access::Write)), [2]);
+    }
+
+    #[test]
+    fn a_crowd_is_more_than_eight() {
+        let mut uses = Uses::default();
+        uses.open(StreamId::new(3, 0), Access::Read);
+        (1..8).for_each(|index| uses.note(stamp(index, 1), Access::Read));
+        assert!(uses.crowd().is_empty());
+        uses.note(stamp(8, 1), Access::Read);
+        assert_eq!(streams(&uses.crowd()), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -124,6 +124,8 @@ impl Device {
     /// Waits until all work of the device is done, on every stream. What was freed on any of them before is then reusable on all.
     /// Pools that were waiting for it are destroyed.
     ///
+    /// While any stream of the device captures this is an error, and breaks the capture: wait for streams instead.
+    ///
     /// # Errors
     ///
     /// Those of the work itself, too.

@@ -88,7 +88,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// As the driver says.
     fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo>;
 
-    /// Waits until all work of the device, on every stream of the context, is done. Capture-unsafe.
+    /// Waits until all work of the device, on every stream of the context, is done. Breaks every capture of the device, in any
+    /// mode.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `stream` was made by `stream_create` for this device and is not used again.
     unsafe fn stream_destroy(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
 
-    /// Waits until all work that was on the stream is done.
+    /// Waits until all work that was on the stream is done. Capture-unsafe; breaks the capture of the stream itself.
     ///
     /// # Errors
     ///
@@ -138,7 +139,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `stream` is live and belongs to this device.
     unsafe fn stream_synchronize(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
 
-    /// Returns `true` if all work that was on the stream is done. Does not wait.
+    /// Returns `true` if all work that was on the stream is done. Does not wait. Capture-unsafe; breaks the capture of the
+    /// stream itself.
     ///
     /// # Errors
     ///
@@ -173,7 +175,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `stream` is live and belongs to this device.
     unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus>;
 
-    /// The driver's own number for the stream, never used twice while the process lives.
+    /// The driver's own number for the stream, never used twice while the process lives. Breaks the capture of the stream.
     ///
     /// # Errors
     ///
@@ -322,7 +324,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `pointer` was registered, and the device has no work left that touches it.
     unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
 
-    /// Memory from a pool, usable by later work on the stream.
+    /// Memory from a pool, usable by later work on the stream. Capture-unsafe, except on a stream that captures: there it
+    /// becomes part of the graph.
     ///
     /// # Errors
     ///
@@ -339,7 +342,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
         stream: RawStream,
     ) -> DriverResult<u64>;
 
-    /// Gives memory back to its pool once earlier work on the stream is done.
+    /// Gives memory back to its pool once earlier work on the stream is done. Capture-unsafe, except on a stream that
+    /// captures: there it becomes part of the graph, and the memory must be of that graph.
     ///
     /// # Errors
     ///

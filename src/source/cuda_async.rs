@@ -26,7 +26,7 @@ use crate::stream::StreamRef;
 /// [`deallocate_sync`](Resource::deallocate_sync) wait for a stream of the crate's own.
 ///
 /// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
-/// cannot be freed there, says the driver, and is leaked.
+/// cannot be freed there, says the driver: it is kept, and freed by a later call when the capture is over.
 ///
 /// # Thread safety
 ///
@@ -214,6 +214,7 @@ impl fmt::Debug for CudaAsync {
 
 impl Drop for CudaAsync {
     fn drop(&mut self) {
+        self.pool.settle();
         // SAFETY:
         // - `pool_create` made it on this device: `with_config`, the only constructor.
         // - nobody allocates from it again: `self` ends here, and views borrow `self`. Who took `raw_pool` was told.

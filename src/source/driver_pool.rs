@@ -4,17 +4,20 @@
 
 use core::fmt;
 
+use super::postponed_frees::PostponedFrees;
 use crate::device::Device;
 use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RelaxedCapture};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, ResourceId};
 use crate::stream::StreamRef;
+use crate::sync::Arc;
 
 /// A pool that is live for as long as this value is used. It does not destroy it.
 #[derive(Clone)]
 pub(super) struct DriverPool {
     device: Device,
     raw: RawPool,
+    postponed: Arc<PostponedFrees>,
 }
 
 impl DriverPool {
@@ -22,7 +25,7 @@ impl DriverPool {
     ///
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
     pub(super) unsafe fn new(device: &Device, raw: RawPool) -> Self {
-        Self { device: device.clone(), raw }
+        Self { device: device.clone(), raw, postponed: Arc::default() }
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -44,7 +47,9 @@ impl DriverPool {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
+        self.settle();
         let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::enter(driver)?;
         // SAFETY:
         // - the pool is live: `new`'s caller promised it.
         // - the stream is live, because it is borrowed, and of this device: compared above.
@@ -62,11 +67,23 @@ impl DriverPool {
             return;
         }
         let driver = &**self.device.driver();
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY:
         // - the block came from this pool, and its uses come before this point of the stream: the caller's promises.
         // - the stream is live, because it is borrowed, and of this device: the caller's promise.
-        // A failure means that the context is lost, and the block with it.
-        let _ = unsafe { driver.free_async(self.device.ordinal(), block.address(), stream.raw()) };
+        let freed = unsafe { driver.free_async(self.device.ordinal(), block.address(), stream.raw()) };
+        // Other failures mean that the context is lost, and the block with it.
+        if freed.is_err() && stream.is_capturing().unwrap_or(false) {
+            // SAFETY: the caller's promises, as above, and the driver has not freed it.
+            unsafe { self.postponed.add(block, stream) };
+        } else {
+            self.settle();
+        }
+    }
+
+    /// Frees what was given back to a stream that captured then.
+    pub(super) fn settle(&self) {
+        self.postponed.settle(&self.device);
     }
 
     pub(super) fn attribute(&self, attribute: PoolAttribute) -> Result<u64, Error> {
@@ -78,6 +95,7 @@ impl DriverPool {
 
     /// An attribute that is a number of bytes.
     pub(super) fn bytes(&self, attribute: PoolAttribute) -> Result<usize, Error> {
+        self.settle();
         Ok(usize::try_from(self.attribute(attribute)?).unwrap_or(usize::MAX))
     }
 

@@ -26,6 +26,7 @@ mod null;
 #[cfg(unix)]
 mod pages;
 mod pinned;
+mod postponed_frees;
 mod retired_pools;
 #[cfg(target_os = "linux")]
 mod system;

@@ -147,6 +147,16 @@ impl PinnedCore {
         PinnedFlags { portable: self.config.portable, mapped: true, write_combined: false }
     }
 
+    /// Leave to free beside a capture, or none where the driver refuses it, which is no reason to lose the block. `None` where
+    /// there is no driver to free with. It comes before the lock: in a forked child a thread that is not there may hold that.
+    fn relax_to_free(driver: &dyn Driver) -> Option<Option<RelaxedCapture<'_>>> {
+        match RelaxedCapture::enter(driver) {
+            Ok(relaxed) => Some(Some(relaxed)),
+            Err(error) if error.code.is_shut_down() => None,
+            Err(_) => Some(None),
+        }
+    }
+
     /// Whether the block may have an origin on record. The layout alone decides, so that small blocks need no look.
     fn may_have_origin(&self, layout: Layout) -> bool {
         layout.align() > DRIVER_ALIGN || layout.bytes() >= self.config.huge_bytes
@@ -274,8 +284,7 @@ unsafe impl Resource for Pinned {
             return;
         }
         let driver = &**self.core.device.driver();
-        // It comes before the lock: in a forked child it fails, and the lock may be held by a thread that is not there.
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let Some(_relaxed) = PinnedCore::relax_to_free(driver) else { return };
         // What a graph recorded may run at any time, and to wait for a stream that captures would break the capture.
         let captures = stream.is_capturing();
         if matches!(captures, Ok(true)) {
@@ -302,8 +311,7 @@ unsafe impl Resource for Pinned {
             return;
         }
         let driver = &**self.core.device.driver();
-        // Before the lock, as in `deallocate`.
-        let Ok(_relaxed) = RelaxedCapture::enter(driver) else { return };
+        let Some(_relaxed) = PinnedCore::relax_to_free(driver) else { return };
         let origin = self.core.forget(block, layout);
         // SAFETY: the block is live, came from this core with this layout, and every use is over, as the caller promises;
         // `forget` took its record away.

@@ -29,7 +29,9 @@ use super::cover::Cover;
 use super::event_pool::EventPool;
 use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
-use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream};
+use crate::driver::{
+    Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream, RelaxedCapture,
+};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
 
 /// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
@@ -319,6 +321,7 @@ impl Timeline {
     /// Waits, on the host, for everything submitted so far. Returns the points that are over now, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
         let points = self.begin_wait();
+        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
         Ok(points)
@@ -327,6 +330,7 @@ impl Timeline {
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
         let points = self.begin_wait();
+        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
         // SAFETY: the raw stream is live: the caller holds a handle to it.
         let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
         Ok(idle.then_some(points))

@@ -37,8 +37,15 @@ pub struct Bench {
 }
 
 enum Kind {
-    Simulated { sim: Box<Sim>, config: Box<SimConfig> },
-    Hardware { machine: Machine, _alone: Rc<Alone> },
+    Simulated {
+        sim: Box<Sim>,
+        config: Box<SimConfig>,
+    },
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "without a driver there is no hardware"))]
+    Hardware {
+        machine: Machine,
+        _alone: Rc<Alone>,
+    },
 }
 
 /// The right to use the GPU: tests of one process that fill it up must not do so at once.
@@ -131,6 +138,15 @@ impl Bench {
     pub fn simulated(&self) -> Option<&Sim> {
         match &self.kind {
             Kind::Simulated { sim, .. } => Some(sim),
+            Kind::Hardware { .. } => None,
+        }
+    }
+
+    /// What the simulated machine was made from, if it is one.
+    #[must_use]
+    pub fn simulated_config(&self) -> Option<&SimConfig> {
+        match &self.kind {
+            Kind::Simulated { config, .. } => Some(config),
             Kind::Hardware { .. } => None,
         }
     }

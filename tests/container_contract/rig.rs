@@ -1,9 +1,9 @@
 //! What the tests need beside containers: a stream that is late, memory that is pinned, a resource that counts.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -34,20 +34,13 @@ pub(crate) fn stall(stream: &Stream) {
     });
 }
 
-/// Size and address of a block that nobody has.
-type Spare = Option<(usize, NonNull<u8>)>;
-
-/// Pinned memory that is used again as soon as it is freed: one block, or none.
+/// Pinned memory that is used again as soon as it is freed: one block at a time, of one size until it is finished with.
 #[derive(Clone)]
 pub(crate) struct OneBlock {
     device: Device,
-    spare: Arc<Mutex<Spare>>,
+    /// The block that nobody has, or null.
+    spare: Arc<AtomicPtr<u8>>,
 }
-
-// SAFETY: the pointer is to pinned memory, which belongs to no thread.
-unsafe impl Send for OneBlock {}
-// SAFETY: as for `Send`; the mutex guards it.
-unsafe impl Sync for OneBlock {}
 
 impl OneBlock {
     pub(crate) fn new(device: &Device) -> Self {
@@ -62,32 +55,33 @@ impl OneBlock {
 
     /// Gives the spare block back to the driver.
     pub(crate) fn finish(&self) {
-        if let Some((_, pointer)) = self.spare.lock().expect("no test panics with it").take() {
+        if let Some(pointer) = self.take() {
             // SAFETY: `allocate` got it from the driver, and nobody uses it.
             unsafe { self.device.driver().free_pinned(self.device.ordinal(), pointer) }.expect("it was live");
         }
+    }
+
+    fn take(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.spare.swap(std::ptr::null_mut(), Ordering::AcqRel))
     }
 }
 
 // SAFETY: blocks are live until they are freed, wherever the allocator is moved; clones share them.
 unsafe impl Allocator for OneBlock {
     fn allocate(&self, layout: std::alloc::Layout) -> Result<NonNull<[u8]>, AllocError> {
-        let spare =
-            self.spare.lock().expect("no test panics with it").take_if(|(bytes, _)| *bytes == layout.size());
-        let pointer = match spare {
-            Some((_, pointer)) => pointer,
-            None => self
-                .device
-                .driver()
-                .allocate_pinned(self.device.ordinal(), layout.size(), PinnedFlags::default())
+        let (driver, ordinal) = (self.device.driver(), self.device.ordinal());
+        let pointer = match self.take() {
+            Some(pointer) => pointer,
+            None => driver
+                .allocate_pinned(ordinal, layout.size(), PinnedFlags::default())
                 .map_err(|_| AllocError)?,
         };
         Ok(NonNull::slice_from_raw_parts(pointer, layout.size()))
     }
 
-    unsafe fn deallocate(&self, pointer: NonNull<u8>, layout: std::alloc::Layout) {
-        let before = self.spare.lock().expect("no test panics with it").replace((layout.size(), pointer));
-        assert_eq!(before, None, "one block is out at a time");
+    unsafe fn deallocate(&self, pointer: NonNull<u8>, _: std::alloc::Layout) {
+        let before = self.spare.swap(pointer.as_ptr(), Ordering::AcqRel);
+        assert!(before.is_null(), "one block is out at a time");
     }
 }
 

@@ -17,7 +17,8 @@ const PAGE: usize = 4096;
 pub(super) struct HostBytes {
     start: NonNull<u8>,
     bytes: usize,
-    owned: bool,
+    /// What the host handed out, with the block inside; `None` if somebody else owns it.
+    owned: Option<NonNull<u8>>,
 }
 
 // SAFETY: the block is raw memory that belongs to no thread; who reads and writes it when is governed by the
@@ -27,18 +28,27 @@ unsafe impl Send for HostBytes {}
 impl HostBytes {
     /// New pages, or `None` if the host has no more.
     pub(super) fn allocate(bytes: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes, PAGE).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the size is not 0: filtered above.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let layout = Self::layout(bytes)?;
+        // SAFETY: the size is not 0: `layout` adds a page.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let into = base.addr().get().wrapping_neg() % PAGE;
+        // SAFETY: the offset to the next page is less than a page, and the block is a page longer than `bytes`.
+        let start = unsafe { base.add(into) };
         // Device addresses of this block are plain numbers; they must be able to become pointers again.
         let _ = start.as_ptr().expose_provenance();
-        Some(Self { start, bytes, owned: true })
+        Some(Self { start, bytes, owned: Some(base) })
+    }
+
+    /// What is asked of the host: a page more, and no alignment. Where an alignment is asked for, the standard library
+    /// clears the memory by hand and touches every page of it, and 32 MiB take 60 ms in place of none.
+    fn layout(bytes: usize) -> Option<Layout> {
+        Layout::from_size_align(bytes.checked_add(PAGE).filter(|_| bytes > 0)?, 1).ok()
     }
 
     /// Memory that somebody else owns and has registered.
     pub(super) fn registered(start: NonNull<u8>, bytes: usize) -> Self {
         let _ = start.as_ptr().expose_provenance();
-        Self { start, bytes, owned: false }
+        Self { start, bytes, owned: None }
     }
 
     /// The address, the same for host and device.
@@ -56,13 +66,13 @@ impl HostBytes {
     ///
     /// Nobody uses the block any more.
     pub(super) unsafe fn free(self) {
-        if self.owned
-            && let Ok(layout) = Layout::from_size_align(self.bytes, PAGE)
+        if let Some(base) = self.owned
+            && let Some(layout) = Self::layout(self.bytes)
         {
             // SAFETY:
-            // - `start` came from `alloc_zeroed` in `allocate`: only that makes an owned block.
-            // - with this layout: the size is unchanged since.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
+            // - `base` came from `alloc_zeroed` in `allocate`: only that sets it.
+            // - with this layout: it depends on the size alone, which is unchanged since.
+            unsafe { dealloc(base.as_ptr(), layout) };
         }
     }
 

@@ -266,9 +266,12 @@ impl Machine {
             return Err(Code::INVALID_VALUE);
         }
         let bytes = asked.checked_next_multiple_of(UNIT).ok_or(Code::OUT_OF_MEMORY)?;
-        self.settle(raw.0);
         let found = self
             .find_free(raw.0, bytes, lane, Reach::Free)
+            .or_else(|| {
+                self.settle(raw.0);
+                self.find_free(raw.0, bytes, lane, Reach::Free)
+            })
             .or_else(|| self.grow(raw.0, bytes))
             .or_else(|| self.find_free(raw.0, bytes, lane, Reach::Waiting));
         let address = found.ok_or(Code::OUT_OF_MEMORY)?;
@@ -457,5 +460,50 @@ impl Machine {
                 self.give_back_bytes(ordinal, bytes);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clock::Point;
+    use super::*;
+
+    fn pool() -> Pool {
+        let mut pools = Pools::default();
+        let handle = pools.add(0, PoolKind::Device, 0);
+        let mut pool = pools.pools.remove(&handle).unwrap();
+        pool.segments = BTreeMap::from([(0, 4096), (4096, 4096)]);
+        pool
+    }
+
+    fn block(bytes: u64, freed: Option<u64>) -> FreeBlock {
+        let frees = freed.map(|sequence| Clock::of(Point { lane: LaneId(1), sequence })).unwrap_or_default();
+        FreeBlock { bytes, after: frees.clone(), frees }
+    }
+
+    fn starts(pool: &Pool) -> Vec<(u64, u64)> {
+        pool.free.iter().map(|(&start, block)| (start, block.bytes)).collect()
+    }
+
+    #[test]
+    fn blocks_join_within_a_segment_and_keep_all_that_they_came_after() {
+        let mut pool = pool();
+        for (start, freed) in [(0, Some(3)), (1024, None), (2048, Some(5)), (3072, None), (4096, None)] {
+            pool.free.insert(start, block(1024, freed));
+        }
+        pool.coalesce(|_, _| true);
+        assert_eq!(starts(&pool), [(0, 4096), (4096, 1024)]);
+        assert_eq!(pool.free[&0].frees.get(LaneId(1)), 5);
+        assert!(pool.is_free(0, 4096) && !pool.is_free(4096, 4096));
+    }
+
+    #[test]
+    fn blocks_that_differ_in_their_frees_stay_apart_unless_told() {
+        let mut pool = pool();
+        for (start, freed) in [(0, Some(3)), (1024, Some(3)), (2048, Some(5)), (3072, None)] {
+            pool.free.insert(start, block(1024, freed));
+        }
+        pool.coalesce(|left, right| left.frees == right.frees);
+        assert_eq!(starts(&pool), [(0, 2048), (2048, 1024), (3072, 1024)]);
     }
 }

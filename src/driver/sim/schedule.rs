@@ -297,3 +297,32 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a scheduler in a mood picks of three lanes of which the first is needed.
+    fn picked(mood: Mood, needed: &[LaneId]) -> Vec<LaneId> {
+        let ready = [LaneId(1), LaneId(2), LaneId(3)];
+        let mut picked: Vec<LaneId> =
+            (0..50).map(|seed| Seeded { mood, ..Seeded::new(seed) }.pick(&ready, needed)).collect();
+        picked.sort_unstable();
+        picked.dedup();
+        picked
+    }
+
+    #[test]
+    fn a_mood_decides_what_goes_first() {
+        let needed = [LaneId(1)];
+        assert_eq!(picked(Mood::Late, &needed), needed);
+        assert_eq!(picked(Mood::Early, &needed), [LaneId(2), LaneId(3)]);
+        assert_eq!(picked(Mood::Mixed, &needed), [LaneId(1), LaneId(2), LaneId(3)]);
+    }
+
+    #[test]
+    fn what_is_needed_indirectly_is_found_in_every_mood() {
+        assert_eq!(picked(Mood::Late, &[]).len(), 3);
+        assert_eq!(picked(Mood::Early, &[]).len(), 3);
+    }
+}

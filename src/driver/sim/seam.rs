@@ -237,7 +237,9 @@ unsafe impl Driver for SimDriver {
         if machine.config.version < STREAM_ID_VERSION {
             return Err(DriverError::new(call, Code::NOT_FOUND));
         }
-        Ok(machine.stream(ordinal, stream).map_err(of(call))?.id)
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.check_id_may_be_asked(call, &stream).map_err(of(call))?;
+        Ok(stream.id)
     }
 
     unsafe fn stream_host_call(
@@ -368,7 +370,10 @@ unsafe impl Driver for SimDriver {
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         let bytes = bytes as u64;
         let lane = match machine.target(&stream).map_err(of(call))? {
-            Target::Queue(lane) => lane,
+            Target::Queue(lane) => {
+                machine.check_modes_outside(call, &stream).map_err(of(call))?;
+                lane
+            }
             Target::Capture(id, branch) => {
                 return machine.record_allocation(id, branch, ordinal, bytes).map_err(of(call));
             }
@@ -390,7 +395,10 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         match machine.target(&stream).map_err(of(call))? {
-            Target::Queue(lane) => machine.free_async(ordinal, address, lane),
+            Target::Queue(lane) => {
+                machine.check_modes_outside(call, &stream).map_err(of(call))?;
+                machine.free_async(ordinal, address, lane)
+            }
             Target::Capture(id, branch) => machine.record_free(id, branch, address),
         }
         .map_err(of(call))

@@ -22,8 +22,9 @@ pub use limits::{
 };
 pub use loss::a_lost_context_fails_fast_and_silently;
 pub use order::{
-    allocating_synchronously_is_synchronous, freed_memory_is_ordered, freed_memory_is_reusable_on_its_stream,
-    random_operations_agree_with_the_oracle, streams_of_others_are_refused,
+    allocating_synchronously_is_synchronous, every_schedule_keeps_the_order, freed_memory_is_ordered,
+    freed_memory_is_reusable_on_its_stream, random_operations_agree_with_the_oracle,
+    streams_of_others_are_refused,
 };
 pub use sizes::{
     alignments_are_honoured_or_refused, blocks_are_disjoint, blocks_hold_what_is_written,
@@ -75,6 +76,9 @@ macro_rules! resource_suite {
             a_lost_context_fails_fast_and_silently
         ]);
     };
+    (@schedules $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [every_schedule_keeps_the_order]);
+    };
     (@any $name:ident, $bench:expr, $make:expr, $device:ident) => {
         $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
             zero_bytes_reach_nobody
@@ -120,10 +124,10 @@ macro_rules! resource_suite {
         $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim]);
     };
     ($name:ident on sim($bench:expr), no_limit, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory schedules]);
     };
     ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory limit]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory schedules limit]);
     };
     ($name:ident on gpu($bench:expr), no_memory, |$device:ident| $make:expr) => {
         $crate::resource_suite!(@module $name, $bench, |$device| $make, [any]);

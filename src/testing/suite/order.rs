@@ -1,10 +1,12 @@
 //! Who may use which block when.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use super::super::block::{Block, layout_of};
 use super::super::{Bench, Op, run_ops, stall};
-use crate::device::Device;
+use crate::device::{Device, Sim};
+use crate::driver::sim::explore;
 use crate::resource::{DeviceAccessible, Resource};
 
 /// How long a stream is held up on hardware: longer than a fill and a copy on a stream that does not wait, by far.
@@ -84,6 +86,40 @@ pub fn freed_memory_is_ordered<R: DeviceAccessible>(bench: &Bench, make: impl Fn
         taken.into_iter().for_each(|(block, _)| block.free(second.as_ref()));
         bench.check();
     }
+}
+
+/// A block goes from stream to stream to stream, and under *every* schedule the last one finds its own bytes. On a simulated
+/// machine alone: hardware shows one schedule.
+///
+/// # Panics
+///
+/// On hardware, and if the resource does otherwise.
+#[track_caller]
+pub fn every_schedule_keeps_the_order<R: DeviceAccessible>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    // Two operations and a free on each of the first two streams, two on the last: 560 schedules if nothing waits.
+    const BYTES: usize = 256;
+    let config = bench.simulated_config().expect("schedules are explored on a simulated machine").clone();
+    let explored = explore(config, |driver| {
+        let sim = Sim::with_driver(Arc::clone(driver));
+        let device = sim.device(0);
+        let resource = make(&device);
+        let streams = [(); 3].map(|()| device.stream().expect("the driver makes a stream"));
+        for (stream, word) in streams[..2].iter().zip(1..) {
+            let block = Block::of(&resource, bench.at_most(BYTES), stream.as_ref());
+            block.fill(word, stream.as_ref());
+            block.free(stream.as_ref());
+        }
+        let last = streams[2].as_ref();
+        let block = Block::of(&resource, bench.at_most(BYTES), last);
+        block.fill(3, last);
+        device.synchronize().expect("all work succeeds");
+        block.check(3, last);
+        block.free(last);
+        if let Some(hazard) = sim.hazards().first() {
+            panic!("{hazard}");
+        }
+    });
+    assert!(explored.complete, "{} schedules were not all", explored.schedules);
 }
 
 /// A block that was allocated synchronously is ready for every stream, whatever was pending when it was allocated.
