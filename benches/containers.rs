@@ -32,22 +32,40 @@ fn create_and_drop(criterion: &mut Criterion) {
         });
     });
     group.bench_function("DeviceBuffer<&R>", |bencher| {
-        bencher.iter(|| drop(black_box(DeviceBuffer::uninit_in(layout.bytes(), stream, &bump))));
+        bencher.iter(|| {
+            drop(black_box(
+                DeviceBuffer::uninit_in(layout.bytes(), stream, &bump).expect("the source has memory"),
+            ));
+        });
     });
     group.bench_function("DeviceVec<u32, &R>", |bencher| {
-        bencher.iter(|| drop(black_box(DeviceVec::<u32, _>::uninit_in(COUNT, stream, &bump))));
+        bencher.iter(|| {
+            drop(black_box(
+                DeviceVec::<u32, _>::uninit_in(COUNT, stream, &bump).expect("the source has memory"),
+            ));
+        });
     });
     group.bench_function("DeviceVec<u32, ResourceRef>", |bencher| {
         let resource = ResourceRef::erase(&bump);
-        bencher.iter(|| drop(black_box(DeviceVec::<u32, _>::uninit_in(COUNT, stream, resource))));
+        bencher.iter(|| {
+            drop(black_box(
+                DeviceVec::<u32, _>::uninit_in(COUNT, stream, resource).expect("the source has memory"),
+            ));
+        });
     });
     group.bench_function("DeviceVec<u32, AnyResource>", |bencher| {
-        bencher.iter(|| drop(black_box(DeviceVec::<u32, _>::uninit_in(COUNT, stream, erased.clone()))));
+        bencher.iter(|| {
+            drop(black_box(
+                DeviceVec::<u32, _>::uninit_in(COUNT, stream, erased.clone()).expect("the source has memory"),
+            ));
+        });
     });
     // The default: the device is asked for its current resource first.
     let before = device.set_current_resource(erased.clone()).expect("the resource is of this device");
     group.bench_function("DeviceVec<u32> (current resource)", |bencher| {
-        bencher.iter(|| drop(black_box(DeviceVec::<u32>::uninit(COUNT, stream))));
+        bencher.iter(|| {
+            drop(black_box(DeviceVec::<u32>::uninit(COUNT, stream).expect("the source has memory")));
+        });
     });
     drop((device.set_current_resource(before), erased));
     group.bench_function("DeviceVec<u32, &R>, read on a second stream", |bencher| {
@@ -62,7 +80,11 @@ fn create_and_drop(criterion: &mut Criterion) {
     let pool = CudaAsync::new(&device).expect("the simulated device has memory pools");
     let mut group = criterion.benchmark_group("create and drop/CudaAsync, simulated");
     group.bench_function("DeviceVec<u32, &R>", |bencher| {
-        bencher.iter(|| drop(black_box(DeviceVec::<u32, _>::uninit_in(COUNT, stream, &pool))));
+        bencher.iter(|| {
+            drop(black_box(
+                DeviceVec::<u32, _>::uninit_in(COUNT, stream, &pool).expect("the source has memory"),
+            ));
+        });
     });
     group.finish();
 }
