@@ -46,6 +46,8 @@ enum Flaw {
     Chatty,
     /// Gives live blocks back when it is trimmed.
     TrimsLive,
+    /// Keeps what it was given when it is trimmed.
+    Hoards,
     /// Says that more is free than there is.
     Boastful,
     /// Blocks that `allocate_sync` returns are ready on one stream only.
@@ -221,6 +223,9 @@ unsafe impl Resource for Flawed {
     }
 
     fn trim(&self, _: usize) -> Result<usize, Error> {
+        if self.flaw == Flaw::Hoards {
+            return Ok(0);
+        }
         let (mut gone, mut bytes) = (std::mem::take(&mut self.state.lock().unwrap().free), 0);
         if self.flaw == Flaw::TrimsLive {
             let live = self.state.lock().unwrap().live.clone();
@@ -303,7 +308,7 @@ clauses! {
     erased_handles_free_every_block catches FickleId;
     ids_say_who_frees_what catches MovingId OneIdForAll FickleId;
     the_description_is_one_line catches Chatty;
-    trimming_is_harmless catches TrimsLive;
+    trimming_is_harmless catches TrimsLive Hoards;
     memory_info_is_plausible catches Boastful;
     nothing_leaks catches KeepsOnDrop Loses;
     captures_elsewhere_survive catches CallsUnderTheStrictRule;
