@@ -7,11 +7,14 @@ mod abi;
 mod bridge;
 mod calls;
 mod context;
+mod cudarc_view;
 mod exit;
 mod host_call;
 mod numa;
 mod start;
 mod symbols;
+
+pub use cudarc_view::{CudarcView, CudarcViewMut};
 
 use core::fmt;
 use std::sync::OnceLock;
