@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use alluvion::container::*;
 use alluvion::device::*;
-use alluvion::driver::cuda::{CudaDriver, CudarcView, CudarcViewMut};
+use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
 use alluvion::driver::sim::*;
 use alluvion::driver::*;
 use alluvion::host::*;
@@ -52,6 +52,7 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
+all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 

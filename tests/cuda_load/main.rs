@@ -20,7 +20,7 @@ use alluvion::driver::{
 };
 use alluvion::source::Cuda;
 use alluvion::{Device, DeviceVec, Error, ErrorKind, Stream};
-use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DeviceSlice, sys};
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceSlice, sys};
 
 /// Set in the child, to the name of the test.
 const CHILD: &str = "ALLUVION_CUDA_LOAD_CHILD";
@@ -92,6 +92,21 @@ fn in_child(test: &str, library: &LazyLock<PathBuf>, variables: &[(&str, &str)],
 fn stream_of_cudarc(context: &Arc<CudaContext>, handle: usize) -> Arc<CudaStream> {
     // SAFETY: to the stub every stream is valid, for ever.
     unsafe { context.wrap_borrowed_stream(handle as sys::CUstream) }
+}
+
+/// Three numbers of cudarc's, at an address that nobody looks at.
+fn slice_of_cudarc(stream: &Arc<CudaStream>, address: u64) -> CudaSlice<u32> {
+    // SAFETY: the stub never touches what is behind an address, and takes any to be freed.
+    unsafe { stream.upgrade_device_ptr(address, 3) }
+}
+
+/// The address that the stub has freed last.
+fn last_freed() -> u64 {
+    // SAFETY: the library is loaded: each caller has a context.
+    let library = unsafe { sys::culib() };
+    // SAFETY: the stub's function has this type.
+    let get = unsafe { library.get::<extern "C" fn() -> u64>(b"stub_last_freed\0") };
+    get.expect("the stub is what was loaded")()
 }
 
 fn load_error() -> Error {
@@ -413,7 +428,7 @@ fn an_exit_is_answered_without_a_call() {
             unsafe { libc::_exit(3) };
         }
     }
-    static KEPT: std::sync::OnceLock<std::sync::Arc<CudaDriver>> = std::sync::OnceLock::new();
+    static KEPT: std::sync::OnceLock<Arc<CudaDriver>> = std::sync::OnceLock::new();
     in_child("an_exit_is_answered_without_a_call", &WHOLE, &[], || {
         // Handlers run in reverse order: this one, registered before the driver is loaded, runs after the driver's own.
         // SAFETY: `last` does not unwind.
@@ -506,5 +521,73 @@ fn a_guard_for_another_stream_makes_no_view() {
         let device = Device::from_cudarc(&context).expect("it is there");
         let mine = device.per_thread_stream().expect("the thread goes on");
         assert_eq!(refused(&mine, context.per_thread_stream()), ErrorKind::InvalidArgument);
+    });
+}
+
+#[test]
+fn memory_of_cudarc_goes_back_to_cudarc() {
+    in_child("memory_of_cudarc_goes_back_to_cudarc", &WHOLE, &[], || {
+        let context = CudaContext::new(0).expect("the stub starts");
+        let theirs = stream_of_cudarc(&context, 0x51);
+        let vector = DeviceVec::from_cudarc(slice_of_cudarc(&theirs, 0x9000)).expect("it can be taken over");
+        assert_eq!((vector.len(), vector.capacity(), vector.as_device_ptr().address()), (3, 3, 0x9000));
+        assert_eq!(vector.stream().raw(), RawStream(0x51));
+        let slice = vector.into_cudarc().expect("the driver waits");
+        assert_eq!((slice.len(), slice.device_ptr(&theirs).0), (3, 0x9000));
+        assert_eq!(last_freed(), 0);
+        // Dropped, it goes on the way that cudarc has for it, on a thread where another context is current.
+        let vector = DeviceVec::from_cudarc(slice).expect("it can be taken over");
+        let current = thread::spawn(move || {
+            push_context(0xD0);
+            drop(vector);
+            current_context()
+        });
+        assert_eq!(current.join().expect("it does not panic"), 0xD0);
+        assert_eq!(last_freed(), 0x9000);
+    });
+}
+
+#[test]
+fn a_vector_of_cudarcs_memory_stays_where_it_is() {
+    in_child("a_vector_of_cudarcs_memory_stays_where_it_is", &WHOLE, &[], || {
+        let context = CudaContext::new(0).expect("the stub starts");
+        let theirs = stream_of_cudarc(&context, 0x51);
+        let mut vector =
+            DeviceVec::from_cudarc(slice_of_cudarc(&theirs, 0x9000)).expect("it can be taken over");
+        let stream = vector.stream().to_stream();
+        let error = vector.reserve(1, stream.as_ref()).expect_err("there is one block");
+        assert_eq!((error.kind(), vector.len()), (ErrorKind::Unsupported, 3));
+        // An empty vector that is shrunk has nothing left to hand back.
+        vector.clear();
+        vector.shrink_to_fit(stream.as_ref()).expect("nothing is asked for");
+        assert_eq!(last_freed(), 0x9000);
+        let refused = vector.into_cudarc().expect_err("it is freed");
+        assert_eq!(refused.error().kind(), ErrorKind::InvalidArgument);
+        assert!(refused.into_inner().is_empty());
+    });
+}
+
+#[test]
+fn memory_of_cudarc_that_cannot_be_ordered_is_refused_or_leaked() {
+    in_child("memory_of_cudarc_that_cannot_be_ordered_is_refused_or_leaked", &WHOLE, &[], || {
+        let context = CudaContext::new(0).expect("the stub starts");
+        let theirs = stream_of_cudarc(&context, 0x51);
+        let refused = |slice| {
+            let refused = DeviceVec::from_cudarc(slice).expect_err("it cannot be taken over");
+            (refused.error().kind(), refused.into_inner().device_ptr(&theirs).0)
+        };
+        let odd = slice_of_cudarc(&theirs, 0x9004);
+        assert_eq!(refused(odd), (ErrorKind::InvalidArgument, 0x9004));
+        let of_a_thread = slice_of_cudarc(&context.per_thread_stream(), 0x9000);
+        assert_eq!(refused(of_a_thread), (ErrorKind::InvalidArgument, 0x9000));
+        let captured = slice_of_cudarc(&stream_of_cudarc(&context, 0xCA), 0x9000);
+        assert_eq!(refused(captured).0, ErrorKind::Capture);
+        // The slices were dropped where they were refused. What follows never is.
+        drop(slice_of_cudarc(&theirs, 0x100));
+        let parts = DeviceVec::from_cudarc(slice_of_cudarc(&theirs, 0x9000))
+            .expect("it can be taken over")
+            .into_raw_parts();
+        drop(parts);
+        assert_eq!(last_freed(), 0x100);
     });
 }
