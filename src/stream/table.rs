@@ -202,6 +202,16 @@ mod tests_on_the_simulator {
     }
 
     #[test]
+    fn a_stream_without_a_number_is_destroyed() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        sim.machine().table().places.store(u64::from(StreamId::PLACES), Ordering::Relaxed);
+        assert!(device.stream().is_err());
+        assert!(device.service_stream().is_err());
+        assert_eq!(sim.live().streams, 0);
+    }
+
+    #[test]
     fn a_stream_stays_while_its_work_is_not_over() {
         let sim = Sim::new();
         let (device, table) = (sim.device(0), sim.machine().table());
