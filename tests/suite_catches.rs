@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
 use alluvion::source::Cuda;
-use alluvion::testing::{Bench, Shadow, Violation, suite};
+use alluvion::testing::{Bench, Delayed, Shadow, ShadowHeap, Violation, suite};
 use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 
 /// A way to break the contract.
@@ -346,4 +346,60 @@ fn the_shadow_stops_wrong_frees() {
         resource.violations()
     );
     bench.check();
+}
+
+/// A layer that closes its books after the free has returned: by then the address may be another thread's.
+struct LateBooks<U> {
+    upstream: U,
+    id: ResourceId,
+    books: Mutex<ShadowHeap>,
+}
+
+// SAFETY: the blocks are the upstream's, which keeps the contract, and go back to it. That the books are wrong is the flaw.
+unsafe impl<U: Resource> Resource for LateBooks<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        let block = self.upstream.allocate(layout, stream)?;
+        self.books.lock().unwrap().insert(block, layout).expect("nobody has the block");
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises, and the block came from the upstream.
+        unsafe { self.upstream.deallocate(block, layout, stream) };
+        self.books.lock().unwrap().remove(block, layout).expect("the block is on the books");
+    }
+
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateBooks")
+    }
+
+    fn upstream(&self) -> Option<&dyn Resource> {
+        Some(&self.upstream)
+    }
+}
+
+/// With a source that dawdles after each free, four threads meet in the gap every time.
+#[test]
+fn a_delay_shows_books_that_are_closed_late() {
+    let delay = std::time::Duration::from_micros(200);
+    let late = passes(|bench| {
+        suite::four_threads_at_once(bench, |device| LateBooks {
+            upstream: Delayed::new(Cuda::new(device), delay),
+            id: ResourceId::unique(),
+            books: Mutex::default(),
+        });
+    });
+    assert!(!late, "the books were closed late, and nobody noticed");
+    let in_time = passes(|bench| {
+        suite::four_threads_at_once(bench, |device| Shadow::new(Delayed::new(Cuda::new(device), delay)));
+    });
+    assert!(in_time, "the books were closed in time");
 }
