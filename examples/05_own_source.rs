@@ -1,7 +1,7 @@
 //! A source of your own, and the proof that it keeps the contract.
 //!
-//! `Slab` takes one allocation from an upstream and hands it out in blocks of one size. A free block remembers what its next use must
-//! come after, so no free makes a driver call and no reuse is too early.
+//! `Slab` takes one allocation from an upstream and hands it out in blocks of one size. A free block remembers
+//! what its next use must come after, so no free makes a driver call and no reuse is too early.
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 #![expect(clippy::disallowed_types, reason = "an example has no model to be seen by")]
@@ -62,9 +62,10 @@ impl<U: Resource> Slab<U> {
     }
 }
 
-// SAFETY: blocks are disjoint parts of one block of the upstream, aligned as that is and to a multiple of 64 KiB inside of it. A block is in
-// `free` or it is live, never both. It is handed out when the stream has been made to follow its frontier, and stays valid
-// until `Drop`, wherever the slab is moved. The id is unique. Nothing here unwinds.
+// SAFETY: blocks are disjoint parts of one block of the upstream, aligned as that is and to a multiple of 64
+// KiB inside of it. A block is in `free` or it is live, never both. It is handed out when the stream has been
+// made to follow its frontier, and stays valid until `Drop`, wherever the slab is moved. The id is unique.
+// Nothing here unwinds.
 unsafe impl<U: Resource> Resource for Slab<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         self.device().require(stream.device())?;
@@ -129,10 +130,12 @@ impl<U: Resource> Drop for Slab<U> {
     fn drop(&mut self) {
         let machine = self.upstream.device().machine().clone();
         let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Every block is back: what holds one borrows the slab or counts it. Work may still be using them, and only quiescent
-        // memory may be given back. Where nobody can tell, because the context is lost, it is leaked.
+        // Every block is back: what holds one borrows the slab or counts it. Work may still be using them, and
+        // only quiescent memory may be given back. Where nobody can tell, because the context is lost, it is
+        // leaked.
         if free.iter().all(|free| machine.wait_quiescent(&free.frontier).is_ok()) {
-            // SAFETY: the block came from the upstream with this layout; every use of it is over, and nobody has one of its parts.
+            // SAFETY: the block came from the upstream with this layout; every use of it is over, and nobody
+            // has one of its parts.
             unsafe { self.upstream.deallocate_sync(self.start, self.whole) };
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use alluvion::container::*;
 use alluvion::device::*;
-use alluvion::driver::cuda::CudaDriver;
+use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
 use alluvion::driver::sim::*;
 use alluvion::driver::*;
 use alluvion::host::*;
@@ -52,12 +52,14 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
+all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 
 // What names a place in the order of one thread's work, or is about one thread, does not leave it.
 all!([StreamRef<'static>] are [Copy] not [Send Sync]);
 all!([PerThreadStream, RelaxedCapture<'static>, ReadGuard<'static, u8>, WriteGuard<'static, u8>] are [Sized] not [Send Sync Clone]);
+all!([CudarcView<'static, u8>, CudarcViewMut<'static, u8>] are [Sized] not [Send Sync Clone]);
 all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
 all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
 all!([Describe<'static>] are [Copy] not [Send Sync]);
@@ -89,6 +91,7 @@ fn the_table_is_whole() {
         include_str!("../src/container/mod.rs"),
         include_str!("../src/device/mod.rs"),
         include_str!("../src/driver/mod.rs"),
+        include_str!("../src/driver/cuda/mod.rs"),
         include_str!("../src/driver/sim/mod.rs"),
         include_str!("../src/host/mod.rs"),
         include_str!("../src/resource/mod.rs"),

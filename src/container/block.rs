@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::settle::refuse_capture;
+use super::settle::{is_lost, refuse_capture};
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -245,7 +245,7 @@ impl Block {
         match machine.device(timeline.ordinal()).and_then(|device| device.synchronize()) {
             Ok(()) => true,
             // If the driver has shut down, this may be a forked child, and the parent's device goes on.
-            Err(error) => error.is_context_lost(),
+            Err(error) => is_lost(&error),
         }
     }
 }

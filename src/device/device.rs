@@ -130,7 +130,7 @@ impl Device {
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
-        let _relaxed = RelaxedCapture::enter(&**self.driver())?;
+        let _relaxed = RelaxedCapture::attempt(&**self.driver());
         let points = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
         self.table().finish_all(points.into_iter());

@@ -23,6 +23,7 @@ static POPS: AtomicU64 = AtomicU64::new(0);
 static RETAINS: AtomicU64 = AtomicU64::new(0);
 static HOST_FREES: AtomicU64 = AtomicU64::new(0);
 static LAST_PREFETCH: AtomicU64 = AtomicU64::new(0);
+static LAST_FREED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static CONTEXTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
@@ -32,6 +33,12 @@ thread_local! {
 #[unsafe(no_mangle)]
 extern "C" fn stub_counters() -> [u64; 6] {
     [&CALLS, &PUSHES, &POPS, &RETAINS, &HOST_FREES, &LAST_PREFETCH].map(|counter| counter.load(SeqCst))
+}
+
+/// The address that was freed last in the order of a stream, or 0.
+#[unsafe(no_mangle)]
+extern "C" fn stub_last_freed() -> u64 {
+    LAST_FREED.load(SeqCst)
 }
 
 fn number_from(variable: &str, otherwise: u32) -> u32 {
@@ -105,6 +112,14 @@ exports! {
         unsafe { *context = popped };
         0
     }
+    fn cuCtxSetCurrent(context: usize) {
+        CONTEXTS.with_borrow_mut(|contexts| {
+            contexts.pop();
+            contexts.push(context);
+        });
+        0
+    }
+    fn cuDevicePrimaryCtxRelease_v2(_device: c_int) { count() }
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         unsafe { *least = 0 };
         unsafe { *greatest = -5 };
@@ -144,10 +159,20 @@ exports! {
         unsafe { *address = 0x7000_0000 };
         enter()
     }
+    // What cudarc copies with. Null is no address of a device.
+    fn cuMemcpyHtoDAsync_v2(to: u64, _from: *const c_void, _bytes: usize, _stream: usize) {
+        if to == 0 { 1 } else { enter() }
+    }
+    fn cuMemcpyDtoHAsync_v2(_to: *mut c_void, from: u64, _bytes: usize, _stream: usize) {
+        if from == 0 { 1 } else { enter() }
+    }
     fn cuMemAllocManaged(address: *mut u64, _bytes: usize, _flags: c_uint) {
         unsafe { *address = 0x8000_0000 };
         enter()
     }
+    fn cuEventCreate(event: *mut usize, _flags: c_uint) { unsafe { *event = 0xE0 }; enter() }
+    #[cfg(not(lacks_optional))]
+    fn cuMemFreeAsync(address: u64, _stream: usize) { LAST_FREED.store(address, SeqCst); enter() }
     #[cfg(not(lacks_optional))]
     fn cuStreamGetId(stream: usize, id: *mut u64) { unsafe { *id = stream as u64 + 1000 }; enter() }
     #[cfg(not(lacks_optional))]
@@ -162,10 +187,9 @@ exports! {
 need_a_context! {
     cuCtxSynchronize
     cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize cuStreamQuery cuStreamWaitEvent
-    cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize
+    cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize
     cuMemFree_v2 cuMemHostRegister_v2 cuMemHostUnregister
     cuMemcpy cuMemcpyAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
     #[cfg(not(lacks_optional))] cuMemAllocFromPoolAsync
-    #[cfg(not(lacks_optional))] cuMemFreeAsync
     #[cfg(not(lacks_optional))] cuDeviceGetDefaultMemPool
 }

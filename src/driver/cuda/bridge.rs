@@ -58,14 +58,8 @@ impl Stream {
     /// thread.
     pub fn from_cudarc(stream: &Arc<CudaStream>) -> Result<Self, Error> {
         let device = Device::from_cudarc(stream.context())?;
-        match RawStream(stream.cu_stream().addr() as u64) {
-            // cudarc calls the functions for which null is the legacy stream.
-            RawStream(0) | RawStream::LEGACY => Ok(device.default_stream()),
-            RawStream::PER_THREAD => Err(Error::invalid_argument(
-                "cudarc's per-thread stream",
-                "it is another stream on each thread",
-                "take `Device::per_thread_stream` on the thread that means it",
-            )),
+        match raw_of(stream)? {
+            RawStream::LEGACY => Ok(device.default_stream()),
             // SAFETY: the preconditions of `from_owner`, in its order:
             // - the stream is of the primary context of `device`: cudarc's streams are of their context, which
             //   `Device::from_cudarc` has found to be the primary one.
@@ -74,5 +68,19 @@ impl Stream {
             // - it is no default stream: those were matched above.
             raw => unsafe { Self::from_owner(&device, raw, Arc::clone(stream) as _) },
         }
+    }
+}
+
+/// The handle of a stream of cudarc.
+pub(super) fn raw_of(stream: &CudaStream) -> Result<RawStream, Error> {
+    match RawStream(stream.cu_stream().addr() as u64) {
+        // cudarc calls the functions for which null is the legacy stream.
+        RawStream(0) | RawStream::LEGACY => Ok(RawStream::LEGACY),
+        RawStream::PER_THREAD => Err(Error::invalid_argument(
+            "cudarc's per-thread stream",
+            "it is another stream on each thread",
+            "take `Device::per_thread_stream` on the thread that means it",
+        )),
+        raw => Ok(raw),
     }
 }

@@ -7,11 +7,18 @@ mod abi;
 mod bridge;
 mod calls;
 mod context;
+mod cudarc_memory;
+mod cudarc_view;
 mod exit;
 mod host_call;
 mod numa;
+mod refused;
 mod start;
 mod symbols;
+
+pub use cudarc_memory::CudarcMemory;
+pub use cudarc_view::{CudarcView, CudarcViewMut};
+pub use refused::Refused;
 
 use core::fmt;
 use std::sync::OnceLock;
