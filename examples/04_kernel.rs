@@ -80,13 +80,13 @@ fn on_the_gpu(x: &DeviceVec<f32>, y: &mut DeviceVec<f32>) -> Result<(), Box<dyn 
     let ours = Stream::from_cudarc(&theirs)?;
 
     // The guards say what the kernel does with each vector, and on which stream. They make it wait for the uploads.
-    let (read, write) = (x.read_on(ours.as_ref())?, y.write_on(ours.as_ref())?);
-    let (to, from) = (write.as_device_ptr().address(), read.as_device_ptr().address());
+    let x = x.read_on(ours.as_ref())?.for_cudarc(&theirs)?;
+    let mut y = y.write_on(ours.as_ref())?.for_cudarc(&theirs)?;
     let (factor, count) = (2.0_f32, COUNT as u32);
     let mut launch = theirs.launch_builder(&saxpy);
-    launch.arg(&to).arg(&from).arg(&factor).arg(&count);
-    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of
-    // the two vectors, which have as many. The guards are for this stream and are still open.
+    launch.arg(&mut y).arg(&x).arg(&factor).arg(&count);
+    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of the two vectors,
+    // which have as many. The views are for this stream.
     unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
     // The module goes at the end of this function, and must not go under a kernel. The vectors could.
     theirs.synchronize()?;

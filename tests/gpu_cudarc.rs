@@ -5,14 +5,21 @@
 mod own_context;
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use alluvion::driver::FillValue;
+use alluvion::driver::cuda::CudarcViewMut;
 use alluvion::resource::{Layout, Resource};
 use alluvion::source::CudaAsync;
 use alluvion::stream::StreamKind;
-use alluvion::{Device, DevicePtr, ErrorKind, Stream};
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use alluvion::testing::stall;
+use alluvion::{Device, DeviceAccessible, DevicePtr, DeviceVec, ErrorKind, Stream};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaStream, DevicePtr as _, LaunchConfig, PushKernelArg, result, sys,
+};
+use cudarc::nvrtc::Ptx;
 use own_context::own_context;
 
 /// Adds one to each of `count` numbers. For Turing, the oldest that current drivers translate for.
@@ -139,4 +146,191 @@ fn streams_that_have_no_place_are_refused() {
         Device::from_cudarc(&own).map(drop).map_err(|error| error.kind()),
         Err(ErrorKind::Unsupported)
     );
+}
+
+/// Long against a launch (5 µs), so that what does not wait for it is early.
+const A_WHILE: Duration = Duration::from_millis(30);
+
+/// A stream of cudarc's, and the same as this crate has it.
+fn two_names(context: &Arc<CudaContext>) -> (Arc<CudaStream>, Stream) {
+    loaded(context);
+    let theirs = context.new_stream().expect("a stream can be made");
+    let ours = Stream::from_cudarc(&theirs).expect("it can be wrapped");
+    (theirs, ours)
+}
+
+/// The kernel, as cudarc has it. Loaded and launched once before a test needs it, because either may wait for the device.
+fn loaded(context: &Arc<CudaContext>) -> &'static CudaFunction {
+    static LOADED: OnceLock<CudaFunction> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let module = context.load_module(Ptx::from_src(ADD_ONE)).expect("it can be translated");
+        let function = module.load_function("add_one").expect("it is in the module");
+        let stream = context.default_stream();
+        let mut launch = stream.launch_builder(&function);
+        launch.arg(&0_u64).arg(&0_u32);
+        // SAFETY: the arguments are those of the kernel, which touches none of no numbers.
+        unsafe { launch.launch(LaunchConfig::for_num_elems(1)) }.expect("it can be launched");
+        stream.synchronize().expect("the work is sound");
+        function
+    })
+}
+
+/// Launches `add_one` the way that users of cudarc do.
+fn add_one_to(view: &mut CudarcViewMut<'_, u32>, stream: &CudaStream) {
+    let function = loaded(stream.context());
+    let count = COUNT as u32;
+    let mut launch = stream.launch_builder(function);
+    launch.arg(view).arg(&count);
+    // SAFETY: the arguments are those of the kernel; the view has as many elements, and is for this stream.
+    unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }.expect("it can be launched");
+}
+
+/// As `DeviceVec::write_on` and `for_cudarc`, then `add_one`.
+fn count_up<R: DeviceAccessible>(vector: &mut DeviceVec<u32, R>, theirs: &Arc<CudaStream>, ours: &Stream) {
+    let guard = vector.write_on(ours.as_ref()).expect("it is ordered");
+    let mut view = guard.for_cudarc(theirs).expect("the streams are one");
+    add_one_to(&mut view, theirs);
+}
+
+#[test]
+fn a_kernel_follows_the_home_stream_and_the_home_follows_it() {
+    let (theirs, ours) = two_names(&context());
+    let home = ours.device().stream().expect("a stream can be made");
+    let mut vector = DeviceVec::<u32>::zeroed(COUNT, home.as_ref()).expect("there is memory");
+    stall(home.as_ref(), A_WHILE);
+    vector.fill(41, home.as_ref()).expect("it can be queued");
+    count_up(&mut vector, &theirs, &ours);
+    assert_eq!(vector.to_vec(home.as_ref()).expect("the work is sound"), [42; COUNT]);
+}
+
+#[test]
+fn kernels_on_two_streams_take_turns() {
+    let context = context();
+    let ((first, ours), (second, ours_too)) = (two_names(&context), two_names(&context));
+    let home = ours.device().stream().expect("a stream can be made");
+    let mut vector = DeviceVec::filled(COUNT, 40_u32, home.as_ref()).expect("there is memory");
+    stall(ours.as_ref(), A_WHILE);
+    count_up(&mut vector, &first, &ours);
+    count_up(&mut vector, &second, &ours_too);
+    assert_eq!(vector.to_vec(home.as_ref()).expect("the work is sound"), [42; COUNT]);
+}
+
+#[test]
+fn a_vector_is_dropped_right_after_the_launch() {
+    let (theirs, ours) = two_names(&context());
+    let home = ours.device().stream().expect("a stream can be made");
+    let pool = CudaAsync::new(ours.device()).expect("the device has pools");
+    let mut vector = DeviceVec::filled_in(COUNT, 0_u32, home.as_ref(), &pool).expect("there is memory");
+    let address = vector.as_device_ptr();
+    stall(ours.as_ref(), A_WHILE);
+    count_up(&mut vector, &theirs, &ours);
+    drop(vector);
+    // The next one has the block, behind the kernel.
+    let next = DeviceVec::filled_in(COUNT, 7_u32, home.as_ref(), &pool).expect("there is memory");
+    assert_eq!(next.as_device_ptr(), address, "the pool has nothing else that is free");
+    theirs.synchronize().expect("the work is sound");
+    assert_eq!(next.to_vec(home.as_ref()).expect("the work is sound"), [7; COUNT]);
+}
+
+#[test]
+fn cudarc_copies_into_a_vector_and_out_of_it() {
+    let (theirs, ours) = two_names(&context());
+    let home = ours.device().stream().expect("a stream can be made");
+    let mut vector = DeviceVec::<u32>::zeroed(3, home.as_ref()).expect("there is memory");
+    let guard = vector.write_on(ours.as_ref()).expect("it is ordered");
+    let mut view = guard.for_cudarc(&theirs).expect("the streams are one");
+    theirs.memcpy_htod(&[1, 2, 3], &mut view).expect("it can be queued");
+    assert_eq!(theirs.clone_dtoh(&view).expect("the work is sound"), [1, 2, 3]);
+    let slice = theirs.clone_htod(&[4_u32, 5, 6]).expect("there is memory");
+    theirs.memcpy_dtod(&slice, &mut view).expect("it can be queued");
+    drop(view);
+    assert_eq!(vector.to_vec(home.as_ref()).expect("the work is sound"), [4, 5, 6]);
+
+    let guard = vector.read_on(ours.as_ref()).expect("it is ordered");
+    let copied = theirs.clone_dtod(&guard.for_cudarc(&theirs).expect("the streams are one"));
+    drop(vector);
+    let copied = copied.expect("it can be queued");
+    assert_eq!(theirs.clone_dtoh(&copied).expect("the work is sound"), [4, 5, 6]);
+}
+
+#[test]
+fn another_stream_than_the_views_is_refused_and_nothing_is_harmed() {
+    let context = context();
+    let ((theirs, ours), (other, _)) = (two_names(&context), two_names(&context));
+    let mut vector = DeviceVec::filled(3, 5_u32, ours.as_ref()).expect("there is memory");
+    let guard = vector.write_on(ours.as_ref()).expect("it is the home");
+    let mut view = guard.for_cudarc(&theirs).expect("the streams are one");
+    let invalid = Err(sys::CUresult::CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(other.memcpy_htod(&[1, 2, 3], &mut view).map_err(|error| error.0), invalid);
+    assert_eq!(other.memset_zeros(&mut view).map_err(|error| error.0), invalid);
+    assert_eq!(other.memcpy_dtoh(&view, &mut [0; 3]).map_err(|error| error.0), invalid);
+    let slice = other.clone_htod(&[1_u32, 2, 3]).expect("there is memory");
+    assert_eq!(other.memcpy_dtod(&slice, &mut view).map_err(|error| error.0), invalid);
+    // Nor is it in a graph, which could be launched when the memory is gone.
+    let thread_local = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    theirs.begin_capture(thread_local).expect("it can be begun");
+    assert_eq!(view.device_ptr(&theirs).0, 0);
+    let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    drop(theirs.end_capture(flags).expect("nothing broke it"));
+    drop(view);
+    assert_eq!(vector.to_vec(ours.as_ref()).expect("the context lives"), [5; 3]);
+}
+
+#[test]
+fn a_leaked_guard_of_cudarc_and_a_leaked_view_are_waited_for() {
+    let (theirs, ours) = two_names(&context());
+    let home = ours.device().stream().expect("a stream can be made");
+    let mut vector = DeviceVec::<u32>::zeroed(COUNT, home.as_ref()).expect("there is memory");
+    for leaks_the_view in [false, true] {
+        let guard = vector.write_on(ours.as_ref()).expect("it is ordered");
+        let view = guard.for_cudarc(&theirs).expect("the streams are one");
+        stall(ours.as_ref(), A_WHILE);
+        let (address, recorded) = view.device_ptr(&theirs);
+        mem::forget(recorded);
+        let byte = if leaks_the_view { 2 } else { 1 };
+        // SAFETY: the address is for writes on this stream, of as many bytes.
+        unsafe { result::memset_d8_async(address, byte, BYTES, theirs.cu_stream()) }
+            .expect("it can be queued");
+        if leaks_the_view {
+            mem::forget(view);
+        } else {
+            drop(view);
+        }
+        let numbers = vector.to_vec(home.as_ref()).expect("the work is sound");
+        assert_eq!(numbers, [u32::from_ne_bytes([byte; 4]); COUNT]);
+    }
+}
+
+#[test]
+fn memory_of_cudarc_goes_round() {
+    let (theirs, ours) = two_names(&context());
+    let slice = theirs.clone_htod(&vec![40_u32; COUNT]).expect("there is memory");
+    let address = slice.device_ptr(&theirs).0;
+    let mut vector = DeviceVec::from_cudarc(slice).expect("it can be taken over");
+    assert_eq!((vector.len(), vector.as_device_ptr().address()), (COUNT, address));
+    // On the stream that it came from, under another number, and on one more.
+    count_up(&mut vector, &theirs, &ours);
+    let other = ours.device().stream().expect("a stream can be made");
+    stall(other.as_ref(), A_WHILE);
+    vector.set(0, 6, other.as_ref()).expect("it can be queued");
+    let slice = vector.into_cudarc().expect("the driver waits");
+    assert_eq!(slice.device_ptr(&theirs).0, address);
+    let numbers = theirs.clone_dtoh(&slice).expect("the work is sound");
+    assert_eq!((numbers[0], &numbers[1..]), (6, [41; COUNT - 1].as_slice()));
+}
+
+#[test]
+fn memory_of_cudarc_is_freed_by_cudarc_behind_its_uses() {
+    let (theirs, ours) = two_names(&context());
+    let (other, ours_too) = two_names(theirs.context());
+    let mut vector = DeviceVec::from_cudarc(theirs.clone_htod(&vec![0_u32; COUNT]).expect("there is memory"))
+        .expect("it can be taken over");
+    stall(ours_too.as_ref(), A_WHILE);
+    count_up(&mut vector, &other, &ours_too);
+    drop(vector);
+    // What cudarc allocates next on the stream may have the block, behind the kernel.
+    let next = theirs.clone_htod(&vec![7_u32; COUNT]).expect("there is memory");
+    other.synchronize().expect("the work is sound");
+    assert_eq!(theirs.clone_dtoh(&next).expect("the work is sound"), [7; COUNT]);
+    ours.synchronize().expect("the work is sound");
 }

@@ -21,13 +21,14 @@ use crate::Error;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Refused<V> {
-    owner: V,
+    /// Boxed, because a vector has 200 bytes, and results that hold the other side are moved where all goes well.
+    owner: Box<V>,
     error: Error,
 }
 
 impl<V> Refused<V> {
     pub(super) fn new(owner: V, error: Error) -> Self {
-        Self { owner, error }
+        Self { owner: Box::new(owner), error }
     }
 
     /// Why.
@@ -39,7 +40,7 @@ impl<V> Refused<V> {
     /// What was not handed over.
     #[must_use]
     pub fn into_inner(self) -> V {
-        self.owner
+        *self.owner
     }
 }
 
