@@ -610,6 +610,40 @@ fn a_capture_is_left_whole() {
     check(&sim, "capture");
 }
 
+/// cudarc captures such streams, and launches the graph, by safe functions.
+#[test]
+fn nothing_of_a_container_is_recorded_for_graphs_that_safe_code_launches() {
+    let sim = sim_of(0);
+    let device = sim.device(0);
+    let owner = Arc::new(device.stream().unwrap());
+    // SAFETY: the stream is live while its owner is, and no default stream.
+    let foreign =
+        unsafe { Stream::from_owner(&device, owner.as_ref().as_ref().raw(), owner.clone()) }.unwrap();
+    let mine = device.per_thread_stream().unwrap();
+    for stream in [&foreign, &*mine] {
+        let raw = stream.as_ref().raw();
+        let stream = stream.as_ref();
+        let mut vector = DeviceVec::filled(4, 1_u32, stream).unwrap();
+        let other = DeviceVec::filled(4, 2_u32, stream).unwrap();
+        sim.begin_capture(0, raw, CaptureMode::Relaxed).unwrap();
+        for refused in [
+            vector.fill(3, stream),
+            vector.set(0, 3, stream),
+            vector.copy_from(other.as_slice(), stream),
+            vector.reserve(100, stream),
+            DeviceVec::<u32>::uninit(4, stream).map(drop),
+        ] {
+            assert!(refused.unwrap_err().is_capture());
+        }
+        let read = vector.read_on(stream).unwrap();
+        drop(read);
+        sim.end_capture(0, raw).unwrap();
+        assert_eq!(vector.to_vec(stream).unwrap(), [1; 4]);
+    }
+    drop(mine);
+    check(&sim, "captured by others");
+}
+
 #[test]
 fn a_block_whose_user_captures_is_leaked() {
     let sim = sim_of(8);

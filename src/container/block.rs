@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::settle::{is_lost, refuse_capture};
+use super::settle::{is_lost, refuse_capture, refuse_capture_by_others};
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -36,6 +36,8 @@ impl Block {
         stream: StreamRef<'_>,
     ) -> Result<Self, Error> {
         resource.device().require(stream.device())?;
+        // The address would be the graph's, with memory behind it only while the graph runs.
+        refuse_capture_by_others(stream)?;
         let address =
             if layout.is_empty() { layout.dangling() } else { resource.allocate(layout, stream)? };
         Ok(Self { address, layout, len: 0, home: stream.to_stream(), uses: Mutex::default() })
@@ -193,6 +195,8 @@ impl Block {
         if bytes == 0 {
             return Ok(());
         }
+        // The old block is given back behind this copy, and a graph would read it later.
+        refuse_capture_by_others(stream)?;
         let (to, from) = (fresh.address.address(), self.address.address());
         let copied = self.access(stream, Access::Read, || {
             // SAFETY:

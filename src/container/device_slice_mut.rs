@@ -12,7 +12,7 @@ use super::device_copy::{DeviceCopy, bytes_of};
 use super::device_slice::DeviceSlice;
 use super::guard::WriteGuard;
 use super::host_buffer::HostBuffer;
-use super::settle::{refuse_capture, settle};
+use super::settle::{refuse_capture, refuse_capture_by_others, settle};
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -136,6 +136,7 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
             return element.fill(value, stream);
         }
         element.device().require(stream.device())?;
+        refuse_capture_by_others(stream)?;
         let at = element.as_device_ptr();
         element.block().access(stream, Access::Write, || {
             for (word, value) in bytes.as_chunks::<4>().0.iter().enumerate() {
@@ -189,6 +190,7 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if self.is_empty() {
             return Ok(());
         }
+        refuse_capture_by_others(stream)?;
         let (to, count) = (self.as_device_ptr().address(), self.slice.bytes() / pattern.bytes());
         self.block().access(stream, Access::Write, || {
             // SAFETY: the elements are live until the fill has run: the block is borrowed, and given back behind the
@@ -299,6 +301,7 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if from.is_empty() {
             return Ok(());
         }
+        refuse_capture_by_others(stream)?;
         let (to, address) = (self.as_device_ptr().address(), from.as_device_ptr().address());
         self.block().access(stream, Access::Write, || {
             from.block().access(stream, Access::Read, || {

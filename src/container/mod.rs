@@ -17,7 +17,9 @@
 //! call.
 //!
 //! While a stream captures a graph, what has to wait for another stream is refused with an error that leaves the
-//! capture whole, and so are copies with the host: the graph would run them when the memory is gone.
+//! capture whole, and so are copies with the host: the graph would run them when the memory is gone. On a stream that
+//! this crate did not make, and on a thread's default stream, everything but a guard is refused then: cudarc's safe
+//! functions could launch the graph when the container is gone.
 //!
 //! A kernel is launched with an address, and Rust does not see which memory it touches. The address therefore comes
 //! from a guard, [`ReadGuard`] or [`WriteGuard`], that names the stream. A guard that is leaked delays at worst.

@@ -22,7 +22,7 @@ use core::time::Duration;
 
 use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
-use crate::stream::{Event, StreamRef};
+use crate::stream::{Event, StreamKind, StreamRef};
 
 /// Between two tries, when the driver refuses to wait: short against what a transfer takes, long against a call's 1 µs.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -81,6 +81,22 @@ pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
         return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
     }
     Ok(())
+}
+
+/// Refuses a stream that records a graph which safe code can launch when the memory is gone.
+///
+/// Such graphs are cudarc's: to begin a capture there, to end it and to launch the graph are safe functions. It captures
+/// its own streams and the default stream of a thread, and none that this crate made. On the streams of this crate,
+/// who launches a graph has promised that what it touches is there.
+///
+/// # Errors
+///
+/// As [`refuse_capture`].
+pub(super) fn refuse_capture_by_others(stream: StreamRef<'_>) -> Result<(), Error> {
+    match stream.kind() {
+        StreamKind::Foreign | StreamKind::PerThread => refuse_capture(stream),
+        StreamKind::Owned | StreamKind::Legacy | StreamKind::Service => Ok(()),
+    }
 }
 
 #[cfg(all(test, feature = "sim", not(loom)))]

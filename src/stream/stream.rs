@@ -260,6 +260,10 @@ impl<'s> StreamRef<'s> {
         &self.stream.core.device
     }
 
+    pub(crate) fn kind(self) -> StreamKind {
+        self.stream.kind()
+    }
+
     pub(crate) fn driver(self) -> &'s Arc<dyn Driver> {
         self.device().driver()
     }
