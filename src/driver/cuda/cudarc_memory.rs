@@ -119,7 +119,6 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
     ///
     /// With the vector: `InvalidArgument` if it has given its block back, as an empty one does that is shrunk; `Capture`
     /// while its home captures; as the driver says.
-    #[expect(clippy::result_large_err, reason = "the vector comes back as it was, and a failure is rare")]
     pub fn into_cudarc(self) -> Result<CudaSlice<T>, Refused<Self>> {
         let parts = self.into_raw_parts();
         let home = parts.home.as_ref();
