@@ -76,7 +76,8 @@ fn create_and_drop(criterion: &mut Criterion) {
     });
     group.finish();
 
-    // The calls are simulated and cost no simulated time: what is measured is this crate and the simulator's bookkeeping.
+    // The calls are simulated and cost no simulated time: what is measured is this crate and the simulator's
+    // bookkeeping.
     let pool = CudaAsync::new(&device).expect("the simulated device has memory pools");
     let mut group = criterion.benchmark_group("create and drop/CudaAsync, simulated");
     group.bench_function("DeviceVec<u32, &R>", |bencher| {

@@ -1,7 +1,7 @@
 //! What a handle costs: the same pair of calls, through every way to hold a resource.
 //!
-//! `Null` is inlined to one atomic addition, so a static form that costs anything shows. Erased forms cannot hold `Null`, which
-//! has no memory; they are measured over `Bump`, and against `Bump` itself.
+//! `Null` is inlined to one atomic addition, so a static form that costs anything shows. Erased forms cannot
+//! hold `Null`, which has no memory; they are measured over `Bump`, and against `Bump` itself.
 
 #[path = "bump/mod.rs"]
 mod bump;

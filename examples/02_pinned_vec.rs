@@ -2,8 +2,7 @@
 
 mod machine;
 
-use allocator_api2::vec::Vec;
-use alluvion::{DeviceVec, Error, PinnedAlloc};
+use alluvion::{DeviceVec, Error, PinnedAlloc, PinnedVec};
 use hashbrown::HashMap;
 
 fn main() -> Result<(), Error> {
@@ -13,12 +12,13 @@ fn main() -> Result<(), Error> {
     let pinned = PinnedAlloc::new(&device)?;
     println!("collections allocate from {pinned:?}");
 
-    // An ordinary vector, but for where its elements are. From ordinary memory the driver copies through a buffer of its own.
-    let mut readings = Vec::with_capacity_in(1 << 16, pinned.clone());
+    // An ordinary vector, but for where its elements are. From ordinary memory the driver copies through a
+    // buffer of its own.
+    let mut readings = PinnedVec::with_capacity_in(1 << 16, pinned.clone());
     readings.extend((0..1 << 16).map(|index| f64::from(index) / 2.0));
 
-    // The upload takes the vector and gives it back when the device has read it. The host goes on meanwhile; it cannot
-    // touch the vector, because it does not have it.
+    // The upload takes the vector and gives it back when the device has read it. The host goes on meanwhile; it
+    // cannot touch the vector, because it does not have it.
     let mut on_device = DeviceVec::<f64>::uninit(readings.len(), stream)?;
     let upload = on_device.upload(readings, stream)?;
     let mut by_name = HashMap::new_in(pinned);

@@ -16,7 +16,8 @@ fn main() -> Result<(), Error> {
         let mut buffer = DeviceVec::from_slice(&vec![round; 1 << 16], copies.as_ref())?;
         buffer.slice_mut(..10)?.fill(round + 100, computes.as_ref())?;
         results.push(buffer.get(9, copies.as_ref())? + buffer.get(10, copies.as_ref())?);
-        // The buffer goes back to its resource here, behind the work of both streams, and the host does not wait for it.
+        // The buffer goes back to its resource here, behind the work of both streams, and the host does not
+        // wait for it.
     }
     assert_eq!(results, [100, 102, 104, 106]);
 

@@ -85,8 +85,8 @@ fn on_the_gpu(x: &DeviceVec<f32>, y: &mut DeviceVec<f32>) -> Result<(), Box<dyn 
     let (factor, count) = (2.0_f32, COUNT as u32);
     let mut launch = theirs.launch_builder(&saxpy);
     launch.arg(&mut y).arg(&x).arg(&factor).arg(&count);
-    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of the two vectors,
-    // which have as many. The views are for this stream.
+    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of
+    // the two vectors, which have as many. The views are for this stream.
     unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
     // The module goes at the end of this function, and must not go under a kernel. The vectors could.
     theirs.synchronize()?;
@@ -102,8 +102,8 @@ fn on_the_simulator(
 ) -> Result<(), Box<dyn Error>> {
     let (read, write) = (x.read_on(stream.as_ref())?, y.write_on(stream.as_ref())?);
     let kernel = saxpy_as_a_closure(&read, &write);
-    // SAFETY: the stream is live, because it is borrowed, and of this device. The kernel touches the elements of two vectors for which
-    // guards are open on this stream.
+    // SAFETY: the stream is live, because it is borrowed, and of this device. The kernel touches the elements
+    // of two vectors for which guards are open on this stream.
     unsafe { sim.launch(0, stream.as_ref().raw(), kernel) }?;
     Ok(())
 }

@@ -29,16 +29,16 @@ fn fill_then_sum(
 
     // The guard is what tells the second stream to wait for the first. Without it, nothing does.
     let read = if guarded { Some(vector.read_on(sums.as_ref())?) } else { None };
-    // SAFETY: the stream is live and of this device; the kernel has no closure, so it touches the vector in name only. Without the
-    // guard its order is not right, which is what the simulator is here to find.
+    // SAFETY: the stream is live and of this device; the kernel has no closure, so it touches the vector in
+    // name only. Without the guard its order is not right, which is what the simulator is here to find.
     unsafe { sim.launch(0, sums.as_ref().raw(), sum) }?;
     drop(read);
     sim.device(0).synchronize()
 }
 
 fn main() -> Result<(), Error> {
-    // A seed decides every choice that hardware leaves to chance. Hazards are found from the order that was asked for, so
-    // they are reported under every seed, whether or not the bytes came out right.
+    // A seed decides every choice that hardware leaves to chance. Hazards are found from the order that was
+    // asked for, so they are reported under every seed, whether or not the bytes came out right.
     for seed in 0..8 {
         let sim = Sim::with_config(SimConfig::default().seed(seed));
         let device = sim.device(0);

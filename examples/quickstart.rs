@@ -12,7 +12,8 @@ fn main() -> Result<(), Error> {
     // Memory comes from the device's current resource, ordered by the stream that is named.
     let mut numbers = DeviceVec::from_slice(&[1_u32, 2, 3, 4], first.as_ref())?;
 
-    // Any stream may use it. What has to come first comes first, on the device: here the upload comes before the fill.
+    // Any stream may use it. What has to come first comes first, on the device: here the upload comes before
+    // the fill.
     numbers.slice_mut(1..3)?.fill(7, second.as_ref())?;
     let back = numbers.to_vec(first.as_ref())?;
     assert_eq!(back, [1, 7, 7, 4]);

@@ -28,17 +28,20 @@
 //!
 //! # Three rules
 //!
-//! **Every call names a stream.** Memory that is allocated on a stream may be used by work ordered after the call on that stream; it is
-//! given back behind the work on the stream that it is freed on. Containers keep that order for you, on any number of streams.
+//! **Every call names a stream.** Memory that is allocated on a stream may be used by work ordered after the
+//! call on that stream; it is given back behind the work on the stream that it is freed on. Containers keep
+//! that order for you, on any number of streams.
 //!
-//! **A type says who may touch memory.** [`DeviceAccessible`] and [`HostAccessible`] are forwarded from layer to layer. What the
-//! host may not touch has no pointer: a [`DevicePtr`] is a number, and `Vec` over device memory does not compile.
+//! **A type says who may touch memory.** [`DeviceAccessible`] and [`HostAccessible`] are forwarded from layer
+//! to layer. What the host may not touch has no pointer: a [`DevicePtr`] is a number, and `Vec` over device
+//! memory does not compile.
 //!
-//! **Nothing outlives what it names.** A container borrows or owns its resource, a [`StreamRef`] borrows its stream, a
-//! transfer owns or borrows its buffer until it is done. What remains to be promised, about kernels and raw handles, is `unsafe` and
-//! says what.
+//! **Nothing outlives what it names.** A container borrows or owns its resource, a [`StreamRef`] borrows its
+//! stream, a transfer owns or borrows its buffer until it is done. What remains to be promised, about kernels
+//! and raw handles, is `unsafe` and says what.
 //!
-//! Errors are one type, [`Error`]. A call that fails has changed nothing and lost nothing; a `drop` that fails leaks, in silence.
+//! Errors are one type, [`Error`]. A call that fails has changed nothing and lost nothing; a `drop` that fails
+//! leaks, in silence.
 //!
 //! # Features
 //!

@@ -12,8 +12,8 @@ use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig, explore};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::Cuda;
 use alluvion::{
-    AnyResource, Device, DeviceBuffer, DeviceScalar, DeviceSlice, DeviceVec, Error, ErrorKind, Machine, Sim,
-    Stream, StreamRef,
+    AnyResource, Device, DeviceBuffer, DeviceScalar, DeviceSlice, DeviceVec, Error, ErrorKind, Machine,
+    ReadGuard, Sim, Stream, StreamRef,
 };
 use container_contract::rig::{Counting, OneBlock};
 
@@ -125,6 +125,57 @@ fn kernels_under_leaked_guards_follow_and_are_followed() {
         assert_eq!(sum.value(other.as_ref()).unwrap(), 200, "seed {seed}");
         drop((next, sum));
         check(&sim, &format!("seed {seed}"));
+    }
+}
+
+#[test]
+fn a_guard_that_was_leaked_on_a_former_home_is_followed() {
+    for seed in 0..SEEDS {
+        let sim = sim_of(seed);
+        let device = sim.device(0);
+        let (home, next) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
+        let write = vector.write_on(home.as_ref()).unwrap();
+        let address = write.as_device_ptr().address();
+        mem::forget(write);
+        vector.set_stream(next.as_ref()).unwrap();
+        launch(&sim, home.as_ref(), doubling(address, 64));
+        assert_eq!(vector.to_vec(next.as_ref()).unwrap(), [2; 64], "seed {seed}");
+        drop(vector);
+        check(&sim, &format!("seed {seed}"));
+    }
+}
+
+/// A guard in a thread-local outlives the thread's hold on its default stream.
+#[test]
+fn a_guard_may_outlive_the_stream_of_its_thread() {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static GUARD: RefCell<Option<ReadGuard<'static, u32>>> = const { RefCell::new(None) };
+    }
+    for home_is_the_threads in [true, false] {
+        let sim = sim_of(0);
+        let device = sim.device(0);
+        let vector = std::thread::spawn(move || {
+            // First, so that it is dropped last.
+            GUARD.with_borrow_mut(|guard| *guard = None);
+            let mine = device.per_thread_stream().unwrap();
+            let home = if home_is_the_threads { (*mine).clone() } else { device.stream().unwrap() };
+            let vector = Box::leak(Box::new(DeviceVec::filled(4, 1_u32, home.as_ref()).unwrap()));
+            let address: *mut DeviceVec<u32> = vector;
+            let stream: &'static Stream = Box::leak(Box::new((*mine).clone()));
+            let guard = vector.read_on(stream.as_ref()).unwrap();
+            GUARD.with_borrow_mut(|place| *place = Some(guard));
+            address.expose_provenance()
+        })
+        .join()
+        .expect("the guard is dropped without a panic");
+        // SAFETY: the box was leaked by the thread, and its guard went with the thread.
+        drop(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut::<DeviceVec<u32>>(vector)) });
+        assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+        let live = sim.live();
+        assert_eq!(live.allocations(), 0, "{live}");
     }
 }
 

@@ -197,3 +197,30 @@ fn transfers() {
     });
     assert_thorough(swept, 20);
 }
+
+/// A scope that lends the host's memory to the device, and collections in pinned memory.
+#[test]
+fn borrowed_memory_of_the_host() {
+    let swept = Sweep::new().run(|sim| {
+        let device = sim.device(0);
+        let stream = device.stream()?;
+        let mut vector = DeviceVec::<u32>::zeroed(500, stream.as_ref())?;
+        let (sent, mut received) = ([9_u32; 500], [0_u32; 500]);
+        stream.scope(|scope| {
+            scope.upload(&mut vector, &sent)?;
+            scope.download(&vector, &mut received)
+        })?;
+        assert_eq!(received, sent);
+
+        let mut map = hashbrown::HashMap::new_in(PinnedAlloc::new(&device)?);
+        if map.try_reserve(100).is_err() {
+            return Err(Error::out_of_memory(100));
+        }
+        map.extend((0..50).map(|key| (key, key * key)));
+        assert_eq!(map[&7], 49);
+        drop((map, vector, stream));
+        sim.machine().reset_current_resources();
+        device.synchronize()
+    });
+    assert_thorough(swept, 20);
+}

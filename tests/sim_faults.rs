@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::driver::sim::{CostModel, Fault, Kernel, SimConfig, SimDriver};
-use alluvion::driver::{Call, Code, Driver, FillValue, PinnedFlags, RawStream, StreamFlags};
+use alluvion::driver::{Call, CaptureMode, Code, Driver, FillValue, PinnedFlags, RawStream, StreamFlags};
 
 fn machine() -> Arc<SimDriver> {
     SimDriver::new(SimConfig::default().devices(2))
@@ -189,4 +189,15 @@ fn a_forked_child_is_answered_at_once() {
     leave.send(()).unwrap();
     assert_eq!(status, 0);
     assert!(driver.event_create(0).is_ok(), "the parent goes on");
+}
+
+/// Memory of the host is let go on the word that a context is lost, so whoever is told so must be able to rely on it.
+#[test]
+fn a_sticky_code_of_a_call_without_a_device_loses_them_all() {
+    let driver = SimDriver::new(SimConfig::default().devices(2));
+    driver.inject(Fault::nth(Call::CaptureMode, 1, Code::ILLEGAL_ADDRESS));
+    assert_eq!(driver.exchange_capture_mode(CaptureMode::Relaxed).unwrap_err().code, Code::ILLEGAL_ADDRESS);
+    for ordinal in 0..2 {
+        assert_eq!(driver.context_synchronize(ordinal).unwrap_err().code, Code::ILLEGAL_ADDRESS);
+    }
 }

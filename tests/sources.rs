@@ -494,6 +494,21 @@ mod capture {
         assert_eq!((sim.live().allocations(), sim.live().pools), (0, 0), "{}", sim.live());
     }
 
+    #[test]
+    fn a_block_that_the_legacy_stream_cannot_take_beside_a_capture_is_freed_later() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let blocking = device.stream_with(StreamFlags { blocking: true, priority: 0 }).unwrap();
+        let (pool, freed_on) = (CudaAsync::new(&device).unwrap(), device.default_stream());
+        let block = pool.allocate(layout(5000), freed_on.as_ref()).unwrap();
+        begin(&sim, &blocking);
+        // SAFETY: the block came from this pool with this layout, and nothing uses it.
+        unsafe { pool.deallocate(block, layout(5000), freed_on.as_ref()) };
+        drop(end(&sim, &blocking));
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+        assert_eq!(pool.used_bytes().unwrap(), 0);
+    }
+
     /// Frees a block where waiting would break a capture, and looks that it is kept in place of that.
     #[cfg(target_os = "linux")]
     fn system_keeps_its_block(sim: &Sim, captured: &Stream, freed_on: &Stream) {

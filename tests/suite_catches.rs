@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 
 use alluvion::source::Cuda;
-use alluvion::testing::{Bench, Shadow, Violation, suite};
+use alluvion::testing::{Bench, Delayed, Shadow, ShadowHeap, Violation, suite};
 use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 
 /// A way to break the contract.
@@ -46,6 +46,8 @@ enum Flaw {
     Chatty,
     /// Gives live blocks back when it is trimmed.
     TrimsLive,
+    /// Keeps what it was given when it is trimmed.
+    Hoards,
     /// Says that more is free than there is.
     Boastful,
     /// Blocks that `allocate_sync` returns are ready on one stream only.
@@ -221,6 +223,9 @@ unsafe impl Resource for Flawed {
     }
 
     fn trim(&self, _: usize) -> Result<usize, Error> {
+        if self.flaw == Flaw::Hoards {
+            return Ok(0);
+        }
         let (mut gone, mut bytes) = (std::mem::take(&mut self.state.lock().unwrap().free), 0);
         if self.flaw == Flaw::TrimsLive {
             let live = self.state.lock().unwrap().live.clone();
@@ -303,7 +308,7 @@ clauses! {
     erased_handles_free_every_block catches FickleId;
     ids_say_who_frees_what catches MovingId OneIdForAll FickleId;
     the_description_is_one_line catches Chatty;
-    trimming_is_harmless catches TrimsLive;
+    trimming_is_harmless catches TrimsLive Hoards;
     memory_info_is_plausible catches Boastful;
     nothing_leaks catches KeepsOnDrop Loses;
     captures_elsewhere_survive catches CallsUnderTheStrictRule;
@@ -341,4 +346,60 @@ fn the_shadow_stops_wrong_frees() {
         resource.violations()
     );
     bench.check();
+}
+
+/// A layer that closes its books after the free has returned: by then the address may be another thread's.
+struct LateBooks<U> {
+    upstream: U,
+    id: ResourceId,
+    books: Mutex<ShadowHeap>,
+}
+
+// SAFETY: the blocks are the upstream's, which keeps the contract, and go back to it. That the books are wrong is the flaw.
+unsafe impl<U: Resource> Resource for LateBooks<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        let block = self.upstream.allocate(layout, stream)?;
+        self.books.lock().unwrap().insert(block, layout).expect("nobody has the block");
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises, and the block came from the upstream.
+        unsafe { self.upstream.deallocate(block, layout, stream) };
+        self.books.lock().unwrap().remove(block, layout).expect("the block is on the books");
+    }
+
+    fn device(&self) -> &Device {
+        self.upstream.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateBooks")
+    }
+
+    fn upstream(&self) -> Option<&dyn Resource> {
+        Some(&self.upstream)
+    }
+}
+
+/// With a source that dawdles after each free, four threads meet in the gap every time.
+#[test]
+fn a_delay_shows_books_that_are_closed_late() {
+    let delay = std::time::Duration::from_micros(200);
+    let late = passes(|bench| {
+        suite::four_threads_at_once(bench, |device| LateBooks {
+            upstream: Delayed::new(Cuda::new(device), delay),
+            id: ResourceId::unique(),
+            books: Mutex::default(),
+        });
+    });
+    assert!(!late, "the books were closed late, and nobody noticed");
+    let in_time = passes(|bench| {
+        suite::four_threads_at_once(bench, |device| Shadow::new(Delayed::new(Cuda::new(device), delay)));
+    });
+    assert!(in_time, "the books were closed in time");
 }

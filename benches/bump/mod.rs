@@ -28,8 +28,9 @@ impl Bump {
     }
 }
 
-// SAFETY: a block is the units between two values of the lower half of `state`, which only grows while anything is live, so
-// no two live blocks overlap. They end with the allocation, which `Drop` gives back: borrowers cannot outlive that.
+// SAFETY: a block is the units between two values of the lower half of `state`, which only grows while anything
+// is live, so no two live blocks overlap. They end with the allocation, which `Drop` gives back: borrowers
+// cannot outlive that.
 unsafe impl Resource for Bump {
     #[inline]
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
@@ -77,8 +78,8 @@ unsafe impl DeviceAccessible for Bump {}
 
 impl Drop for Bump {
     fn drop(&mut self) {
-        // SAFETY: the block came from `upstream` with this layout, and what was handed out of it was borrowed from `self`;
-        // `cuMemFree` waits for the work that uses it.
+        // SAFETY: the block came from `upstream` with this layout, and what was handed out of it was borrowed
+        // from `self`; `cuMemFree` waits for the work that uses it.
         unsafe { self.upstream.deallocate_sync(self.start, self.whole) };
     }
 }

@@ -10,15 +10,18 @@
 //!
 //! - loom treats `SeqCst` accesses as `AcqRel` and does not explore load buffering. The crate uses neither.
 //! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
-//! - There is no bound on preemptions: each model is small enough for all of its schedules, with two threads.
+//! - Two threads, and no bound on preemptions: each model is small enough for all of its schedules, but for the one that
+//!   says otherwise.
 //! - A model that is not the same in each run explores nonsense: nothing in one may depend on an address or a hash.
 //! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
 
 #![cfg(loom)]
 #![expect(unsafe_code, reason = "implements the driver seam, and calls it")]
 
+mod behind;
 mod mock;
 
+pub use behind::Behind;
 pub use mock::{Mock, Work};
 
 use std::sync::Arc;
@@ -33,10 +36,19 @@ use alluvion::{Device, Machine, Stream, StreamRef};
 ///
 /// If the model fails under one of them, or if there was only one.
 pub fn explore(model: impl Fn() + Send + Sync + 'static) -> usize {
+    explore_bounded(None, model)
+}
+
+/// Runs `model` under every schedule with at most `preemptions` preemptions, if there is a bound. Returns how many there were.
+///
+/// # Panics
+///
+/// As [`explore`].
+pub fn explore_bounded(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) -> usize {
     let schedules = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&schedules);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = None;
+    builder.preemption_bound = preemptions;
     builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);

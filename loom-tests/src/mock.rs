@@ -55,6 +55,8 @@ pub struct Mock {
 struct Log {
     handles: u64,
     destroyed: Vec<RawStream>,
+    /// How often the host waited.
+    host_waits: usize,
     /// What was on streams that are destroyed.
     of_destroyed: WorkSet,
     /// What is over, because the host waited or asked.
@@ -112,6 +114,11 @@ impl Mock {
         self.log().destroyed.iter().filter(|other| **other == stream).count()
     }
 
+    /// How often the host waited for a stream, an event or the device.
+    pub fn host_waits(&self) -> usize {
+        self.log().host_waits
+    }
+
     /// Succeeds if no stream or event was used after its end.
     ///
     /// # Panics
@@ -166,7 +173,9 @@ impl Mock {
 
     fn finish(&self, handle: u64, call: Call) -> DriverResult<()> {
         let before = self.with(handle, call, |point| *point)?;
-        self.log().over.join(before);
+        let mut log = self.log();
+        log.host_waits += 1;
+        log.over.join(before);
         Ok(())
     }
 }
@@ -206,6 +215,7 @@ unsafe impl Driver for Mock {
             self.log().over.join(before);
         }
         let mut log = self.log();
+        log.host_waits += 1;
         let of_destroyed = log.of_destroyed;
         log.over.join(of_destroyed);
         Ok(())

@@ -3,13 +3,13 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::settle::refuse_capture;
+use super::settle::{is_lost, refuse_capture};
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
-use crate::stream::{Frontier, Stamp, Stream, StreamRef};
+use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
 use crate::sync::Mutex;
 
 /// Memory of a device with its home stream. Has no `Drop`: its owner has the resource, and calls [`Block::give_back`].
@@ -138,30 +138,36 @@ impl Block {
         submitted
     }
 
-    /// Begins a use that ends with [`close`](Self::close), or lasts up to whatever the stream has come to.
-    pub(crate) fn open(&self, stream: StreamRef<'_>, access: Access) -> Result<(), Error> {
+    /// Begins a use that ends with [`close`](Self::close), or lasts up to whatever the stream has come to. Returns the
+    /// stream that it is entered for.
+    ///
+    /// One on the home is entered as well: its guard may be leaked, and another stream become the home.
+    pub(crate) fn open(&self, stream: StreamRef<'_>, access: Access) -> Result<StreamId, Error> {
         let due = self.order(stream, access)?;
         let mut uses = self.uses.lock();
-        if !self.is_home(stream) {
-            uses.open(stream.id(), access);
-        }
+        uses.open(stream.id(), access);
         if access == Access::Write {
             uses.forget(&due);
         }
-        Ok(())
+        Ok(stream.id())
     }
 
-    /// Ends a use that [`open`](Self::open) began on the same stream.
-    pub(crate) fn close(&self, stream: StreamRef<'_>) {
-        if !self.is_home(stream) {
-            let stamp = stream.release();
-            let crowd = {
-                let mut uses = self.uses.lock();
-                uses.close(stamp);
-                uses.crowd()
-            };
-            self.thin_out(crowd);
-        }
+    /// Ends a use that [`open`](Self::open) began, `opened` on the same stream.
+    pub(crate) fn close(&self, stream: StreamRef<'_>, opened: StreamId, access: Access) {
+        let stands_in = stream.id() != opened;
+        let end = if stands_in {
+            // The thread is ending and has let go of its default stream. What came later is on the stream in its stead.
+            self.note(stream, access, &Due::new());
+            self.device().table().timeline(opened).map(|timeline| timeline.latest())
+        } else {
+            Some(stream.release())
+        };
+        let crowd = {
+            let mut uses = self.uses.lock();
+            uses.close(opened, end.map(Stamp::epoch), self.home.own_id());
+            uses.crowd()
+        };
+        self.thin_out(crowd);
     }
 
     /// Enters a use that nobody told us of: all that `stream` has been given so far.
@@ -239,7 +245,7 @@ impl Block {
         match machine.device(timeline.ordinal()).and_then(|device| device.synchronize()) {
             Ok(()) => true,
             // If the driver has shut down, this may be a forked child, and the parent's device goes on.
-            Err(error) => error.is_context_lost(),
+            Err(error) => is_lost(&error),
         }
     }
 }

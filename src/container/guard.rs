@@ -8,7 +8,7 @@ use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
 use crate::error::Error;
 use crate::resource::DevicePtr;
-use crate::stream::StreamRef;
+use crate::stream::{StreamId, StreamRef};
 
 /// The address of elements that work on one stream reads.
 ///
@@ -35,6 +35,8 @@ use crate::stream::StreamRef;
 pub struct ReadGuard<'a, T: DeviceCopy> {
     slice: DeviceSlice<'a, T>,
     stream: StreamRef<'a>,
+    /// What the use is entered under: the stream can have another number when a thread ends.
+    opened: StreamId,
 }
 
 /// The address of elements that work on one stream writes, and may read.
@@ -59,24 +61,26 @@ pub struct ReadGuard<'a, T: DeviceCopy> {
 pub struct WriteGuard<'a, T: DeviceCopy> {
     slice: DeviceSliceMut<'a, T>,
     stream: StreamRef<'a>,
+    /// As for a [`ReadGuard`].
+    opened: StreamId,
 }
 
 impl<'a, T: DeviceCopy> ReadGuard<'a, T> {
     pub(super) fn open(slice: DeviceSlice<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
-        slice.block().open(stream, Access::Read)?;
-        Ok(Self { slice, stream })
+        let opened = slice.block().open(stream, Access::Read)?;
+        Ok(Self { slice, stream, opened })
     }
 }
 
 impl<'a, T: DeviceCopy> WriteGuard<'a, T> {
     pub(super) fn open(slice: DeviceSliceMut<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
-        slice.block().open(stream, Access::Write)?;
-        Ok(Self { slice, stream })
+        let opened = slice.block().open(stream, Access::Write)?;
+        Ok(Self { slice, stream, opened })
     }
 }
 
 macro_rules! guard {
-    ($guard:ident) => {
+    ($guard:ident, $access:expr) => {
         impl<T: DeviceCopy> $guard<'_, T> {
             /// The address of the first element.
             #[must_use]
@@ -105,7 +109,7 @@ macro_rules! guard {
 
         impl<T: DeviceCopy> Drop for $guard<'_, T> {
             fn drop(&mut self) {
-                self.slice.block().close(self.stream);
+                self.slice.block().close(self.stream, self.opened, $access);
             }
         }
 
@@ -123,5 +127,5 @@ macro_rules! guard {
     };
 }
 
-guard!(ReadGuard);
-guard!(WriteGuard);
+guard!(ReadGuard, Access::Read);
+guard!(WriteGuard, Access::Write);

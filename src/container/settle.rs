@@ -50,8 +50,15 @@ pub(super) fn settle_event(event: &Event, stream: StreamRef<'_>) -> Result<(), E
 }
 
 /// Nothing that was submitted runs any more.
-pub(super) fn is_the_end(error: &Error) -> bool {
-    error.is_context_lost() || error.is_shut_down()
+fn is_the_end(error: &Error) -> bool {
+    error.is_shut_down() || is_lost(error)
+}
+
+/// The context is lost, and what was submitted to it never runs.
+///
+/// A thread's capture mode belongs to no device: an error of that call may be another context's, while this one goes on.
+pub(super) fn is_lost(error: &Error) -> bool {
+    error.is_context_lost() && error.call() != Some(Call::CaptureMode)
 }
 
 /// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::access::Access;
 use crate::stream::{Epoch, Stamp, StreamId};
 
-/// A stream, other than the home, that uses the block.
+/// A stream that uses the block: another one than the home, or the home while a guard of it is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) stream: StreamId,
@@ -25,7 +25,7 @@ pub(super) type Due = SmallVec<[Use; 1]>;
 /// on one block, and few enough to look through at each further use.
 const CROWD: usize = 8;
 
-/// The streams, other than the home, that use a block, one entry each.
+/// The streams that use a block, one entry each. What ended on the home needs none.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     entries: Due,
@@ -47,15 +47,25 @@ impl Uses {
     /// Enters a use that has no end yet.
     pub(super) fn open(&mut self, stream: StreamId, access: Access) {
         let used = self.entry(stream);
-        used.open += 1;
+        // Guards can be leaked without end, and a count that came round would let the block go under them.
+        used.open = used.open.saturating_add(1);
         used.wrote |= access == Access::Write;
     }
 
-    /// Ends a use that was opened.
-    pub(super) fn close(&mut self, stamp: Stamp) {
-        let used = self.entry(stamp.stream);
-        used.open -= 1;
-        used.epoch = used.epoch.max(stamp.epoch);
+    /// Ends a use that was opened, at `end`; without one, its stream is gone and all of its work over. What ended on the
+    /// home needs no entry.
+    pub(super) fn close(&mut self, stream: StreamId, end: Option<Epoch>, home: StreamId) {
+        let Some(at) = self.entries.iter().position(|used| used.stream == stream) else { return };
+        let used = &mut self.entries[at];
+        if used.open == u32::MAX {
+            // Nobody knows how many there are.
+            return;
+        }
+        used.open = used.open.saturating_sub(1);
+        used.epoch = end.map_or(used.epoch, |end| used.epoch.max(end));
+        if used.open == 0 && stream == home {
+            self.entries.swap_remove(at);
+        }
     }
 
     /// Drops the uses that somebody has waited for who is in here himself, or is the home. One that has gone on since
@@ -141,10 +151,31 @@ mod tests {
         uses.open(StreamId::new(3, 1), Access::Read);
         uses.forget(&uses.due(Access::Write));
         assert_eq!(uses.due(Access::Write)[0].open, 1);
-        uses.close(stamp(1, 9));
+        uses.close(StreamId::new(3, 1), Some(Epoch(9)), StreamId::new(3, 0));
         let due = uses.due(Access::Write);
         assert_eq!((due[0].open, due[0].epoch), (0, Epoch(9)));
         uses.forget(&due);
         assert!(uses.due(Access::Write).is_empty());
+    }
+
+    #[test]
+    fn what_ended_on_the_home_needs_no_entry() {
+        let (mut uses, home) = (Uses::default(), StreamId::new(3, 1));
+        uses.open(home, Access::Read);
+        uses.open(home, Access::Write);
+        uses.close(home, Some(Epoch(2)), home);
+        assert_eq!(uses.due(Access::Write)[0].open, 1);
+        uses.close(home, Some(Epoch(2)), home);
+        assert!(uses.due(Access::Write).is_empty());
+    }
+
+    #[test]
+    fn more_guards_than_can_be_counted_stay_for_ever() {
+        let (mut uses, stream) = (Uses::default(), StreamId::new(3, 1));
+        uses.open(stream, Access::Read);
+        uses.entries[0].open = u32::MAX - 1;
+        (0..3).for_each(|_| uses.open(stream, Access::Read));
+        (0..3).for_each(|_| uses.close(stream, Some(Epoch(1)), StreamId::new(3, 0)));
+        assert_eq!(uses.due(Access::Write)[0].open, u32::MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! `Device`: one GPU of a machine.
 
-#![expect(unsafe_code, reason = "hands retired pools on")]
+#![expect(unsafe_code, reason = "hands retired pools on, and destroys a stream that nobody has seen")]
 
 use core::fmt;
 
@@ -130,7 +130,7 @@ impl Device {
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
-        let _relaxed = RelaxedCapture::enter(&**self.driver())?;
+        let _relaxed = RelaxedCapture::attempt(&**self.driver());
         let points = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
         self.table().finish_all(points.into_iter());
@@ -178,8 +178,15 @@ impl Device {
             return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));
         }
         let raw = self.driver().stream_create(self.ordinal, StreamFlags::default())?;
-        let made =
-            self.enter_timeline(Underlying { raw, owner: None, ending: Ending::Destroy, eager: false })?;
+        let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false };
+        let made = match self.enter_timeline(stream) {
+            Ok(made) => made,
+            Err(error) => {
+                // SAFETY: it was made above, and nobody else knows of it.
+                let _ = unsafe { self.driver().stream_destroy(self.ordinal, raw) };
+                return Err(error);
+            }
+        };
         // The cell is not filled under its own lock, because that would be a driver call under a lock. Who comes second
         // ends the stream that it made.
         let timeline = match kept.set(Arc::clone(&made)) {

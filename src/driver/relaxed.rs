@@ -32,8 +32,9 @@ impl<'a> RelaxedCapture<'a> {
 }
 
 impl<'a> RelaxedCapture<'a> {
-    /// Relaxes the calling thread if the driver lets it: for giving back, which goes on either way. At worst it breaks a
-    /// capture, where not going on would lose memory for certain.
+    /// Relaxes the calling thread if the driver lets it: for giving back and for waiting, which go on either way. At worst
+    /// they break a capture. Not to go on would lose memory for certain; and the answer to a wait must be that of the wait,
+    /// because memory is let go on the word that its context is lost.
     pub(crate) fn attempt(driver: &'a dyn Driver) -> Option<Self> {
         Self::enter(driver).ok()
     }

@@ -6,7 +6,7 @@ use core::fmt;
 
 use super::postponed_frees::PostponedFrees;
 use crate::device::Device;
-use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RelaxedCapture};
+use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RawStream, RelaxedCapture};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, ResourceId};
 use crate::stream::StreamRef;
@@ -67,6 +67,14 @@ impl DriverPool {
             return;
         }
         let driver = &**self.device.driver();
+        // Beside a capture of a stream that it is ordered with, the legacy stream takes nothing, and a free would break that capture.
+        // The question breaks nothing. Others need not be asked first: they take the free, or refuse it and go on.
+        let legacy = stream.raw() == RawStream::LEGACY;
+        if legacy && stream.is_capturing().is_err_and(|error| error.is_capture()) {
+            // SAFETY: the caller's promises, and nobody has freed it.
+            unsafe { self.postponed.add(block, stream) };
+            return;
+        }
         let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY:
         // - the block came from this pool, and its uses come before this point of the stream: the caller's promises.

@@ -42,14 +42,14 @@ impl Cover {
 
     pub(crate) fn query(&self) -> DriverResult<bool> {
         let driver = self.event.driver();
-        let _relaxed = RelaxedCapture::enter(driver)?;
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY: the event is live, because `self.event` keeps it; it belongs to the ordinal that its pool names.
         unsafe { driver.event_query(self.event.ordinal(), self.event.raw()) }
     }
 
     pub(crate) fn synchronize(&self) -> DriverResult<()> {
         let driver = self.event.driver();
-        let _relaxed = RelaxedCapture::enter(driver)?;
+        let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY: as in `query`.
         unsafe { driver.event_synchronize(self.event.ordinal(), self.event.raw()) }
     }

@@ -9,7 +9,7 @@ use super::Stamp;
 /// The points that a free block's next use must come after: a small set of [`Stamp`]s, one a stream, almost always one.
 ///
 /// This is where the crate differs from a pool that keeps one event a free list: the dependency belongs to the block, so
-/// joining two blocks is the pointwise maximum of their frontiers and cannot lose one (user-needs 1). There is no
+/// joining two blocks is the pointwise maximum of their frontiers and cannot lose one (rapidsai/rmm#2489). There is no
 /// default: a free block whose frontier nobody thought of cannot be written down.
 ///
 /// Two questions can be asked of it, and they differ:

@@ -188,6 +188,30 @@ mod tests_on_the_simulator {
     }
 
     #[test]
+    fn a_clock_forgets_the_streams_that_are_gone() {
+        let sim = Sim::new();
+        let (device, table) = (sim.device(0), sim.machine().table());
+        let taker = device.stream().expect("a stream");
+        for _ in 0..1000 {
+            let stream = device.stream().expect("a stream");
+            taker.wait_for_stream(&stream).expect("nothing is wrong");
+            stream.synchronize().expect("nothing is wrong");
+        }
+        let clock = table.timeline(taker.id()).expect("it lives").begin_wait();
+        assert!(clock.len() < 40, "{} streams", clock.len());
+    }
+
+    #[test]
+    fn a_stream_without_a_number_is_destroyed() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        sim.machine().table().places.store(u64::from(StreamId::PLACES), Ordering::Relaxed);
+        assert!(device.stream().is_err());
+        assert!(device.service_stream().is_err());
+        assert_eq!(sim.live().streams, 0);
+    }
+
+    #[test]
     fn a_stream_stays_while_its_work_is_not_over() {
         let sim = Sim::new();
         let (device, table) = (sim.device(0), sim.machine().table());

@@ -321,7 +321,7 @@ impl Timeline {
     /// Waits, on the host, for everything submitted so far. Returns the points that are over now, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
         let points = self.begin_wait();
-        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
+        let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
         Ok(points)
@@ -330,7 +330,7 @@ impl Timeline {
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
         let points = self.begin_wait();
-        let _relaxed = RelaxedCapture::enter(&*self.driver)?;
+        let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it.
         let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
         Ok(idle.then_some(points))

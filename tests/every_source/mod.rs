@@ -51,7 +51,7 @@ macro_rules! every_source {
         alluvion::resource_suite!(callback_over_cuda on $machine($bench), |device| {
             every_source::callback_over(device, Cuda::new(device))
         });
-        alluvion::resource_suite!(callback_over_cuda_async on $machine($bench), |device| {
+        alluvion::resource_suite!(callback_over_cuda_async on $machine($bench), no_trim, |device| {
             every_source::callback_over(device, CudaAsync::new(device).unwrap())
         });
         alluvion::resource_suite!(null on $machine($bench), no_memory, |device| Null::new(device));

@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::ptr::{self, NonNull};
 
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
-use super::context::{Device, check};
+use super::context::check;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::{
@@ -20,68 +20,6 @@ const MISSING: c_uint = Code::NOT_FOUND.0;
 
 /// The driver that first had `CUmemPoolProps::maxSize`.
 const POOL_LIMIT_VERSION: u32 = 12020;
-
-impl CudaDriver {
-    fn device(&self, ordinal: u32, call: Call) -> DriverResult<&Device> {
-        usable(call)?;
-        self.devices.get(ordinal as usize).ok_or(DriverError::new(call, Code::INVALID_DEVICE))
-    }
-
-    /// The shape of every call: the process may make it, the device exists, its context is current meanwhile.
-    fn call(&self, ordinal: u32, call: Call, function: impl FnOnce(&Symbols) -> c_uint) -> DriverResult<()> {
-        let device = self.device(ordinal, call)?;
-        let _current = device.make_current(&self.symbols)?;
-        check(call, function(&self.symbols))
-    }
-
-    /// The same, for a function that writes its answer through a pointer.
-    fn read<T: Default>(
-        &self,
-        ordinal: u32,
-        call: Call,
-        function: impl FnOnce(&Symbols, *mut T) -> c_uint,
-    ) -> DriverResult<T> {
-        let mut value = T::default();
-        self.call(ordinal, call, |symbols| function(symbols, &raw mut value))?;
-        Ok(value)
-    }
-
-    /// One attribute by CUDA's number. `None`: the driver does not know it. Needs no context.
-    fn device_attribute(&self, ordinal: u32, number: c_uint) -> DriverResult<Option<c_int>> {
-        let device = self.device(ordinal, Call::Attribute)?;
-        let mut value = 0;
-        // SAFETY: `value` is writable; `number` of the device came from `cuDeviceGet`.
-        let code = unsafe { (self.symbols.device_get_attribute)(&raw mut value, number, device.number) };
-        match Code(code) {
-            Code::INVALID_VALUE => Ok(None),
-            _ => check(Call::Attribute, code).map(|()| Some(value)),
-        }
-    }
-
-    /// Node numbers above `c_int::MAX` do not exist; they become -1, which libcuda refuses.
-    fn location(&self, location: Location, call: Call) -> DriverResult<MemLocation> {
-        Ok(match location {
-            Location::Device(ordinal) => MemLocation::device(self.device(ordinal, call)?.number),
-            Location::Host => MemLocation::host(),
-            Location::HostNuma(node) => MemLocation::host_numa(c_int::try_from(node).unwrap_or(-1)),
-        })
-    }
-
-    /// Whether pinned memory that is mapped has one address on the host and on the device. Write-combined and
-    /// registered memory need not, says CUDA, on every platform.
-    ///
-    /// # Safety
-    ///
-    /// `pointer` is the start of memory that was pinned and mapped.
-    unsafe fn check_same_address(&self, ordinal: u32, call: Call, pointer: *mut c_void) -> DriverResult<()> {
-        let address: u64 = self.read(ordinal, call, |symbols, address| {
-            // SAFETY: `address` is writable; `pointer` is as the caller promises; the flags must be 0.
-            unsafe { (symbols.host_get_device_pointer)(address, pointer, 0) }
-        })?;
-        let same = address == pointer.addr() as u64;
-        if same { Ok(()) } else { Err(DriverError::new(call, Code::NOT_SUPPORTED)) }
-    }
-}
 
 /// libcuda's own answer to 0 bytes differs from function to function; the contract's is one.
 fn not_empty(call: Call, bytes: usize) -> DriverResult<()> {
@@ -627,10 +565,15 @@ unsafe impl Driver for CudaDriver {
         bytes: usize,
         raw: RawStream,
     ) -> DriverResult<()> {
-        self.call(ordinal, Call::CopyAsync, |symbols| {
+        let copied = self.call(ordinal, Call::CopyAsync, |symbols| {
             // SAFETY: both ranges stay live until then and nobody conflicts, as the caller promises.
             unsafe { (symbols.copy_async)(to, from, bytes, stream(raw)) }
-        })
+        });
+        if copied == Err(DriverError::new(Call::CopyAsync, Code::INVALID_VALUE)) {
+            // SAFETY: the caller's promises.
+            return unsafe { self.copy_between_devices(to, from, bytes, stream(raw), copied) };
+        }
+        copied
     }
 
     unsafe fn fill_async(

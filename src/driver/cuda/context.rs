@@ -15,7 +15,7 @@ use crate::driver::{Call, Code, DriverError, DriverResult};
 /// It is never released: at exit the order of libcuda's handler and of the last free is anybody's, a context that is
 /// gone takes every allocation with it, and one that is kept costs nothing, because the process's end gives it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Context(usize);
+pub(super) struct Context(pub(super) usize);
 
 /// A device and its primary context, which is made at the first call that needs it.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Device {
         Ok(Current { symbols, pushed, not_send: PhantomData })
     }
 
-    fn context(&self, symbols: &Symbols) -> DriverResult<Context> {
+    pub(super) fn context(&self, symbols: &Symbols) -> DriverResult<Context> {
         if let Some(context) = self.context.get() {
             return Ok(*context);
         }

@@ -93,6 +93,8 @@ symbols! {
         fill_4_async = "cuMemsetD32Async"(u64, c_uint, usize, usize);
     }
     optional {
+        pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
+        copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
         stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
         pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
         free_async = "cuMemFreeAsync"(u64, usize);

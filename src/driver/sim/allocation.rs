@@ -184,13 +184,16 @@ impl Machine {
         if bytes == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let held = self.pinned_bytes.saturating_add(bytes as u64);
-        if held > self.config.pinned_bytes as u64 {
-            return Err(Code::OUT_OF_MEMORY);
-        }
+        let held = self.with_pinned(bytes)?;
         let block = HostBytes::allocate(bytes).ok_or(Code::OUT_OF_MEMORY)?;
         self.pinned_bytes = held;
         Ok(self.add_host(ordinal, block, bytes as u64, kind, call))
+    }
+
+    /// How much host memory is held with so much more, if the machine permits that.
+    fn with_pinned(&self, bytes: usize) -> Result<u64, Code> {
+        let held = self.pinned_bytes.saturating_add(bytes as u64);
+        if held > self.config.pinned_bytes as u64 { Err(Code::OUT_OF_MEMORY) } else { Ok(held) }
     }
 
     pub(super) fn register_host(
@@ -205,6 +208,7 @@ impl Machine {
         if self.allocations.overlaps(pointer.as_ptr().addr() as u64, bytes as u64) {
             return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
         }
+        self.pinned_bytes = self.with_pinned(bytes)?;
         let block = HostBytes::registered(pointer, bytes);
         self.add_host(ordinal, block, bytes as u64, AllocationKind::Registered, Call::RegisterHost);
         Ok(())
@@ -287,9 +291,7 @@ impl Machine {
                 None
             }
             Backing::Host(block) => {
-                if allocation.kind != AllocationKind::Registered {
-                    self.pinned_bytes -= allocation.bytes;
-                }
+                self.pinned_bytes -= allocation.bytes;
                 Some(block)
             }
         }

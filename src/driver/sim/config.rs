@@ -55,7 +55,7 @@ impl SimConfig {
         self
     }
 
-    /// The most host memory that may be pinned or managed at once.
+    /// The most host memory that may be pinned, registered or managed at once.
     #[must_use]
     pub const fn pinned_bytes(mut self, bytes: usize) -> Self {
         self.pinned_bytes = bytes;

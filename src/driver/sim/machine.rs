@@ -122,8 +122,10 @@ impl Machine {
         self.calls.add(call);
         self.clock_ns = self.clock_ns.saturating_add(self.config.cost.cost_ns(call, bytes));
         let Some((code, sticky)) = self.faults.strike(call) else { return Ok(()) };
-        if let Some(ordinal) = ordinal.filter(|_| sticky) {
-            self.lose(ordinal, code);
+        if sticky {
+            // A call that names no device loses them all: whoever hears of a lost context may rely on it.
+            let all = 0..self.config.devices;
+            ordinal.map_or(all, |ordinal| ordinal..ordinal + 1).for_each(|ordinal| self.lose(ordinal, code));
         }
         Err(code)
     }

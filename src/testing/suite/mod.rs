@@ -55,7 +55,8 @@ pub use upkeep::{
 ///   [`Bench::sim`](crate::testing::Bench::sim). The clauses that break the machine on purpose are stamped on a simulated one
 ///   alone.
 /// - `no_memory` for a resource whose blocks nobody may touch, so that it is not
-///   [`DeviceAccessible`](crate::DeviceAccessible); `no_limit` for one that does not run out before the computer does.
+///   [`DeviceAccessible`](crate::DeviceAccessible); `no_limit` for one that does not run out before the computer does;
+///   `no_trim` for one over an allocator that keeps memory and cannot be told to give it back.
 /// - a closure from a `&Device` to the resource, which is `Sync` and `'static`. It is called once or more for each clause.
 ///
 /// Where a resource serves no block larger than some size, tell the bench:
@@ -76,6 +77,9 @@ macro_rules! resource_suite {
             a_lost_context_fails_fast_and_silently
         ]);
     };
+    (@trim $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [trimming_is_harmless]);
+    };
     (@schedules $name:ident, $bench:expr, $make:expr, $device:ident) => {
         $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [every_schedule_keeps_the_order]);
     };
@@ -90,7 +94,6 @@ macro_rules! resource_suite {
             every_handle_frees_every_block
             ids_say_who_frees_what
             the_description_is_one_line
-            trimming_is_harmless
             memory_info_is_plausible
             nothing_leaks
         ]);
@@ -121,22 +124,28 @@ macro_rules! resource_suite {
         }
     };
     ($name:ident on sim($bench:expr), no_memory, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim]);
     };
     ($name:ident on sim($bench:expr), no_limit, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory schedules]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim memory schedules]);
     };
-    ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
+    ($name:ident on sim($bench:expr), no_trim, |$device:ident| $make:expr) => {
         $crate::resource_suite!(@module $name, $bench, |$device| $make, [any sim memory schedules limit]);
     };
+    ($name:ident on sim($bench:expr), |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim memory schedules limit]);
+    };
     ($name:ident on gpu($bench:expr), no_memory, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim]);
     };
     ($name:ident on gpu($bench:expr), no_limit, |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim memory]);
+    };
+    ($name:ident on gpu($bench:expr), no_trim, |$device:ident| $make:expr) => {
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory limit]);
     };
     ($name:ident on gpu($bench:expr), |$device:ident| $make:expr) => {
-        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any memory limit]);
+        $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim memory limit]);
     };
     ($name:ident, $($rest:tt)*) => {
         $crate::resource_suite!($name on sim($crate::testing::Bench::sim()), $($rest)*);

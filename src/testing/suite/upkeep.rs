@@ -22,9 +22,15 @@ pub fn the_description_is_one_line<R: Resource>(bench: &Bench, make: impl Fn(&De
     assert!(lines.lines().all(|line| line.trim_start_matches("> ").len() > 1), "{lines:?}");
 }
 
-/// Trimming gives back at most what nobody uses: live blocks stay, and what was given back can be had again.
+/// Trimming gives back what nobody uses, and nothing else: live blocks stay, what was given back can be had again, and on a
+/// simulated machine, which nobody else uses, nothing is kept in the end.
 #[track_caller]
 pub fn trimming_is_harmless<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
+    let taken = || {
+        let free = bench.device().memory_info().map(|info| info.free_bytes);
+        bench.simulated().map(|sim| (sim.live().allocations(), free.expect("a device knows its memory")))
+    };
+    let before = taken();
     let resource = make(&bench.device());
     let stream = bench.stream();
     resource.trim(0).expect("a resource that has served nothing can be trimmed");
@@ -44,6 +50,7 @@ pub fn trimming_is_harmless<R: Resource>(bench: &Bench, make: impl Fn(&Device) -
     live.free(stream.as_ref());
     bench.device().synchronize().expect("all work succeeds");
     resource.trim(0).expect("trimming succeeds");
+    assert_eq!(taken(), before, "allocations out and bytes free, after a trim to nothing");
     Block::of(&resource, bytes, stream.as_ref()).free(stream.as_ref());
     bench.check();
 }

@@ -1,4 +1,5 @@
-//! `PerThreadStream`: "one handle value names a different stream on each thread, so the type does not leave its thread".
+//! `PerThreadStream`: "one handle value names a different stream on each thread, so the type does not leave its
+//! thread".
 
 use alluvion::Sim;
 
