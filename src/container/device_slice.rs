@@ -2,10 +2,13 @@
 
 #![expect(unsafe_code, reason = "copies from the device into memory of the host")]
 
+use core::alloc;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ops::{Bound, RangeBounds};
+use core::ptr::NonNull;
+use std::alloc::alloc_zeroed;
 
 use super::access::Access;
 use super::block::{self, Block};
@@ -117,9 +120,10 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// `OutOfRange`; as [`copy_to_slice`](Self::copy_to_slice).
     pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<T, Error> {
         let element = self.element(index)?;
-        let mut value = MaybeUninit::<T>::uninit();
+        // Zeroed, because nobody can say for certain that the copy runs: see `settle`.
+        let mut value = MaybeUninit::<T>::zeroed();
         element.read_back(value.as_mut_ptr(), stream)?;
-        // SAFETY: the device has written every byte of it, and any bytes are a value of `T`.
+        // SAFETY: every byte of it is initialised, and any bytes are a value of `T`.
         Ok(unsafe { value.assume_init() })
     }
 
@@ -136,14 +140,25 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough.
     pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
-        let mut elements = Vec::new();
-        elements.try_reserve_exact(self.len).map_err(|_| Error::out_of_memory(self.bytes()))?;
+        let mut elements = self.zeroed_on_host()?;
         self.read_back(elements.as_mut_ptr(), stream)?;
-        // SAFETY:
-        // - the capacity is at least the length: reserved above.
-        // - the device has written every byte of the elements, and any bytes are values of `T`.
-        unsafe { elements.set_len(self.len) };
         Ok(elements)
+    }
+
+    /// As many elements of the host, whose bytes are zero, because nobody can say for certain that a copy runs: see
+    /// `settle`. For many of them the kernel has zeroed pages, so that nothing is written twice.
+    fn zeroed_on_host(&self) -> Result<Vec<T>, Error> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let out_of_memory = || Error::out_of_memory(self.bytes());
+        let layout = alloc::Layout::array::<T>(self.len).map_err(|_| out_of_memory())?;
+        // SAFETY: the layout is not empty: there are elements, and an element has a size.
+        let elements = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        // SAFETY:
+        // - the global allocator gave the memory, with the layout of `len` elements: the capacity.
+        // - `len` elements are initialised: zeros, and any bytes are values of `T`.
+        Ok(unsafe { Vec::from_raw_parts(elements.cast().as_ptr(), self.len, self.len) })
     }
 
     /// Copies all elements to the host, and waits.

@@ -14,7 +14,9 @@
 //!
 //! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host
 //! is submitted to one. Should another thread begin a capture between that check and the copy, the synchronisation is
-//! illegal and invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended.
+//! illegal and invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended,
+//! with the error. A capture that was begun and ended in between goes unseen: memory that a copy was to fill is
+//! initialised before.
 
 use core::time::Duration;
 
@@ -29,14 +31,19 @@ const PAUSE: Duration = Duration::from_micros(200);
 ///
 /// # Errors
 ///
-/// If the context is lost or the driver has shut down: the copies have not run, and will not.
+/// If the context is lost or the driver has shut down: the copies have not run, and will not. If the stream captured
+/// meanwhile: they may have been recorded in place of being run.
 pub(super) fn settle(stream: StreamRef<'_>) -> Result<(), Error> {
+    let mut recorded = Ok(());
     loop {
-        let Err(error) = stream.synchronize() else { return Ok(()) };
+        let Err(error) = stream.synchronize() else { return recorded };
         if is_the_end(&error) {
             return Err(error);
         }
-        let Err(error) = stream.device().synchronize() else { return Ok(()) };
+        if error.is_capture() {
+            recorded = Err(error);
+        }
+        let Err(error) = stream.device().synchronize() else { return recorded };
         if is_the_end(&error) {
             return Err(error);
         }
@@ -44,9 +51,11 @@ pub(super) fn settle(stream: StreamRef<'_>) -> Result<(), Error> {
     }
 }
 
-/// As [`settle`], for what was submitted before `event`.
+/// As [`settle`], for what was submitted before `event`. That has run, though the stream may capture by now: no event is
+/// recorded within a capture.
 pub(super) fn settle_event(event: &Event, stream: StreamRef<'_>) -> Result<(), Error> {
-    event.synchronize().or_else(|_| settle(stream))
+    let settled = event.synchronize().or_else(|_| settle(stream));
+    settled.or_else(|error| if error.is_capture() { Ok(()) } else { Err(error) })
 }
 
 /// Nothing that was submitted runs any more.
@@ -72,4 +81,29 @@ pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
         return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
     }
     Ok(())
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Sim;
+    use crate::driver::CaptureMode;
+
+    #[test]
+    fn a_capture_that_came_in_between_is_an_error() {
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().expect("a stream");
+        let raw = stream.as_ref().raw();
+        sim.begin_capture(0, raw, CaptureMode::Relaxed).expect("it does not capture");
+        let settled = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(10 * PAUSE);
+                // It was invalidated.
+                let _ = sim.end_capture(0, raw);
+            });
+            settle(stream.as_ref())
+        });
+        assert!(settled.expect_err("what was submitted did not run").is_capture());
+        settle(stream.as_ref()).expect("the capture is over");
+    }
 }

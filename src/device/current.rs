@@ -30,9 +30,9 @@ impl CurrentResource {
         if let Some(resource) = self.set.lock().clone() {
             return Ok(resource);
         }
-        // Made without the lock, because it calls the driver. Who comes second drops what it made.
+        // Made without the lock, because it calls the driver. Who comes second drops what it made, without the lock as well.
         let initial = initial_resource(device)?;
-        Ok(self.set.lock().get_or_insert(initial).clone())
+        Ok(self.set.lock().get_or_insert_with(|| initial.clone()).clone())
     }
 
     pub(super) fn set(&self, device: &Device, resource: AnyResource) -> Result<AnyResource, Error> {
