@@ -85,8 +85,8 @@ fn on_the_gpu(x: &DeviceVec<f32>, y: &mut DeviceVec<f32>) -> Result<(), Box<dyn 
     let (factor, count) = (2.0_f32, COUNT as u32);
     let mut launch = theirs.launch_builder(&saxpy);
     launch.arg(&mut y).arg(&x).arg(&factor).arg(&count);
-    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of the two vectors,
-    // which have as many. The views are for this stream.
+    // SAFETY: the arguments are those that the kernel declares, and it touches the first `count` elements of
+    // the two vectors, which have as many. The views are for this stream.
     unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
     // The module goes at the end of this function, and must not go under a kernel. The vectors could.
     theirs.synchronize()?;

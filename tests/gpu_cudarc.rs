@@ -159,7 +159,8 @@ fn two_names(context: &Arc<CudaContext>) -> (Arc<CudaStream>, Stream) {
     (theirs, ours)
 }
 
-/// The kernel, as cudarc has it. Loaded and launched once before a test needs it, because either may wait for the device.
+/// The kernel, as cudarc has it. Loaded and launched once before a test needs it, because either may wait for the
+/// device.
 fn loaded(context: &Arc<CudaContext>) -> &'static CudaFunction {
     static LOADED: OnceLock<CudaFunction> = OnceLock::new();
     LOADED.get_or_init(|| {

@@ -113,6 +113,13 @@ fn a_guard_for_another_stream_makes_no_view() {
         let device = Device::from_cudarc(&context).expect("it is there");
         let mine = device.per_thread_stream().expect("the thread goes on");
         assert_eq!(refused(&mine, context.per_thread_stream()), ErrorKind::InvalidArgument);
+        // On another thread the device's default stream stands in for it, there and for as long as the thread says.
+        let mine = Stream::clone(&mine);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(refused(&mine, context.default_stream()), ErrorKind::InvalidArgument);
+            });
+        });
     });
 }
 

@@ -1,9 +1,9 @@
 //! `CudarcMemory<T>`: the one block of a vector that was cudarc's.
 //!
-//! cudarc frees by a flag of its context, so that only cudarc can free its memory: the `CudaSlice` is kept and dropped.
-//! What orders its uses is out of reach: two events in private fields, waited for only while cudarc counts more than one
-//! stream, and skipped when an error of another call is parked in the context. So both hand-overs wait on the host, and
-//! nothing in between rests on those events.
+//! cudarc frees by a flag of its context, so that only cudarc can free its memory: the `CudaSlice` is kept and
+//! dropped. What orders its uses is out of reach: two events in private fields, waited for only while cudarc counts
+//! more than one stream, and skipped when an error of another call is parked in the context. So both hand-overs wait
+//! on the host, and nothing in between rests on those events.
 
 #![expect(unsafe_code, reason = "makes a vector of memory that cudarc owns, and gives it back")]
 
@@ -22,9 +22,9 @@ use crate::{Device, DevicePtr, DeviceVec, Error, Stream, StreamRef};
 
 /// The memory of a `CudaSlice`, as the resource of one vector: [`DeviceVec::from_cudarc`].
 ///
-/// It allocates nothing: a vector that would have to move gets an error and stays as it is. The block goes back to cudarc
-/// when the vector is dropped, behind all of its uses, on the stream that cudarc would free it on. While that stream captures, and
-/// after the end of `main`, it is leaked instead.
+/// It allocates nothing: a vector that would have to move gets an error and stays as it is. The block goes back to
+/// cudarc when the vector is dropped, behind all of its uses, on the stream that cudarc would free it on. While that
+/// stream captures, and after the end of `main`, it is leaked instead.
 ///
 /// # Stream ordering
 ///
@@ -61,13 +61,14 @@ static_assertions::assert_not_impl_any!(CudarcMemory<u8>: Clone);
 impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
     /// Takes over memory of cudarc, without a copy. Waits until all work of the device is done.
     ///
-    /// To copy from a `CudaSlice` or into one, take a view instead, [`ReadGuard::for_cudarc`](crate::ReadGuard::for_cudarc), and cudarc's own
-    /// `memcpy_dtod`, which wait for nothing.
+    /// To copy from a `CudaSlice` or into one, take a view instead,
+    /// [`ReadGuard::for_cudarc`](crate::ReadGuard::for_cudarc), and cudarc's own `memcpy_dtod`, which wait for
+    /// nothing.
     ///
     /// # Errors
     ///
-    /// With the `CudaSlice`: `InvalidArgument` if it is empty or not aligned to 256 bytes; as [`Stream::from_cudarc`] for
-    /// its stream; as [`Device::synchronize`].
+    /// With the `CudaSlice`: `InvalidArgument` if it is empty or not aligned to 256 bytes; as [`Stream::from_cudarc`]
+    /// for its stream; as [`Device::synchronize`].
     pub fn from_cudarc(slice: CudaSlice<T>) -> Result<Self, Refused<CudaSlice<T>>> {
         match Self::examine(&slice) {
             Err(error) => Err(Refused::new(slice, error)),
@@ -117,7 +118,7 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
     ///
     /// # Errors
     ///
-    /// With the vector: `InvalidArgument` if it has given its block back, as an empty one does that is shrunk; `Capture`
+    /// With the vector: `InvalidArgument` if it has no block any more, as an empty one that was shrunk; `Capture`
     /// while its home captures; as the driver says.
     pub fn into_cudarc(self) -> Result<CudaSlice<T>, Refused<Self>> {
         let parts = self.into_raw_parts();
@@ -178,9 +179,9 @@ impl<T> CudarcMemory<T> {
     }
 }
 
-// SAFETY: the one block is the memory of a `CudaSlice`, which nobody else has, and which stays valid until that is dropped:
-// in `deallocate`, or by who takes it back from a vector that ends with it. Nothing else is handed out, and nobody else has the id.
-// No method unwinds.
+// SAFETY: the one block is the memory of a `CudaSlice`, which nobody else has, and which stays valid until that is
+// dropped: in `deallocate`, or by who takes it back from a vector that ends with it. Nothing else is handed out, and
+// nobody else has the id. No method unwinds.
 unsafe impl<T> Resource for CudarcMemory<T> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         self.device().require(stream.device())?;
@@ -218,7 +219,8 @@ unsafe impl<T> Resource for CudarcMemory<T> {
     }
 }
 
-// SAFETY: a `CudaSlice` is memory of the device, in its primary context: `Stream::from_cudarc` has refused other ones.
+// SAFETY: a `CudaSlice` is memory of the device, in its primary context: `Stream::from_cudarc` has refused other
+// ones.
 unsafe impl<T> DeviceAccessible for CudarcMemory<T> {}
 
 impl<T> fmt::Debug for CudarcMemory<T> {

@@ -1,14 +1,15 @@
 //! `CudarcView` and `CudarcViewMut`: elements of this crate as arguments of cudarc.
 //!
-//! cudarc orders its own memory by events that a guard of its own, `SyncOnDrop`, records when it is dropped. A guard that
-//! is leaked records nothing, and cudarc records only while it counts more than one stream. So nothing here rests on
-//! it: the use is entered with the block before the address is given out, by the guard inside of the view, and lasts until
-//! the view is dropped. A view that is leaked lasts up to whatever its stream has come to, as any guard does.
+//! cudarc orders its own memory by events that a guard of its own, `SyncOnDrop`, records when it is dropped. A guard
+//! that is leaked records nothing, and cudarc records only while it counts more than one stream. So nothing here
+//! rests on it: the use is entered with the block before the address is given out, by the guard inside of the view,
+//! and lasts until the view is dropped. A view that is leaked lasts up to whatever its stream has come to, as any
+//! guard does.
 //!
-//! That proof holds for one stream, and cudarc's traits may ask for any. They cannot fail, either. Whoever asks for another
-//! stream gets address 0, which libcuda refuses with `CUDA_ERROR_INVALID_VALUE` before it submits anything. The other
-//! answers are worse: a panic; or to order that stream, too, by an event before and a wait of the host after, which a leaked
-//! `SyncOnDrop` leaves out.
+//! That proof holds for one stream, and cudarc's traits may ask for any. They cannot fail, either. Whoever asks for
+//! another stream gets address 0, which libcuda refuses with `CUDA_ERROR_INVALID_VALUE` before it submits anything.
+//! The other answers are worse: a panic; or to order that stream, too, by an event before and a wait of the host
+//! after, which a leaked `SyncOnDrop` leaves out.
 
 #![expect(unsafe_code, reason = "gives cudarc addresses for the arguments of kernels")]
 
@@ -22,6 +23,7 @@ use cudarc::driver::{
 
 use super::bridge::raw_of;
 use crate::container::{DeviceCopy, ReadGuard, WriteGuard};
+use crate::stream::StreamKind;
 use crate::sync::Arc;
 use crate::{Device, Error, StreamRef};
 
@@ -31,14 +33,14 @@ use crate::{Device, Error, StreamRef};
 ///
 /// # Stream ordering
 ///
-/// It is for one stream, that of its guard. [`device_ptr`](DevicePtr::device_ptr) gives address 0 for another one, and
-/// while the stream captures: cudarc's copies then return `CUDA_ERROR_INVALID_VALUE` and do nothing. For another
+/// It is for one stream, that of its guard. [`device_ptr`](DevicePtr::device_ptr) gives address 0 for another one,
+/// and while the stream captures: cudarc's copies then return `CUDA_ERROR_INVALID_VALUE` and do nothing. For another
 /// stream, make another view.
 ///
-/// [`stream`](DeviceSlice::stream) is a stream of the same context that no view is for. cudarc's `memcpy_dtod` between
-/// two contexts reads its source on another stream than it asks the address for, which is also the one that it got from
-/// there; nobody could tell what comes after the copy. It fails instead. To copy to another device, make the view for a
-/// stream of that device: guards are for any stream of the machine.
+/// [`stream`](DeviceSlice::stream) is a stream of the same context that no view is for. cudarc's `memcpy_dtod`
+/// between two contexts reads its source on another stream than it asks the address for, which is also the one that
+/// it got from there; nobody could tell what comes after the copy. It fails instead. To copy to another device, make
+/// the view for a stream of that device: guards are for any stream of the machine.
 ///
 /// # Thread safety
 ///
@@ -112,10 +114,13 @@ struct Given {
 }
 
 impl Given {
-    /// Succeeds if cudarc's stream is that of a guard.
+    /// Succeeds if cudarc's stream is that of a guard, and will be.
     fn new(address: u64, guarded: StreamRef<'_>, stream: &Arc<CudaStream>) -> Result<Self, Error> {
         let device = Device::from_cudarc(stream.context())?;
-        if device != *guarded.device() || raw_of(stream)? != guarded.raw() {
+        // The default stream of a thread has a stand-in on other threads, and once its own ends: a guard that was
+        // opened for the one would answer with the handle of the other.
+        let named_once = guarded.to_stream().kind() != StreamKind::PerThread;
+        if !named_once || device != *guarded.device() || raw_of(stream)? != guarded.raw() {
             return Err(Error::invalid_argument(
                 "a guard for another stream",
                 "work of cudarc would not follow what the guard's stream follows",
@@ -143,12 +148,12 @@ impl Given {
 macro_rules! view {
     ($view:ident, $guard:ident, $access:literal) => {
         impl<'a, T: DeviceCopy> $guard<'a, T> {
-            #[doc = concat!("The elements as an argument of cudarc, for work that ", $access, " on `stream`: the stream that the")]
-            /// guard is for, as cudarc knows it.
+            #[doc = concat!("The elements as an argument of cudarc, for work that ", $access, " on `stream`:")]
+            /// the stream that the guard is for, as cudarc knows it.
             ///
             /// # Errors
             ///
-            /// `InvalidArgument` if the guard is for another stream, or the stream is cudarc's per-thread stream; as
+            /// `InvalidArgument` if the guard is for another stream, or either is a thread's default stream; as
             /// [`Device::from_cudarc`].
             pub fn for_cudarc(self, stream: &Arc<CudaStream>) -> Result<$view<'a, T>, Error> {
                 let given = Given::new(self.as_device_ptr().address(), self.stream(), stream)?;
@@ -193,8 +198,8 @@ impl<T: DeviceCopy> DevicePtrMut<T> for CudarcViewMut<'_, T> {
 /// The address of the elements, for a kernel that reads them.
 ///
 /// Whoever launches it promises that it is launched on the stream of the view: cudarc does not say which it is.
-// SAFETY: what is pushed is a pointer to a number of 64 bits, as a pointer of the device is, which is borrowed for as long
-// as the launch can be made.
+// SAFETY: what is pushed is a pointer to a number of 64 bits, as a pointer of the device is, which is borrowed for as
+// long as the launch can be made.
 unsafe impl<'a, 'b: 'a, 'c: 'b, T: DeviceCopy> PushKernelArg<&'b CudarcView<'c, T>> for LaunchArgs<'a> {
     #[inline(always)]
     fn arg(&mut self, view: &'b CudarcView<'c, T>) -> &mut Self {
