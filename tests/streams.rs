@@ -378,3 +378,21 @@ fn threads_that_come_and_go_cost_nothing_for_ever() {
     }
     assert!(sim.live().events < 10, "{}", sim.live());
 }
+
+/// The legacy stream stands in for that of a thread which is gone, and must come after what the thread has submitted, whatever
+/// the driver thinks of such streams.
+#[test]
+fn the_legacy_stream_has_waited_for_a_thread_that_is_gone() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let (legacy, other) = (device.default_stream(), device.stream().expect("a stream"));
+    let freed = thread::scope(|scope| {
+        let of_thread = || device.per_thread_stream().map(|stream| Frontier::of(stream.as_ref().release()));
+        scope.spawn(of_thread).join().expect("it does not panic")
+    })
+    .expect("a stream");
+    let before = sim.calls();
+    assert!(legacy.as_ref().may_reuse(&freed));
+    assert_eq!((sim.calls() - before).total(), 0, "it is known without asking");
+    assert!(!other.as_ref().may_reuse(&freed), "and not because the work were over");
+}

@@ -85,13 +85,18 @@ pub(super) fn with_resource<T>(
     impl Drop for Restore {
         fn drop(&mut self) {
             // Dropped after the borrow ends: the resource may be the last of its kind and call the driver.
-            drop(OVERRIDES.with_borrow_mut(Vec::pop));
+            drop(OVERRIDES.try_with(|overrides| overrides.borrow_mut().pop()));
         }
     }
     device.require(resource.device())?;
-    OVERRIDES.with_borrow_mut(|overrides| {
-        overrides.push((device.machine().clone(), device.ordinal(), resource));
-    });
+    let over = (device.machine().clone(), device.ordinal(), resource);
+    if OVERRIDES.try_with(|overrides| overrides.borrow_mut().push(over)).is_err() {
+        return Err(Error::unsupported(
+            "another current resource for a while",
+            "the thread is ending, and has let go of what it kept",
+            "name the resource in each call",
+        ));
+    }
     let _restore = Restore;
     Ok(body())
 }

@@ -258,7 +258,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` if the resource belongs to another device; `body` is not run then.
+    /// `DeviceMismatch` if the resource belongs to another device; `Unsupported` from the destructors of an ending thread.
+    /// `body` is not run then.
     pub fn with_current_resource<T>(
         &self,
         resource: AnyResource,

@@ -65,10 +65,15 @@ impl Drop for Mine {
         // What is dropped after this, by other thread-locals, must submit nothing that the last cover does not cover: for it
         // the streams are another thread's, and the legacy stream stands in.
         ThreadToken::renew();
-        for (machine, _, timeline) in self.streams.drain(..) {
-            if let Some(machine) = machine.upgrade() {
-                machine.table().note_ended(timeline.id());
+        for (machine, ordinal, timeline) in self.streams.drain(..) {
+            let Some(machine) = machine.upgrade() else { continue };
+            if let Ok(device) = machine.device(ordinal) {
+                // CUDA says that the legacy stream waits for the per-thread ones, and not that it does for those of threads
+                // that are gone. With this it does. Where it is refused, because a blocking stream captures, CUDA's word
+                // has to do.
+                let _ = device.default_stream().as_ref().wait_for_point(timeline.latest());
             }
+            machine.table().note_ended(timeline.id());
         }
     }
 }
