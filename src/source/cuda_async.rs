@@ -7,7 +7,7 @@ use core::fmt;
 
 use super::cuda_async_config::CudaAsyncConfig;
 use super::cuda_async_view::CudaAsyncView;
-use super::driver_pool::DriverPool;
+use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
 use crate::error::Error;
@@ -166,36 +166,12 @@ impl CudaAsync {
 // SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
 // alignments are refused. Blocks are the pool's, not this value's, and every resource with this id draws on that pool.
 unsafe impl Resource for CudaAsync {
-    #[inline]
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.pool.allocate(layout, stream)
-    }
-
-    #[inline]
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
-        unsafe { self.pool.deallocate(block, layout, stream) }
-    }
-
-    fn device(&self) -> &Device {
-        self.pool.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.pool.id()
+    draw_on_pool! {
+        /// Only what is known on the host to be over can go: synchronise the streams that freed before.
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt_as("CudaAsync", f)
-    }
-
-    /// Only what is known on the host to be over can go: synchronise the streams that freed before.
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.pool.trim(keep_bytes)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.pool.memory_info()
     }
 
     fn layer(&self) -> Option<&dyn Any> {

@@ -6,7 +6,7 @@ use core::any::Any;
 use core::fmt;
 
 use super::block_range::BlockRange;
-use super::driver_pool::DriverPool;
+use super::driver_pool::{DriverPool, draw_on_pool};
 use super::migration;
 use crate::device::Device;
 use crate::driver::{Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
@@ -123,36 +123,12 @@ impl CudaAsyncManaged {
 // SAFETY: the driver hands out memory that overlaps no other live memory and is aligned to 256 at least; larger
 // alignments are refused. Blocks are the pool's, and every resource with this id draws on that pool.
 unsafe impl Resource for CudaAsyncManaged {
-    #[inline]
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.pool.allocate(layout, stream)
-    }
-
-    #[inline]
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
-        unsafe { self.pool.deallocate(block, layout, stream) }
-    }
-
-    fn device(&self) -> &Device {
-        self.pool.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.pool.id()
+    draw_on_pool! {
+        /// Only what is known on the host to be over can go. The pool is shared: others have to grow it again.
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt_as("CudaAsyncManaged", f)
-    }
-
-    /// Only what is known on the host to be over can go. The pool is shared: others have to grow it again.
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.pool.trim(keep_bytes)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.pool.memory_info()
     }
 
     fn layer(&self) -> Option<&dyn Any> {

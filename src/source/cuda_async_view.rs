@@ -6,7 +6,7 @@ use core::any::Any;
 use core::fmt;
 
 use super::cuda_async::CudaAsync;
-use super::driver_pool::DriverPool;
+use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{Code, MemoryInfo, PoolAttribute, RawPool};
 use crate::error::Error;
@@ -129,36 +129,12 @@ fn no_pool(why: &'static str) -> Error {
 // SAFETY: as for `CudaAsync`; the pool outlives the view, because its owner is borrowed or `from_raw`'s caller promised
 // it.
 unsafe impl Resource for CudaAsyncView<'_> {
-    #[inline]
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.pool.allocate(layout, stream)
-    }
-
-    #[inline]
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
-        unsafe { self.pool.deallocate(block, layout, stream) }
-    }
-
-    fn device(&self) -> &Device {
-        self.pool.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.pool.id()
+    draw_on_pool! {
+        /// As for [`CudaAsync`]; every user of the pool has to grow it again.
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt_as("CudaAsyncView", f)
-    }
-
-    /// As for [`CudaAsync`]; every user of the pool has to grow it again.
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.pool.trim(keep_bytes)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.pool.memory_info()
     }
 
     /// The owner, if it is one of ours: the view itself may not be looked up by type, because it borrows.

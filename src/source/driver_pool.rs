@@ -139,3 +139,38 @@ impl DriverPool {
         write!(f, "{name}({})", self.device)
     }
 }
+
+/// What every resource over a pool does alike, its `pool` field being the pool. The attributes are for `trim`, where the
+/// resources differ in who else feels it.
+macro_rules! draw_on_pool {
+    ($(#[$trim:meta])*) => {
+        #[inline]
+        fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+            self.pool.allocate(layout, stream)
+        }
+
+        #[inline]
+        unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+            // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
+            unsafe { self.pool.deallocate(block, layout, stream) }
+        }
+
+        fn device(&self) -> &Device {
+            self.pool.device()
+        }
+
+        fn id(&self) -> ResourceId {
+            self.pool.id()
+        }
+
+        $(#[$trim])*
+        fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+            self.pool.trim(keep_bytes)
+        }
+
+        fn memory_info(&self) -> Result<MemoryInfo, Error> {
+            self.pool.memory_info()
+        }
+    };
+}
+pub(super) use draw_on_pool;
