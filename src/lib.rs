@@ -62,6 +62,7 @@ pub mod host;
 pub mod resource;
 pub mod source;
 pub mod stream;
+pub mod suballoc;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -83,6 +84,7 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
+pub use suballoc::{Pool, PoolConfig};
 
 /// The examples of the README are tests.
 #[cfg(all(doctest, feature = "sim"))]

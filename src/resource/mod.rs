@@ -185,6 +185,18 @@ pub unsafe trait Resource {
         Describe::new(self)
     }
 
+    /// A [`Pool`](crate::Pool) over this resource.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::new`](crate::Pool::new).
+    fn pool(self, config: crate::PoolConfig) -> Result<crate::Pool<Self>, Error>
+    where
+        Self: Sized,
+    {
+        crate::Pool::new(self, config)
+    }
+
     /// The outermost layer of type `L`, in this resource or under it.
     ///
     /// ```

@@ -1,0 +1,2 @@
+//! The plain data behind every suballocator.
+#![forbid(unsafe_code)]
