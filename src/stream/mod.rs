@@ -19,6 +19,7 @@ mod event;
 mod event_pool;
 mod frontier;
 mod id;
+mod places;
 mod stream;
 mod stream_pool;
 mod table;
