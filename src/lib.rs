@@ -84,7 +84,7 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
-pub use suballoc::{Pool, PoolConfig};
+pub use suballoc::{Arena, Binning, FixedSize, Pool, PoolConfig};
 
 /// The examples of the README are tests.
 #[cfg(all(doctest, feature = "sim"))]

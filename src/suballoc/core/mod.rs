@@ -17,6 +17,7 @@
 
 mod allocate;
 mod bins;
+mod cache;
 mod fit;
 mod gather;
 mod index;
@@ -29,14 +30,17 @@ mod owner;
 mod release;
 mod segment;
 mod settle;
+mod size_class;
 mod survey;
 #[cfg(all(test, not(loom)))]
 mod verify;
 
 pub(crate) use allocate::Taken;
+pub(crate) use cache::{Cache, Spilled};
 pub(crate) use owner::{Owned, Owner};
 pub(crate) use release::NotOut;
 pub(crate) use segment::Segment;
+pub(crate) use size_class::{MAX_UNITS, Want};
 pub(crate) use survey::{BlockSeen, Inspected, SeenState};
 
 use index::Index;
