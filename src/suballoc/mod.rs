@@ -8,6 +8,7 @@ mod out_of_memory;
 mod pool;
 mod pool_config;
 mod reuse;
+mod size;
 mod snapshot;
 mod status;
 
