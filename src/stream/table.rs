@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::places::Places;
 use super::timeline::Timeline;
-use super::{Stamp, StreamId};
+use super::{Epoch, Stamp, StreamId};
 use crate::error::Error;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
@@ -86,6 +86,15 @@ impl Table {
 
     pub(crate) fn is_done(&self, stamp: Stamp) -> bool {
         self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
+    }
+
+    /// Every epoch of the stream up to this one is known to be over: all of them if the stream is gone and its work done, and
+    /// none if it is of another machine.
+    pub(crate) fn done_up_to(&self, id: StreamId) -> Epoch {
+        if id.machine() != self.machine {
+            return Epoch::NONE;
+        }
+        self.look(id, |timeline| timeline.done()).unwrap_or(Epoch::ALL)
     }
 
     pub(crate) fn finish(&self, stamp: Stamp) {

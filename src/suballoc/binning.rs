@@ -279,6 +279,9 @@ impl<U: Resource, B: Resource> fmt::Debug for Binning<U, B> {
 
 impl<U: Resource, B> fmt::Debug for BinningBuilder<U, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BinningBuilder").field("blocks", &self.blocks).field("own", &self.own).finish_non_exhaustive()
+        f.debug_struct("BinningBuilder")
+            .field("blocks", &self.blocks)
+            .field("own", &self.own)
+            .finish_non_exhaustive()
     }
 }

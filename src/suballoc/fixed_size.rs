@@ -62,12 +62,7 @@ pub struct FixedSizeConfig {
 
 impl Default for FixedSizeConfig {
     fn default() -> Self {
-        Self {
-            block_bytes: 1 << 20,
-            blocks: 128,
-            maximum_bytes: usize::MAX,
-            checked: cfg!(debug_assertions),
-        }
+        Self { block_bytes: 1 << 20, blocks: 128, maximum_bytes: usize::MAX, checked: cfg!(debug_assertions) }
     }
 }
 

@@ -1,39 +1,39 @@
 //! A cell whose accesses loom watches.
 
 #[cfg(loom)]
-use loom::cell::{MutPtr, UnsafeCell as Cell};
+use loom::cell::{MutPtr, UnsafeCell};
 #[cfg(not(loom))]
-use std::cell::UnsafeCell as Cell;
+use std::cell::UnsafeCell;
 
-/// A cell whose content is reached through a [`CellAccess`].
+/// A cell whose content is reached through an [`Access`].
 ///
 /// Under loom an access that overlaps another, or that is not ordered after it, fails the model.
 #[derive(Default)]
-pub(super) struct UnsafeCell<T>(Cell<T>);
+pub(super) struct Cell<T>(UnsafeCell<T>);
 
 /// The address of the content of a cell. Whoever keeps it means to use it.
-pub(super) struct CellAccess<T> {
+pub(super) struct Access<T> {
     #[cfg(loom)]
     content: MutPtr<T>,
     #[cfg(not(loom))]
     content: *mut T,
 }
 
-impl<T> UnsafeCell<T> {
+impl<T> Cell<T> {
     pub(super) fn new(content: T) -> Self {
-        Self(Cell::new(content))
+        Self(UnsafeCell::new(content))
     }
 
-    pub(super) fn access(&self) -> CellAccess<T> {
+    pub(super) fn access(&self) -> Access<T> {
         #[cfg(loom)]
         let content = self.0.get_mut();
         #[cfg(not(loom))]
         let content = self.0.get();
-        CellAccess { content }
+        Access { content }
     }
 }
 
-impl<T> CellAccess<T> {
+impl<T> Access<T> {
     pub(super) fn as_ptr(&self) -> *mut T {
         #[cfg(loom)]
         return self.content.with(|content| content);

@@ -6,7 +6,7 @@ use core::fmt;
 use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
 
-use super::cell::{CellAccess, UnsafeCell};
+use super::cell::{Access, Cell};
 use super::{AtomicBool, Ordering, yield_now};
 
 /// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
@@ -25,7 +25,7 @@ const LOOKS: u32 = if cfg!(loom) { 0 } else { 32 };
 #[derive(Default)]
 pub(crate) struct Token<T> {
     is_out: AtomicBool,
-    data: UnsafeCell<T>,
+    data: Cell<T>,
 }
 
 // SAFETY: it owns its data, and hands it out by `&mut` to one thread at a time, which is as good as sending it there.
@@ -35,7 +35,7 @@ unsafe impl<T: Send> Sync for Token<T> {}
 
 impl<T> Token<T> {
     pub(crate) fn new(data: T) -> Self {
-        Self { is_out: AtomicBool::new(false), data: UnsafeCell::new(data) }
+        Self { is_out: AtomicBool::new(false), data: Cell::new(data) }
     }
 
     /// The data, unless somebody has it. One read-modify-write; it does not wait, and does not fail without a reason.
@@ -89,7 +89,7 @@ impl<T> fmt::Debug for Token<T> {
 ///
 /// Dropped in the order of the fields: first the access to the data, then the right to it.
 pub(crate) struct TokenGuard<'a, T> {
-    data: CellAccess<T>,
+    data: Access<T>,
     _give_back: GiveBack<'a>,
 }
 

@@ -94,7 +94,9 @@ impl<U: Resource> Drop for Carver<U> {
             Ok(service)
         });
         for (Segment { address, units }, _) in segments {
-            let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else { continue };
+            let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
+                continue;
+            };
             self.note_upstream_call();
             match (&behind, &over) {
                 // SAFETY:

@@ -1,15 +1,15 @@
 //! What there is: figures, a picture of every block, a report when there is not enough.
 
+use super::Carver;
 use super::climb::Ascent;
 use super::stock::{Reach, Request, Stock};
 use super::taker::Taker;
-use super::Carver;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owner, SeenState};
-use crate::suballoc::{BlockState, BlockView, OutOfMemory, SegmentView, Snapshot, Status};
+use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
 use crate::sync::Ordering;
 
 fn bytes(units: u64) -> usize {
@@ -52,6 +52,8 @@ impl Stock {
             reserved_bytes: bytes(inner.core.reserved_units()),
             peak_reserved_bytes: bytes(inner.peak_reserved),
             largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
+            metadata_bytes: inner.core.metadata_bytes()
+                + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
             hits: caches.iter().map(|cache| cache.seen.hits).sum(),
             misses: inner.misses,
             steals: inner.steals,
@@ -129,7 +131,6 @@ impl Stock {
         let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
         bytes(u64::from(inner.core.largest(owner, &reach)))
     }
-
 }
 
 impl<U: Resource> Carver<U> {
@@ -157,7 +158,7 @@ impl<U: Resource> Carver<U> {
     pub(super) fn report(&self, request: &Request<'_>, ascent: &Ascent) -> OutOfMemory {
         let status = self.stock.status();
         let maximum = self.stock.maximum_units;
-        OutOfMemory {
+        let report = OutOfMemory {
             requested_bytes: request.layout.bytes(),
             align: request.layout.align(),
             stream: request.taker.id(),
@@ -168,7 +169,10 @@ impl<U: Resource> Carver<U> {
             reserved_bytes: status.reserved_bytes,
             largest_bytes: self.stock.largest(request.taker),
             maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
-            cause: crate::suballoc::Cause::Full,
-        }
+            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_error: ascent.refused.clone(),
+            cause: Cause::Full,
+        };
+        report.explained()
     }
 }

@@ -268,7 +268,8 @@ impl Cache {
             if spilled >= MOST_ENTRIES / 4 {
                 break;
             }
-            spilled += self.spill_stack(((first as usize + turn) % STACKS) as u8, MOST_ENTRIES / 4, &mut spill);
+            spilled +=
+                self.spill_stack(((first as usize + turn) % STACKS) as u8, MOST_ENTRIES / 4, &mut spill);
         }
     }
 

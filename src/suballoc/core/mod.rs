@@ -13,7 +13,6 @@
 //!
 //! A block costs one [`Node`](node::Node) of 40 bytes, and one that is out costs 5 to 12 more in the index of addresses.
 #![forbid(unsafe_code)]
-#![allow(unused_imports, reason = "as dead_code above: until the doors of the room are built on it")]
 
 mod allocate;
 mod bins;

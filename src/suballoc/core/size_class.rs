@@ -58,10 +58,6 @@ impl Want {
             Self::Exact(_) => None,
         }
     }
-
-    pub(crate) fn bytes(self) -> usize {
-        self.units() as usize * Layout::MIN_ALIGN
-    }
 }
 
 /// The smallest class that `units` fit in. Up to 16 units each has its own; from there on a block is at most an eighth
