@@ -225,7 +225,8 @@ impl Bins {
     pub(super) fn verify(&self) {
         for level in 0..LEVELS {
             assert_eq!(self.levels >> level & 1 != 0, self.bins[level] != 0, "level {level}");
-            for at in 0..BINS {
+            assert!(self.bins[level] == 0 || self.ends[level].is_some(), "level {level}");
+            for at in (0..BINS).filter(|_| self.ends[level].is_some()) {
                 let bin = Bin((level * BINS + at) as u16);
                 assert_eq!(self.bins[level] >> at & 1 != 0, self.first(bin, End::Front) != NONE, "{bin:?}");
             }

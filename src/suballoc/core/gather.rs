@@ -55,16 +55,16 @@ impl Core {
 
     fn gather_run(&mut self, first: Id, taker: Owner, mut epoch: u64, limits: &Limits) -> usize {
         let mut joined = 0;
-        epoch = epoch.max(self.nodes[first].epoch);
+        // The epochs of other streams say nothing about this one.
+        let own = |node: &Node| if node.holder == taker { node.epoch } else { 0 };
+        epoch = epoch.max(own(&self.nodes[first]));
         self.unlink(first);
         loop {
             let after = self.nodes[first].after;
             if after == NONE || !limits.take(&self.nodes[after]) {
                 break;
             }
-            if self.nodes[after].holder == taker {
-                epoch = epoch.max(self.nodes[after].epoch);
-            }
+            epoch = epoch.max(own(&self.nodes[after]));
             self.unlink(after);
             self.nodes.join(first, after);
             joined += 1;

@@ -26,6 +26,8 @@ mod model;
 mod node;
 mod nodes;
 mod owner;
+#[cfg(all(test, not(loom)))]
+mod programs;
 mod release;
 mod segment;
 mod settle;
