@@ -74,7 +74,6 @@ type Local = std::rc::Rc<()>;
 all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 
-
 // Traits that stay usable as objects.
 static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
 
