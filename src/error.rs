@@ -30,7 +30,13 @@ pub struct Error {
     first: usize,
     /// The second number of the kind: a limit, an element size, a length.
     second: usize,
-    detail: Option<Arc<Unsupported>>,
+    detail: Option<Arc<Detail>>,
+}
+
+/// What does not fit into two numbers.
+enum Detail {
+    Unsupported(Unsupported),
+    Text(Box<str>),
 }
 
 const _: () = assert!(size_of::<Error>() <= 4 * size_of::<usize>());
@@ -70,6 +76,10 @@ pub enum ErrorKind {
     ShutDown,
     /// The resource still has blocks out.
     InUse,
+    /// A file is not what it should be; the error says in which line, and why.
+    Malformed,
+    /// A file cannot be read.
+    Unreadable,
     /// Any other code of the driver.
     Driver,
 }
@@ -195,9 +205,25 @@ impl Error {
         Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
     }
 
+    /// Line `line`, counted from 1, is not what it should be, for this reason.
+    #[cold]
+    #[must_use]
+    pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
+        let detail = Some(Arc::new(Detail::Text(why.into())));
+        Self { detail, ..Self::new(ErrorKind::Malformed, line, 0) }
+    }
+
+    /// Line `line`, counted from 1, cannot be read.
+    #[cold]
+    #[must_use]
+    pub fn unreadable(line: usize, error: &std::io::Error) -> Self {
+        let detail = Some(Arc::new(Detail::Text(error.to_string().into())));
+        Self { detail, ..Self::new(ErrorKind::Unreadable, line, 0) }
+    }
+
     #[cold]
     fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        let detail = Some(Arc::new(Unsupported { what, why, instead }));
+        let detail = Some(Arc::new(Detail::Unsupported(Unsupported { what, why, instead })));
         Self { detail, ..Self::new(kind, 0, 0) }
     }
 
@@ -256,7 +282,16 @@ impl Error {
     /// What is unsupported, why, and what to use instead, if the error knows.
     #[must_use]
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
-        self.detail.as_deref()
+        match self.detail.as_deref() {
+            Some(Detail::Unsupported(detail)) => Some(detail),
+            _ => None,
+        }
+    }
+
+    /// The line that the error is about, counted from 1, if it is about one.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable).then_some(self.first)
     }
 
     /// Returns `true` if freeing memory and asking again may succeed.
@@ -373,10 +408,16 @@ impl fmt::Display for Error {
                 f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
+            ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
+            ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Driver => f.write_str("driver error")?,
         }
-        if let Some(detail) = &self.detail {
-            write!(f, ": {}: {}; {}", detail.what, detail.why, detail.instead)?;
+        match self.detail.as_deref() {
+            Some(Detail::Unsupported(detail)) => {
+                write!(f, ": {}: {}; {}", detail.what, detail.why, detail.instead)?;
+            }
+            Some(Detail::Text(text)) => write!(f, ": {text}")?,
+            None => {}
         }
         if let Some(call) = self.call {
             write!(f, " ({})", DriverError::new(call, Code(self.code)))?;
