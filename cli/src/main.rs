@@ -2,9 +2,9 @@
 
 mod bench;
 mod failure;
-mod random;
 mod rig;
 mod trace_file;
+mod workload;
 
 use std::process::ExitCode;
 

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use alluvion::{Error, Resource, StreamRef};
+use alluvion::Stream;
 
-use super::block::Block;
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
 use super::timing::{median, ns_since};
 use crate::failure::Failure;
+use crate::workload::Block;
 
 const BYTES: usize = 1 << 20;
 
@@ -23,19 +23,13 @@ pub(super) fn run<S: Stack<U>, U: Source>(
         for _ in 0..5 {
             let start = Instant::now();
             for _ in 0..count {
-                pair(resource, streams[0].as_ref())?;
-                pair(resource, streams[1].as_ref())?;
+                Block::pair(resource, BYTES, streams[0].as_ref())?;
+                Block::pair(resource, BYTES, streams[1].as_ref())?;
             }
             times.push(ns_since(start) / count as f64);
-            streams.iter().try_for_each(alluvion::Stream::synchronize)?;
+            streams.iter().try_for_each(Stream::synchronize)?;
         }
         Ok(median(times))
     })?;
     report.print(&Figure::Cross { ns })
-}
-
-#[inline]
-fn pair<R: Resource>(resource: &R, stream: StreamRef<'_>) -> Result<(), Error> {
-    Block::take(resource, BYTES, stream)?.give_back(stream);
-    Ok(())
 }

@@ -1,6 +1,5 @@
 //! `alluvion bench`: what a resource costs, on the workloads that RMM and PyTorch are measured on.
 
-mod block;
 mod counted;
 mod cross;
 mod figure;

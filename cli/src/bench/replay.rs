@@ -6,12 +6,12 @@ use std::time::Instant;
 use alluvion::trace::{EventKind, Trace};
 use alluvion::{Error, Resource, Stream};
 
-use super::block::Block;
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
 use super::timing::{median, ns_since};
 use crate::failure::Failure;
 use crate::rig::note;
+use crate::workload::Block;
 
 /// A trace that is replayed, with its name.
 #[derive(Debug)]

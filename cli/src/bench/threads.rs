@@ -1,17 +1,14 @@
 //! `threads`: several threads at once, each with a stream of its own.
 
-use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-use alluvion::{Device, Error, Resource, StreamRef};
+use alluvion::{Device, Error, Resource};
 
-use super::block::Block;
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
-use super::timing::ns_since;
 use crate::failure::Failure;
-use crate::random::Mt19937_64;
+use crate::workload::{StartLine, Walk};
 
 const INITIAL_BYTES: usize = 40 << 30;
 /// Steps before the clock starts.
@@ -22,77 +19,62 @@ pub(super) fn run<S: Stack<U>, U: Source>(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let steps = subject.either(20_000, 1000);
-    for threads in subject.either([1, 2, 4, 8, 16].as_slice(), &[1, 2]) {
+    for &threads in subject.either([1, 2, 4, 8, 16].as_slice(), &[1, 2]) {
         let ns = subject.with_resource(INITIAL_BYTES, |resource, _| {
-            together(resource, &subject.rig.device, *threads, steps)
+            together(resource, &subject.rig.device, threads, steps)
         })?;
-        report.print(&Figure::Threads { threads: *threads, mops: (steps * threads) as f64 / ns * 1e3 })?;
+        report.print(&Figure::Threads { threads, mops: (steps * threads) as f64 / ns * 1e3 })?;
     }
     Ok(())
 }
 
-/// Nanoseconds until each of `threads` threads has done `steps` steps.
+/// Nanoseconds from the first of `threads` threads that begins to the last one that has done `steps` steps.
 fn together<R: Resource + Sync>(
     resource: &R,
     device: &Device,
     threads: usize,
     steps: usize,
 ) -> Result<f64, Failure> {
-    let barrier = Barrier::new(threads + 1);
-    thread::scope(|scope| {
-        let barrier = &barrier;
+    let line = StartLine::new(threads);
+    let spans = thread::scope(|scope| {
+        let line = &line;
         let workers: Vec<_> = (0..threads as u64)
-            .map(|seed| scope.spawn(move || one(resource, device, seed, steps, barrier)))
+            .map(|seed| scope.spawn(move || one(resource, device, seed, steps, line)))
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        barrier.wait();
-        let ns = ns_since(start);
-        for worker in workers {
-            worker.join().map_err(|_| Failure::Failed("a thread of the workload panicked".into()))??;
-        }
-        Ok(ns)
-    })
+        let spans = workers.into_iter().map(|worker| match worker.join() {
+            Ok(span) => Ok(span?),
+            Err(_) => Err(Failure::Failed("a thread of the workload panicked".into())),
+        });
+        spans.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    let begun = spans.iter().map(|(begun, _)| *begun).min();
+    let ended = spans.iter().map(|(_, ended)| *ended).max();
+    Ok(begun.zip(ended).map_or(f64::NAN, |(begun, ended)| (ended - begun).as_secs_f64() * 1e9))
 }
 
-/// Comes to the barrier twice, whatever fails: the others wait for it there.
+/// Says when it began and ended. Comes to the line twice, whatever fails: the others wait for it there.
 fn one<R: Resource>(
     resource: &R,
     device: &Device,
     seed: u64,
     steps: usize,
-    barrier: &Barrier,
-) -> Result<(), Error> {
+    line: &StartLine,
+) -> Result<(Instant, Instant), Error> {
     let stream = device.stream();
-    let mut random = Mt19937_64::new(seed);
-    let mut live = Vec::with_capacity(64);
-    let mut go = |steps: usize| -> Result<(), Error> {
-        let stream = stream.as_ref().map_err(Error::clone)?.as_ref();
-        (0..steps).try_for_each(|_| step(resource, &mut live, &mut random, stream))
+    let mut walk = Walk::new(resource, seed);
+    let mut go = |steps: usize| match &stream {
+        Ok(stream) => walk.steps(steps, stream.as_ref()),
+        Err(error) => Err(error.clone()),
     };
     let warmed = go(WARM_UP);
-    barrier.wait();
+    line.wait();
+    let begun = Instant::now();
     let done = warmed.and_then(|()| go(steps));
-    barrier.wait();
+    let ended = Instant::now();
+    line.wait();
     done?;
     let stream = stream?;
-    live.into_iter().for_each(|block| block.give_back(stream.as_ref()));
-    stream.synchronize()
-}
-
-/// Allocates 256 B to 1 MiB, or frees any block, such that there are 32 to 64.
-#[inline]
-fn step<'r, R: Resource>(
-    resource: &'r R,
-    live: &mut Vec<Block<'r, R>>,
-    random: &mut Mt19937_64,
-    stream: StreamRef<'_>,
-) -> Result<(), Error> {
-    if live.len() < 32 || (live.len() < 64 && random.draw() % 2 == 1) {
-        live.push(Block::take(resource, 256 << (random.draw() % 13), stream)?);
-    } else {
-        let place = (random.draw() % live.len() as u64) as usize;
-        live.swap_remove(place).give_back(stream);
-    }
-    Ok(())
+    walk.give_back(stream.as_ref());
+    stream.synchronize()?;
+    Ok((begun, ended))
 }

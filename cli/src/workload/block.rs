@@ -23,6 +23,13 @@ impl<'r, R: Resource> Block<'r, R> {
         Ok(Self { resource, address: black_box(address), bytes })
     }
 
+    /// Takes one and gives it back.
+    #[inline]
+    pub(crate) fn pair(resource: &'r R, bytes: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+        Self::take(resource, bytes, stream)?.give_back(stream);
+        Ok(())
+    }
+
     /// What it was asked for with.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {

@@ -7,6 +7,6 @@ mod minstd_rand0;
 mod mt19937_64;
 mod uniform;
 
-pub(crate) use minstd_rand0::MinstdRand0;
-pub(crate) use mt19937_64::Mt19937_64;
-pub(crate) use uniform::Uniform;
+pub(super) use minstd_rand0::MinstdRand0;
+pub(super) use mt19937_64::Mt19937_64;
+pub(super) use uniform::Uniform;
