@@ -154,6 +154,20 @@ fn several_stacks_come_one_after_the_other() {
 }
 
 #[test]
+fn every_stack_runs_every_workload_that_it_can() {
+    for (driver, source) in [("null", "null"), ("sim", "cuda")] {
+        for stack in ["pool", "arena", "binning", "fixed-size", source] {
+            let arguments = |workload| ["bench", workload, "--quick", "--driver", driver, "--stack", stack];
+            // Blocks of 1 MiB serve three of the four sizes, beside none and beside a hundred blocks.
+            let sizes = if stack == "fixed-size" { 6 } else { 8 };
+            assert_eq!(lines(&arguments("pair")).len(), sizes, "{driver} {stack}");
+            assert_eq!(lines(&arguments("threads")).len(), 2, "{driver} {stack}");
+            assert_eq!(lines(&arguments("cross")).len(), 1, "{driver} {stack}");
+        }
+    }
+}
+
+#[test]
 fn every_figure_is_an_object_in_json() {
     let etl = trace("etl");
     for (arguments, keys) in [

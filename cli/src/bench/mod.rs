@@ -44,6 +44,9 @@ Examples:
 
 Stacks, outermost first, over the source of the driver:
   pool         Pool over Cuda, or over Null
+  arena        Arena over the same; half of the device, where a workload says no size
+  binning      Binning of 256 KiB to 4 MiB over such a pool
+  fixed-size   FixedSize of 1 MiB; larger requests are left out, and fail a replay
   cuda         the driver's own allocations, cuda and sim only
   cuda-async   a pool of the driver's, cuda and sim only
   null         no memory at all, null only";

@@ -18,7 +18,7 @@ pub(super) fn run<S: Stack<U>, U: Source>(
         subject.with_resource(INITIAL_BYTES, |resource, _| {
             let stream = subject.rig.stream()?;
             let holes = Holes::make(resource, live, stream.as_ref())?;
-            for size in SIZES {
+            for size in SIZES.into_iter().filter(|size| *size <= S::LARGEST_BYTES) {
                 let ns = per_operation(count, || Block::pair(resource, size, stream.as_ref()))?;
                 report.print(&Figure::Pair { live, size, ns })?;
             }

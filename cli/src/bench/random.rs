@@ -16,6 +16,9 @@ pub(super) fn run<S: Stack<U>, U: Source>(
 ) -> Result<(), Failure> {
     for &num in subject.either([1000, 10_000, 100_000].as_slice(), &[1000]) {
         for &max_mib in subject.either([1, 4, 64, 256, 1024, 4096].as_slice(), &[1, 4096]) {
+            if max_mib << 20 > S::LARGEST_BYTES {
+                continue;
+            }
             let rounds = if num >= 100_000 || subject.quick { 1 } else { 3 };
             let figure = subject.with_resource(INITIAL_BYTES, |resource, _| {
                 let stream = subject.rig.stream()?;

@@ -1,6 +1,9 @@
 //! `Stack`: a kind of resource that can be measured, by its name.
 
+use core::marker::PhantomData;
+
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Null};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
 use super::counted::Counted;
@@ -31,6 +34,9 @@ pub(crate) trait Stack<U> {
     type Resource<'u>: Resource + Sync
     where
         U: 'u;
+
+    /// It serves no larger requests: workloads leave those out.
+    const LARGEST_BYTES: usize = usize::MAX;
 
     /// One with `initial` bytes to begin with, where it can have that; 0 is as it comes.
     fn make(upstream: &Counted<U>, initial: usize) -> Result<Self::Resource<'_>, Error>;
@@ -85,27 +91,86 @@ impl<U: Source> Stack<U> for OurPool {
     }
 }
 
+struct OurArena;
+
+impl<U: Source> Stack<U> for OurArena {
+    type Resource<'u>
+        = Arena<&'u Counted<U>>
+    where
+        U: 'u;
+
+    /// Without an initial size it takes half of the device, as RMM's.
+    fn make(upstream: &Counted<U>, initial: usize) -> Result<Arena<&Counted<U>>, Error> {
+        let config = ArenaConfig::default();
+        Arena::new(upstream, if initial == 0 { config } else { config.bytes(initial) })
+    }
+}
+
+/// Bins of 256 KiB to 4 MiB over a pool, as the peers' programs make RMM's.
+struct OurBinning;
+
+impl<U: Source> Stack<U> for OurBinning {
+    type Resource<'u>
+        = Binning<Pool<&'u Counted<U>>>
+    where
+        U: 'u;
+
+    fn make(upstream: &Counted<U>, initial: usize) -> Result<Binning<Pool<&Counted<U>>>, Error> {
+        Binning::over(OurPool::make(upstream, initial)?).range(18..=22).build()
+    }
+}
+
+/// Blocks of 1 MiB.
+struct OurFixedSize;
+
+impl<U: Source> Stack<U> for OurFixedSize {
+    type Resource<'u>
+        = FixedSize<&'u Counted<U>>
+    where
+        U: 'u;
+
+    const LARGEST_BYTES: usize = 1 << 20;
+
+    fn make(upstream: &Counted<U>, initial: usize) -> Result<FixedSize<&Counted<U>>, Error> {
+        let bytes = <Self as Stack<U>>::LARGEST_BYTES;
+        FixedSize::new(upstream, FixedSizeConfig::default().block(bytes).blocks((initial / bytes).max(128)))
+    }
+}
+
 /// A stack with its name, over the source `U`.
 pub(crate) struct Entry<U> {
     pub(crate) name: &'static str,
     pub(crate) measure: fn(&Job, &Rig, bool, &mut Report) -> Result<(), Failure>,
-    _source: core::marker::PhantomData<U>,
+    _source: PhantomData<U>,
 }
 
 impl<U: Source> Entry<U> {
     fn new<S: Stack<U>>(name: &'static str) -> Self {
-        Self { name, measure: measure::<S, U>, _source: core::marker::PhantomData }
+        Self { name, measure: measure::<S, U>, _source: PhantomData }
     }
 }
 
 /// What can be measured over the memory of a device.
-pub(crate) fn over_cuda() -> [Entry<Cuda>; 3] {
-    [Entry::new::<OurPool>("pool"), Entry::new::<Bare>("cuda"), Entry::new::<DriverPool>("cuda-async")]
+pub(crate) fn over_cuda() -> [Entry<Cuda>; 6] {
+    [
+        Entry::new::<OurPool>("pool"),
+        Entry::new::<OurArena>("arena"),
+        Entry::new::<OurBinning>("binning"),
+        Entry::new::<OurFixedSize>("fixed-size"),
+        Entry::new::<Bare>("cuda"),
+        Entry::new::<DriverPool>("cuda-async"),
+    ]
 }
 
 /// What can be measured over no memory at all.
-pub(crate) fn over_null() -> [Entry<Null>; 2] {
-    [Entry::new::<OurPool>("pool"), Entry::new::<Bare>("null")]
+pub(crate) fn over_null() -> [Entry<Null>; 5] {
+    [
+        Entry::new::<OurPool>("pool"),
+        Entry::new::<OurArena>("arena"),
+        Entry::new::<OurBinning>("binning"),
+        Entry::new::<OurFixedSize>("fixed-size"),
+        Entry::new::<Bare>("null"),
+    ]
 }
 
 fn measure<S: Stack<U>, U: Source>(
@@ -114,7 +179,7 @@ fn measure<S: Stack<U>, U: Source>(
     quick: bool,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let bench = Subject::<S, U> { rig, quick, _stack: core::marker::PhantomData };
+    let bench = Subject::<S, U> { rig, quick, _stack: PhantomData };
     match job {
         Job::Pair => pair::run(&bench, report),
         Job::Random => random::run(&bench, report),
@@ -128,7 +193,7 @@ fn measure<S: Stack<U>, U: Source>(
 pub(crate) struct Subject<'r, S, U> {
     pub(crate) rig: &'r Rig,
     pub(crate) quick: bool,
-    _stack: core::marker::PhantomData<(S, U)>,
+    _stack: PhantomData<(S, U)>,
 }
 
 impl<S: Stack<U>, U: Source> Subject<'_, S, U> {
