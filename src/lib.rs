@@ -75,7 +75,7 @@ pub use container::{
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
-pub use error::{Error, ErrorKind, Unsupported};
+pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 pub use host::{NewDelete, OnHost, PinnedAlloc};
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
@@ -84,7 +84,7 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
-pub use suballoc::{Pool, PoolConfig};
+pub use suballoc::{Arena, Binning, FixedSize, Pool, PoolConfig};
 
 /// The examples of the README are tests.
 #[cfg(all(doctest, feature = "sim"))]

@@ -1,0 +1,121 @@
+//! How a block goes out.
+
+use smallvec::SmallVec;
+
+use super::bins::Bin;
+use super::fit::Request;
+use super::node::{Id, Node};
+use super::{Core, Owner};
+use crate::stream::Epoch;
+
+/// A block that has gone out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    pub(crate) address: u64,
+    /// Whose it was.
+    pub(crate) from: Owner,
+}
+
+impl Core {
+    /// A block for `taker`: of its own, else nobody's, else of an owner in `reach` whose block's epoch is at most the
+    /// reach. What is cut off stays with its former owner at its former epoch. `align_units` is a power of two.
+    ///
+    /// A good fit, after a bounded number of steps: of its own and of nobody's blocks one that is at most 1/32 larger than
+    /// needed if there is one, with the exception that of blocks in the request's own bin only a few are looked at; of
+    /// each other owner's only a few anyway. [`gather`](Self::gather) puts the largest ones where they are seen.
+    #[inline]
+    pub(crate) fn allocate(
+        &mut self,
+        taker: Owner,
+        units: u32,
+        align_units: u32,
+        reach: &[(Owner, Epoch)],
+    ) -> Option<Taken> {
+        debug_assert!(units > 0 && align_units.is_power_of_two(), "{units} units at {align_units}");
+        let request = Request { units, align_units };
+        let mut found = self.fit(taker, request);
+        if found.is_none() && taker != Owner::NOBODY {
+            found = self.fit(Owner::NOBODY, request);
+        }
+        let id = found.or_else(|| self.fit_foreign(taker, request, reach))?;
+        let node = &self.nodes[id];
+        let (from, front) = (node.holder, request.front(node)?);
+        let id = self.carve(id, front, units);
+        self.index.insert(&self.nodes, id);
+        Some(Taken { address: self.nodes[id].address, from })
+    }
+
+    /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
+    /// no block so large. Of the taker's own, else nobody's.
+    pub(crate) fn allocate_run(
+        &mut self,
+        taker: Owner,
+        units: u32,
+        count: u32,
+        out: &mut SmallVec<[u64; 16]>,
+    ) -> Option<Owner> {
+        debug_assert!(units > 0 && count > 0, "{count} blocks of {units} units");
+        let mut count = count;
+        let (id, from) = loop {
+            if let Some(units) = units.checked_mul(count) {
+                let request = Request { units, align_units: 1 };
+                if let Some(id) = self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)) {
+                    let from = self.nodes[id].holder;
+                    break (self.carve(id, 0, units), from);
+                }
+            }
+            count /= 2;
+            if count == 0 {
+                return None;
+            }
+        };
+        let mut last = id;
+        for _ in 1..count {
+            let behind = self.nodes.cut(last, units);
+            self.enter_out(last, out);
+            last = behind;
+        }
+        self.enter_out(last, out);
+        Some(from)
+    }
+
+    fn enter_out(&mut self, id: Id, out: &mut SmallVec<[u64; 16]>) {
+        self.index.insert(&self.nodes, id);
+        out.push(self.nodes[id].address);
+    }
+
+    #[cold]
+    fn fit_foreign(&self, taker: Owner, request: Request, reach: &[(Owner, Epoch)]) -> Option<Id> {
+        let others = reach.iter().filter(|(owner, _)| *owner != taker && *owner != Owner::NOBODY);
+        others.into_iter().find_map(|&(owner, epoch)| self.fit_within(owner, epoch.0, request))
+    }
+
+    /// Takes `units` out of a free block, from `front` on. What is in front and behind stays free.
+    #[inline]
+    fn carve(&mut self, id: Id, front: u32, units: u32) -> Id {
+        let Node { units: whole, holder, .. } = self.nodes[id];
+        let rest = whole - front - units;
+        self.free_units -= u64::from(units);
+        let place = self.owners.place_mut(holder);
+        place.free_units -= u64::from(units);
+        let bin = Bin::of(whole);
+        let mut taken = id;
+        if front == 0 && rest > 0 && Bin::of(rest) == bin {
+            // Of a block much larger than the request the rest is nearly as large: it inherits the place in the bin.
+            let rest = self.nodes.cut(id, units);
+            place.bins.replace(&mut self.nodes, bin, id, rest);
+        } else {
+            place.bins.remove(&mut self.nodes, bin, id);
+            if rest > 0 {
+                let rest = self.nodes.cut(id, front + units);
+                place.bins.push(&mut self.nodes, rest);
+            }
+            if front > 0 {
+                taken = self.nodes.cut(id, front);
+                place.bins.push(&mut self.nodes, id);
+            }
+        }
+        self.nodes[taken].holder = Owner::OUT;
+        taken
+    }
+}

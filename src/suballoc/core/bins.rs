@@ -1,0 +1,244 @@
+//! `Bins`: the free blocks of one owner, by size.
+
+use super::node::{Id, NONE};
+use super::nodes::Nodes;
+
+/// Bins a doubling: a block is at most 1/32 larger than the smallest of its bin.
+const BINS: usize = 32;
+/// One for sizes below 32 units, then one for each doubling up to 2^32.
+const LEVELS: usize = 28;
+
+/// Blocks of similar size: up to 63 units of exactly one size. A larger bin has larger blocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Bin(u16);
+
+impl Bin {
+    pub(super) const LARGEST: Self = Self((LEVELS * BINS - 1) as u16);
+
+    /// The bin of blocks of that size.
+    #[inline]
+    pub(super) fn of(units: u32) -> Self {
+        let level = (units | (BINS as u32 - 1)).ilog2() - (BINS.ilog2() - 1);
+        let at = (units >> level.saturating_sub(1)) & (BINS as u32 - 1);
+        Self((level * BINS as u32 + at) as u16)
+    }
+
+    /// The next larger one.
+    #[inline]
+    pub(super) fn larger(self) -> Option<Self> {
+        if self < Self::LARGEST { Some(Self(self.0 + 1)) } else { None }
+    }
+
+    /// The next smaller one.
+    #[inline]
+    pub(super) fn smaller(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+
+    #[inline]
+    fn level(self) -> usize {
+        usize::from(self.0) / BINS
+    }
+
+    #[inline]
+    fn at(self) -> usize {
+        usize::from(self.0) % BINS
+    }
+}
+
+/// Which end of a bin: roughly, later epochs are at the front.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Front,
+    Back,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    front: Id,
+    back: Id,
+}
+
+/// The free blocks of one owner, by size: a two-level segregated fit.
+///
+/// Bins are lists. A block enters its bin at the front, unless it is older than the block there: then at the back. So the
+/// owner, who looks from the front, reuses what it freed last, and others, who look from the back, see first what they
+/// have most likely waited for.
+#[derive(Debug, Default)]
+pub(super) struct Bins {
+    /// A bit for each level that has a block.
+    levels: u32,
+    /// A bit for each bin of a level that has a block.
+    bins: [u32; LEVELS],
+    /// The lists of a level, made when it gets its first block.
+    ends: [Option<Box<[Ends; BINS]>>; LEVELS],
+}
+
+impl Bins {
+    /// The first block at that end of a bin.
+    #[inline]
+    pub(super) fn first(&self, bin: Bin, end: End) -> Id {
+        match (&self.ends[bin.level()], end) {
+            (Some(ends), End::Front) => ends[bin.at()].front,
+            (Some(ends), End::Back) => ends[bin.at()].back,
+            (None, _) => NONE,
+        }
+    }
+
+    /// The smallest bin that has a block, from `bin` on.
+    #[inline]
+    pub(super) fn at_least(&self, bin: Bin) -> Option<Bin> {
+        let here = self.bins[bin.level()] & (!0 << bin.at());
+        if here != 0 {
+            return Some(Bin((bin.level() * BINS) as u16 + here.trailing_zeros() as u16));
+        }
+        let above = self.levels & (!0 << (bin.level() + 1));
+        if above == 0 {
+            return None;
+        }
+        let level = above.trailing_zeros() as usize;
+        Some(Bin((level * BINS) as u16 + self.bins[level].trailing_zeros() as u16))
+    }
+
+    /// The largest bin that has a block, up to `bin`.
+    #[inline]
+    pub(super) fn at_most(&self, bin: Bin) -> Option<Bin> {
+        let here = self.bins[bin.level()] & (!0 >> (BINS - 1 - bin.at()));
+        if here != 0 {
+            return Some(Bin((bin.level() * BINS) as u16 + here.ilog2() as u16));
+        }
+        let below = self.levels & ((1 << bin.level()) - 1);
+        if below == 0 {
+            return None;
+        }
+        let level = below.ilog2() as usize;
+        Some(Bin((level * BINS) as u16 + self.bins[level].ilog2() as u16))
+    }
+
+    /// The bins that have a block, the smallest first.
+    pub(super) fn used(&self) -> impl Iterator<Item = Bin> + '_ {
+        core::iter::successors(self.at_least(Bin(0)), |bin| self.at_least(bin.larger()?))
+    }
+
+    /// All blocks, the smallest bin first.
+    pub(super) fn iter<'a>(&'a self, nodes: &'a Nodes) -> impl Iterator<Item = Id> + 'a {
+        self.used().flat_map(|bin| self.list(nodes, bin, End::Front))
+    }
+
+    /// The blocks of one bin.
+    #[inline]
+    pub(super) fn list<'a>(
+        &self,
+        nodes: &'a Nodes,
+        bin: Bin,
+        end: End,
+    ) -> impl Iterator<Item = Id> + use<'a> {
+        let step = move |id: Id| match end {
+            End::Front => nodes[id].next,
+            End::Back => nodes[id].prev,
+        };
+        core::iter::successors(some(self.first(bin, end)), move |&id| some(step(id)))
+    }
+
+    /// Adds a block to the bin of its size.
+    #[inline]
+    pub(super) fn push(&mut self, nodes: &mut Nodes, id: Id) {
+        let bin = Bin::of(nodes[id].units);
+        let front = self.first(bin, End::Front);
+        let newer = front == NONE || nodes[front].epoch <= nodes[id].epoch;
+        self.push_at(nodes, id, if newer { End::Front } else { End::Back });
+    }
+
+    /// Adds a block at an end of the bin of its size.
+    #[inline]
+    pub(super) fn push_at(&mut self, nodes: &mut Nodes, id: Id, end: End) {
+        let bin = Bin::of(nodes[id].units);
+        let (level, at) = (bin.level(), bin.at());
+        let all = self.ends[level].get_or_insert_with(|| Box::new([Ends { front: NONE, back: NONE }; BINS]));
+        let ends = &mut all[at];
+        let node = &mut nodes[id];
+        if ends.front == NONE {
+            (node.prev, node.next) = (NONE, NONE);
+            *ends = Ends { front: id, back: id };
+            self.levels |= 1 << level;
+            self.bins[level] |= 1 << at;
+        } else if end == End::Front {
+            (node.prev, node.next) = (NONE, ends.front);
+            nodes[ends.front].prev = id;
+            ends.front = id;
+        } else {
+            (node.prev, node.next) = (ends.back, NONE);
+            nodes[ends.back].next = id;
+            ends.back = id;
+        }
+    }
+
+    /// Removes a block from the bin that it is in.
+    #[inline]
+    pub(super) fn remove(&mut self, nodes: &mut Nodes, bin: Bin, id: Id) {
+        let node = &nodes[id];
+        let (prev, next) = (node.prev, node.next);
+        let (level, at) = (bin.level(), bin.at());
+        let Some(all) = &mut self.ends[level] else { return };
+        let ends = &mut all[at];
+        if prev == NONE {
+            ends.front = next;
+        } else {
+            nodes[prev].next = next;
+        }
+        if next == NONE {
+            ends.back = prev;
+        } else {
+            nodes[next].prev = prev;
+        }
+        if ends.front == NONE {
+            self.bins[level] &= !(1 << at);
+            if self.bins[level] == 0 {
+                self.levels &= !(1 << level);
+            }
+        }
+    }
+
+    /// Puts another block of the same bin in the place of one.
+    #[inline]
+    pub(super) fn replace(&mut self, nodes: &mut Nodes, bin: Bin, old: Id, new: Id) {
+        let node = &nodes[old];
+        let (prev, next) = (node.prev, node.next);
+        let Some(all) = &mut self.ends[bin.level()] else { return };
+        let ends = &mut all[bin.at()];
+        if prev == NONE {
+            ends.front = new;
+        } else {
+            nodes[prev].next = new;
+        }
+        if next == NONE {
+            ends.back = new;
+        } else {
+            nodes[next].prev = new;
+        }
+        let node = &mut nodes[new];
+        (node.prev, node.next) = (prev, next);
+    }
+
+    /// Panics unless the bitmaps say which bins have a block.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn verify(&self) {
+        for level in 0..LEVELS {
+            assert_eq!(self.levels >> level & 1 != 0, self.bins[level] != 0, "level {level}");
+            assert!(self.bins[level] == 0 || self.ends[level].is_some(), "level {level}");
+            for at in (0..BINS).filter(|_| self.ends[level].is_some()) {
+                let bin = Bin((level * BINS + at) as u16);
+                assert_eq!(self.bins[level] >> at & 1 != 0, self.first(bin, End::Front) != NONE, "{bin:?}");
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.ends.iter().flatten().count() * size_of::<[Ends; BINS]>()
+    }
+}
+
+#[inline]
+fn some(id: Id) -> Option<Id> {
+    if id == NONE { None } else { Some(id) }
+}

@@ -1,0 +1,121 @@
+//! Which free block of an owner does for a request?
+
+use super::bins::{Bin, End};
+use super::node::{Id, Node};
+use super::{Core, Owner, UNIT};
+
+/// How many blocks of the request's own bin are looked at, where some may be too small.
+const OWN_BIN: usize = 4;
+/// How many blocks of another stream are looked at, from below and again from above.
+const FOREIGN: usize = 8;
+/// How many of these in one bin: where the oldest ones are too young, the others are as well.
+const FOREIGN_A_BIN: usize = 2;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) units: u32,
+    /// A power of two.
+    pub(super) align_units: u32,
+}
+
+impl Request {
+    /// The units in front of the first aligned address of a block; `None` if the rest is too small.
+    #[inline]
+    pub(super) fn front(self, node: &Node) -> Option<u32> {
+        if self.align_units == 1 {
+            return (node.units >= self.units).then_some(0);
+        }
+        let start = node.address / UNIT;
+        let front = start.checked_next_multiple_of(u64::from(self.align_units))? - start;
+        (front + u64::from(self.units) <= u64::from(node.units)).then_some(front as u32)
+    }
+
+    /// Blocks of so many units do wherever they lie.
+    #[inline]
+    fn ample(self) -> Option<u32> {
+        self.units.checked_add(self.align_units - 1)
+    }
+}
+
+impl Core {
+    /// A block that its owner may take whatever its epoch is: a stream's own, or nobody's.
+    ///
+    /// Of the request's own bin the smallest of a few that are large enough, else one of the next bin of which all are.
+    #[inline]
+    pub(super) fn fit(&self, owner: Owner, request: Request) -> Option<Id> {
+        let bins = &self.owners.place(owner).bins;
+        let own = Bin::of(request.units);
+        let mut bin = bins.at_least(own)?;
+        if bin == own {
+            let mut best: Option<(u32, Id)> = None;
+            for id in bins.list(&self.nodes, own, End::Front).take(OWN_BIN) {
+                let node = &self.nodes[id];
+                if request.front(node).is_some() && best.is_none_or(|(units, _)| node.units < units) {
+                    best = Some((node.units, id));
+                    if node.units == request.units {
+                        break;
+                    }
+                }
+            }
+            if let Some((_, id)) = best {
+                return Some(id);
+            }
+            bin = bins.at_least(own.larger()?)?;
+        }
+        if request.align_units == 1 {
+            return Some(bins.first(bin, End::Front));
+        }
+        // Between the size and the ample size, alignment is luck: try the smallest bin, then take what must do.
+        let lucky = bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
+        if let Some(id) = lucky.into_iter().find(|&id| request.front(&self.nodes[id]).is_some()) {
+            return Some(id);
+        }
+        let ample = Bin::of(request.ample()?).larger().and_then(|bin| bins.at_least(bin));
+        match ample {
+            Some(bin) => Some(bins.first(bin, End::Front)),
+            None => self.from_above(owner, u64::MAX, request),
+        }
+    }
+
+    /// A block of another stream with an epoch up to `reach`: one of a few.
+    pub(super) fn fit_within(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+        let place = self.owners.place(owner);
+        if place.free_units < u64::from(request.units) || place.oldest > reach {
+            return None;
+        }
+        let does = |id: &Id| self.nodes[*id].epoch <= reach && request.front(&self.nodes[*id]).is_some();
+        let smallest = place.bins.at_least(Bin::of(request.units))?;
+        let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
+        let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
+        let found = bins.flat_map(few).take(FOREIGN).find(does);
+        found.or_else(|| self.from_above(owner, reach, request))
+    }
+
+    /// The same, of the largest blocks: so that [`largest`](Self::largest) promises what is found.
+    fn from_above(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+        self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
+    }
+
+    /// A few of the largest blocks with an epoch up to `reach`.
+    pub(super) fn large(&self, owner: Owner, reach: u64) -> impl Iterator<Item = Id> + '_ {
+        let bins = &self.owners.place(owner).bins;
+        let largest = bins.at_most(Bin::LARGEST);
+        let down = core::iter::successors(largest, |bin| bins.at_most(bin.smaller()?));
+        let few = |bin| bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
+        down.flat_map(few).take(FOREIGN).filter(move |&id| self.nodes[id].epoch <= reach)
+    }
+
+    /// The largest request for which [`fit`](Self::fit) finds a block of the owner.
+    pub(super) fn largest_fit(&self, owner: Owner) -> u32 {
+        let bins = &self.owners.place(owner).bins;
+        let Some(bin) = bins.at_most(Bin::LARGEST) else { return 0 };
+        let few = bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
+        few.map(|id| self.nodes[id].units).max().unwrap_or(0)
+    }
+
+    /// A request that [`fit_within`](Self::fit_within) finds, as any smaller one.
+    pub(super) fn largest_fit_within(&self, owner: Owner, reach: u64) -> u32 {
+        self.large(owner, reach).map(|id| self.nodes[id].units).max().unwrap_or(0)
+    }
+}

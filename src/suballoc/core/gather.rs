@@ -1,0 +1,95 @@
+//! How neighbours of different owners become one block.
+
+use super::bins::End;
+use super::node::{Id, NONE, Node};
+use super::{Core, Owner};
+use crate::stream::Epoch;
+
+/// Whose blocks a taker may take, and up to which epoch: by place.
+struct Limits(Vec<Option<u64>>);
+
+impl Limits {
+    fn take(&self, node: &Node) -> bool {
+        // A block that is out has no place.
+        matches!(self.0.get(node.holder.place()), Some(Some(limit)) if node.epoch <= *limit)
+    }
+}
+
+impl Core {
+    /// Joins every run of two or more adjacent free blocks that `taker` may take, its own, nobody's and those within reach,
+    /// into one block of `taker` at `epoch` (for nobody: of nobody). Returns by how many blocks there are fewer.
+    ///
+    /// The caller's `epoch` is the taker's present one, which comes after all that is within its reach. A run that is all
+    /// nobody's is one block already. O(free blocks).
+    ///
+    /// Afterwards the largest block of each bin that `taker` may take is where [`allocate`](Self::allocate) looks, so what
+    /// it does not find at once then is not there.
+    pub(crate) fn gather(&mut self, taker: Owner, epoch: Epoch, reach: &[(Owner, Epoch)]) -> usize {
+        let mut limits = Limits(vec![None; self.owners.len()]);
+        for &(owner, epoch) in reach {
+            let limit = &mut limits.0[owner.place()];
+            *limit = (*limit).max(Some(epoch.0));
+        }
+        limits.0[Owner::NOBODY.place()] = Some(u64::MAX);
+        limits.0[taker.place()] = Some(u64::MAX);
+        let joined =
+            self.runs(&limits).into_iter().map(|first| self.gather_run(first, taker, epoch.0, &limits)).sum();
+        let owners: Vec<Owner> = self.owners.iter().map(|(owner, _)| owner).collect();
+        for owner in owners {
+            if let Some(limit) = limits.0[owner.place()] {
+                let end = if owner == taker || owner == Owner::NOBODY { End::Front } else { End::Back };
+                self.present(owner, limit, end);
+            }
+        }
+        joined
+    }
+
+    /// The first block of each run of two or more.
+    fn runs(&self, limits: &Limits) -> Vec<Id> {
+        let takes = |id: Id| id != NONE && limits.take(&self.nodes[id]);
+        let all = self.owners.iter().filter(|(owner, _)| limits.0[owner.place()].is_some());
+        let blocks = all.flat_map(|(_, place)| place.bins.iter(&self.nodes));
+        let first = |&id: &Id| takes(id) && takes(self.nodes[id].after) && !takes(self.nodes[id].before);
+        blocks.filter(first).collect()
+    }
+
+    fn gather_run(&mut self, first: Id, taker: Owner, mut epoch: u64, limits: &Limits) -> usize {
+        let mut joined = 0;
+        // The epochs of other streams say nothing about this one.
+        let own = |node: &Node| if node.holder == taker { node.epoch } else { 0 };
+        epoch = epoch.max(own(&self.nodes[first]));
+        self.unlink(first);
+        loop {
+            let after = self.nodes[first].after;
+            if after == NONE || !limits.take(&self.nodes[after]) {
+                break;
+            }
+            epoch = epoch.max(own(&self.nodes[after]));
+            self.unlink(after);
+            self.nodes.join(first, after);
+            joined += 1;
+        }
+        let node = &mut self.nodes[first];
+        node.holder = taker;
+        node.epoch = if taker == Owner::NOBODY { 0 } else { epoch };
+        self.link(first);
+        joined
+    }
+
+    /// Puts the largest block up to `limit` of each bin at that end of it.
+    fn present(&mut self, owner: Owner, limit: u64, end: End) {
+        let place = self.owners.place_mut(owner);
+        let mut moves = Vec::new();
+        for bin in place.bins.used() {
+            let within = place.bins.list(&self.nodes, bin, end).filter(|&id| self.nodes[id].epoch <= limit);
+            // Of equals the one nearest to the end: it stays there.
+            let largest = within
+                .reduce(|best, id| if self.nodes[id].units > self.nodes[best].units { id } else { best });
+            moves.extend(largest.filter(|&id| id != place.bins.first(bin, end)).map(|id| (bin, id)));
+        }
+        for (bin, id) in moves {
+            place.bins.remove(&mut self.nodes, bin, id);
+            place.bins.push_at(&mut self.nodes, id, end);
+        }
+    }
+}

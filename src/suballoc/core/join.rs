@@ -1,0 +1,56 @@
+//! How a free block enters its bin, leaves it, and is joined with its neighbours.
+
+use super::bins::Bin;
+use super::node::{Id, NONE};
+use super::{Core, Owner};
+
+impl Core {
+    /// Counts a free block in, and puts it into its bin.
+    #[inline]
+    pub(super) fn link(&mut self, id: Id) {
+        let node = &self.nodes[id];
+        let place = self.owners.place_mut(node.holder);
+        place.gain(node.units, node.epoch);
+        place.bins.push(&mut self.nodes, id);
+    }
+
+    /// Counts a free block out, and takes it from its bin.
+    #[inline]
+    pub(super) fn unlink(&mut self, id: Id) {
+        let node = &self.nodes[id];
+        let place = self.owners.place_mut(node.holder);
+        let bin = Bin::of(node.units);
+        place.free_units -= u64::from(node.units);
+        place.bins.remove(&mut self.nodes, bin, id);
+    }
+
+    /// Makes a block that is in no bin a free one of `owner`, joined with its neighbours of the same owner; if `greedy`,
+    /// with nobody's too.
+    #[inline]
+    pub(super) fn join(&mut self, mut id: Id, owner: Owner, mut epoch: u64, greedy: bool) {
+        let joins = |holder: Owner| holder == owner || (greedy && holder == Owner::NOBODY);
+        loop {
+            let after = self.nodes[id].after;
+            if after == NONE || !joins(self.nodes[after].holder) {
+                break;
+            }
+            epoch = epoch.max(self.nodes[after].epoch);
+            self.unlink(after);
+            self.nodes.join(id, after);
+        }
+        loop {
+            let before = self.nodes[id].before;
+            if before == NONE || !joins(self.nodes[before].holder) {
+                break;
+            }
+            epoch = epoch.max(self.nodes[before].epoch);
+            self.unlink(before);
+            self.nodes.join(before, id);
+            id = before;
+        }
+        let node = &mut self.nodes[id];
+        node.holder = owner;
+        node.epoch = epoch;
+        self.link(id);
+    }
+}

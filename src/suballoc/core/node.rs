@@ -1,0 +1,53 @@
+//! `Node`: what is known of one block.
+
+use super::{Owner, UNIT};
+
+/// The place of a node in the table.
+pub(super) type Id = u32;
+
+/// No node.
+pub(super) const NONE: Id = u32::MAX;
+
+/// What is known of one block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    pub(super) address: u64,
+    /// Of a free block that a stream owns; else 0.
+    pub(super) epoch: u64,
+    pub(super) units: u32,
+    /// The neighbours within the segment, in the order of addresses.
+    pub(super) before: Id,
+    pub(super) after: Id,
+    /// The neighbours in the bin, of a free block. Of a vacant node, `next` is the next vacant one.
+    pub(super) prev: Id,
+    pub(super) next: Id,
+    /// Whose it is, or [`Owner::OUT`], or [`Owner::VACANT`].
+    pub(super) holder: Owner,
+}
+
+impl Node {
+    pub(super) const EMPTY: Self = Self {
+        address: 0,
+        epoch: 0,
+        units: 0,
+        before: NONE,
+        after: NONE,
+        prev: NONE,
+        next: NONE,
+        holder: Owner::VACANT,
+    };
+
+    /// The address behind its last byte.
+    #[inline]
+    pub(super) const fn end(&self) -> u64 {
+        self.address + self.units as u64 * UNIT
+    }
+
+    /// Returns `true` if the block is its whole segment.
+    #[inline]
+    pub(super) const fn is_whole(&self) -> bool {
+        self.before == NONE && self.after == NONE
+    }
+}
+
+const _: () = assert!(size_of::<Node>() == 40, "the promise of 64 bytes a block is counted from this");

@@ -1,0 +1,174 @@
+//! `Owner`: whose free memory a block is.
+
+use hashbrown::HashMap;
+
+use super::Core;
+use super::bins::Bins;
+use crate::stream::{Epoch, StreamId};
+
+/// Whose free memory a block is: the place of a stream among those that this core knows, or nobody.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    /// The block is over everywhere: anybody may take it.
+    pub(crate) const NOBODY: Self = Self(0);
+    /// Of a node: its block is not free.
+    pub(super) const OUT: Self = Self(u32::MAX);
+    /// Of a node: it has no block.
+    pub(super) const VACANT: Self = Self(u32::MAX - 1);
+
+    pub(super) const fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A stream that owns free blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owned {
+    pub(crate) owner: Owner,
+    pub(crate) stream: StreamId,
+    pub(crate) free_units: u64,
+    /// No free block of the owner has a later epoch. It may be later than all of theirs, if the block that had it has been
+    /// taken; the stream has come so far in any case.
+    pub(crate) newest: Epoch,
+}
+
+/// What an owner has.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// `None` for nobody's place and for one that is free for another stream.
+    pub(super) stream: Option<StreamId>,
+    pub(super) free_units: u64,
+    /// No free block has an earlier epoch.
+    pub(super) oldest: u64,
+    /// No free block has a later epoch.
+    pub(super) newest: u64,
+    pub(super) bins: Bins,
+}
+
+impl Place {
+    /// Counts in a free block.
+    #[inline]
+    pub(super) fn gain(&mut self, units: u32, epoch: u64) {
+        if self.free_units == 0 {
+            (self.oldest, self.newest) = (epoch, epoch);
+        } else {
+            self.oldest = self.oldest.min(epoch);
+            self.newest = self.newest.max(epoch);
+        }
+        self.free_units += u64::from(units);
+    }
+}
+
+/// The places of all owners.
+#[derive(Debug)]
+pub(super) struct Owners {
+    /// Nobody's first.
+    places: Vec<Place>,
+    /// Places whose stream has left.
+    vacant: Vec<Owner>,
+    by_stream: HashMap<StreamId, Owner>,
+    /// How many streams have ever been entered.
+    entered: u64,
+}
+
+impl Default for Owners {
+    fn default() -> Self {
+        Self { places: vec![Place::default()], vacant: Vec::new(), by_stream: HashMap::new(), entered: 0 }
+    }
+}
+
+impl Owners {
+    #[inline]
+    pub(super) fn place(&self, owner: Owner) -> &Place {
+        &self.places[owner.place()]
+    }
+
+    #[inline]
+    pub(super) fn place_mut(&mut self, owner: Owner) -> &mut Place {
+        &mut self.places[owner.place()]
+    }
+
+    /// Returns `true` if only one stream has ever been entered: then nobody can be behind it, and what is nobody's may as
+    /// well be its own.
+    #[inline]
+    pub(super) fn is_sole(&self) -> bool {
+        self.entered == 1
+    }
+
+    /// How many places there are, nobody's included.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Nobody, and every stream.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Owner, &Place)> + '_ {
+        (0..)
+            .map(Owner)
+            .zip(&self.places)
+            .filter(|(owner, place)| *owner == Owner::NOBODY || place.stream.is_some())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<Place>()
+            + self.vacant.capacity() * size_of::<Owner>()
+            + self.by_stream.allocation_size()
+            + self.places.iter().map(|place| place.bins.bytes()).sum::<usize>()
+    }
+
+    fn enter(&mut self, stream: StreamId) -> Owner {
+        if let Some(&owner) = self.by_stream.get(&stream) {
+            return owner;
+        }
+        let owner = self.vacant.pop().unwrap_or_else(|| {
+            let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::VACANT.0);
+            self.places.push(Place::default());
+            Owner(place.expect("fewer streams than a machine has places for"))
+        });
+        self.places[owner.place()].stream = Some(stream);
+        self.by_stream.insert(stream, owner);
+        self.entered += 1;
+        owner
+    }
+
+    /// Frees the place, which has no free blocks any more.
+    fn vacate(&mut self, owner: Owner) {
+        let place = self.place_mut(owner);
+        debug_assert_eq!(place.free_units, 0, "a stream leaves no block behind");
+        if let Some(stream) = place.stream.take() {
+            self.by_stream.remove(&stream);
+            self.vacant.push(owner);
+        }
+    }
+}
+
+impl Core {
+    /// The owner of a stream's blocks: entered now if it is new. O(1).
+    #[inline]
+    pub(crate) fn enter(&mut self, stream: StreamId) -> Owner {
+        self.owners.enter(stream)
+    }
+
+    /// The stream whose blocks these are.
+    pub(crate) fn stream_of(&self, owner: Owner) -> Option<StreamId> {
+        self.owners.place(owner).stream
+    }
+
+    /// Every stream that owns free blocks.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owned> + '_ {
+        self.owners.iter().filter(|(_, place)| place.free_units > 0).filter_map(|(owner, place)| {
+            let newest = Epoch(place.newest);
+            Some(Owned { owner, stream: place.stream?, free_units: place.free_units, newest })
+        })
+    }
+
+    /// The stream is over: what is left of its blocks becomes nobody's, and its place is free for another stream.
+    pub(crate) fn leave(&mut self, owner: Owner) {
+        if owner == Owner::NOBODY {
+            return;
+        }
+        self.settle(owner, Epoch(u64::MAX));
+        self.owners.vacate(owner);
+    }
+}

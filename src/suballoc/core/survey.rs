@@ -1,0 +1,113 @@
+//! What there is, for those who ask.
+
+use super::bins::{Bin, End};
+use super::{Core, Owner, Segment, UNIT};
+use crate::stream::{Epoch, StreamId};
+
+/// What is at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Inspected {
+    /// No segment.
+    Foreign,
+    /// The middle of a block, which begins at `block`.
+    Inside { block: u64 },
+    /// The beginning of a free block.
+    Free { units: u32 },
+    /// The beginning of a block that is out.
+    Out { units: u32 },
+}
+
+/// A block, as a snapshot shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockSeen {
+    pub(crate) address: u64,
+    pub(crate) units: u32,
+    pub(crate) state: SeenState,
+}
+
+/// Whether a block is out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SeenState {
+    Out,
+    /// With the stream it was freed on and the epoch, or nobody's.
+    Free(Option<(StreamId, Epoch)>),
+}
+
+impl Core {
+    /// The largest block that [`allocate`](Self::allocate) with these would find, in units, if none has to be aligned. Any
+    /// smaller request is found, too. A larger one may be, out of the reach: of that only a few blocks are looked at.
+    pub(crate) fn largest(&self, taker: Owner, reach: &[(Owner, Epoch)]) -> u32 {
+        let own = self.largest_fit(taker).max(self.largest_fit(Owner::NOBODY));
+        let others = reach.iter().filter(|(owner, _)| *owner != taker && *owner != Owner::NOBODY);
+        others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
+    }
+
+    /// The largest free block of anybody.
+    pub(crate) fn largest_free(&self) -> u32 {
+        let blocks = self.owners.iter().flat_map(|(_, place)| {
+            let largest = place.bins.at_most(Bin::LARGEST);
+            largest.into_iter().flat_map(|bin| place.bins.list(&self.nodes, bin, End::Front))
+        });
+        blocks.map(|id| self.nodes[id].units).max().unwrap_or(0)
+    }
+
+    /// What begins at `address`, or which block covers it. O(1) if a block that is out begins there, else O(blocks of the
+    /// segment).
+    pub(crate) fn inspect(&self, address: u64) -> Inspected {
+        if let Some(id) = self.index.find(&self.nodes, address) {
+            return Inspected::Out { units: self.nodes[id].units };
+        }
+        let covers = |first| self.chain(first).map(|id| &self.nodes[id]).find(|node| address < node.end());
+        match self.segments.around(address).and_then(|(_, first)| covers(first)) {
+            None => Inspected::Foreign,
+            Some(node) if node.address == address => Inspected::Free { units: node.units },
+            Some(node) => Inspected::Inside { block: node.address },
+        }
+    }
+
+    /// Of all owners.
+    pub(crate) fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    pub(crate) fn nobody_units(&self) -> u64 {
+        self.owners.place(Owner::NOBODY).free_units
+    }
+
+    pub(crate) fn out_units(&self) -> u64 {
+        self.segments.units() - self.free_units
+    }
+
+    /// Of all segments.
+    pub(crate) fn reserved_units(&self) -> u64 {
+        self.segments.units()
+    }
+
+    pub(crate) fn out_blocks(&self) -> usize {
+        self.index.len()
+    }
+
+    /// In the order of their addresses.
+    pub(crate) fn segments(&self) -> Vec<Segment> {
+        self.segments.iter().map(|(segment, _)| segment).collect()
+    }
+
+    /// All blocks in the order of their addresses, without gaps within a segment.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockSeen> + '_ {
+        self.segments.iter().flat_map(|(_, first)| self.chain(first)).map(|id| {
+            let node = &self.nodes[id];
+            let state = match node.holder {
+                Owner::OUT => SeenState::Out,
+                owner => SeenState::Free(self.stream_of(owner).map(|stream| (stream, Epoch(node.epoch)))),
+            };
+            BlockSeen { address: node.address, units: node.units, state }
+        })
+    }
+
+    /// Bytes of the heap that the core holds. It keeps those of the most blocks that it ever had.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.nodes.bytes() + self.index.bytes() + self.owners.bytes() + self.segments.bytes()
+    }
+}
+
+const _: () = assert!(UNIT.is_power_of_two());

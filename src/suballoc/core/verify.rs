@@ -1,0 +1,94 @@
+//! Every invariant of the core, checked the slow way.
+
+use std::collections::HashMap;
+
+use super::bins::{Bin, End};
+use super::node::{Id, NONE, Node};
+use super::{Core, Owner, UNIT};
+
+impl Core {
+    /// Panics unless the chains of all segments, the bins of all owners, the index and the sums agree.
+    pub(super) fn verify(&self) {
+        let mut binned = self.verify_bins();
+        let (mut used, mut free_units, mut out) = (0, 0, 0);
+        let mut end_of_last = 0;
+        for (segment, first) in self.segments.iter() {
+            assert!(segment.address >= end_of_last, "segments overlap at {:#x}", segment.address);
+            end_of_last = segment.address + u64::from(segment.units) * UNIT;
+            let (mut address, mut before) = (segment.address, NONE);
+            let mut id = first;
+            while id != NONE {
+                let node = self.nodes[id];
+                assert_eq!((node.address, node.before), (address, before), "block {id} in its chain");
+                assert!(node.units > 0, "block {id} is empty");
+                if node.holder == Owner::OUT {
+                    assert_eq!(
+                        self.index.find(&self.nodes, address),
+                        Some(id),
+                        "block {id} is out and indexed"
+                    );
+                    out += 1;
+                } else {
+                    self.verify_free(id, &node);
+                    assert!(binned.remove(&id).is_some(), "free block {id} is in a bin");
+                    free_units += u64::from(node.units);
+                }
+                used += 1;
+                (address, before, id) = (node.end(), id, node.after);
+            }
+            assert_eq!(address, end_of_last, "the blocks tile the segment at {:#x}", segment.address);
+        }
+        assert!(binned.is_empty(), "blocks in bins but in no segment: {binned:?}");
+        assert_eq!(self.index.len(), out, "blocks that are out");
+        assert_eq!(self.index.recount(), out, "entries of the index");
+        assert_eq!(self.nodes.in_use(), used, "nodes");
+        assert_eq!(self.free_units, free_units, "free units");
+        assert_eq!(
+            self.segments.units(),
+            self.segments.iter().map(|(segment, _)| u64::from(segment.units)).sum::<u64>()
+        );
+    }
+
+    fn verify_free(&self, id: Id, node: &Node) {
+        let place = self.owners.place(node.holder);
+        if node.holder == Owner::NOBODY {
+            assert_eq!(node.epoch, 0, "nobody's block {id} has no epoch");
+        } else {
+            assert!(place.stream.is_some(), "block {id} of a stream that has left");
+            assert!((place.oldest..=place.newest).contains(&node.epoch), "epoch of block {id}");
+        }
+        if node.after != NONE {
+            assert_ne!(
+                self.nodes[node.after].holder, node.holder,
+                "neighbours {id} and {} of one owner",
+                node.after
+            );
+        }
+    }
+
+    /// Returns all blocks that are in a bin.
+    fn verify_bins(&self) -> HashMap<Id, Owner> {
+        let mut all = HashMap::new();
+        for (owner, place) in self.owners.iter() {
+            let mut units = 0;
+            place.bins.verify();
+            for bin in place.bins.used() {
+                let mut prev = NONE;
+                for id in place.bins.list(&self.nodes, bin, End::Front) {
+                    let node = &self.nodes[id];
+                    assert_eq!(
+                        (node.holder, node.prev, Bin::of(node.units)),
+                        (owner, prev, bin),
+                        "block {id} in its bin"
+                    );
+                    assert!(all.insert(id, owner).is_none(), "block {id} is in one bin");
+                    units += u64::from(node.units);
+                    prev = id;
+                }
+                assert_eq!(place.bins.first(bin, End::Back), prev, "the last block of {bin:?}");
+            }
+            assert_eq!(place.free_units, units, "free units of {owner:?}");
+        }
+        all
+    }
+}
