@@ -12,10 +12,11 @@ mod every_suballocator;
 
 every_pool!(sim(Bench::sim()), []);
 
-// A pool that holds all that a small device has, from the start.
-alluvion::resource_suite!(pool_that_has_it_all on sim(Bench::sim()), |device| {
-    every_suballocator::pool_over(Cuda::new(device), PoolConfig::default().initial(64 << 20).maximum(64 << 20))
-});
+// A pool that has all that it may have from the start, on a device with room for two such.
+alluvion::resource_suite!(
+    pool_that_has_it_all on sim(Bench::sim_with(Bench::config().memory_bytes(160 << 20))),
+    |device| Cuda::new(device).pool(PoolConfig::default().initial(64 << 20).maximum(64 << 20)).unwrap()
+);
 
 // A driver without pools.
 alluvion::resource_suite!(pool_on_cuda_11 on sim(Bench::sim_with(Bench::config().version(11_020))), |device| {

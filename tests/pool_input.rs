@@ -7,12 +7,19 @@ mod held;
 use std::sync::Arc;
 
 use alluvion::source::{Cuda, Pinned};
-use alluvion::suballoc::Growth;
-use alluvion::testing::{Bench, Shadow};
+use alluvion::suballoc::{Growth, Stock};
+use alluvion::testing::{Bench, Footprint, Shadow};
 use alluvion::{DeviceVec, Error, ErrorKind, Layout, OnHost, Pool, PoolConfig, Resource};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
+
+/// What is out once the machine has made what it keeps: a stream of its own.
+fn used(bench: &Bench) -> Footprint {
+    Cuda::new(&bench.device()).allocate_sync(layout_of(0)).expect("zero bytes are served");
+    drop(Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).expect("there is room"));
+    bench.footprint()
+}
 
 #[track_caller]
 fn refused(bench: &Bench, config: PoolConfig) -> Error {
@@ -32,6 +39,7 @@ fn configurations_that_make_no_sense_are_refused() {
         ("maximum 0", config().maximum(0)),
         ("step 0", config().growth(Growth::Step(0))),
         ("initial and maximum 0", config().initial(0).maximum(0)),
+        ("an initial size that no segment holds", config().initial(1 << 50)),
         ("an initial size that overflows", config().initial(usize::MAX)),
         ("an initial size that overflows when it is rounded", config().initial(isize::MAX as usize)),
     ];
@@ -41,26 +49,24 @@ fn configurations_that_make_no_sense_are_refused() {
         assert!(error.kind() == ErrorKind::InvalidArgument || overflow, "{what}: {error}");
     }
     // Sound, and more than there is.
-    assert!(refused(&bench, config().initial(1 << 50)).is_out_of_memory());
+    assert!(refused(&bench, config().initial(1 << 39)).is_out_of_memory());
     bench.check();
 }
 
-/// Sizes that are no multiples of 256 are rounded, and the maximum is kept.
+/// Sizes that are no multiples of 256 are rounded: the initial one up, and the maximum down.
 #[test]
 fn odd_sizes_are_rounded() {
     let bench = Bench::sim();
     let stream = bench.stream();
-    for (initial, maximum) in [(1, 1000), (0, 257), (300, 300), (1000, 70_001)] {
-        let pool =
-            Cuda::new(&bench.device()).pool(PoolConfig::default().initial(initial).maximum(maximum)).unwrap();
-        assert!(pool.pool_size() >= initial && pool.pool_size() <= maximum.next_multiple_of(256));
+    for (initial, maximum) in [(1, 1000), (0, 257), (300, 300), (700, 800), (1000, 70_001)] {
+        let config = PoolConfig::default().initial(initial).maximum(maximum);
+        let pool = Cuda::new(&bench.device()).pool(config).unwrap();
         let most = maximum / 256 * 256;
-        if most > 0 {
-            let block = Held::of(&pool, most, stream.as_ref());
-            assert!(pool.pool_size() <= maximum.next_multiple_of(256), "{} of {maximum}", pool.pool_size());
-            block.free(stream.as_ref());
-        }
-        let error = pool.allocate(layout_of(maximum + 256), stream.as_ref()).unwrap_err();
+        assert_eq!(pool.pool_size(), initial.next_multiple_of(256).min(most));
+        let block = Held::of(&pool, most, stream.as_ref());
+        assert_eq!(pool.pool_size(), most);
+        block.free(stream.as_ref());
+        let error = pool.allocate(layout_of(most + 1), stream.as_ref()).unwrap_err();
         assert!(error.is_out_of_memory(), "{error}");
     }
     bench.check();
@@ -138,7 +144,7 @@ fn a_pool_is_dropped_with_live_blocks() {
     for seed in 0..8 {
         let bench = Bench::sim_with(Bench::config().seed(seed));
         let (first, second) = (bench.stream(), bench.stream());
-        let before = bench.footprint();
+        let before = used(&bench);
         let upstream = Arc::new(Shadow::new(Cuda::new(&bench.device())));
         let pool = Arc::clone(&upstream).pool(PoolConfig::default().initial(MIB)).unwrap();
         let pending = Held::of(&pool, 2 * MIB, first.as_ref());
@@ -165,7 +171,7 @@ fn a_pool_is_dropped_with_live_blocks() {
 fn a_pool_is_dropped_elsewhere_and_late() {
     for seed in 0..8 {
         let bench = Bench::sim_with(Bench::config().seed(seed));
-        let before = bench.footprint();
+        let before = used(&bench);
         let pool = Cuda::new(&bench.device()).pool(PoolConfig::default()).unwrap();
         let streams: Vec<_> = (0..3).map(|_| bench.stream()).collect();
         for (word, stream) in (1..).zip(&streams) {
@@ -215,7 +221,7 @@ fn a_pool_is_found_and_described() {
     let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
     assert_eq!(pool.describe().to_string(), "Pool(1 MiB) > Cuda(gpu 0)");
     let erased = alluvion::AnyResource::new(pool);
-    let found = erased.find_layer::<Pool<Cuda>>().expect("a pool is a layer");
-    assert_eq!(found.pool_size(), MIB);
+    let stock = erased.find_layer::<Stock>().expect("what a pool has is a layer");
+    assert_eq!((stock.status().reserved_bytes, stock.snapshot().segments.len()), (MIB, 1));
     assert!(erased.find_layer::<Cuda>().is_some(), "and so is what is under it");
 }

@@ -75,13 +75,27 @@ impl<R: DeviceAccessible> Held<'_, R> {
     /// Queues writing the block: the word, over all its whole words.
     #[track_caller]
     pub(crate) fn fill(&self, word: u32, stream: StreamRef<'_>) {
-        let (device, words) = (self.resource.device(), self.layout.bytes() / 4);
+        self.try_fill(word, stream).expect("a live block can be filled");
+    }
+
+    /// As [`fill`](Self::fill), where the driver may refuse.
+    pub(crate) fn try_fill(&self, word: u32, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.fill_some(self.layout.bytes() / 4, word, stream)
+    }
+
+    /// Queues writing the first 4 KiB: enough for an order to be seen, and cheap where the block is large.
+    pub(crate) fn touch(&self, word: u32, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.fill_some(self.layout.bytes().min(4096) / 4, word, stream)
+    }
+
+    fn fill_some(&self, words: usize, word: u32, stream: StreamRef<'_>) -> Result<(), Error> {
+        let device = self.resource.device();
         let value = FillValue::U32(word);
         // SAFETY: the block is live until a free that is ordered behind; whether other uses conflict is what is tested.
         let filled = unsafe {
             device.driver().fill_async(device.ordinal(), self.pointer.address(), value, words, stream.raw())
         };
-        filled.expect("a live block can be filled");
+        filled.map_err(Error::from)
     }
 
     /// Waits for the stream and asserts that the block holds what [`fill`](Self::fill) wrote.
