@@ -120,7 +120,7 @@ impl<S: Subject> World<S> {
     /// Queues a kernel on a block: it finds the old word at both ends, if there is one, and writes the new one.
     fn launch(&self, stream: StreamRef<'_>, pointer: DevicePtr, layout: Layout, old: Option<u32>, new: u32) {
         let (address, bytes) = (pointer.address(), layout.bytes());
-        let ends = bytes.min(PATTERN_BYTES);
+        let ends = if bytes <= 2 * PATTERN_BYTES { bytes } else { PATTERN_BYTES };
         let starts = [address, address + (bytes - ends) as u64];
         let wrong = Arc::clone(&self.wrong);
         let kernel = Kernel::new("pattern").writes(address, bytes).run(move |memory| {
@@ -312,7 +312,7 @@ impl<S: Subject> World<S> {
         }
         let status = pool.status();
         assert_eq!((status.live_bytes, status.live_blocks), (0, 0), "{status:?}");
-        if self.maximum < usize::MAX {
+        if self.maximum < usize::MAX / 2 {
             // Whatever is pending, and on whatever stream.
             let (stream, layout) =
                 (self.make(Kind::Owned), Layout::from_bytes(self.maximum).expect("it is small"));
