@@ -32,7 +32,7 @@ impl Default for PoolConfig {
         Self {
             initial_bytes: 0,
             maximum_bytes: usize::MAX,
-            growth: Growth::Eighth,
+            growth: Growth::Spare,
             reuse: Reuse::Wait,
             checked: cfg!(debug_assertions),
             handlers: Handlers::default(),
@@ -54,7 +54,7 @@ impl PoolConfig {
         self
     }
 
-    /// How much it takes from the upstream at a time. Default: [`Growth::Eighth`].
+    /// How much it takes from the upstream at a time. Default: [`Growth::Spare`].
     pub fn growth(mut self, growth: Growth) -> Self {
         self.growth = growth;
         self

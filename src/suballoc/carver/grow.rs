@@ -10,9 +10,13 @@ use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
 use crate::sync::yield_now;
 
-/// The least that a pool grows by unless it is told otherwise, and what it rounds its growth to: 2 MiB, the page in which a
-/// device has its memory.
+/// What growth is rounded to: 2 MiB, the page in which a device has its memory.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
+
+/// The least that a pool with [`Growth::Spare`] takes on top of what it needs: 32 MiB. Segments that are cut to one request
+/// never serve a larger one. From 24 to 40 MiB, and from an eighth to a sixteenth, the footprint is below RMM's on each of
+/// seven traces of PyTorch jobs; a larger part for itself, or none, is above it on some.
+const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
 /// How often a thread looks whether another one's growth has come before it goes on without. The driver takes 50 µs for a
 /// segment; a yield is about one.
@@ -105,7 +109,7 @@ impl<U: Resource> Carver<U> {
             Growth::Exact => need,
             Growth::Step(bytes) => need.max((bytes / Layout::MIN_ALIGN) as u64),
             Growth::Doubling => need.max(reserved).next_multiple_of(PAGE_UNITS),
-            Growth::Eighth => need.max(reserved / 8).next_multiple_of(PAGE_UNITS),
+            Growth::Spare => (need + (reserved / 16).max(SPARE_UNITS)).next_multiple_of(PAGE_UNITS),
         };
         let units = units.min(room).min(u64::from(u32::MAX));
         inner.pledged += units;

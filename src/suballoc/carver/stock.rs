@@ -15,7 +15,7 @@ use super::taker::Taker;
 use crate::device::Device;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef};
-use crate::suballoc::core::{Cache, Core, Owner, Spilled, Want};
+use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
 use crate::sync::{AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
@@ -195,6 +195,10 @@ impl Stock {
         let inner = &mut *inner;
         first(inner);
         let mut cache = self.cache(&mut inner.core, request.taker.id());
+        if request.want.units() > LONG_UNITS {
+            let owner = cache.owner();
+            cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+        }
         let claim = self.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,

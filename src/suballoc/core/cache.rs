@@ -18,6 +18,10 @@ const FIRST_ENTRIES: usize = 64;
 /// The most that the stacks hold, in units: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
 
+/// Blocks from here on are worth merging before another is cut: a cache that holds on to them keeps holes apart. With 64 KiB
+/// a pool stays below the footprint of RMM's on each of seven traces of PyTorch jobs; with 1 MiB, or none, it does not.
+pub(crate) const LONG_UNITS: u32 = 256;
+
 /// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a time.
 const SETS: usize = 16;
 const WAYS: usize = 4;
@@ -278,6 +282,24 @@ impl Cache {
         if self.units() == 0 {
             return 0;
         }
+        let mut spilled = self.spill_large(&mut spill);
+        for stack in 0..STACKS as u8 {
+            spilled += self.spill_stack(stack, usize::MAX, &mut spill);
+        }
+        spilled
+    }
+
+    /// Spills the blocks that are longer than [`LONG_UNITS`].
+    pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) {
+        if self.large_units > 0 {
+            self.spill_large(&mut spill);
+        }
+        for stack in (0..CLASSES as u8).rev().take_while(|class| Want::Class(*class).units() > LONG_UNITS) {
+            self.spill_stack(stack, usize::MAX, &mut spill);
+        }
+    }
+
+    fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
         let mut spilled = 0;
         for way in self.large.iter_mut().flatten().filter(|way| way.units > 0) {
             spill(Spilled { address: way.address, epoch: Epoch(way.epoch) });
@@ -285,9 +307,6 @@ impl Cache {
             spilled += 1;
         }
         self.large_units = 0;
-        for stack in 0..STACKS as u8 {
-            spilled += self.spill_stack(stack, usize::MAX, &mut spill);
-        }
         spilled
     }
 

@@ -37,7 +37,7 @@ mod survey;
 mod verify;
 
 pub(crate) use allocate::Taken;
-pub(crate) use cache::{Cache, Spilled};
+pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};
 pub(crate) use release::NotOut;
 pub(crate) use segment::Segment;
