@@ -8,7 +8,7 @@ use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::{Owner, SeenState};
+use crate::suballoc::core::{Owner, SeenState, Want};
 use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
 use crate::sync::Ordering;
 
@@ -129,7 +129,10 @@ impl Stock {
         }
         let mut inner = self.inner.lock();
         let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
-        bytes(u64::from(inner.core.largest(owner, &reach)))
+        let units = inner.core.largest(owner, &reach);
+        // What no class of this stock is long enough for is served exactly: see `want`.
+        let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
+        bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
     }
 }
 

@@ -40,6 +40,14 @@ impl Want {
         }
     }
 
+    /// The largest request that a piece of so many units serves: a class may want more than was asked for.
+    pub(crate) fn most_within(units: u32) -> u32 {
+        match Self::of_units(units) {
+            Some(Self::Class(class)) if units_of(class) > units => units_of(class - 1),
+            _ => units,
+        }
+    }
+
     /// The length of the block that serves it.
     #[inline]
     pub(crate) fn units(self) -> u32 {
@@ -104,6 +112,17 @@ mod tests {
         for class in 0..CLASSES as u8 {
             assert_eq!(class_of(units_of(class)), class);
         }
+    }
+
+    #[test]
+    fn a_piece_serves_whole_classes() {
+        for units in 1..=CLASS_UNITS + 1 {
+            let most = Want::most_within(units);
+            assert!(Want::of_units(most).is_some_and(|want| want.units() <= units), "{most} in {units}");
+            let more = Want::of_units(most + 1).expect("it is more than nothing");
+            assert!(more.units() > units, "{units} units serve more than {most}");
+        }
+        assert_eq!(Want::most_within(0), 0);
     }
 
     #[test]
