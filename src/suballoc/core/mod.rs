@@ -59,6 +59,8 @@ pub(crate) struct Core {
     segments: Segments,
     /// Of all owners.
     free_units: u64,
+    /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.
+    mixed: bool,
 }
 
 impl Core {
