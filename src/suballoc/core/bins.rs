@@ -240,3 +240,55 @@ impl Bins {
 fn some(id: Id) -> Option<Id> {
     if id == NONE { None } else { Some(id) }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::node::Node;
+    use super::*;
+
+    #[test]
+    fn a_bin_is_at_most_a_32nd_wide_and_larger_blocks_are_in_larger_bins() {
+        let mut sizes: Vec<u32> =
+            (0..32).flat_map(|log| [1 << log, (1 << log) + 1, u32::MAX >> log]).collect();
+        sizes.extend((1..5_000).chain(1_000_000..1_001_000));
+        sizes.sort_unstable();
+        for pair in sizes.windows(2) {
+            let (small, large) = (Bin::of(pair[0]), Bin::of(pair[1]));
+            assert!(small <= large, "{pair:?}");
+            let near = u64::from(pair[1]) * 32 < u64::from(pair[0]) * 33;
+            assert!(near || pair[0] == pair[1] || small < large, "{pair:?} in {small:?}");
+            assert!(!small.is_exact() || pair[0] == pair[1] || small < large, "{pair:?} in {small:?}");
+        }
+        assert_eq!((Bin::of(63).is_exact(), Bin::of(64).is_exact()), (true, false));
+        assert_eq!((Bin::of(u32::MAX), Bin::LARGEST.larger()), (Bin::LARGEST, None));
+        assert_eq!(Bin(0).smaller(), None);
+    }
+
+    #[test]
+    fn the_next_bin_with_a_block_is_found_from_both_sides() {
+        let (mut nodes, mut bins) = (Nodes::default(), Bins::default());
+        let sizes = [1, 31, 32, 63, 64, 1000, 1 << 20, u32::MAX];
+        let ids = sizes.map(|units| {
+            let id = nodes.make();
+            nodes[id] = Node { units, ..Node::VACANT };
+            (nodes[id].prev, nodes[id].next) = bins.push(&mut nodes, Bin::of(units), id, End::Front);
+            id
+        });
+        bins.verify();
+        assert_eq!(bins.iter(&nodes).collect::<Vec<_>>(), ids);
+        for pair in sizes.windows(2) {
+            let between = Bin::of(pair[0]).larger().expect("the last is the largest");
+            assert_eq!(bins.at_least(between), Some(Bin::of(pair[1])));
+            assert_eq!(
+                bins.at_most(Bin::of(pair[1]).smaller().expect("not the smallest")),
+                Some(Bin::of(pair[0]))
+            );
+        }
+        for id in ids {
+            let Node { units, prev, next, .. } = nodes[id];
+            bins.remove(&mut nodes, Bin::of(units), (prev, next));
+            bins.verify();
+        }
+        assert_eq!((bins.at_least(Bin(0)), bins.at_most(Bin::LARGEST)), (None, None));
+    }
+}

@@ -54,7 +54,7 @@ impl Core {
                 break;
             }
             let node = &self.nodes[id];
-            if node.units >= request.units && node.units < units {
+            if node.units >= request.units && (best == NONE || node.units < units) {
                 (best, units) = (id, node.units);
                 if units == request.units {
                     break;

@@ -165,3 +165,59 @@ impl Shard {
         self.slots = slots;
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::node::Node;
+    use super::*;
+
+    /// A step for each way in which addresses are alike: neighbours, pages, segments, and far apart.
+    #[test]
+    fn what_is_inserted_is_found_until_it_is_removed() {
+        for step in [UNIT, 3 * UNIT, 2 << 20, 1 << 34] {
+            let (mut nodes, mut index) = (Nodes::default(), Index::default());
+            let address = |at: u64| 0x7f00_0000_0000 + at * step;
+            for at in 0..5_000 {
+                let id = nodes.make();
+                nodes[id] = Node { address: address(at), ..Node::VACANT };
+                index.insert(address(at), id);
+            }
+            let removed = |at: u64| at.is_multiple_of(3) || (1_000..2_000).contains(&at);
+            for at in (0..5_000).filter(|&at| removed(at)) {
+                assert!(index.remove(&nodes, address(at)).is_some());
+                assert_eq!(index.remove(&nodes, address(at)), None);
+            }
+            for at in 0..5_000 {
+                let id = index.find(&nodes, address(at));
+                assert_eq!(
+                    id.map(|id| nodes[id].address),
+                    (!removed(at)).then_some(address(at)),
+                    "{at}, step {step}"
+                );
+            }
+            let left = (0..5_000).filter(|&at| !removed(at)).count();
+            assert_eq!((index.len(), index.recount()), (left, left));
+        }
+    }
+
+    #[test]
+    fn addresses_at_equal_distances_are_spread() {
+        for step in [UNIT, 2 * UNIT, 4096, 2 << 20, 1 << 30] {
+            let mut index = Index::default();
+            (1..=64_000).for_each(|at| index.insert(0x7f00_0000_0000 + u64::from(at) * step, at));
+            let most = index.shards.iter().map(|shard| shard.len).max();
+            assert!(most < Some(1_200), "{most:?} of 1,000 in one table, step {step}");
+            let far = index.shards.iter().map(Shard::longest_way).max();
+            assert!(far < Some(40), "{far:?} slots from home, step {step}");
+        }
+    }
+
+    impl Shard {
+        /// How far the farthest slot is from its home.
+        fn longest_way(&self) -> usize {
+            let count = self.slots.len();
+            let way = |(at, &slot): (usize, &Slot)| (at + count - Self::home(slot, count)) % count;
+            self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(way).max().unwrap_or(0)
+        }
+    }
+}

@@ -17,6 +17,10 @@
 
 mod allocate;
 mod bins;
+#[cfg(all(test, not(loom)))]
+mod bounds;
+#[cfg(all(test, not(loom)))]
+mod decisions;
 mod fit;
 mod gather;
 mod index;
