@@ -204,15 +204,15 @@ impl Bins {
     pub(super) fn replace(&mut self, nodes: &mut Nodes, bin: Bin, (prev, next): Links, new: Id) -> Links {
         nodes[prev].next = new;
         nodes[next].prev = new;
-        if prev == NONE || next == NONE {
-            if let Some(all) = &mut self.ends[bin.level()] {
-                let ends = &mut all[bin.at()];
-                if prev == NONE {
-                    ends.front = new;
-                }
-                if next == NONE {
-                    ends.back = new;
-                }
+        if (prev == NONE || next == NONE)
+            && let Some(all) = &mut self.ends[bin.level()]
+        {
+            let ends = &mut all[bin.at()];
+            if prev == NONE {
+                ends.front = new;
+            }
+            if next == NONE {
+                ends.back = new;
             }
         }
         (prev, next)

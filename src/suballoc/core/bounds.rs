@@ -131,7 +131,7 @@ fn a_block_costs_at_most_64_bytes() {
     while heap.out.len() < 200_000 {
         let (taker, units) = (heap.pick(), heap.numbers.units());
         heap.allocate(taker, units, &[]);
-        if heap.out.len() >= 20_000 && heap.out.len() % 500 == 0 {
+        if heap.out.len() >= 20_000 && heap.out.len().is_multiple_of(500) {
             // All of them out, which costs most.
             let (bytes, blocks) = (heap.core.metadata_bytes(), heap.out.len());
             assert!(bytes <= 64 * blocks, "{bytes} bytes for {blocks} blocks");
@@ -153,10 +153,10 @@ fn a_program_of_one_stream_needs_no_gathering() {
         }
         let units = heap.numbers.units();
         heap.allocate(stream, units, &[]);
-        if round % 100 == 0 {
+        if round.is_multiple_of(100) {
             heap.core.settle(stream, Epoch(round.saturating_sub(50)));
         }
-        if round % 1_000 == 0 {
+        if round.is_multiple_of(1_000) {
             assert_eq!(heap.core.gather(stream, Epoch(round), &[]), 0, "in round {round}");
         }
     }

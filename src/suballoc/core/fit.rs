@@ -86,7 +86,7 @@ impl Core {
         let ample = ample.and_then(|units| bins.at_least(Bin::of(units).larger()?));
         match ample {
             Some(bin) => Some(bins.first(bin, End::Front)),
-            None => self.from_above(owner, u64::MAX, request),
+            None => self.largest_that_does(owner, u64::MAX, request),
         }
     }
 
@@ -101,11 +101,11 @@ impl Core {
         let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
         let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
         let found = bins.flat_map(few).take(FOREIGN).find(does);
-        found.or_else(|| self.from_above(owner, reach, request))
+        found.or_else(|| self.largest_that_does(owner, reach, request))
     }
 
     /// The same, of the largest blocks: so that [`largest`](Self::largest) promises what is found.
-    fn from_above(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+    fn largest_that_does(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
         self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
     }
 

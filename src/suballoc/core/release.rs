@@ -24,48 +24,34 @@ impl Core {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
         let Node { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
+        debug_assert!(owner == Owner::NOBODY || self.stream_of(owner).is_some(), "the stream has left");
+        let epoch = if owner == Owner::NOBODY { 0 } else { epoch.0 };
         let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);
-        let sole = self.owners.is_sole();
-        if owner == Owner::NOBODY {
-            self.mixed |= sole;
-            self.put(
-                id,
-                units,
-                Neighbours { before, left: left == owner, after, right: right == owner },
-                owner,
-                0,
-            );
-        } else if sole && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
-            self.join(id, owner, epoch.0, true);
-        } else {
-            self.put(
-                id,
-                units,
-                Neighbours { before, left: left == owner, after, right: right == owner },
-                owner,
-                epoch.0,
-            );
+        if self.owners.is_sole() {
+            self.mixed |= owner == Owner::NOBODY;
+            if owner != Owner::NOBODY && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
+                self.join(id, owner, epoch, true);
+                return Ok(units);
+            }
         }
+        self.put(id, owner, epoch, left == owner, right == owner);
         Ok(units)
     }
 
-    /// What [`join`](Self::join) does, where there is at most one neighbour on each side to join with: without taking a
-    /// block from its bin if the joined one belongs there too.
+    /// What [`join`](Self::join) does, where the neighbours to join with are known and there are no more behind them: it
+    /// does not take a block from its bin if the joined one belongs there too.
     #[inline]
-    fn put(&mut self, id: Id, units: u32, beside: Neighbours, owner: Owner, mut epoch: u64) {
+    fn put(&mut self, id: Id, owner: Owner, mut epoch: u64, left: bool, right: bool) {
         let nodes = &mut self.nodes;
-        let Neighbours { before, left, mut after, right } = beside;
         let place = self.owners.place_mut(owner);
-        debug_assert!(owner == Owner::NOBODY || place.stream.is_some(), "the stream has left");
+        let Node { units, before, mut after, .. } = nodes[id];
         let (mut joined, mut whole) = (id, units);
         // Of the block that hands its place in a bin on: the one in front, else the one behind.
         let mut inherited = None;
         if right {
             let behind = nodes.take(after);
             after = behind.after;
-            if !left {
-                nodes[after].before = id;
-            }
+            nodes[after].before = id;
             whole += behind.units;
             epoch = epoch.max(behind.epoch);
             let (bin, links) = (Bin::of(behind.units), (behind.prev, behind.next));
@@ -98,12 +84,4 @@ impl Core {
         (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);
         (node.prev, node.next) = links;
     }
-}
-
-/// The neighbours of a block, and which of them are to be joined.
-struct Neighbours {
-    before: Id,
-    left: bool,
-    after: Id,
-    right: bool,
 }
