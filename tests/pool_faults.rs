@@ -148,7 +148,7 @@ fn an_upstream_that_fails() {
         [Faulty::nth, |cuda, n| Faulty::every_nth(cuda, n + 1), Faulty::from_nth];
     for plan in plans {
         for n in 1..12 {
-            for growth in [Growth::Eighth, Growth::Doubling, Growth::Exact, Growth::Step(5 * MIB)] {
+            for growth in [Growth::Spare, Growth::Doubling, Growth::Exact, Growth::Step(5 * MIB)] {
                 let bench = Bench::sim_with(Bench::config().seed(n as u64));
                 let pool = Shadow::new(plan(Cuda::new(&bench.device()), n));
                 let pool =
