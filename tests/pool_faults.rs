@@ -291,7 +291,7 @@ fn assert_typed(error: &Error) {
 fn a_lost_context_is_reported_as_such() {
     let bench = Bench::sim();
     let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
-    let pool = Cuda::new(&bench.device()).pool(config()).unwrap();
+    let pool = Cuda::new(&bench.device()).pool(config().growth(Growth::Exact)).unwrap();
     let block = Held::of(&pool, MIB, stream.as_ref());
     sim.poison(0, Code::ILLEGAL_ADDRESS);
     let error = pool.allocate(layout_of(6 * MIB), stream.as_ref()).unwrap_err();
