@@ -79,6 +79,10 @@ pub enum ErrorKind {
     InUse,
     /// A block was given back wrongly, and was not freed.
     Misuse,
+    /// A file is not what it should be; the error says in which line, and why.
+    Malformed,
+    /// A file cannot be read.
+    Unreadable,
     /// Any other code of the driver.
     Driver,
 }
@@ -204,6 +208,20 @@ impl Error {
         Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
     }
 
+    /// Line `line`, counted from 1, is not what it should be, for this reason.
+    #[cold]
+    #[must_use]
+    pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Malformed, line, 0).and(Detail::Text(why.into()))
+    }
+
+    /// Line `line`, counted from 1, cannot be read.
+    #[cold]
+    #[must_use]
+    pub fn unreadable(line: usize, error: &std::io::Error) -> Self {
+        Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
+    }
+
     #[cold]
     fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
         Self::new(kind, 0, 0).and(Detail::Unsupported(Unsupported { what, why, instead }))
@@ -310,6 +328,12 @@ impl Error {
             Some(Detail::Misuse(misuse)) => Some(misuse),
             _ => None,
         }
+    }
+
+    /// The line that the error is about, counted from 1, if it is about one.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable).then_some(self.first)
     }
 
     /// Returns `true` if freeing memory and asking again may succeed.
@@ -428,6 +452,8 @@ impl fmt::Display for Error {
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
             ErrorKind::Misuse => f.write_str("misuse")?,
+            ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
+            ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Driver => f.write_str("driver error")?,
         }
         if let Some(detail) = &self.detail {

@@ -24,6 +24,7 @@
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
+//! | [`trace`] | What happened? | [`trace::Trace`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
 //!
 //! # Three rules
@@ -66,6 +67,7 @@ pub mod suballoc;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 
 pub use container::{
     DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, PinnedVec,

@@ -32,7 +32,7 @@ fn count(data: &mut Data) {
 #[test]
 fn the_second_holder_sees_what_the_first_did() {
     explore(|| {
-        let token = Arc::new(Token::new([0; 2]));
+        let token = Arc::new(Token::<Data>::default());
         let other = thread::spawn({
             let token = Arc::clone(&token);
             move || count(&mut token.lock())
@@ -47,7 +47,7 @@ fn the_second_holder_sees_what_the_first_did() {
 fn who_tries_has_it_or_does_without() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
     explore(|| {
-        let token = Arc::new(Token::new([0; 2]));
+        let token = Arc::new(Token::<Data>::default());
         let try_once = |token: &Token<Data>| match token.try_lock() {
             Some(mut data) => {
                 count(&mut data);
@@ -71,7 +71,7 @@ fn who_tries_has_it_or_does_without() {
 fn who_takes_from_one_may_try_another() {
     // As caches do: each thread holds its own and tries that of the other. Neither waits, so there is no circle.
     explore(|| {
-        let tokens = Arc::new([Token::new([0; 2]), Token::new([0; 2])]);
+        let tokens = Arc::new(<[Token<Data>; 2]>::default());
         let visit = |tokens: &[Token<Data>; 2], mine: usize| {
             let mut own = tokens[mine].lock();
             if let Some(mut foreign) = tokens[1 - mine].try_lock() {

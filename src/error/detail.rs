@@ -11,6 +11,7 @@ pub(super) enum Detail {
     Unsupported(Unsupported),
     OutOfMemory(OutOfMemory),
     Misuse(Misuse),
+    Text(Box<str>),
 }
 
 impl fmt::Display for Detail {
@@ -19,6 +20,7 @@ impl fmt::Display for Detail {
             Self::Unsupported(Unsupported { what, why, instead }) => write!(f, "{what}: {why}; {instead}"),
             Self::OutOfMemory(report) => report.fmt(f),
             Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }

@@ -20,9 +20,7 @@ mod event_pool;
 mod frontier;
 mod id;
 mod places;
-#[allow(dead_code, reason = "suballocators ask")]
 mod poll;
-#[allow(dead_code, reason = "suballocators ask")]
 mod reach;
 mod stream;
 mod stream_pool;
@@ -34,12 +32,7 @@ pub use event::Event;
 pub(crate) use event_pool::EventPool;
 pub use frontier::Frontier;
 pub use id::{Epoch, Stamp, StreamId};
-#[allow(unused_imports, reason = "suballocators use it")]
 pub(crate) use places::Places;
-#[allow(unused_imports, reason = "suballocators use it")]
-pub(crate) use poll::Polled;
-#[allow(unused_imports, reason = "suballocators use it")]
-pub(crate) use reach::Waited;
 pub use stream::{Stream, StreamKind, StreamRef};
 pub use stream_pool::StreamPool;
 pub(crate) use table::Table;

@@ -98,18 +98,19 @@ mod tests {
     #[cfg(not(loom))]
     #[test]
     fn two_threads_make_one_thing() {
+        use std::sync::Barrier;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
         let places = Places::default();
-        let barrier = std::sync::Barrier::new(2);
-        let made = std::sync::atomic::AtomicUsize::new(0);
-        let address = || {
+        let (barrier, made) = (Barrier::new(2), AtomicUsize::new(0));
+        let make = || {
             barrier.wait();
-            let it: &Box<usize> =
-                places.get_or_make(77, || Box::new(made.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+            let it: &usize = places.get_or_make(77, || made.fetch_add(1, Ordering::Relaxed));
             core::ptr::from_ref(it) as usize
         };
         std::thread::scope(|scope| {
-            let other = scope.spawn(address);
-            assert_eq!(address(), other.join().expect("it does not panic"));
+            let other = scope.spawn(make);
+            assert_eq!(make(), other.join().expect("it does not panic"));
         });
         assert_eq!(made.into_inner(), 1);
     }

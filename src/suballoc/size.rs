@@ -11,7 +11,7 @@ impl fmt::Display for Size {
         const UNITS: [(usize, &str); 4] =
             [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         match UNITS.into_iter().find(|(unit, _)| self.0 >= *unit) {
-            Some((unit, name)) if self.0 % unit == 0 => write!(f, "{} {name}", self.0 / unit),
+            Some((unit, name)) if self.0.is_multiple_of(unit) => write!(f, "{} {name}", self.0 / unit),
             Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / unit as f64),
             None => write!(f, "{} B", self.0),
         }

@@ -20,10 +20,6 @@ pub(super) struct Access<T> {
 }
 
 impl<T> Cell<T> {
-    pub(super) fn new(content: T) -> Self {
-        Self(UnsafeCell::new(content))
-    }
-
     pub(super) fn access(&self) -> Access<T> {
         #[cfg(loom)]
         let content = self.0.get_mut();

@@ -9,7 +9,6 @@
 )]
 
 mod cell;
-#[allow(dead_code, reason = "suballocators lock with it")]
 mod token;
 
 pub(crate) use std::sync::Arc;
@@ -18,7 +17,6 @@ pub(crate) use std::sync::Arc;
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
-#[allow(unused_imports, reason = "suballocators lock with it")]
 pub(crate) use token::{Token, TokenGuard};
 
 #[cfg(loom)]

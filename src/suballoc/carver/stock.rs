@@ -26,6 +26,9 @@ const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
 const RUN_UNITS: u32 = 256;
 const RUN_BLOCKS: u32 = if cfg!(loom) { 1 } else { 16 };
 
+/// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
+const PLENTY: u32 = 4;
+
 /// Epochs of streams, by who owns the blocks that they are about.
 pub(super) type Reach = SmallVec<[(Owner, Epoch); 8]>;
 
@@ -46,6 +49,8 @@ pub(super) struct Inner {
     pub(super) answers: u64,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
+    /// The longest block that anybody has asked for.
+    largest_want: u32,
     pub(super) steals: u64,
 }
 
@@ -110,6 +115,7 @@ impl Stock {
                 answers: 0,
                 peak_reserved: 0,
                 misses: 0,
+                largest_want: 0,
                 steals: 0,
             }),
             tally: Tally::default(),
@@ -195,7 +201,10 @@ impl Stock {
         let inner = &mut *inner;
         first(inner);
         let mut cache = self.cache(&mut inner.core, request.taker.id());
-        if request.want.units() > LONG_UNITS {
+        inner.largest_want = inner.largest_want.max(request.want.units());
+        if request.want.units() > LONG_UNITS
+            && !inner.core.has_whole(cache.owner(), inner.largest_want.saturating_mul(PLENTY))
+        {
             let owner = cache.owner();
             cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
         }

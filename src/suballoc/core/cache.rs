@@ -25,6 +25,8 @@ pub(crate) const LONG_UNITS: u32 = 256;
 /// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a time.
 const SETS: usize = 16;
 const WAYS: usize = 4;
+const LARGE: usize = SETS * WAYS;
+const _: () = assert!(LARGE == u64::BITS as usize);
 
 /// An epoch beyond this does not fit beside a link. At one driver call an epoch it is years away.
 const EPOCH_LIMIT: u64 = 1 << 48;
@@ -58,7 +60,7 @@ impl Entry {
     }
 }
 
-/// A large block. No units: an empty way.
+/// A large block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Large {
     units: u32,
@@ -92,12 +94,16 @@ pub(crate) struct Cache {
     turn: u8,
     /// The length of the blocks in the last stack.
     only_units: u32,
+    /// How many blocks in the stacks are longer than [`LONG_UNITS`].
+    long_stacked: u32,
+    /// Which ways of the table are full, a bit each.
+    large_full: u64,
     entries: Vec<Entry>,
     stacked_units: u64,
     large_units: u64,
     pub(crate) seen: Seen,
     heads: [u16; STACKS],
-    large: [[Large; WAYS]; SETS],
+    large: [Large; LARGE],
 }
 
 impl Default for Cache {
@@ -108,12 +114,14 @@ impl Default for Cache {
             vacant: NONE,
             turn: 0,
             only_units: 0,
+            long_stacked: 0,
+            large_full: 0,
             entries: Vec::new(),
             stacked_units: 0,
             large_units: 0,
             seen: Seen::default(),
             heads: [NONE; STACKS],
-            large: [[Large::default(); WAYS]; SETS],
+            large: [Large::default(); LARGE],
         }
     }
 }
@@ -198,6 +206,7 @@ impl Cache {
         self.vacant = head;
         self.heads[stack as usize] = taken.next();
         self.stacked_units -= u64::from(units);
+        self.long_stacked -= u32::from(units > LONG_UNITS);
         Some(taken)
     }
 
@@ -216,6 +225,7 @@ impl Cache {
         *entry = Entry::new(address, epoch.0, self.heads[stack as usize]);
         self.heads[stack as usize] = at;
         self.stacked_units = stacked_units;
+        self.long_stacked += u32::from(units > LONG_UNITS);
         if stack as usize == CLASSES {
             self.only_units = units;
         }
@@ -240,19 +250,29 @@ impl Cache {
 
     #[inline]
     fn take_large(&mut self, units: u32) -> Option<u64> {
-        let way = self.large[set_of(units)].iter_mut().find(|way| way.units == units)?;
-        let address = way.address;
-        *way = Large::default();
+        let first = first_way_of(units);
+        let way = (first..first + WAYS)
+            .find(|&way| self.large[way].units == units && self.large_full & (1 << way) != 0)?;
+        self.large_full &= !(1 << way);
         self.large_units -= u64::from(units);
-        Some(address)
+        Some(self.large[way].address)
     }
 
     #[inline]
     fn put_large(&mut self, units: u32, address: u64, epoch: Epoch) -> bool {
-        let Some(way) = self.large[set_of(units)].iter_mut().find(|way| way.units == 0) else { return false };
-        *way = Large { units, address, epoch: epoch.0 };
+        let first = first_way_of(units);
+        let empty = (!self.large_full >> first & ((1 << WAYS) - 1)).trailing_zeros() as usize;
+        if empty >= WAYS {
+            return false;
+        }
+        self.large_full |= 1 << (first + empty);
+        self.large[first + empty] = Large { units, address, epoch: epoch.0 };
         self.large_units += u64::from(units);
         true
+    }
+
+    fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
+        (0..LARGE).filter(|way| self.large_full & (1 << way) != 0).map(|way| self.large[way])
     }
 
     /// Makes room for one more such block, and some: of a full set one block goes; of full stacks that of the class, and
@@ -260,10 +280,9 @@ impl Cache {
     pub(crate) fn make_room(&mut self, want: Want, mut spill: impl FnMut(Spilled)) {
         let Some(first) = want.stack() else {
             self.turn = self.turn.wrapping_add(1);
-            let goes = core::mem::take(&mut self.large[set_of(want.units())][self.turn as usize % WAYS]);
-            if goes.units > 0 {
-                self.large_units -= u64::from(goes.units);
-                spill(Spilled { address: goes.address, epoch: Epoch(goes.epoch) });
+            let way = first_way_of(want.units()) + self.turn as usize % WAYS;
+            if self.large_full & (1 << way) != 0 {
+                self.spill_way(way, &mut spill);
             }
             return;
         };
@@ -291,23 +310,29 @@ impl Cache {
 
     /// Spills the blocks that are longer than [`LONG_UNITS`].
     pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) {
-        if self.large_units > 0 {
-            self.spill_large(&mut spill);
-        }
-        for stack in (0..CLASSES as u8).rev().take_while(|class| Want::Class(*class).units() > LONG_UNITS) {
-            self.spill_stack(stack, usize::MAX, &mut spill);
+        self.spill_large(&mut spill);
+        for class in (0..CLASSES as u8).rev() {
+            if self.long_stacked == 0 {
+                break;
+            }
+            self.spill_stack(class, usize::MAX, &mut spill);
         }
     }
 
     fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
         let mut spilled = 0;
-        for way in self.large.iter_mut().flatten().filter(|way| way.units > 0) {
-            spill(Spilled { address: way.address, epoch: Epoch(way.epoch) });
-            *way = Large::default();
+        while self.large_full != 0 {
+            self.spill_way(self.large_full.trailing_zeros() as usize, spill);
             spilled += 1;
         }
-        self.large_units = 0;
         spilled
+    }
+
+    fn spill_way(&mut self, way: usize, spill: &mut impl FnMut(Spilled)) {
+        let Large { units, address, epoch } = self.large[way];
+        self.large_full &= !(1 << way);
+        self.large_units -= u64::from(units);
+        spill(Spilled { address, epoch: Epoch(epoch) });
     }
 
     /// Takes up to `most` blocks off a stack.
@@ -322,8 +347,7 @@ impl Cache {
 
     /// Every block in it.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Spilled> + '_ {
-        let large = self.large.iter().flatten().filter(|way| way.units > 0);
-        let large = large.map(|way| Spilled { address: way.address, epoch: Epoch(way.epoch) });
+        let large = self.large_blocks().map(|way| Spilled { address: way.address, epoch: Epoch(way.epoch) });
         let stacks = self.heads.iter().flat_map(move |head| {
             let mut at = *head;
             core::iter::from_fn(move || {
@@ -346,10 +370,10 @@ impl Cache {
     }
 }
 
-/// The set of a size. Sizes of one program often differ by powers of two, so all bits have their say.
+/// Where the set of a size begins. Sizes of one program often differ by powers of two, so all bits have their say.
 #[inline]
-fn set_of(units: u32) -> usize {
-    (units.wrapping_mul(0x9E37_79B1) >> 28) as usize % SETS
+fn first_way_of(units: u32) -> usize {
+    (units.wrapping_mul(0x9E37_79B1) >> 28) as usize % SETS * WAYS
 }
 
 const _: () = assert!(Layout::MIN_ALIGN == 256);
