@@ -1,4 +1,4 @@
-//! Threads on one pool of a simulated machine, for three seconds.
+//! Threads on one pool of a simulated machine, for three seconds in all.
 
 #![expect(unsafe_code, reason = "launches kernels")]
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use alluvion::driver::sim::{Kernel, SimConfig};
 use alluvion::source::Cuda;
+use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{Pool, PoolConfig, Resource, Sim, Stream};
 use held::Held;
 use soak::{Hand, Plan, soak};
@@ -65,17 +66,25 @@ impl Hand for Kernels<'_> {
     }
 }
 
+/// Half a second for each, unless `ALLUVION_SOAK_SECONDS` says otherwise.
+fn duration() -> Duration {
+    let said = std::env::var("ALLUVION_SOAK_SECONDS");
+    let seconds = said.map(|seconds| seconds.parse().expect("ALLUVION_SOAK_SECONDS is a number of seconds"));
+    seconds.map_or(Duration::from_millis(500), Duration::from_secs)
+}
+
+/// Four threads on a pool with memory to spare, and eight on one that runs out all the time.
 #[test]
-fn four_threads_for_three_seconds() {
-    let sim = Sim::with_config(SimConfig::default().memory_bytes(128 << 20));
-    let config = PoolConfig::default().checked(true).maximum(96 << 20);
-    let pool = Cuda::new(&sim.device(0)).pool(config).expect("a pool can be made");
-    let kernels = Kernels { sim: &sim, wrong: Arc::default() };
-    let plan = Plan { threads: 4, duration: Duration::from_secs(3), largest: 8 << 20 };
-    soak(&pool, &kernels, plan);
-    drop(pool);
-    if let Some(hazard) = sim.hazards().first() {
-        panic!("{hazard}");
+fn threads_with_each_policy() {
+    for reuse in [Reuse::Wait, Reuse::Completed, Reuse::Own] {
+        for (threads, maximum, checked) in [(4, 96 << 20, true), (8, 12 << 20, false)] {
+            let sim = Sim::with_config(SimConfig::default().memory_bytes(128 << 20));
+            let config = PoolConfig::default().checked(checked).maximum(maximum).reuse(reuse);
+            let pool = Cuda::new(&sim.device(0)).pool(config.growth(Growth::Step(5 << 20))).unwrap();
+            let kernels = Kernels { sim: &sim, wrong: Arc::default() };
+            soak(&pool, &kernels, Plan { threads, duration: duration(), largest: maximum / 12 });
+            drop(pool);
+            assert_eq!(sim.live().allocations(), 0);
+        }
     }
-    assert_eq!(sim.live().allocations(), 0);
 }
