@@ -11,6 +11,7 @@ use alluvion::{PoolConfig, Resource};
 mod every_suballocator;
 
 every_pool!(sim(Bench::sim()), []);
+every_other_suballocator!(sim(Bench::sim()), []);
 
 // A pool that has all that it may have from the start, on a device with room for two such.
 alluvion::resource_suite!(

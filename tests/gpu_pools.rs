@@ -12,3 +12,4 @@ mod every_suballocator;
 
 // Memory of the host is not used up: the computer would be.
 every_pool!(gpu(Bench::gpu()), [no_limit,]);
+every_other_suballocator!(gpu(Bench::gpu()), [no_limit,]);

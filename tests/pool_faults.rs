@@ -148,7 +148,7 @@ fn an_upstream_that_fails() {
         [Faulty::nth, |cuda, n| Faulty::every_nth(cuda, n + 1), Faulty::from_nth];
     for plan in plans {
         for n in 1..12 {
-            for growth in [Growth::Eighth, Growth::Doubling, Growth::Exact, Growth::Step(5 * MIB)] {
+            for growth in [Growth::Spare, Growth::Doubling, Growth::Exact, Growth::Step(5 * MIB)] {
                 let bench = Bench::sim_with(Bench::config().seed(n as u64));
                 let pool = Shadow::new(plan(Cuda::new(&bench.device()), n));
                 let pool =
@@ -291,7 +291,7 @@ fn assert_typed(error: &Error) {
 fn a_lost_context_is_reported_as_such() {
     let bench = Bench::sim();
     let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
-    let pool = Cuda::new(&bench.device()).pool(config()).unwrap();
+    let pool = Cuda::new(&bench.device()).pool(config().growth(Growth::Exact)).unwrap();
     let block = Held::of(&pool, MIB, stream.as_ref());
     sim.poison(0, Code::ILLEGAL_ADDRESS);
     let error = pool.allocate(layout_of(6 * MIB), stream.as_ref()).unwrap_err();

@@ -101,8 +101,17 @@ impl<R: DeviceAccessible> Held<'_, R> {
     /// Waits for the stream and asserts that the block holds what [`fill`](Self::fill) wrote.
     #[track_caller]
     pub(crate) fn check(&self, word: u32, stream: StreamRef<'_>) {
+        let words = self.words(stream);
+        if let Some(at) = words.iter().position(|found| *found != word) {
+            panic!("word {at} of {} is {:#x} where {word:#x} was written", words.len(), words[at]);
+        }
+    }
+
+    /// Waits for the stream, and reads the block.
+    #[track_caller]
+    pub(crate) fn words(&self, stream: StreamRef<'_>) -> Vec<u32> {
         let device = self.resource.device();
-        let mut words = vec![!word; self.layout.bytes() / 4];
+        let mut words = vec![0xDEAD_DEAD; self.layout.bytes() / 4];
         let to = words.as_mut_ptr().expose_provenance() as u64;
         let (from, bytes) = (self.pointer.address(), 4 * words.len());
         // SAFETY: the block is live, and so are the words until the stream has been waited for, below.
@@ -110,8 +119,6 @@ impl<R: DeviceAccessible> Held<'_, R> {
         let waited = stream.synchronize();
         copied.expect("a live block can be copied");
         waited.expect("the stream's work succeeds");
-        if let Some(at) = words.iter().position(|found| *found != word) {
-            panic!("word {at} of {} is {:#x} where {word:#x} was written", words.len(), words[at]);
-        }
+        words
     }
 }

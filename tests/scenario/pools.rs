@@ -152,7 +152,7 @@ pub(crate) fn memory_of_ended_streams_comes_back(bench: &Bench) {
 /// A pool that is empty serves its maximum, whatever it began with (rmm 1957); a pinned one holds as many as fit (rmm 1664).
 pub(crate) fn an_empty_pool_serves_its_maximum(bench: &Bench) {
     let (device, stream) = (bench.device(), bench.stream());
-    let growths = [Growth::Eighth, Growth::Doubling, Growth::Step(256), Growth::Step(3 * MIB), Growth::Exact];
+    let growths = [Growth::Spare, Growth::Doubling, Growth::Step(256), Growth::Step(3 * MIB), Growth::Exact];
     for growth in growths {
         for reuse in [Reuse::Own, Reuse::Completed, Reuse::Wait] {
             let config = PoolConfig::default().initial(256).maximum(1024).growth(growth).reuse(reuse);
@@ -183,7 +183,7 @@ pub(crate) fn an_empty_pool_serves_its_maximum(bench: &Bench) {
 /// Half of what there may be is cached, and the request is for more than the other half (cupy 7678): the cached half goes.
 pub(crate) fn cached_memory_makes_room(bench: &Bench) {
     let (device, stream) = (bench.device(), bench.stream());
-    for growth in [Growth::Exact, Growth::Eighth, Growth::Doubling] {
+    for growth in [Growth::Exact, Growth::Spare, Growth::Doubling] {
         let config = PoolConfig::default().maximum(20 * MIB).growth(growth);
         let pool = Cuda::new(&device).pool(config).unwrap();
         let half = Held::of(&pool, 10 * MIB, stream.as_ref());
@@ -232,7 +232,7 @@ pub(crate) fn a_pending_block_is_waited_for(bench: &Bench) {
 /// Alignments were ignored (rmm 1156, 2002, 2402), and sizes at the end of the number line wrapped. Over every source.
 pub(crate) fn absurd_sizes_and_alignments_over_pools(bench: &Bench) {
     let (device, stream) = (bench.device(), bench.stream());
-    let config = || PoolConfig::default().growth(Growth::Eighth);
+    let config = || PoolConfig::default().growth(Growth::Spare);
     let pools = [
         AnyResource::new(Cuda::new(&device).pool(config()).unwrap()),
         AnyResource::new(CudaAsync::new(&device).unwrap().pool(config()).unwrap()),

@@ -4,7 +4,7 @@
 //! from a state that may have changed meanwhile: by others, too.
 
 use super::rung::{Rung, ladder};
-use super::stock::{Reach, Request, Stock, Tally};
+use super::stock::{Reach, Request, Stock, Tally, Within, still};
 use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
@@ -139,9 +139,9 @@ impl Stock {
                 Epoch::NONE => {}
                 Epoch::ALL => {
                     over.push(other.owner);
-                    reach.push((other.owner, Epoch::ALL));
+                    reach.push(Within { owner: other.owner, stream: other.stream, epoch: Epoch::ALL });
                 }
-                epoch => reach.push((other.owner, epoch)),
+                epoch => reach.push(Within { owner: other.owner, stream: other.stream, epoch }),
             }
         }
         owned.retain(|other| !over.contains(&other.owner));
@@ -172,7 +172,7 @@ impl Stock {
         let mut merged = 0;
         let served = self.serve_with(request, reach, |inner| {
             let owner = id.map_or(crate::suballoc::core::Owner::NOBODY, |id| inner.core.enter(id));
-            merged = inner.core.gather(owner, now, reach);
+            merged = inner.core.gather(owner, now, &still(&inner.core, reach));
         });
         served
     }
@@ -197,7 +197,8 @@ impl Stock {
         let mut inner = self.inner.lock();
         for other in owned {
             let done = machine.done_up_to(other.stream);
-            if done > Epoch::NONE {
+            // Another stream may have got the place meanwhile.
+            if done > Epoch::NONE && inner.core.stream_of(other.owner) == Some(other.stream) {
                 inner.core.settle(other.owner, done);
             }
         }
@@ -246,11 +247,12 @@ impl Stock {
         let reach: Reach = owned
             .iter()
             .filter(|other| other.stream != own)
-            .map(|other| (other.owner, stream.reach(other.stream)))
+            .map(|&Owned { owner, stream: of, .. }| Within { owner, stream: of, epoch: stream.reach(of) })
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
         let owner = inner.core.enter(own);
+        let reach = still(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())
     }

@@ -29,8 +29,24 @@ const RUN_BLOCKS: u32 = if cfg!(loom) { 1 } else { 16 };
 /// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
 const PLENTY: u32 = 4;
 
-/// Epochs of streams, by who owns the blocks that they are about.
-pub(super) type Reach = SmallVec<[(Owner, Epoch); 8]>;
+/// How far a taker comes after each owner of free blocks, found out without the mutex.
+pub(super) type Reach = SmallVec<[Within; 8]>;
+
+/// How far a taker comes after one owner.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    pub(super) owner: Owner,
+    /// Whose place it was then.
+    pub(super) stream: StreamId,
+    pub(super) epoch: Epoch,
+}
+
+/// What holds of a reach now that the mutex is held. A place that another stream has got meanwhile is out of reach: the epochs
+/// are those of the stream that was there.
+pub(super) fn still(core: &Core, reach: &[Within]) -> SmallVec<[(Owner, Epoch); 8]> {
+    let same = reach.iter().filter(|within| core.stream_of(within.owner) == Some(within.stream));
+    same.map(|within| (within.owner, within.epoch)).collect()
+}
 
 /// A cache on lines of its own: two, because processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -186,7 +202,7 @@ impl Stock {
     }
 
     /// A block from the core, with what is within `reach`; else, once the taker's own cache is spilled, with that too.
-    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(Owner, Epoch)]) -> Option<DevicePtr> {
+    pub(super) fn serve(&self, request: &Request<'_>, reach: &[Within]) -> Option<DevicePtr> {
         self.serve_with(request, reach, |_| ())
     }
 
@@ -194,7 +210,7 @@ impl Stock {
     pub(super) fn serve_with(
         &self,
         request: &Request<'_>,
-        reach: &[(Owner, Epoch)],
+        reach: &[Within],
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
         let now = request.taker.now();
@@ -210,6 +226,7 @@ impl Stock {
             cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
         }
         let claim = self.claim_units;
+        let reach = &still(&inner.core, reach);
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
             None if spill_all(&mut cache, &mut inner.core) > 0 => {
