@@ -29,8 +29,14 @@ const RUN_BLOCKS: u32 = if cfg!(loom) { 1 } else { 16 };
 /// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
 const PLENTY: u32 = 4;
 
-/// Epochs of streams, by who owns the blocks that they are about.
-pub(super) type Reach = SmallVec<[(Owner, Epoch); 8]>;
+/// How far somebody comes after which streams. By number, because it is found out without the mutex: what is an owner then may
+/// be another one's place when the mutex is taken again.
+pub(super) type Reach = SmallVec<[(StreamId, Epoch); 8]>;
+
+/// The same, for the core: while the mutex is held.
+pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(Owner, Epoch); 8]> {
+    reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
+}
 
 /// A cache on lines of its own: two, because processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -185,7 +191,7 @@ impl Stock {
     }
 
     /// A block from the core, with what is within `reach`; else, once the taker's own cache is spilled, with that too.
-    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(Owner, Epoch)]) -> Option<DevicePtr> {
+    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(StreamId, Epoch)]) -> Option<DevicePtr> {
         self.serve_with(request, reach, |_| ())
     }
 
@@ -193,7 +199,7 @@ impl Stock {
     pub(super) fn serve_with(
         &self,
         request: &Request<'_>,
-        reach: &[(Owner, Epoch)],
+        reach: &[(StreamId, Epoch)],
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
         let now = request.taker.now();
@@ -208,6 +214,7 @@ impl Stock {
             let owner = cache.owner();
             cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
         }
+        let reach = &of_owners(&inner.core, reach);
         let claim = self.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,

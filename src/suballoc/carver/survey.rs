@@ -2,7 +2,7 @@
 
 use super::Carver;
 use super::climb::Ascent;
-use super::stock::{Reach, Request, Stock};
+use super::stock::{Reach, Request, Stock, of_owners};
 use super::taker::Taker;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -125,10 +125,11 @@ impl Stock {
         let owned: Vec<_> = self.inner.lock().core.owners().collect();
         let mut reach = Reach::new();
         for other in owned.iter().filter(|other| Some(other.stream) != own) {
-            reach.push((other.owner, taker.reach(&self.device, other.stream)));
+            reach.push((other.stream, taker.reach(&self.device, other.stream)));
         }
         let mut inner = self.inner.lock();
         let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+        let reach = of_owners(&inner.core, &reach);
         bytes(u64::from(inner.core.largest(owner, &reach)))
     }
 }
