@@ -14,7 +14,8 @@ const USE: Work = Work(0);
 const NEXT: Work = Work(1);
 const OTHER: Work = Work(2);
 
-const UNIT: usize = 256;
+/// Long enough that a request comes from the core alone, and not with others.
+const UNIT: usize = 64 << 10;
 
 fn site(units: usize) -> Site {
     let all = units * UNIT;

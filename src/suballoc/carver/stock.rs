@@ -24,7 +24,7 @@ const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
 const RUN_UNITS: u32 = 256;
-const RUN_BLOCKS: u32 = if cfg!(loom) { 1 } else { 16 };
+const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
 const PLENTY: u32 = 4;
@@ -202,11 +202,12 @@ impl Stock {
         reach: &[(StreamId, Epoch)],
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
-        let now = request.taker.now();
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         first(inner);
         let mut cache = self.cache(&mut inner.core, request.taker.id());
+        // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
+        let now = request.taker.now();
         inner.largest_want = inner.largest_want.max(request.want.units());
         if request.want.units() > LONG_UNITS
             && !inner.core.has_whole(cache.owner(), inner.largest_want.saturating_mul(PLENTY))
