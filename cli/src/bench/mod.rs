@@ -4,6 +4,8 @@ mod counted;
 mod cross;
 mod figure;
 mod host;
+#[cfg(test)]
+mod likeness;
 mod options;
 mod pair;
 mod random;
