@@ -54,7 +54,7 @@ impl Stock {
             largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
             metadata_bytes: inner.core.metadata_bytes()
                 + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
-            hits: caches.iter().map(|cache| cache.seen.hits).sum(),
+            hits: caches.iter().map(|cache| cache.hits()).sum(),
             misses: inner.misses,
             steals: inner.steals,
             waits: load(&self.tally.waits),

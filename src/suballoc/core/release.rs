@@ -1,5 +1,7 @@
 //! How a block comes back.
 
+use super::bins::Bin;
+use super::node::{Id, Node};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
@@ -20,14 +22,88 @@ impl Core {
     #[inline]
     pub(crate) fn release(&mut self, address: u64, owner: Owner, epoch: Epoch) -> Result<u32, NotOut> {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
-        let units = self.nodes[id].units;
+        let Node { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
+        let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);
+        let sole = self.owners.is_sole();
         if owner == Owner::NOBODY {
-            self.join(id, owner, 0, false);
+            self.mixed |= sole;
+            self.put(
+                id,
+                units,
+                Neighbours { before, left: left == owner, after, right: right == owner },
+                owner,
+                0,
+            );
+        } else if sole && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
+            self.join(id, owner, epoch.0, true);
         } else {
-            debug_assert!(self.owners.place(owner).stream.is_some(), "the stream has left");
-            self.join(id, owner, epoch.0, self.owners.is_sole());
+            self.put(
+                id,
+                units,
+                Neighbours { before, left: left == owner, after, right: right == owner },
+                owner,
+                epoch.0,
+            );
         }
         Ok(units)
     }
+
+    /// What [`join`](Self::join) does, where there is at most one neighbour on each side to join with: without taking a
+    /// block from its bin if the joined one belongs there too.
+    #[inline]
+    fn put(&mut self, id: Id, units: u32, beside: Neighbours, owner: Owner, mut epoch: u64) {
+        let nodes = &mut self.nodes;
+        let Neighbours { before, left, mut after, right } = beside;
+        let place = self.owners.place_mut(owner);
+        debug_assert!(owner == Owner::NOBODY || place.stream.is_some(), "the stream has left");
+        let (mut joined, mut whole) = (id, units);
+        // Of the block that hands its place in a bin on: the one in front, else the one behind.
+        let mut inherited = None;
+        if right {
+            let behind = nodes.take(after);
+            after = behind.after;
+            if !left {
+                nodes[after].before = id;
+            }
+            whole += behind.units;
+            epoch = epoch.max(behind.epoch);
+            let (bin, links) = (Bin::of(behind.units), (behind.prev, behind.next));
+            if left || Bin::of(whole) != bin {
+                place.bins.remove(nodes, bin, links);
+            } else {
+                inherited = Some(place.bins.replace(nodes, bin, links, id));
+            }
+        }
+        if left {
+            nodes.take(id);
+            nodes[after].before = before;
+            joined = before;
+            let front = &nodes[before];
+            whole += front.units;
+            epoch = epoch.max(front.epoch);
+            let (bin, links) = (Bin::of(front.units), (front.prev, front.next));
+            if Bin::of(whole) == bin {
+                inherited = Some(links);
+            } else {
+                place.bins.remove(nodes, bin, links);
+            }
+        }
+        place.gain(units, epoch);
+        let links = match inherited {
+            Some(links) => links,
+            None => place.bins.push(nodes, Bin::of(whole), joined, place.end(epoch)),
+        };
+        let node = &mut nodes[joined];
+        (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);
+        (node.prev, node.next) = links;
+    }
+}
+
+/// The neighbours of a block, and which of them are to be joined.
+struct Neighbours {
+    before: Id,
+    left: bool,
+    after: Id,
+    right: bool,
 }
