@@ -9,7 +9,7 @@ use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::Owned;
+use crate::suballoc::core::{Owned, Owner};
 use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
@@ -169,13 +169,11 @@ impl Stock {
         if !enough {
             return None;
         }
-        let mut merged = 0;
-        let served = self.serve_with(request, reach, |inner| {
-            let owner = id.map_or(crate::suballoc::core::Owner::NOBODY, |id| inner.core.enter(id));
+        self.serve_with(request, reach, |inner| {
+            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
             let reach = of_owners(&inner.core, reach);
-            merged = inner.core.gather(owner, now, &reach);
-        });
-        served
+            inner.core.gather(owner, now, &reach);
+        })
     }
 
     /// Asks the driver what is over on the streams that others have freed on, and serves from that.

@@ -40,13 +40,13 @@ mod survey;
 #[cfg(all(test, not(loom)))]
 mod verify;
 
-pub(crate) use allocate::Taken;
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};
-pub(crate) use release::NotOut;
 pub(crate) use segment::Segment;
 pub(crate) use size_class::{MAX_UNITS, Want};
-pub(crate) use survey::{BlockSeen, Inspected, SeenState};
+pub(crate) use survey::{Inspected, SeenState};
+#[cfg(all(test, not(loom)))]
+pub(crate) use {allocate::Taken, release::NotOut, survey::BlockSeen};
 
 use index::Index;
 use nodes::Nodes;
