@@ -1,14 +1,21 @@
 //! One error for the whole crate.
 
+mod detail;
+mod misuse;
+
 use core::fmt;
 use std::sync::Arc;
 
+use detail::Detail;
+pub use misuse::{Misuse, MisuseKind};
+
 use crate::driver::{Call, Code, DriverError};
+use crate::suballoc::OutOfMemory;
 
 /// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
 ///
-/// Four words, so that `Result<DevicePtr, Error>` stays in registers where it matters, and made without a heap
-/// allocation on the paths that run out of memory.
+/// Four words, so that `Result<DevicePtr, Error>` stays in registers where it matters. What needs more words, as the report of
+/// a suballocator that ran out, is in one small box on the heap of the host; no device memory is needed to make an error.
 ///
 /// ```
 /// use alluvion::{Error, Layout};
@@ -30,7 +37,7 @@ pub struct Error {
     first: usize,
     /// The second number of the kind: a limit, an element size, a length.
     second: usize,
-    detail: Option<Arc<Unsupported>>,
+    detail: Option<Arc<Detail>>,
 }
 
 const _: () = assert!(size_of::<Error>() <= 4 * size_of::<usize>());
@@ -70,6 +77,12 @@ pub enum ErrorKind {
     ShutDown,
     /// The resource still has blocks out.
     InUse,
+    /// A block was given back wrongly, and was not freed.
+    Misuse,
+    /// A file is not what it should be; the error says in which line, and why.
+    Malformed,
+    /// A file cannot be read.
+    Unreadable,
     /// Any other code of the driver.
     Driver,
 }
@@ -195,10 +208,44 @@ impl Error {
         Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
     }
 
+    /// Line `line`, counted from 1, is not what it should be, for this reason.
+    #[cold]
+    #[must_use]
+    pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Malformed, line, 0).and(Detail::Text(why.into()))
+    }
+
+    /// Line `line`, counted from 1, cannot be read.
+    #[cold]
+    #[must_use]
+    pub fn unreadable(line: usize, error: &std::io::Error) -> Self {
+        Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
+    }
+
     #[cold]
     fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        let detail = Some(Arc::new(Unsupported { what, why, instead }));
-        Self { detail, ..Self::new(kind, 0, 0) }
+        Self::new(kind, 0, 0).and(Detail::Unsupported(Unsupported { what, why, instead }))
+    }
+
+    #[cold]
+    fn and(self, detail: Detail) -> Self {
+        Self { detail: Some(Arc::new(detail)), ..self }
+    }
+
+    /// Out of memory, and what the suballocator that ran out knows. The driver's call and code are those of its upstream's
+    /// error, if that had one.
+    #[cold]
+    pub(crate) fn with_report(report: OutOfMemory) -> Self {
+        let (call, code) = report.upstream_error.as_ref().map_or((None, 0), |error| (error.call, error.code));
+        let limit = report.maximum_bytes.unwrap_or(usize::MAX);
+        let plain = Self::new(ErrorKind::OutOfMemory, report.requested_bytes, limit);
+        Self { call, code, ..plain }.and(Detail::OutOfMemory(report))
+    }
+
+    /// A block was given back wrongly.
+    #[cold]
+    pub(crate) fn of_misuse(misuse: Misuse) -> Self {
+        Self::new(ErrorKind::Misuse, misuse.bytes, 0).and(Detail::Misuse(misuse))
     }
 
     /// The error of a driver call that was asked for `bytes`.
@@ -256,7 +303,37 @@ impl Error {
     /// What is unsupported, why, and what to use instead, if the error knows.
     #[must_use]
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
-        self.detail.as_deref()
+        match self.detail.as_deref() {
+            Some(Detail::Unsupported(unsupported)) => Some(unsupported),
+            _ => None,
+        }
+    }
+
+    /// What the suballocator that ran out of memory knew, if it was one that did.
+    ///
+    /// A suballocator over another tells its own figures, and those of the other are in
+    /// [`upstream_error`](OutOfMemory::upstream_error).
+    #[must_use]
+    pub fn out_of_memory_report(&self) -> Option<&OutOfMemory> {
+        match self.detail.as_deref() {
+            Some(Detail::OutOfMemory(report)) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// Which block was given back wrongly, and what was wrong with it, if that is the error.
+    #[must_use]
+    pub fn misuse(&self) -> Option<&Misuse> {
+        match self.detail.as_deref() {
+            Some(Detail::Misuse(misuse)) => Some(misuse),
+            _ => None,
+        }
+    }
+
+    /// The line that the error is about, counted from 1, if it is about one.
+    #[must_use]
+    pub fn line(&self) -> Option<usize> {
+        matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable).then_some(self.first)
     }
 
     /// Returns `true` if freeing memory and asking again may succeed.
@@ -336,6 +413,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = (self.first, self.second);
         match self.kind {
+            ErrorKind::OutOfMemory if self.detail.is_some() => f.write_str("out of memory")?,
             ErrorKind::OutOfMemory => {
                 write!(f, "out of memory: {first} bytes wanted")?;
                 if second != usize::MAX {
@@ -373,12 +451,17 @@ impl fmt::Display for Error {
                 f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
+            ErrorKind::Misuse => f.write_str("misuse")?,
+            ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
+            ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Driver => f.write_str("driver error")?,
         }
         if let Some(detail) = &self.detail {
-            write!(f, ": {}: {}; {}", detail.what, detail.why, detail.instead)?;
+            write!(f, ": {detail}")?;
         }
-        if let Some(call) = self.call {
+        // The report of a suballocator ends with what its upstream said, the call and its code included.
+        let is_said = self.out_of_memory_report().is_some();
+        if let Some(call) = self.call.filter(|_| !is_said) {
             write!(f, " ({})", DriverError::new(call, Code(self.code)))?;
         }
         Ok(())
@@ -392,3 +475,74 @@ impl fmt::Debug for Error {
 }
 
 impl core::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::DevicePtr;
+    use crate::suballoc::Cause;
+
+    fn report(upstream_error: Option<Error>) -> OutOfMemory {
+        OutOfMemory {
+            requested_bytes: 4 << 20,
+            align: 256,
+            stream: None,
+            attempt: 1,
+            live_bytes: 8 << 20,
+            free_bytes: 0,
+            pending_bytes: 0,
+            reserved_bytes: 8 << 20,
+            largest_bytes: 0,
+            maximum_bytes: None,
+            upstream_memory: None,
+            upstream_error,
+            cause: Cause::Full,
+        }
+    }
+
+    #[test]
+    fn a_report_is_told_and_said() {
+        let driver = Error::of_driver(DriverError::new(Call::AllocateDevice, Code::OUT_OF_MEMORY), 4 << 20);
+        let error = Error::with_report(report(Some(driver)));
+        assert!(
+            error.is_out_of_memory() && error.requested_bytes() == Some(4 << 20) && error.limit().is_none()
+        );
+        assert_eq!((error.call(), error.code()), (Some(Call::AllocateDevice), Some(Code::OUT_OF_MEMORY)));
+        assert_eq!(error.out_of_memory_report().map(|report| report.live_bytes), Some(8 << 20));
+        let said = error.to_string();
+        assert!(said.starts_with("out of memory: 4 MiB wanted: all is in use here"), "{said}");
+        assert_eq!(said.matches("cuMemAlloc").count(), 1, "{said}");
+        assert!(error.unsupported_detail().is_none() && error.misuse().is_none());
+        // A suballocator over that one.
+        let over_it = Error::with_report(report(Some(error)));
+        let upstream = over_it.out_of_memory_report().and_then(|report| report.upstream_error.as_ref());
+        assert!(upstream.is_some_and(|upstream| upstream.out_of_memory_report().is_some()));
+        assert_eq!(over_it.call(), Some(Call::AllocateDevice));
+    }
+
+    #[test]
+    fn a_report_tells_its_limit() {
+        let error = Error::with_report(OutOfMemory { maximum_bytes: Some(8 << 20), ..report(None) });
+        assert_eq!((error.limit(), error.call()), (Some(8 << 20), None));
+        assert!(error.to_string().ends_with("limit 8 MiB"), "{error}");
+        assert!(Error::out_of_memory(1).out_of_memory_report().is_none());
+    }
+
+    #[test]
+    fn misuse_is_told_and_said() {
+        let block = DevicePtr::new(0x1000).expect("it is not null");
+        let cases = [
+            (MisuseKind::DoubleFree, "and are free already"),
+            (MisuseKind::WrongSize { allocated_bytes: 512 }, "where 512 were allocated"),
+            (MisuseKind::ForeignPointer, "and did not come from here"),
+            (MisuseKind::InteriorPointer { block }, "from the middle of the block at 0x1000"),
+        ];
+        for (what, said) in cases {
+            let misuse = Misuse { block: block.offset(256), bytes: 300, what };
+            let error = Error::of_misuse(misuse);
+            assert_eq!((error.kind(), error.misuse()), (ErrorKind::Misuse, Some(&misuse)));
+            assert_eq!(error.to_string(), format!("misuse: 300 bytes at 0x1100 were given back, {said}"));
+            assert!(error.out_of_memory_report().is_none() && error.requested_bytes().is_none());
+        }
+    }
+}

@@ -24,6 +24,7 @@
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
+//! | [`trace`] | What happened? | [`trace::Trace`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
 //!
 //! # Three rules
@@ -66,6 +67,7 @@ pub mod suballoc;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod trace;
 
 pub use container::{
     DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, PinnedVec,
@@ -75,7 +77,7 @@ pub use container::{
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
-pub use error::{Error, ErrorKind, Unsupported};
+pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 pub use host::{NewDelete, OnHost, PinnedAlloc};
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
@@ -84,7 +86,7 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
-pub use suballoc::{Pool, PoolConfig};
+pub use suballoc::{Arena, Binning, FixedSize, Pool, PoolConfig};
 
 /// The examples of the README are tests.
 #[cfg(all(doctest, feature = "sim"))]

@@ -11,8 +11,9 @@ use alluvion::host::*;
 use alluvion::resource::*;
 use alluvion::source::*;
 use alluvion::stream::*;
+use alluvion::suballoc::*;
 use alluvion::testing::*;
-use alluvion::{Error, ErrorKind, Unsupported};
+use alluvion::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 /// One line of the table: what all of the types are, and what none of them is.
@@ -37,9 +38,10 @@ all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType
     RawPool, RawStream] are [Send Sync Copy]);
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
-all!([Error, Unsupported, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
+all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
+all!([Error, Unsupported, OutOfMemory, Snapshot, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
-all!([CudaAsyncConfig, PinnedConfig, NumaPolicy] are [Send Sync Clone]);
+all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 
 // Handles: cloning is a reference count.
 all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Pinned] are [Send Sync Clone] not [Copy]);
@@ -50,6 +52,8 @@ all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cud
 all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
+all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
+all!([Stock] are [Send Sync] not [Clone]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
@@ -97,6 +101,7 @@ fn the_table_is_whole() {
         include_str!("../src/resource/mod.rs"),
         include_str!("../src/source/mod.rs"),
         include_str!("../src/stream/mod.rs"),
+        include_str!("../src/suballoc/mod.rs"),
         include_str!("../src/testing/mod.rs"),
         include_str!("../src/lib.rs"),
     ];

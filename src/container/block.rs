@@ -261,7 +261,7 @@ fn follow(stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
         return Ok(());
     }
     refuse_capture(stream)?;
-    stream.wait_for_point(point)
+    stream.wait_up_to(point).map(drop)
 }
 
 /// Submits a copy.

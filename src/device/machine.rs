@@ -163,7 +163,7 @@ impl Machine {
                 Err(error) if error.code.is_capture() => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
-            if let Some(over) = timeline.poll()? {
+            if let Some(over) = timeline.poll()?.newest {
                 self.table().finish_all(over.points());
             }
             if !timeline.is_done(stamp.epoch) {
@@ -181,7 +181,7 @@ impl Machine {
     pub fn wait_quiescent(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
-            let cover = timeline.cover(stamp.epoch)?;
+            let cover = timeline.cover(stamp.epoch)?.cover;
             cover.synchronize()?;
             self.table().finish_all(cover.points());
         }

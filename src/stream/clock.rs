@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Stamp, StreamId};
+use super::{Epoch, Stamp, StreamId};
 
 /// For each other stream, the epoch up to which its work is known to come first.
 ///
@@ -15,6 +15,11 @@ pub(crate) struct VectorClock {
 impl VectorClock {
     pub(crate) fn includes(&self, stamp: Stamp) -> bool {
         self.position(stamp.stream).is_ok_and(|at| self.entries[at].epoch >= stamp.epoch)
+    }
+
+    /// The latest epoch of the stream that is known of; 0 if none is.
+    pub(crate) fn known(&self, stream: StreamId) -> Epoch {
+        self.position(stream).map_or(Epoch::NONE, |at| self.entries[at].epoch)
     }
 
     /// Learns of one point.
@@ -57,7 +62,6 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    use super::super::Epoch;
     use super::*;
 
     fn stamp(index: u32, epoch: u64) -> Stamp {
@@ -116,6 +120,10 @@ mod tests {
             for (clock, map) in clocks.iter().zip(&maps) {
                 let points: Vec<_> = map.iter().map(|(stream, epoch)| stamp(*stream, *epoch)).collect();
                 prop_assert_eq!(clock.iter().collect::<Vec<_>>(), points);
+                for stream in 0..8 {
+                    let known = map.get(&stream).copied().unwrap_or(0);
+                    prop_assert_eq!(clock.known(StreamId::new(7, stream)), Epoch(known));
+                }
                 for (stream, epoch) in (0..8).flat_map(|stream| (1..7).map(move |epoch| (stream, epoch))) {
                     let known = map.get(&stream).is_some_and(|known| *known >= epoch);
                     prop_assert_eq!(clock.includes(stamp(stream, epoch)), known);

@@ -69,6 +69,13 @@ impl fmt::Debug for StreamId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u64);
 
+impl Epoch {
+    /// Before the first epoch of a stream.
+    pub(crate) const NONE: Self = Self(0);
+    /// At least as late as any epoch that a stream can come to.
+    pub(crate) const ALL: Self = Self(u64::MAX);
+}
+
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Epoch({})", self.0)

@@ -134,6 +134,7 @@ impl Stream {
 
     /// The device that the stream belongs to.
     #[must_use]
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.core.device
     }
@@ -237,7 +238,8 @@ pub struct StreamRef<'s> {
 
 impl<'s> StreamRef<'s> {
     /// The timeline to use from this thread: for the default stream of another thread, that of the legacy stream.
-    fn timeline(self) -> &'s Arc<Timeline> {
+    #[inline]
+    pub(super) fn timeline(self) -> &'s Arc<Timeline> {
         let core = &*self.stream.core;
         if core.timeline.is_mine() { &core.timeline } else { core.device.legacy_timeline() }
     }
@@ -250,20 +252,24 @@ impl<'s> StreamRef<'s> {
 
     /// The stream's number.
     #[must_use]
+    #[inline]
     pub fn id(self) -> StreamId {
         self.timeline().id()
     }
 
     /// The device that the stream belongs to.
     #[must_use]
+    #[inline]
     pub fn device(self) -> &'s Device {
         &self.stream.core.device
     }
 
+    #[inline]
     pub(crate) fn kind(self) -> StreamKind {
         self.stream.kind()
     }
 
+    #[inline]
     pub(crate) fn driver(self) -> &'s Arc<dyn Driver> {
         self.device().driver()
     }
@@ -274,10 +280,17 @@ impl<'s> StreamRef<'s> {
         self.stream.clone()
     }
 
+    /// The point that everything submitted so far lies before, not covered yet even where the stream is somebody else's.
+    #[inline]
+    pub(crate) fn now(self) -> Stamp {
+        self.timeline().now()
+    }
+
     /// The point that everything submitted so far lies before: what a free on this stream is tagged with.
     ///
     /// No driver call, except on a stream that this crate does not own, which is covered at once.
     #[must_use]
+    #[inline]
     pub fn release(self) -> Stamp {
         self.timeline().release()
     }
@@ -290,7 +303,7 @@ impl<'s> StreamRef<'s> {
         frontier.iter().all(|stamp| self.comes_after(timeline, stamp))
     }
 
-    fn comes_after(self, timeline: &Timeline, stamp: Stamp) -> bool {
+    pub(super) fn comes_after(self, timeline: &Timeline, stamp: Stamp) -> bool {
         stamp.stream == timeline.id()
             || timeline.has_waited_for(stamp)
             || (self.device().machine_number() == stamp.stream.machine()
@@ -308,23 +321,9 @@ impl<'s> StreamRef<'s> {
     /// a point can never be reached. Points before the one that failed have been waited for.
     pub fn wait_for(self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
-            self.wait_for_point(stamp)?;
+            let _ = self.wait_up_to(stamp)?;
         }
         Ok(())
-    }
-
-    pub(crate) fn wait_for_point(self, stamp: Stamp) -> Result<(), Error> {
-        let timeline = self.timeline();
-        if self.comes_after(timeline, stamp) {
-            return Ok(());
-        }
-        let device = self.device();
-        if device.machine_number() != stamp.stream.machine() {
-            return Err(Error::machine_mismatch());
-        }
-        let Some(other) = device.table().timeline(stamp.stream) else { return Ok(()) };
-        let cover = other.cover(stamp.epoch)?;
-        self.follow(&cover)
     }
 
     /// Waits on the device, then learns.
@@ -354,7 +353,7 @@ impl<'s> StreamRef<'s> {
             return Ok(());
         }
         let timeline = other.timeline();
-        let cover = timeline.cover(timeline.now().epoch)?;
+        let cover = timeline.cover(timeline.now().epoch)?.cover;
         self.follow(&cover)
     }
 
@@ -365,7 +364,7 @@ impl<'s> StreamRef<'s> {
     /// As there.
     pub fn record(self) -> Result<Event, Error> {
         let timeline = self.timeline();
-        let cover = timeline.cover(timeline.now().epoch)?;
+        let cover = timeline.cover(timeline.now().epoch)?.cover;
         Ok(Event::new(self.device().clone(), cover))
     }
 

@@ -1,19 +1,14 @@
 //! A machine's streams, by number.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
 
 use smallvec::SmallVec;
 
+use super::places::Places;
 use super::timeline::Timeline;
-use super::{Stamp, StreamId};
+use super::{Epoch, Stamp, StreamId};
 use crate::error::Error;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
-
-/// Slots of the first chunk; each further one is twice as large, so 15 chunks hold every place. A program has a handful of
-/// streams: 64 slots are 1 KiB. Under loom two, because each slot is an object of the model.
-const FIRST: usize = if cfg!(loom) { 2 } else { 64 };
-const CHUNKS: usize = if cfg!(loom) { 20 } else { 15 };
 
 /// How many ended streams a new one looks at to see whether they can be forgotten. Two keep ahead of any creation rate.
 const SWEEP: usize = 2;
@@ -25,8 +20,8 @@ type Slot = Mutex<Option<Arc<Timeline>>>;
 #[derive(Debug)]
 pub(crate) struct Table {
     machine: u32,
-    /// Chunks never move, so a look-up takes no lock but its slot's.
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    /// A look-up takes no lock but its slot's.
+    slots: Places<Slot>,
     /// How many places have ever been used.
     places: AtomicU64,
     /// The numbers of streams to come, in places that have become free.
@@ -39,7 +34,7 @@ impl Table {
     pub(crate) fn new(machine: u32) -> Self {
         Self {
             machine,
-            chunks: [const { OnceLock::new() }; CHUNKS],
+            slots: Places::default(),
             places: AtomicU64::new(0),
             vacant: Mutex::new(Vec::new()),
             ended: Mutex::new(VecDeque::new()),
@@ -55,11 +50,9 @@ impl Table {
             None => self.next_place()?,
         };
         let timeline = Arc::new(make(id));
-        let (chunk, at) = place(id.index());
-        let slots =
-            self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Mutex::new(None)).collect());
+        let slot = self.slots.get_or_make(id.index(), || Mutex::new(None));
         // The number is in nobody's hands before this: a look-up cannot come too early.
-        *slots[at].lock() = Some(Arc::clone(&timeline));
+        *slot.lock() = Some(Arc::clone(&timeline));
         Ok(timeline)
     }
 
@@ -77,8 +70,7 @@ impl Table {
     }
 
     fn slot(&self, id: StreamId) -> Option<&Slot> {
-        let (chunk, at) = place(id.index());
-        self.chunks[chunk].get()?.get(at)
+        self.slots.get(id.index())
     }
 
     /// The timeline of a stream; `None` if the stream is gone and all its work is over.
@@ -96,6 +88,15 @@ impl Table {
         self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
     }
 
+    /// Every epoch of the stream up to this one is known to be over: all of them if the stream is gone and its work done, and
+    /// none if it is of another machine.
+    pub(crate) fn done_up_to(&self, id: StreamId) -> Epoch {
+        if id.machine() != self.machine {
+            return Epoch::NONE;
+        }
+        self.look(id, |timeline| timeline.done()).unwrap_or(Epoch::ALL)
+    }
+
     pub(crate) fn finish(&self, stamp: Stamp) {
         self.look(stamp.stream, |timeline| timeline.finish(stamp.epoch));
     }
@@ -107,8 +108,7 @@ impl Table {
 
     /// What is over once the host has waited for all that is on a device from here on.
     pub(crate) fn begin_wait(&self, ordinal: u32) -> Vec<Stamp> {
-        let slots = self.chunks.iter().filter_map(OnceLock::get).flat_map(|slots| slots.iter());
-        let timelines = slots.filter_map(|slot| slot.lock().clone());
+        let timelines = self.slots.iter().filter_map(|slot| slot.lock().clone());
         let of_device = timelines.filter(|timeline| timeline.ordinal() == ordinal);
         of_device
             .flat_map(|timeline| timeline.begin_wait().iter().collect::<SmallVec<[Stamp; 4]>>())
@@ -138,31 +138,6 @@ impl Table {
                 self.vacant.lock().push(id);
             }
         }
-    }
-}
-
-/// Which chunk, and where in it.
-fn place(index: u32) -> (usize, usize) {
-    let position = index as usize / FIRST + 1;
-    let chunk = position.ilog2() as usize;
-    (chunk, index as usize - FIRST * ((1 << chunk) - 1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_index_has_one_place() {
-        let (mut chunk, mut at) = (0, 0);
-        for index in 0..10_000 {
-            assert_eq!(place(index), (chunk, at));
-            at += 1;
-            if at == FIRST << chunk {
-                (chunk, at) = (chunk + 1, 0);
-            }
-        }
-        assert_eq!(place(StreamId::PLACES - 1).0, CHUNKS - 1);
     }
 }
 

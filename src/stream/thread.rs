@@ -71,7 +71,7 @@ impl Drop for Mine {
                 // CUDA says that the legacy stream waits for the per-thread ones, and not that it does for those of threads
                 // that are gone. With this it does. Where it is refused, because a blocking stream captures, CUDA's word
                 // has to do.
-                let _ = device.default_stream().as_ref().wait_for_point(timeline.latest());
+                let _ = device.default_stream().as_ref().wait_up_to(timeline.latest());
             }
             machine.table().note_ended(timeline.id());
         }

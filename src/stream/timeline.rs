@@ -63,6 +63,23 @@ pub(crate) struct Underlying {
     pub(crate) eager: bool,
 }
 
+/// What the driver said about the covers of a stream.
+#[derive(Debug)]
+pub(crate) struct HowFar {
+    /// The newest cover of which it says, now, that it is done.
+    pub(crate) newest: Option<Cover>,
+    /// How many covers it was asked about.
+    pub(crate) queries: u32,
+}
+
+/// An event that covers what was asked for.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    pub(crate) cover: Cover,
+    /// It was recorded for this question: two driver calls, and one more where no spare event was left.
+    pub(crate) is_new: bool,
+}
+
 pub(crate) struct Timeline {
     id: StreamId,
     driver: Arc<dyn Driver>,
@@ -126,6 +143,7 @@ impl Timeline {
         Self { id, driver, events, ordinal, raw, owner, eager, epoch, done, state: Mutex::new(state) }
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
@@ -136,6 +154,7 @@ impl Timeline {
     }
 
     /// Returns `true` unless it is the default stream of another thread.
+    #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.owner.is_none_or(|owner| owner == ThreadToken::current())
     }
@@ -149,12 +168,14 @@ impl Timeline {
     }
 
     /// The point that everything submitted so far lies before. What a free and a use are tagged with.
+    #[inline]
     pub(crate) fn now(&self) -> Stamp {
         // Acquire: pairs with the release in `advance`, see the proof at the top of the file.
         Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Acquire)) }
     }
 
     /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
+    #[inline]
     pub(crate) fn release(&self) -> Stamp {
         let stamp = self.now();
         if self.eager {
@@ -182,8 +203,19 @@ impl Timeline {
         self.done.fetch_max(epoch.0, Ordering::AcqRel);
     }
 
+    /// Every epoch up to this one is known to be over on the device.
+    pub(crate) fn done(&self) -> Epoch {
+        // Acquire: as in `is_done`.
+        Epoch(self.done.load(Ordering::Acquire))
+    }
+
     pub(crate) fn has_waited_for(&self, stamp: Stamp) -> bool {
         self.state.lock().clock.includes(stamp)
+    }
+
+    /// The epoch of another stream up to which this one has waited for it; 0 if it has not.
+    pub(crate) fn waited_up_to(&self, stream: StreamId) -> Epoch {
+        self.state.lock().clock.known(stream)
     }
 
     /// Teaches the clock what a wait, already made, has brought.
@@ -215,11 +247,11 @@ impl Timeline {
     /// # Errors
     ///
     /// A capture error while the stream captures; a lost context if the stream is gone and could not be covered.
-    pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Cover> {
+    pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Covered> {
         let clock = {
             let mut state = self.state.lock();
             if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
-                return Ok(cover.clone());
+                return Ok(Covered { cover: cover.clone(), is_new: false });
             }
             if state.phase != Phase::Live {
                 return Err(DriverError::new(Call::EventRecord, Code::CONTEXT_DESTROYED));
@@ -229,7 +261,12 @@ impl Timeline {
         };
         let recorded = self.record(clock);
         self.unpin(recorded.as_ref().ok());
-        recorded
+        recorded.map(|cover| Covered { cover, is_new: true })
+    }
+
+    /// Returns `true`, for ever after, if the last handle is gone, so that no further event can be recorded.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().phase != Phase::Live
     }
 
     /// Advances, then records. The caller holds a pin.
@@ -336,21 +373,22 @@ impl Timeline {
         Ok(idle.then_some(points))
     }
 
-    /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more.
-    pub(crate) fn poll(&self) -> DriverResult<Option<Cover>> {
-        let mut newest = None;
+    /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if there is
+    /// one that is not.
+    pub(crate) fn poll(&self) -> DriverResult<HowFar> {
+        let mut how_far = HowFar { newest: None, queries: 0 };
         loop {
             let oldest = {
                 let state = self.state.lock();
                 state.covers.iter().find(|cover| !self.is_done(cover.epoch())).cloned()
             };
-            match oldest {
-                Some(cover) if cover.query()? => {
-                    self.finish(cover.epoch());
-                    newest = Some(cover);
-                }
-                _ => return Ok(newest),
+            let Some(cover) = oldest else { return Ok(how_far) };
+            how_far.queries += 1;
+            if !cover.query()? {
+                return Ok(how_far);
             }
+            self.finish(cover.epoch());
+            how_far.newest = Some(cover);
         }
     }
 

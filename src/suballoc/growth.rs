@@ -7,8 +7,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Growth {
-    /// An eighth of what the pool has, and at least 2 MiB: few calls, and little that is never used.
-    Eighth,
+    /// What the request needs, and a sixteenth of what the pool has, at least 32 MiB, to spare: few calls, and little that
+    /// is never used.
+    Spare,
     /// As much as the pool has already, as RMM's.
     Doubling,
     /// This many bytes.

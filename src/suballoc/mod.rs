@@ -1,16 +1,37 @@
 //! Who carves memory up?
+//!
+//! A suballocator takes *segments* from its upstream and hands out *blocks* of them. All have one machinery: per stream a
+//! cache, behind the caches one core of plain data, and around both a shell that asks the driver what the core cannot know.
+//!
+//! The words, beside those of [`stream`](crate::stream) and [`resource`](crate::resource):
+//!
+//! - *unit*: 256 bytes, the grain of everything here;
+//! - *segment*: a block of the upstream;
+//! - *owner* of a free block: the stream that it was freed on, at an epoch; or nobody, if what used it is over everywhere;
+//! - *reach* of a stream into another: the epoch up to which its next work comes after that stream's;
+//! - *cached*: freed, and in the cache of the stream that freed it.
 
-#![allow(dead_code, missing_docs, unsafe_code, clippy::undocumented_unsafe_blocks)]
-
+mod arena;
+mod binning;
+mod carver;
 pub(crate) mod core;
+mod face;
+mod fixed_size;
 mod growth;
+mod handlers;
+mod ledger;
 mod out_of_memory;
 mod pool;
 mod pool_config;
 mod reuse;
+mod size;
 mod snapshot;
 mod status;
 
+pub use arena::{Arena, ArenaConfig};
+pub use binning::{Binning, BinningBuilder};
+pub use carver::Stock;
+pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
 pub use out_of_memory::{Cause, OutOfMemory, Relief};
 pub use pool::Pool;

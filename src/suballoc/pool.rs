@@ -1,122 +1,151 @@
 //! `Pool`: a suballocator for everything.
 
+#![expect(unsafe_code, reason = "implements the contract of resources")]
+
 use core::any::Any;
 use core::fmt;
 
+use super::carver::{Carver, Plan};
+use super::face::face_of_carver;
 use super::{PoolConfig, Snapshot, Status};
 use crate::device::Device;
+use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
-#[derive(Debug)]
-pub struct Pool<U> {
-    upstream: U,
-    config: PoolConfig,
+/// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
+///
+/// What a stream frees it gets back first, from a cache of its own: no driver call, no shared lock, no heap. What another
+/// stream has freed it gets when its own work comes after that, when the driver says that it is over, or, if the pool
+/// cannot grow, after a wait on the device: see [`Reuse`](super::Reuse). Nothing is written to the memory itself.
+///
+/// A request of up to 1 MiB gets a block that is at most an eighth longer; a larger one exactly what it asks for, in units
+/// of 256 bytes.
+///
+/// # Stream ordering
+///
+/// A block may be used by work ordered after the call. Dropping a stream loses nothing: its blocks stay with the pool.
+///
+/// Synchronous calls take and give blocks that nothing uses, so a pool over [`Pinned`](crate::source::Pinned) serves the
+/// host's containers without a driver call.
+///
+/// # Thread safety
+///
+/// Any thread may call it. Threads with a stream each do not meet; threads that share a stream take turns of a few
+/// nanoseconds.
+///
+/// # The end
+///
+/// A pool that is dropped gives its segments back behind all work that was freed before. Containers keep their pool alive;
+/// a block that was allocated by hand and not freed ends with the pool, which then waits for the device first.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::CudaAsync;
+/// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceRef, Sim};
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let pool = CudaAsync::new(&device)?.pool(PoolConfig::default().initial(8 << 20).maximum(32 << 20))?;
+/// for _ in 0..100 {
+///     let numbers = DeviceVec::<f32, _>::zeroed_in(10_000, stream.as_ref(), ResourceRef::new(&pool))?;
+///     drop(numbers);
+/// }
+/// let status = pool.status();
+/// assert_eq!((status.upstream_calls, status.misses), (1, 1), "all but the first came from the stream's cache");
+/// assert_eq!(pool.describe().to_string(), "Pool(8 MiB) > CudaAsync(gpu 0)");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Pool<U: Resource> {
+    carver: Carver<U>,
     id: ResourceId,
 }
 
-impl<U: Resource> Pool<U> {
-    pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
-        Ok(Self { upstream, config, id: ResourceId::unique() })
-    }
-}
+static_assertions::assert_impl_all!(Pool<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+static_assertions::assert_not_impl_any!(Pool<crate::source::Cuda>: HostAccessible);
+static_assertions::assert_impl_all!(Pool<crate::source::Pinned>: HostAccessible);
 
 impl<U: Resource> Pool<U> {
-    pub fn upstream(&self) -> &U {
-        &self.upstream
-    }
-
-    /// What it has taken from its upstream and not given back.
-    pub fn pool_size(&self) -> usize {
-        self.status().reserved_bytes
-    }
-
-    pub fn status(&self) -> Status {
-        Status::default()
-    }
-
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::default()
-    }
-
-    /// The largest block that `stream` could get now without growth and without waiting.
-    pub fn largest_bytes(&self, _stream: StreamRef<'_>) -> usize {
-        0
-    }
-
-    /// Makes `stream` wait, on the device, for everything that was freed on other streams, and merges all free memory for it.
-    pub fn merge(&self, _stream: StreamRef<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Asks the driver what is over, empties all caches, and merges all that is quiescent. Does not wait.
-    pub fn defragment(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// All of `layouts`, or nothing.
-    pub fn allocate_many(&self, layouts: &[Layout], stream: StreamRef<'_>) -> Result<Vec<DevicePtr>, Error> {
-        layouts.iter().map(|layout| self.allocate(*layout, stream)).collect()
-    }
-
-    /// # Safety
-    /// As `deallocate`, for each.
-    pub unsafe fn deallocate_many(&self, blocks: &[(DevicePtr, Layout)], stream: StreamRef<'_>) {
-        for &(block, layout) in blocks {
-            unsafe { self.deallocate(block, layout, stream) }
-        }
-    }
-
-    /// As `deallocate`, but a block that is not live, or that the layout does not fit, is refused and named.
+    /// A pool over `upstream`.
     ///
     /// # Errors
     ///
-    /// `Misuse`: `error.misuse()` says what sort.
+    /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or a growth step zero; as the
+    /// upstream says, if there is an initial size.
+    pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let initial_units = config.initial_units()?;
+        let carver = Carver::new(
+            upstream,
+            Plan {
+                maximum_bytes: config.maximum_bytes,
+                largest_bytes: usize::MAX,
+                claim_units: 0,
+                growth: config.growth,
+                reuse: config.reuse,
+                checked: config.checked,
+                handlers: config.handlers,
+            },
+        );
+        if initial_units > 0 {
+            carver.take_initial(initial_units)?;
+        }
+        Ok(Self { carver, id: ResourceId::unique() })
+    }
+
+    /// The bytes that it has from its upstream.
+    #[must_use]
+    pub fn pool_size(&self) -> usize {
+        self.carver.reserved_bytes()
+    }
+
+    /// Makes `stream` wait, on the device, for all that was freed on other streams, and merges all free memory for it. For
+    /// a safe point before a large request on one stream.
+    ///
+    /// # Errors
+    ///
+    /// Capture errors, while the stream captures; those of the work itself.
+    pub fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.carver.merge(stream)
+    }
+
+    /// A block for each layout, or none at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Resource::allocate), for the first that fails; what was allocated before is given back.
+    pub fn allocate_many(&self, layouts: &[Layout], stream: StreamRef<'_>) -> Result<Vec<DevicePtr>, Error> {
+        let mut blocks = Vec::with_capacity(layouts.len());
+        for &layout in layouts {
+            match self.allocate(layout, stream) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    for (&block, &layout) in blocks.iter().zip(layouts) {
+                        // SAFETY: the block came from this pool with this layout, and nobody has seen it.
+                        unsafe { self.deallocate(block, layout, stream) };
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Gives many blocks back.
     ///
     /// # Safety
     ///
-    /// If the block is live and its own: as `deallocate`.
-    pub unsafe fn try_deallocate(
-        &self,
-        block: DevicePtr,
-        layout: Layout,
-        stream: StreamRef<'_>,
-    ) -> Result<(), Error> {
-        unsafe { self.deallocate(block, layout, stream) };
-        Ok(())
+    /// Each block is live, of this pool, with this layout, and every use of it is ordered before this point of `stream`.
+    pub unsafe fn deallocate_many(&self, blocks: &[(DevicePtr, Layout)], stream: StreamRef<'_>) {
+        for &(block, layout) in blocks {
+            // SAFETY: the caller's promises.
+            unsafe { self.deallocate(block, layout, stream) };
+        }
     }
 }
 
-unsafe impl<U: Resource> Resource for Pool<U> {
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.upstream.allocate(layout, stream)
-    }
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        unsafe { self.upstream.deallocate(block, layout, stream) }
-    }
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.upstream.allocate_sync(layout)
-    }
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        unsafe { self.upstream.deallocate_sync(block, layout) }
-    }
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-    fn id(&self) -> ResourceId {
-        self.id
-    }
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pool")
-    }
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
-    fn layer(&self) -> Option<&dyn Any> {
-        None
-    }
-}
-
-unsafe impl<U: DeviceAccessible> DeviceAccessible for Pool<U> {}
-unsafe impl<U: HostAccessible> HostAccessible for Pool<U> {}
+face_of_carver!(Pool, |this, layout| this.carver.want(layout), |this, f| {
+    write!(f, "Pool({})", super::size::Size(this.pool_size()))
+});

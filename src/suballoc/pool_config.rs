@@ -1,11 +1,21 @@
 //! `PoolConfig`: the knobs of `Pool`.
 
-use std::sync::Arc;
+use core::fmt;
 
+use super::handlers::Handlers;
 use super::{Growth, OutOfMemory, Relief, Reuse};
+use crate::error::Error;
+use crate::resource::Layout;
 
-pub(super) type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
-
+/// How a [`Pool`](super::Pool) grows, shares and ends.
+///
+/// ```
+/// use alluvion::suballoc::{Growth, Reuse};
+/// use alluvion::PoolConfig;
+///
+/// let config = PoolConfig::default().initial(1 << 30).maximum(8 << 30).growth(Growth::Step(256 << 20)).reuse(Reuse::Completed);
+/// assert!(format!("{config:?}").contains("Completed"));
+/// ```
 #[derive(Clone)]
 #[must_use = "a configuration does nothing until a pool is made with it"]
 pub struct PoolConfig {
@@ -14,7 +24,7 @@ pub struct PoolConfig {
     pub(super) growth: Growth,
     pub(super) reuse: Reuse,
     pub(super) checked: bool,
-    pub(super) handlers: Vec<Handler>,
+    pub(super) handlers: Handlers,
 }
 
 impl Default for PoolConfig {
@@ -22,55 +32,106 @@ impl Default for PoolConfig {
         Self {
             initial_bytes: 0,
             maximum_bytes: usize::MAX,
-            growth: Growth::Eighth,
+            growth: Growth::Spare,
             reuse: Reuse::Wait,
             checked: cfg!(debug_assertions),
-            handlers: Vec::new(),
+            handlers: Handlers::default(),
         }
     }
 }
 
 impl PoolConfig {
-    /// Takes this much from the upstream at once, when the pool is made.
+    /// Takes this much from the upstream at once, when the pool is made; rounded up to units of 256 bytes. Default: nothing.
     pub fn initial(mut self, bytes: usize) -> Self {
         self.initial_bytes = bytes;
         self
     }
 
-    /// Never has more than this from the upstream.
+    /// Never has more than this from the upstream; rounded down to units of 256 bytes. While nothing is live, a request for
+    /// all of it succeeds. Default: no limit.
     pub fn maximum(mut self, bytes: usize) -> Self {
         self.maximum_bytes = bytes;
         self
     }
 
+    /// How much it takes from the upstream at a time. Default: [`Growth::Spare`].
     pub fn growth(mut self, growth: Growth) -> Self {
         self.growth = growth;
         self
     }
 
+    /// What a stream may take of what others have freed. Default: [`Reuse::Wait`].
     pub fn reuse(mut self, reuse: Reuse) -> Self {
         self.reuse = reuse;
         self
     }
 
-    /// Keeps a ledger of live blocks, so that a wrong free is refused rather than believed. On in debug builds.
+    /// Keeps a ledger of the live blocks, so that a wrong free is refused rather than believed:
+    /// [`deallocate`](crate::Resource::deallocate) then does nothing, and
+    /// [`try_deallocate`](super::Pool::try_deallocate) says why. Default: in debug builds.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
     }
 
-    /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn.
+    /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn, with no lock held; one
+    /// that says [`Relief::Freed`] sends the request round again, as long as something has moved.
     pub fn on_out_of_memory(
         mut self,
         handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.push(Arc::new(handler));
+        self.handlers.push(handler);
         self
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        if self.maximum_bytes < Layout::MIN_ALIGN {
+            return Err(Error::invalid_argument(
+                "a maximum below 256 bytes",
+                "no block is smaller",
+                "pass 256 or more",
+            ));
+        }
+        if self.initial_bytes > self.maximum_bytes {
+            return Err(Error::invalid_argument(
+                "an initial size above the maximum",
+                "the pool would break its own limit",
+                "raise the maximum, or start with less",
+            ));
+        }
+        if matches!(self.growth, Growth::Step(bytes) if bytes < Layout::MIN_ALIGN) {
+            return Err(Error::invalid_argument(
+                "a growth step below 256 bytes",
+                "no segment is smaller",
+                "pass a step of 2 MiB or more, or `Growth::Exact`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The initial size in units.
+    pub(super) fn initial_units(&self) -> Result<u32, Error> {
+        let most = self.maximum_bytes / Layout::MIN_ALIGN;
+        let units = self.initial_bytes.div_ceil(Layout::MIN_ALIGN).min(most);
+        u32::try_from(units).map_err(|_| {
+            Error::invalid_argument(
+                "an initial size of 1 TiB or more",
+                "a segment holds less",
+                "start with less: a pool grows by itself",
+            )
+        })
     }
 }
 
-impl std::fmt::Debug for PoolConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PoolConfig").finish_non_exhaustive()
+impl fmt::Debug for PoolConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolConfig")
+            .field("initial_bytes", &self.initial_bytes)
+            .field("maximum_bytes", &self.maximum_bytes)
+            .field("growth", &self.growth)
+            .field("reuse", &self.reuse)
+            .field("checked", &self.checked)
+            .field("handlers", &self.handlers)
+            .finish()
     }
 }

@@ -1,39 +1,59 @@
 //! `Status`: what a suballocator holds, and what it has done.
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What a suballocator holds, and what it has done since it was made.
+///
+/// The bytes are of one moment: `reserved = live + cached + free`. The counts only go up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// In blocks that are out.
+    /// In blocks that are out; as long as the blocks are, which may be more than was asked for.
     pub live_bytes: usize,
+    /// How many blocks are out.
     pub live_blocks: usize,
-    /// Free, in the shared core: usable or pending.
+    /// Free, in the shared core.
     pub free_bytes: usize,
-    /// Free, in the caches of streams.
+    /// Free, in the caches of streams and of synchronous calls.
     pub cached_bytes: usize,
-    /// Of the free and cached bytes, those behind work that is not known to be over.
+    /// Of the free and cached bytes, those whose last use is not known to be over. Nobody is asked.
     pub pending_bytes: usize,
     /// Taken from the upstream and not given back.
     pub reserved_bytes: usize,
+    /// The most that was ever reserved.
     pub peak_reserved_bytes: usize,
-    /// The largest free piece in the core, whoever may use it.
+    /// The largest piece in the core, whoever may use it.
     pub largest_free_bytes: usize,
-    /// Allocations served by a stream's cache: no shared lock, no driver call.
+    /// What it takes of the host's memory to know all this.
+    pub metadata_bytes: usize,
+    /// Allocations served by a cache: no shared lock, no driver call, no heap allocation.
     pub hits: u64,
-    /// Allocations that went to the core.
+    /// Allocations served by the core.
     pub misses: u64,
-    /// Blocks taken of what another stream has freed.
+    /// Of those, blocks that another stream had freed.
     pub steals: u64,
-    /// Waits of a stream for another, on the device.
+    /// Waits of a stream for another, on the device, to that end.
     pub waits: u64,
+    /// Events recorded to that end.
     pub events_recorded: u64,
     /// Allocations and frees that reached the upstream.
     pub upstream_calls: u64,
 }
 
 impl Status {
-    /// How much of the free memory is not in the largest piece: 0 if all of it is, near 1 if it is dust.
+    /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if it is dust.
+    ///
+    /// ```
+    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(1 << 20))?;
+    /// assert_eq!(pool.status().fragmentation(), 0.0);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     #[must_use]
     pub fn fragmentation(&self) -> f64 {
-        if self.free_bytes == 0 { 0.0 } else { 1.0 - self.largest_free_bytes as f64 / self.free_bytes as f64 }
+        if self.free_bytes == 0 {
+            return 0.0;
+        }
+        1.0 - self.largest_free_bytes as f64 / self.free_bytes as f64
     }
 }

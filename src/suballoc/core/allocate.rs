@@ -79,6 +79,12 @@ impl Core {
         Some(from)
     }
 
+    /// Returns `true` if `taker` could have a block of so many units, of its own or of nobody's. O(1).
+    pub(crate) fn has_whole(&self, taker: Owner, units: u32) -> bool {
+        let request = Request { units, align_units: 1 };
+        self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)).is_some()
+    }
+
     fn enter_out(&mut self, id: Id, out: &mut SmallVec<[u64; 16]>) {
         let address = self.nodes[id].address;
         self.index.insert(address, id);

@@ -13,12 +13,12 @@
 //!
 //! A block costs one [`Node`](node::Node) of 40 bytes, and one that is out 11 to 16 more in the index of addresses.
 #![forbid(unsafe_code)]
-#![allow(unused_imports, reason = "as dead_code above: until the doors of the room are built on it")]
 
 mod allocate;
 mod bins;
 #[cfg(all(test, not(loom)))]
 mod bounds;
+mod cache;
 #[cfg(all(test, not(loom)))]
 mod decisions;
 mod fit;
@@ -35,15 +35,18 @@ mod programs;
 mod release;
 mod segment;
 mod settle;
+mod size_class;
 mod survey;
 #[cfg(all(test, not(loom)))]
 mod verify;
 
-pub(crate) use allocate::Taken;
+pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};
-pub(crate) use release::NotOut;
 pub(crate) use segment::Segment;
-pub(crate) use survey::{BlockSeen, Inspected, SeenState};
+pub(crate) use size_class::{MAX_UNITS, Want};
+pub(crate) use survey::{Inspected, SeenState};
+#[cfg(all(test, not(loom)))]
+pub(crate) use {allocate::Taken, release::NotOut, survey::BlockSeen};
 
 use index::Index;
 use nodes::Nodes;

@@ -137,7 +137,8 @@ impl Pair {
         for owned in self.core.owners() {
             let own = |block: &BlockSeen| matches!(block.state, SeenState::Free(Some((stream, _))) if stream == owned.stream);
             assert_eq!(owned.free_units, sum(&own));
-            assert_eq!(self.core.stream_of(owned.owner), Some(owned.stream));
+            let owner = self.core.owner_of(owned.stream).expect("an owner of blocks is entered");
+            assert_eq!(self.core.stream_of(owner), Some(owned.stream));
             let newest = blocks
                 .iter()
                 .filter_map(|block| free(block).flatten().filter(|(stream, _)| *stream == owned.stream));

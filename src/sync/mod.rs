@@ -8,12 +8,21 @@
     reason = "the facade over the types that the rest of the crate may not name"
 )]
 
+mod cell;
+mod token;
+
 pub(crate) use std::sync::Arc;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use token::{Token, TokenGuard};
+
+#[cfg(loom)]
+use loom::sync::atomic::AtomicBool;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicBool;
 
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now;

@@ -1,0 +1,153 @@
+//! `Figure`: what was measured, and how it is printed.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// One figure. Printed as the peers' programs print theirs, so that one script can put all side by side.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "workload", rename_all = "lowercase")]
+pub(crate) enum Figure {
+    Pair { live: usize, size: usize, ns: f64 },
+    Random { num: usize, max_mib: usize, fails: usize, ms: f64 },
+    Threads { threads: usize, mops: f64 },
+    Cross { ns: f64 },
+    Replay { trace: String, first_ns: f64, steady_ns: f64, footprint_bytes: u64, ratio: f64 },
+    Trace { trace: String, events: usize, streams: u32, peak_live_bytes: u64 },
+    Host { operation: &'static str, ns: f64 },
+}
+
+const MIB: f64 = (1 << 20) as f64;
+
+impl Figure {
+    fn print(&self, allocator: &str, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Pair { live, size, ns } => {
+                writeln!(out, "pair,{allocator},live={live} size={size},{ns:.1}")
+            }
+            Self::Random { num, max_mib, fails, ms } => {
+                writeln!(out, "random,{allocator},num={num} max={max_mib}MiB fails={fails},{ms:.3}")
+            }
+            Self::Threads { threads, mops } => {
+                writeln!(out, "threads,{allocator},T={threads},{mops:.3} Mops/s")
+            }
+            Self::Cross { ns } => {
+                writeln!(out, "cross,{allocator},alloc/free alternating between two streams 1MiB,{ns:.1}")
+            }
+            Self::Replay { trace, first_ns, steady_ns, footprint_bytes, ratio } => writeln!(
+                out,
+                "replay,{allocator},{trace} first={first_ns:.1} ns/ev steady={steady_ns:.1} ns/ev \
+                 footprint={:.1} MiB,{ratio:.3}",
+                *footprint_bytes as f64 / MIB
+            ),
+            Self::Trace { trace, events, streams, peak_live_bytes } => writeln!(
+                out,
+                "replay,{trace},events={events} streams={streams} peak_live={:.1} MiB,",
+                *peak_live_bytes as f64 / MIB
+            ),
+            Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
+        }
+    }
+}
+
+/// A figure with what it is about, for machines to read.
+#[derive(Serialize)]
+struct Entry<'f> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocator: Option<&'f str>,
+    driver: &'f str,
+    #[serde(flatten)]
+    figure: &'f Figure,
+}
+
+/// Prints figures as they come.
+#[derive(Debug)]
+pub(crate) struct Report {
+    json: bool,
+    driver: &'static str,
+    /// `alluvion_pool`: the peers' tables name theirs in this way.
+    allocator: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new(json: bool, driver: &'static str) -> Self {
+        Self { json, driver, allocator: None }
+    }
+
+    /// The figures that follow are about this stack.
+    pub(crate) fn begin(&mut self, stack: &str) {
+        self.allocator = Some(format!("alluvion_{}", stack.replace('-', "_")));
+    }
+
+    pub(crate) fn print(&mut self, figure: &Figure) -> Result<(), Failure> {
+        let mut line = Vec::new();
+        let allocator = self.allocator.as_deref();
+        let written = if self.json {
+            let entry = Entry { allocator, driver: self.driver, figure };
+            serde_json::to_writer(&mut line, &entry).map_err(io::Error::from).and_then(|()| writeln!(line))
+        } else {
+            figure.print(allocator.unwrap_or_default(), &mut line)
+        };
+        // A line at once, and at once: runs are long, and somebody is watching.
+        let mut out = io::stdout().lock();
+        written.and_then(|()| out.write_all(&line)).and_then(|()| out.flush()).map_err(|error| {
+            if error.kind() == io::ErrorKind::BrokenPipe {
+                Failure::Unread
+            } else {
+                Failure::while_doing("writing the figures", error)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(figure: &Figure) -> String {
+        let mut line = Vec::new();
+        figure.print("alluvion_pool", &mut line).unwrap();
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn lines_are_those_of_the_peers() {
+        let figures = [
+            (Figure::Pair { live: 0, size: 256, ns: 30.04 }, "pair,alluvion_pool,live=0 size=256,30.0"),
+            (
+                Figure::Random { num: 1000, max_mib: 1, fails: 0, ms: 0.7041 },
+                "random,alluvion_pool,num=1000 max=1MiB fails=0,0.704",
+            ),
+            (Figure::Threads { threads: 16, mops: 200.0 }, "threads,alluvion_pool,T=16,200.000 Mops/s"),
+            (
+                Figure::Cross { ns: 250.06 },
+                "cross,alluvion_pool,alloc/free alternating between two streams 1MiB,250.1",
+            ),
+            (
+                Figure::Trace {
+                    trace: "etl.evt".into(),
+                    events: 8160,
+                    streams: 1,
+                    peak_live_bytes: 376 << 20,
+                },
+                "replay,etl.evt,events=8160 streams=1 peak_live=376.0 MiB,",
+            ),
+            (
+                Figure::Replay {
+                    trace: "etl.evt".into(),
+                    first_ns: 243.4,
+                    steady_ns: 185.2,
+                    footprint_bytes: 400 << 20,
+                    ratio: 1.0638,
+                },
+                "replay,alluvion_pool,etl.evt first=243.4 ns/ev steady=185.2 ns/ev footprint=400.0 MiB,1.064",
+            ),
+            (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
+        ];
+        for (figure, wanted) in figures {
+            assert_eq!(line(&figure).trim_end(), wanted);
+        }
+    }
+}

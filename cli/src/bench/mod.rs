@@ -1,0 +1,150 @@
+//! `alluvion bench`: what a resource costs, on the workloads that RMM and PyTorch are measured on.
+
+mod counted;
+mod cross;
+mod figure;
+mod host;
+#[cfg(test)]
+mod likeness;
+mod options;
+mod pair;
+mod random;
+mod replay;
+mod stack;
+mod threads;
+mod timing;
+
+use std::path::PathBuf;
+
+use alluvion::source::{Cuda, Null};
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+use crate::rig::{Driver, Rig};
+use crate::trace_file;
+use figure::Report;
+use options::Options;
+use replay::Replayed;
+use stack::{Entry, over_cuda, over_null};
+
+/// Measures what a resource costs, on the workloads that RMM and PyTorch are measured on.
+///
+/// Prints a line a figure, as the peers' programs do: workload, allocator, case, value. What is no figure goes to the
+/// standard error stream.
+#[derive(Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvion bench pair --driver null --quick
+  alluvion bench threads --stack pool --stack cuda-async
+  alluvion bench replay traces/*.csv.gz --json
+
+Stacks, outermost first, over the source of the driver:
+  pool         Pool over Cuda, or over Null
+  arena        Arena over the same; half of the device, where a workload says no size
+  binning      Binning of 256 KiB to 4 MiB over such a pool
+  fixed-size   FixedSize of 1 MiB; larger requests are left out, and fail a replay
+  cuda         the driver's own allocations, cuda and sim only
+  cuda-async   a pool of the driver's, cuda and sim only
+  null         no memory at all, null only";
+
+#[derive(Subcommand)]
+enum Workload {
+    /// One block is allocated and freed, beside 0, 1000 and 10000 live ones with a hole between every two: ns a pair
+    Pair(Options),
+    /// RMM's random allocations and frees on one stream: ms for the whole run
+    Random(Options),
+    /// 1 to 16 threads with a stream each, 32 to 64 live blocks of 256 B to 1 MiB: million operations a second
+    Threads(Options),
+    /// 1 MiB is allocated and freed on one stream, then on another: ns a round of four calls
+    Cross(Options),
+    /// What a program allocated and freed, from a log in RMM's format: ns an event, and footprint over live peak
+    Replay {
+        /// Logs in RMM's format, .csv or .csv.gz
+        #[arg(required = true)]
+        traces: Vec<PathBuf>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// What the host's own locks, tables and allocator cost here, to compare with: ns an operation
+    Host {
+        /// Prints one JSON object a figure
+        #[arg(long)]
+        json: bool,
+        /// Does a tenth of the work
+        #[arg(long)]
+        quick: bool,
+    },
+}
+
+/// What is measured on a resource.
+pub(crate) enum Job {
+    Pair,
+    Random,
+    Threads,
+    Cross,
+    Replay(Replayed),
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.workload {
+            Workload::Pair(options) => measure(&[Job::Pair], &options),
+            Workload::Random(options) => measure(&[Job::Random], &options),
+            Workload::Threads(options) => measure(&[Job::Threads], &options),
+            Workload::Cross(options) => measure(&[Job::Cross], &options),
+            Workload::Replay { traces, options } => {
+                // All are read before the first is measured: the last may be malformed.
+                let jobs = traces
+                    .iter()
+                    .map(|path| Ok(Job::Replay(Replayed::new(path, trace_file::read(path)?)?)))
+                    .collect::<Result<Vec<_>, Failure>>()?;
+                measure(&jobs, &options)
+            }
+            Workload::Host { json, quick } => host::run(quick, &mut Report::new(json, "host")),
+        }
+    }
+}
+
+fn measure(jobs: &[Job], options: &Options) -> Result<(), Failure> {
+    let rig = Rig::open(options.driver)?;
+    if options.driver == Driver::Null {
+        measure_over::<Null>(&over_null(), jobs, &rig, options)
+    } else {
+        measure_over::<Cuda>(&over_cuda(), jobs, &rig, options)
+    }
+}
+
+fn measure_over<U>(known: &[Entry<U>], jobs: &[Job], rig: &Rig, options: &Options) -> Result<(), Failure> {
+    // All names are looked up before the first is measured.
+    let stacks = options
+        .stacks
+        .iter()
+        .map(|name| {
+            known.iter().find(|entry| entry.name == name).ok_or_else(|| {
+                let names: Vec<_> = known.iter().map(|entry| entry.name).collect();
+                Failure::usage(format!(
+                    "no stack `{name}` over the driver {}; there are: {}",
+                    rig.name,
+                    names.join(", ")
+                ))
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    for job in jobs {
+        let mut report = Report::new(options.json, rig.name);
+        if let Job::Replay(replayed) = job {
+            replayed.announce(&mut report)?;
+        }
+        for entry in &stacks {
+            report.begin(entry.name);
+            (entry.measure)(job, rig, options.quick, &mut report)?;
+        }
+    }
+    Ok(())
+}

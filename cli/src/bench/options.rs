@@ -1,0 +1,21 @@
+//! `Options`: what every workload on a resource can be told.
+
+use clap::Args;
+
+use crate::rig::Driver;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where blocks come from
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
+    pub(crate) driver: Driver,
+    /// What to measure; several are measured one after the other in one process
+    #[arg(long = "stack", value_name = "STACK", default_value = "pool")]
+    pub(crate) stacks: Vec<String>,
+    /// Prints one JSON object a figure
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Does a small part of the work: shows that it runs, not how fast
+    #[arg(long)]
+    pub(crate) quick: bool,
+}

@@ -1,0 +1,119 @@
+//! `replay`: what a program allocated and freed.
+
+use std::path::Path;
+use std::time::Instant;
+
+use alluvion::trace::{EventKind, Trace};
+use alluvion::{Error, Resource, Stream};
+
+use super::figure::{Figure, Report};
+use super::stack::{Source, Stack, Subject};
+use super::timing::{median, ns_since};
+use crate::failure::Failure;
+use crate::rig::note;
+use crate::workload::Block;
+
+/// A trace that is replayed, with its name.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    name: String,
+    trace: Trace,
+    peak_live_bytes: u64,
+}
+
+impl Replayed {
+    pub(super) fn new(path: &Path, trace: Trace) -> Result<Self, Failure> {
+        if trace.events.is_empty() {
+            return Err(Failure::of_file(path, "nothing is allocated in it"));
+        }
+        for (count, what) in
+            [(trace.failures, "allocations that failed"), (trace.strays, "frees of what was never allocated")]
+        {
+            if count > 0 {
+                note(&format!("{}: {count} {what} are left out", path.display()));
+            }
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let stem = name.strip_suffix(".gz").unwrap_or(&name);
+        let stem = stem.strip_suffix(".csv").unwrap_or(stem);
+        // The peers' programs read traces in a form that ends so, and their figures carry that name.
+        Ok(Self { name: format!("{stem}.evt"), peak_live_bytes: trace.peak_live_bytes(), trace })
+    }
+
+    /// Prints what the trace is.
+    pub(super) fn announce(&self, report: &mut Report) -> Result<(), Failure> {
+        report.print(&Figure::Trace {
+            trace: self.name.clone(),
+            events: self.trace.events.len(),
+            streams: self.trace.streams,
+            peak_live_bytes: self.peak_live_bytes,
+        })
+    }
+
+    pub(super) fn run<S: Stack<U>, U: Source>(
+        &self,
+        subject: &Subject<'_, S, U>,
+        report: &mut Report,
+    ) -> Result<(), Failure> {
+        let figure = subject.with_resource(0, |resource, upstream| {
+            let device = &subject.rig.device;
+            let streams =
+                (0..self.trace.streams).map(|_| device.stream()).collect::<Result<Vec<_>, Error>>()?;
+            let mut live: Vec<Option<Block<'_, S::Resource<'_>>>> = Vec::new();
+            live.resize_with(self.trace.blocks as usize, || None);
+            let first_ns = self.round(resource, &streams, &mut live)?;
+            device.synchronize()?;
+            let footprint = S::footprint(resource, upstream)?;
+            let mut steady = Vec::new();
+            for _ in 0..subject.either(5, 1) {
+                steady.push(self.round(resource, &streams, &mut live)?);
+                device.synchronize()?;
+            }
+            Ok(Figure::Replay {
+                trace: self.name.clone(),
+                first_ns,
+                steady_ns: median(steady),
+                footprint_bytes: footprint as u64,
+                ratio: footprint as f64 / self.peak_live_bytes as f64,
+            })
+        })?;
+        report.print(&figure)
+    }
+
+    /// All events, in order. Returns nanoseconds an event; what is still live in the end is freed after the clock stopped.
+    fn round<'r, R: Resource>(
+        &self,
+        resource: &'r R,
+        streams: &[Stream],
+        live: &mut [Option<Block<'r, R>>],
+    ) -> Result<f64, Failure> {
+        let events = &self.trace.events;
+        let start = Instant::now();
+        for (at, event) in events.iter().enumerate() {
+            let stream = streams[event.stream as usize].as_ref();
+            let block = &mut live[event.block as usize];
+            match event.kind {
+                EventKind::Allocate => {
+                    let taken = Block::take(resource, event.bytes as usize, stream)
+                        .map_err(|error| self.failed(at, &error))?;
+                    *block = Some(taken);
+                }
+                EventKind::Free => {
+                    if let Some(block) = block.take() {
+                        block.give_back(stream);
+                    }
+                }
+            }
+        }
+        let ns = ns_since(start) / events.len() as f64;
+        for block in live.iter_mut().filter_map(Option::take) {
+            block.give_back(streams[0].as_ref());
+        }
+        Ok(ns)
+    }
+
+    #[cold]
+    fn failed(&self, at: usize, error: &Error) -> Failure {
+        Failure::Failed(format!("{}: event {at} of {}: {error}", self.name, self.trace.events.len()))
+    }
+}

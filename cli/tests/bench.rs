@@ -1,0 +1,332 @@
+//! The program from outside: what it prints, and how it ends.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn alluvion(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_alluvion")).args(arguments).output().expect("the program starts")
+}
+
+fn trace(name: &str) -> String {
+    format!("{}/../tests/traces/{name}.csv.gz", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What it prints when all is well, line by line.
+#[track_caller]
+fn lines(arguments: &[&str]) -> Vec<String> {
+    let output = alluvion(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("it prints text").lines().map(str::to_owned).collect()
+}
+
+/// What it says when it ends with that code. Then it prints no figure.
+#[track_caller]
+fn refused(code: i32, arguments: &[&str]) -> String {
+    let output = alluvion(arguments);
+    let errors = String::from_utf8(output.stderr).expect("it prints text");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed {}", String::from_utf8_lossy(&output.stdout));
+    assert!(!errors.contains("panicked"), "{errors}");
+    errors
+}
+
+/// Matches a line against a pattern in which `#` stands for a number, and returns the numbers.
+#[track_caller]
+fn numbers(line: &str, pattern: &str) -> Vec<f64> {
+    let mut rest = line;
+    let mut found = Vec::new();
+    for (at, part) in pattern.split('#').enumerate() {
+        if at > 0 {
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+            found.push(rest[..end].parse().unwrap_or_else(|_| panic!("`{line}` is not `{pattern}`")));
+            rest = &rest[end..];
+        }
+        rest = rest.strip_prefix(part).unwrap_or_else(|| panic!("`{line}` is not `{pattern}`"));
+    }
+    assert!(rest.is_empty(), "`{line}` is not `{pattern}`");
+    found
+}
+
+fn quick(workload: &str, driver: &str) -> Vec<String> {
+    lines(&["bench", workload, "--quick", "--driver", driver])
+}
+
+#[test]
+fn pair_prints_every_size_beside_every_number_of_blocks() {
+    for driver in ["null", "sim"] {
+        let lines = quick("pair", driver);
+        let cases: Vec<_> =
+            lines.iter().map(|line| numbers(line, "pair,alluvion_pool,live=# size=#,#")).collect();
+        let wanted =
+            [0.0, 100.0].map(|live| [256.0, 65_536.0, 1_048_576.0, 67_108_864.0].map(|size| [live, size]));
+        assert_eq!(
+            cases.iter().map(|case| [case[0], case[1]]).collect::<Vec<_>>(),
+            wanted.concat(),
+            "{driver}"
+        );
+        assert!(cases.iter().all(|case| case[2] > 0.0), "{lines:?}");
+    }
+}
+
+#[test]
+fn random_never_fails_with_room_to_spare() {
+    let lines = quick("random", "null");
+    let cases: Vec<_> =
+        lines.iter().map(|line| numbers(line, "random,alluvion_pool,num=# max=#MiB fails=#,#")).collect();
+    assert_eq!(
+        cases.iter().map(|case| [case[0], case[1], case[2]]).collect::<Vec<_>>(),
+        [[1000.0, 1.0, 0.0], [1000.0, 4096.0, 0.0]]
+    );
+}
+
+#[test]
+fn threads_prints_a_line_for_each_number_of_them() {
+    for driver in ["null", "sim"] {
+        let lines = quick("threads", driver);
+        let cases: Vec<_> =
+            lines.iter().map(|line| numbers(line, "threads,alluvion_pool,T=#,# Mops/s")).collect();
+        assert_eq!(cases.iter().map(|case| case[0]).collect::<Vec<_>>(), [1.0, 2.0], "{driver}");
+        assert!(cases.iter().all(|case| case[1] > 0.0), "{lines:?}");
+    }
+}
+
+#[test]
+fn cross_prints_one_line() {
+    for driver in ["null", "sim"] {
+        let lines = quick("cross", driver);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        numbers(&lines[0], "cross,alluvion_pool,alloc/free alternating between two streams #MiB,#");
+    }
+}
+
+#[test]
+fn replay_prints_the_trace_and_its_figures() {
+    for driver in ["null", "sim"] {
+        let lines =
+            lines(&["bench", "replay", "--quick", "--driver", driver, &trace("etl"), &trace("streams")]);
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        assert_eq!(lines[0], "replay,etl.evt,events=8160 streams=1 peak_live=376.0 MiB,");
+        assert_eq!(lines[2], "replay,streams.evt,events=12000 streams=4 peak_live=1273.5 MiB,");
+        for (line, name) in [(&lines[1], "etl"), (&lines[3], "streams")] {
+            let pattern =
+                format!("replay,alluvion_pool,{name}.evt first=# ns/ev steady=# ns/ev footprint=# MiB,#");
+            let figures = numbers(line, &pattern);
+            assert!(
+                figures[3] > 0.999,
+                "{line}: it holds what is live, and a block may be less than whole units"
+            );
+        }
+    }
+}
+
+#[test]
+fn host_prints_what_the_host_costs() {
+    let lines = lines(&["bench", "host", "--quick"]);
+    let names: Vec<_> = lines.iter().map(|line| line.split(',').nth(1).unwrap_or_default()).collect();
+    assert_eq!(
+        names,
+        [
+            "Mutex lock+unlock uncontended",
+            "Arc clone+drop",
+            "hashbrown get of 100k",
+            "hashbrown insert+remove",
+            "mimalloc pair 64 B",
+            "mimalloc pair 64 KiB",
+            "mimalloc pair 1 MiB",
+        ]
+    );
+    for line in &lines {
+        let ns = line.split(',').nth(2).and_then(|ns| ns.parse::<f64>().ok());
+        assert!(ns.is_some_and(|ns| ns > 0.0), "{line}");
+    }
+}
+
+#[test]
+fn several_stacks_come_one_after_the_other() {
+    let lines =
+        lines(&["bench", "cross", "--quick", "--driver", "sim", "--stack", "cuda-async", "--stack", "cuda"]);
+    let names: Vec<_> = lines.iter().map(|line| line.split(',').nth(1).unwrap_or_default()).collect();
+    assert_eq!(names, ["alluvion_cuda_async", "alluvion_cuda"]);
+}
+
+#[test]
+fn every_stack_runs_every_workload_that_it_can() {
+    for (driver, source) in [("null", "null"), ("sim", "cuda")] {
+        for stack in ["pool", "arena", "binning", "fixed-size", source] {
+            let arguments = |workload| ["bench", workload, "--quick", "--driver", driver, "--stack", stack];
+            // Blocks of 1 MiB serve three of the four sizes, beside none and beside a hundred blocks.
+            let sizes = if stack == "fixed-size" { 6 } else { 8 };
+            assert_eq!(lines(&arguments("pair")).len(), sizes, "{driver} {stack}");
+            assert_eq!(lines(&arguments("threads")).len(), 2, "{driver} {stack}");
+            assert_eq!(lines(&arguments("cross")).len(), 1, "{driver} {stack}");
+        }
+    }
+}
+
+#[test]
+fn every_figure_is_an_object_in_json() {
+    let etl = trace("etl");
+    for (arguments, keys) in [
+        (vec!["pair"], vec!["live", "size", "ns"]),
+        (vec!["random"], vec!["num", "max_mib", "fails", "ms"]),
+        (vec!["threads"], vec!["threads", "mops"]),
+        (vec!["cross"], vec!["ns"]),
+        (vec!["replay", &etl], vec!["trace"]),
+    ] {
+        let arguments = [vec!["bench"], arguments, vec!["--quick", "--driver", "null", "--json"]].concat();
+        for line in lines(&arguments) {
+            let figure: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert_eq!(figure["driver"], "null", "{line}");
+            assert!(keys.iter().all(|key| figure.get(key).is_some()), "{line}");
+        }
+    }
+    let host = lines(&["bench", "host", "--quick", "--json"]);
+    let host: Value = serde_json::from_str(&host[0]).expect("it is JSON");
+    assert_eq!((&host["workload"], &host["driver"]), (&Value::from("host"), &Value::from("host")));
+    assert!(host["ns"].is_f64() && host.get("allocator").is_none(), "{host}");
+}
+
+#[test]
+fn figures_of_a_replay_in_json_are_numbers() {
+    let lines = lines(&["bench", "replay", "--quick", "--driver", "null", "--json", &trace("etl")]);
+    let [about, figure] =
+        [&lines[0], &lines[1]].map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    assert_eq!(
+        (&about["workload"], &about["events"], &about["streams"]),
+        (&Value::from("trace"), &Value::from(8160), &Value::from(1))
+    );
+    assert_eq!(
+        (&figure["workload"], &figure["allocator"]),
+        (&Value::from("replay"), &Value::from("alluvion_pool"))
+    );
+    for key in ["first_ns", "steady_ns", "footprint_bytes", "ratio"] {
+        assert!(figure[key].as_f64().is_some_and(|number| number > 0.0), "{key}: {figure}");
+    }
+}
+
+#[test]
+fn help_has_examples_and_comes_on_the_standard_output() {
+    for arguments in [vec!["--help"], vec!["bench", "--help"]] {
+        assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
+    }
+    for workload in ["pair", "random", "threads", "cross", "replay", "host"] {
+        let help = lines(&["bench", workload, "--help"]).join("\n");
+        assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_ends_with_two() {
+    for arguments in [
+        vec![],
+        vec!["bench"],
+        vec!["dance"],
+        vec!["bench", "dance"],
+        vec!["bench", "pair", "--driver", "rocm"],
+        vec!["bench", "pair", "--dance"],
+        vec!["bench", "pair", "a-trace-that-pair-does-not-take"],
+        vec!["bench", "replay"],
+        vec!["bench", "cross", "--stack"],
+    ] {
+        refused(2, &arguments);
+    }
+    let words = refused(2, &["bench", "cross", "--driver", "null", "--stack", "pool", "--stack", "pooool"]);
+    assert!(words.contains("no stack `pooool` over the driver null; there are: pool"), "{words}");
+}
+
+/// A file of the test's own, gone at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, content: &[u8]) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        fs::write(&path, content).expect("the folder for tests can be written to");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("the path is text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_malformed_trace_is_refused_with_line_and_reason() {
+    let heading = "Thread,Time,Action,Pointer,Size,Stream\n";
+    let row = "1,00:00:00.000000,allocate,0x100,8,0\n";
+    let bad_size =
+        Scratch::new("bad-size.csv", format!("{heading}{row}{}", row.replace(",8,", ",8x,")).as_bytes());
+    let words = refused(1, &["bench", "replay", "--driver", "null", bad_size.path()]);
+    assert!(words.contains("malformed: line 3: Size is `8x` and not a number of bytes"), "{words}");
+    assert!(words.contains(bad_size.path()), "{words}");
+
+    // Nothing is measured before all are read.
+    let words =
+        refused(1, &["bench", "replay", "--driver", "null", "--quick", &trace("etl"), bad_size.path()]);
+    assert!(words.contains("malformed: line 3"), "{words}");
+
+    let empty = Scratch::new("empty.csv", b"");
+    let words = refused(1, &["bench", "replay", "--driver", "null", empty.path()]);
+    assert!(words.contains("malformed: line 1"), "{words}");
+
+    let idle = Scratch::new("idle.csv", heading.as_bytes());
+    let words = refused(1, &["bench", "replay", "--driver", "null", idle.path()]);
+    assert!(words.contains("nothing is allocated in it"), "{words}");
+
+    let packed = fs::read(trace("etl")).expect("the trace is there");
+    let torn = Scratch::new("torn.csv.gz", &packed[..packed.len() / 2]);
+    let words = refused(1, &["bench", "replay", "--driver", "null", torn.path()]);
+    assert!(words.contains("unreadable: line ") || words.contains("malformed: line "), "{words}");
+
+    let words = refused(1, &["bench", "replay", "--driver", "null", "no-such-trace.csv"]);
+    assert!(words.contains("no-such-trace.csv"), "{words}");
+}
+
+#[test]
+fn a_trace_that_is_not_packed_is_read_too_and_what_is_left_out_is_said() {
+    let text = "Thread,Time,Action,Pointer,Size,Stream\n\
+                1,00:00:00.000000,free,0x900,8,0\n\
+                1,00:00:00.000000,allocate failure,(nil),8,0\n\
+                1,00:00:00.000000,allocate,0x100,8,0\n";
+    let plain = Scratch::new("plain.csv.gz", text.as_bytes());
+    let output = alluvion(&["bench", "replay", "--driver", "null", "--quick", plain.path()]);
+    let notes = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    assert!(notes.contains("1 allocations that failed are left out"), "{notes}");
+    assert!(notes.contains("1 frees of what was never allocated are left out"), "{notes}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("events=1 streams=1 peak_live=0.0 MiB,"));
+}
+
+#[test]
+fn memory_that_runs_out_is_an_error_that_names_the_event() {
+    let text = "Thread,Time,Action,Pointer,Size,Stream\n\
+                1,00:00:00.000000,allocate,0x100,8,0\n\
+                1,00:00:00.000000,allocate,0x200,4611686018427387904,0\n";
+    let huge = Scratch::new("huge.csv", text.as_bytes());
+    let output = alluvion(&["bench", "replay", "--driver", "sim", "--quick", huge.path()]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("event 1 of 2: out of memory"), "{words}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_has_had_enough_ends_it_in_silence() {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_alluvion"))
+        .args(["bench", "pair", "--quick", "--driver", "null"])
+        .stdout(writer)
+        .output()
+        .expect("the program starts");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(1), ""));
+}

@@ -1,0 +1,26 @@
+//! `Detail`: what an error knows beyond its two numbers.
+
+use core::fmt;
+
+use super::{Misuse, Unsupported};
+use crate::suballoc::OutOfMemory;
+
+/// One small box on the heap of the host, where there is more to tell than fits in the words of an error.
+#[derive(Debug)]
+pub(super) enum Detail {
+    Unsupported(Unsupported),
+    OutOfMemory(OutOfMemory),
+    Misuse(Misuse),
+    Text(Box<str>),
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(Unsupported { what, why, instead }) => write!(f, "{what}: {why}; {instead}"),
+            Self::OutOfMemory(report) => report.fmt(f),
+            Self::Misuse(misuse) => misuse.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `Misuse`: a block that was given back wrongly.
+
+use core::fmt;
+
+use crate::resource::DevicePtr;
+
+/// What was given back, and what was wrong with it: what [`Error::misuse`](crate::Error::misuse) tells.
+///
+/// Nothing was freed, and the suballocator goes on as if it had not been called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Misuse {
+    /// The address that was given.
+    pub block: DevicePtr,
+    /// The bytes of the layout that was given.
+    pub bytes: usize,
+    /// What is wrong.
+    pub what: MisuseKind,
+}
+
+/// What is wrong with a block that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MisuseKind {
+    /// It is free already.
+    DoubleFree,
+    /// It is live, and was allocated with another size.
+    WrongSize {
+        /// The bytes that it was allocated with.
+        allocated_bytes: usize,
+    },
+    /// No memory of this suballocator.
+    ForeignPointer,
+    /// The middle of a block, and not its start.
+    InteriorPointer {
+        /// The start of the block.
+        block: DevicePtr,
+    },
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { block, bytes, what } = self;
+        write!(f, "{bytes} bytes at {block} were given back, ")?;
+        match what {
+            MisuseKind::DoubleFree => f.write_str("and are free already"),
+            MisuseKind::WrongSize { allocated_bytes } => write!(f, "where {allocated_bytes} were allocated"),
+            MisuseKind::ForeignPointer => f.write_str("and did not come from here"),
+            MisuseKind::InteriorPointer { block } => write!(f, "from the middle of the block at {block}"),
+        }
+    }
+}

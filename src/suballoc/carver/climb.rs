@@ -1,0 +1,290 @@
+//! Climbing the ladder: finding memory where there is none at hand.
+//!
+//! Every rung looks at the state under the locks, does what it does without them, and then tries to serve the request
+//! from a state that may have changed meanwhile: by others, too.
+
+use super::rung::{Rung, ladder};
+use super::stock::{Reach, Request, Stock, Tally, of_owners};
+use super::{Carver, Growth};
+use crate::error::Error;
+use crate::resource::{DevicePtr, Resource};
+use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Owned, Owner};
+use crate::suballoc::{OutOfMemory, Relief};
+
+/// How often the handlers may send a request up the ladder again. Each time they must have moved something.
+const ATTEMPTS: u32 = 64;
+
+/// What a climb has met so far.
+#[derive(Debug, Default)]
+pub(super) struct Ascent {
+    pub(super) attempt: u32,
+    /// Why the upstream gave nothing.
+    pub(super) refused: Option<Error>,
+}
+
+/// Whose blocks are looked at, and what has been learnt about them.
+struct Others {
+    owned: Vec<Owned>,
+    reach: Reach,
+}
+
+impl<U: Resource> Carver<U> {
+    /// # Errors
+    ///
+    /// `OutOfMemory` with a report once there is nothing left to try; at once what says that nothing works any more.
+    #[cold]
+    pub(super) fn climb(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
+        let mut ascent = Ascent::default();
+        let mut moved = None;
+        loop {
+            ascent.attempt += 1;
+            for rung in ladder(self.reuse) {
+                if let Some(block) = self.step(*rung, request, &mut ascent)? {
+                    return Ok(block);
+                }
+            }
+            let report = self.report(request, &ascent);
+            if ascent.attempt >= ATTEMPTS || self.handlers.is_empty() {
+                return Err(refusal(report, ascent));
+            }
+            // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
+            let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
+            if self.handlers.ask(&report) == Relief::None {
+                return Err(refusal(report, ascent));
+            }
+            let survey = self.stock.totals();
+            let after = (survey.live_bytes, survey.reserved_bytes, self.elsewhere());
+            if after == before && moved == Some(after) {
+                return Err(refusal(report, ascent));
+            }
+            moved = Some(after);
+            // What came back on the taker's own stream is in its cache, which no rung looks into.
+            if let Some(block) = self.stock.serve(request, &[]) {
+                return Ok(block);
+            }
+        }
+    }
+
+    /// Free memory outside of this suballocator, if anybody knows.
+    fn elsewhere(&self) -> Option<usize> {
+        self.upstream.memory_info().ok().map(|info| info.free_bytes)
+    }
+
+    fn step(
+        &self,
+        rung: Rung,
+        request: &Request<'_>,
+        ascent: &mut Ascent,
+    ) -> Result<Option<DevicePtr>, Error> {
+        match rung {
+            Rung::WithinReach => Ok(self.stock.serve_within_reach(request)),
+            Rung::Completed => self.stock.serve_completed(request),
+            Rung::OthersCaches => {
+                if self.stock.spill(request.taker.id()) == 0 {
+                    return Ok(None);
+                }
+                match self.stock.serve_within_reach(request) {
+                    Some(block) => Ok(Some(block)),
+                    None => self.stock.serve_completed(request),
+                }
+            }
+            Rung::Grow => self.grow(request, self.growth, ascent),
+            Rung::DeviceWait => self.stock.serve_after_device_wait(request),
+            Rung::HostWait => self.stock.serve_after_host_wait(request),
+            Rung::Trim => self.trim_and_grow(request, ascent),
+        }
+    }
+
+    /// Gives back the segments that nothing is left in, as far as that makes room, and grows by what is needed.
+    fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
+        let room = |stock: &Stock| {
+            let inner = stock.inner.lock();
+            stock.maximum_units.saturating_sub(inner.core.reserved_units() + inner.pledged)
+        };
+        let mut gone = 0;
+        // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
+        while ascent.refused.is_some() || room(&self.stock) < request.need() {
+            match self.give_back_segment(u64::MAX) {
+                Some(bytes) => gone += bytes,
+                None => break,
+            }
+        }
+        if gone == 0 && !(ascent.refused.is_none() && room(&self.stock) >= request.need()) {
+            return Ok(None);
+        }
+        self.grow(request, Growth::Exact, ascent)
+    }
+}
+
+#[cold]
+fn refusal(report: OutOfMemory, ascent: Ascent) -> Error {
+    match ascent.refused {
+        // What is no lack of memory is told as it is.
+        Some(error) if !error.is_out_of_memory() => error,
+        _ => Error::with_report(report),
+    }
+}
+
+impl Stock {
+    /// The owners of free blocks, and how far the taker comes after each. Those that are over are dissolved.
+    fn others(&self, request: &Request<'_>) -> Others {
+        let own = request.taker.id();
+        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        owned.retain(|other| Some(other.stream) != own);
+        let mut over = Vec::new();
+        let mut reach = Reach::new();
+        for other in &owned {
+            match request.taker.reach(&self.device, other.stream) {
+                Epoch::NONE => {}
+                Epoch::ALL => {
+                    over.push(other.stream);
+                    reach.push((other.stream, Epoch::ALL));
+                }
+                epoch => reach.push((other.stream, epoch)),
+            }
+        }
+        owned.retain(|other| !over.contains(&other.stream));
+        Others { owned, reach }
+    }
+
+    /// Serves from what the taker comes after anyway; if pieces of it have to be merged, merges them.
+    fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
+        let others = self.others(request);
+        self.serve_or_gather(request, &others.reach)
+    }
+
+    fn serve_or_gather(&self, request: &Request<'_>, reach: &Reach) -> Option<DevicePtr> {
+        if !reach.is_empty()
+            && let Some(block) = self.serve(request, reach)
+        {
+            return Some(block);
+        }
+        let now = request.taker.now();
+        let id = request.taker.id();
+        let enough = {
+            let inner = self.inner.lock();
+            inner.core.free_units() >= u64::from(request.want.units())
+        };
+        if !enough {
+            return None;
+        }
+        self.serve_with(request, reach, |inner| {
+            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+            let reach = of_owners(&inner.core, reach);
+            inner.core.gather(owner, now, &reach);
+        })
+    }
+
+    /// Asks the driver what is over on the streams that others have freed on, and serves from that.
+    fn serve_completed(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let others = self.others(request);
+        if others.owned.is_empty() {
+            return Ok(None);
+        }
+        self.ask_what_is_over(&others.owned)?;
+        Ok(self.serve_within_reach(request))
+    }
+
+    /// Asks the driver how far each of these streams has come, and makes nobody's what is over.
+    pub(super) fn ask_what_is_over(&self, owned: &[Owned]) -> Result<(), Error> {
+        let machine = self.device.machine();
+        for other in owned {
+            let polled = machine.poll(other.stream, other.newest)?;
+            Tally::add(&self.tally.events_recorded, u64::from(polled.recorded));
+        }
+        let mut inner = self.inner.lock();
+        for other in owned {
+            let done = machine.done_up_to(other.stream);
+            if done > Epoch::NONE
+                && let Some(owner) = inner.core.owner_of(other.stream)
+            {
+                inner.core.settle(owner, done);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if there would be a block, once all that this stream has freed is over.
+    fn has_for(&self, stream: StreamId, request: &Request<'_>) -> bool {
+        let inner = self.inner.lock();
+        let owner = inner.core.owner_of(stream);
+        owner.is_some_and(|owner| u64::from(inner.core.largest(owner, &[])) >= request.need())
+    }
+
+    /// Makes the taker's stream wait for one other, whose memory would do; if none would, for all of them.
+    fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let Some(stream) = request.taker.stream() else { return Ok(None) };
+        let others = self.others(request);
+        let fits = |other: &&Owned| self.has_for(other.stream, request);
+        // The one that has freed the least: its work is the likeliest to be over soon.
+        let one = others.owned.iter().filter(fits).min_by_key(|other| other.free_units);
+        let all = match one {
+            Some(one) => core::slice::from_ref(one).iter().chain(&[]),
+            None => [].iter().chain(&others.owned),
+        };
+        let mut waited = 0;
+        for other in all {
+            match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
+                Ok(wait) => {
+                    waited += 1;
+                    Tally::add(&self.tally.waits, u64::from(wait.needed));
+                    Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+                }
+                // One of the two captures: what is behind it cannot be had this way.
+                Err(error) if error.is_capture() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if waited == 0 { Ok(None) } else { Ok(self.serve_within_reach(request)) }
+    }
+
+    /// Makes `stream` wait for all others, and merges all free memory for it.
+    pub(super) fn merge_for(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let own = stream.id();
+        let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        for other in owned.iter().filter(|other| other.stream != own) {
+            let wait = stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest })?;
+            Tally::add(&self.tally.waits, u64::from(wait.needed));
+            Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+        }
+        let reach: Reach = owned
+            .iter()
+            .filter(|other| other.stream != own)
+            .map(|other| (other.stream, stream.reach(other.stream)))
+            .collect();
+        let now = stream.now().epoch;
+        let mut inner = self.inner.lock();
+        let owner = inner.core.enter(own);
+        let reach = of_owners(&inner.core, &reach);
+        inner.core.gather(owner, now, &reach);
+        Ok(())
+    }
+
+    /// Waits on the host: for one stream whose memory would do, else for all, the taker's own included.
+    fn serve_after_host_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let machine = self.device.machine();
+        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        owned.sort_by_key(|other| other.free_units);
+        let fits = |other: &&Owned| self.has_for(other.stream, request);
+        let one = owned.iter().find(fits).copied();
+        for round in [one.as_ref().map_or(&[][..], core::slice::from_ref), &owned] {
+            let mut waited = false;
+            for other in round {
+                let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });
+                match machine.wait_quiescent(&point) {
+                    Ok(()) => waited = true,
+                    Err(error) if error.is_capture() => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if waited {
+                self.ask_what_is_over(round)?;
+                if let Some(block) = self.serve_within_reach(request) {
+                    return Ok(Some(block));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,275 @@
+//! `Carver`: the shell around the core, the same for every suballocator.
+//!
+//! It takes segments from an upstream, has the core carve them, and does what the core cannot: lock, ask the driver what
+//! is over, make streams wait. What differs between the suballocators is in their configurations.
+
+#![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
+
+mod climb;
+mod grow;
+mod rung;
+mod shut_down;
+mod stock;
+mod survey;
+mod taker;
+
+pub use stock::Stock;
+use stock::{Request, Tally};
+use taker::Taker;
+
+use super::core::{Inspected, Want};
+use super::handlers::Handlers;
+use super::ledger::Entered;
+use super::{Growth, Reuse};
+use crate::device::Device;
+use crate::error::{Error, Misuse, MisuseKind};
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Epoch, StreamRef};
+
+/// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
+pub(super) const MAX_ALIGN: usize = 2 << 20;
+
+/// What differs between the suballocators.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) maximum_bytes: usize,
+    /// The largest request that it serves.
+    pub(super) largest_bytes: usize,
+    /// A stream that needs a small block takes so much of what is nobody's at a time: what it takes lies together.
+    pub(super) claim_units: u32,
+    pub(super) growth: Growth,
+    pub(super) reuse: Reuse,
+    pub(super) checked: bool,
+    pub(super) handlers: Handlers,
+}
+
+/// Segments of an upstream, carved.
+#[derive(Debug)]
+pub(super) struct Carver<U: Resource> {
+    stock: Stock,
+    largest_bytes: usize,
+    growth: Growth,
+    reuse: Reuse,
+    handlers: Handlers,
+    upstream: U,
+}
+
+impl<U: Resource> Carver<U> {
+    pub(super) fn new(upstream: U, plan: Plan) -> Self {
+        let Plan { maximum_bytes, largest_bytes, claim_units, growth, reuse, checked, handlers } = plan;
+        let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
+        let stock = Stock::new(upstream.device(), maximum_units, claim_units, checked);
+        Self { stock, largest_bytes, growth, reuse, handlers, upstream }
+    }
+
+    pub(super) fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    pub(super) fn stock(&self) -> &Stock {
+        &self.stock
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.stock.device
+    }
+
+    /// What a layout wants, or `None` for zero bytes and for more than a segment holds.
+    #[inline]
+    pub(super) fn want(&self, layout: Layout) -> Option<Want> {
+        self.stock.want(layout)
+    }
+
+    #[inline]
+    pub(super) fn allocate(
+        &self,
+        want: Option<Want>,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Result<DevicePtr, Error> {
+        if let Some(want) = want
+            && layout.align() <= Layout::MIN_ALIGN
+            && self.stock.ledger.is_none()
+            && let Some(block) = self.stock.take(want, stream)
+        {
+            return Ok(block);
+        }
+        self.allocate_slowly(want, layout, Taker::Stream(stream))
+    }
+
+    #[inline]
+    pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
+        if let Some(want) = want
+            && layout.align() <= Layout::MIN_ALIGN
+            && self.stock.ledger.is_none()
+            && let Some(block) = self.stock.take_for_host(want)
+        {
+            return Ok(block);
+        }
+        self.allocate_slowly(want, layout, Taker::Host)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(
+        &self,
+        want: Option<Want>,
+        layout: Layout,
+        taker: Taker<'_>,
+    ) -> Result<DevicePtr, Error> {
+        layout.require_align(MAX_ALIGN)?;
+        if let Some(stream) = taker.stream() {
+            self.stock.device.require(stream.device())?;
+        }
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let want = want.ok_or_else(|| self.too_large(layout))?;
+        let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
+        let request = Request { taker, layout, want, align_units };
+        // With a ledger the caches have not been looked at yet.
+        let cached = match taker {
+            _ if align_units > 1 || self.stock.ledger.is_none() => None,
+            Taker::Stream(stream) => self.stock.take(want, stream),
+            Taker::Host => self.stock.take_for_host(want),
+        };
+        let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
+            Some(block) => block,
+            None => self.climb(&request)?,
+        };
+        if let Some(ledger) = &self.stock.ledger {
+            ledger.enter(block, layout);
+        }
+        Ok(block)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate`]; `want` is what the layout wants.
+    #[inline]
+    pub(super) unsafe fn deallocate(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) {
+        let Some(want) = want else { return };
+        if self.stock.ledger.is_some() && self.strike_out(block, layout).is_err() {
+            // Not a live block: nothing is done, so that whoever has it keeps it.
+            return;
+        }
+        // Before the block is put anywhere: everything submitted so far comes before this point.
+        let stamp = stream.release();
+        if !self.stock.put(want, block, stamp.stream(), stamp.epoch()) {
+            self.stock.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate_sync`]; `want` is what the layout wants.
+    #[inline]
+    pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
+        let Some(want) = want else { return };
+        if self.stock.ledger.is_some() && self.strike_out(block, layout).is_err() {
+            return;
+        }
+        if !self.stock.put_for_host(want, block) {
+            self.stock.take_back(want, block, None, Epoch(0));
+        }
+    }
+
+    /// # Safety
+    ///
+    /// If the block is live and of this suballocator: as [`Resource::deallocate`]; `want` is what the layout wants.
+    pub(super) unsafe fn try_deallocate(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Result<(), Error> {
+        self.stock.device.require(stream.device())?;
+        if layout.is_empty() {
+            return Ok(());
+        }
+        let wanted = want.ok_or_else(|| self.too_large(layout))?;
+        match &self.stock.ledger {
+            Some(_) => self.strike_out(block, layout)?,
+            None => self.inspect(wanted, block, layout)?,
+        }
+        let stamp = stream.release();
+        if !self.stock.put(wanted, block, stamp.stream(), stamp.epoch()) {
+            self.stock.take_back(wanted, block, Some(stamp.stream()), stamp.epoch());
+        }
+        Ok(())
+    }
+
+    /// Closes the book on a block that is being freed, or says what is wrong with it.
+    fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let Some(ledger) = &self.stock.ledger else { return Ok(()) };
+        match ledger.leave(block, layout) {
+            Entered::Same => Ok(()),
+            Entered::Otherwise { bytes } => {
+                Err(misuse(block, layout, MisuseKind::WrongSize { allocated_bytes: bytes }))
+            }
+            Entered::Not => Err(misuse(block, layout, self.what_is(block))),
+        }
+    }
+
+    /// What an address is that is no live block.
+    fn what_is(&self, block: DevicePtr) -> MisuseKind {
+        match self.stock.inner.lock().core.inspect(block.address()) {
+            Inspected::Foreign => MisuseKind::ForeignPointer,
+            Inspected::Inside { block: begin } => match DevicePtr::new(begin) {
+                Some(block) => MisuseKind::InteriorPointer { block },
+                None => MisuseKind::ForeignPointer,
+            },
+            Inspected::Free { .. } | Inspected::Out { .. } => MisuseKind::DoubleFree,
+        }
+    }
+
+    /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
+    /// block; sizes are told apart as far as their classes differ.
+    fn inspect(&self, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let inner = self.stock.inner.lock();
+        let kind = match inner.core.inspect(block.address()) {
+            Inspected::Out { units } => {
+                let caches = self.stock.caches();
+                if caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address())) {
+                    MisuseKind::DoubleFree
+                } else if units != want.units() {
+                    MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
+                } else {
+                    return Ok(());
+                }
+            }
+            Inspected::Free { .. } => MisuseKind::DoubleFree,
+            Inspected::Inside { block } => match DevicePtr::new(block) {
+                Some(block) => MisuseKind::InteriorPointer { block },
+                None => MisuseKind::ForeignPointer,
+            },
+            Inspected::Foreign => MisuseKind::ForeignPointer,
+        };
+        Err(misuse(block, layout, kind))
+    }
+
+    #[cold]
+    fn too_large(&self, layout: Layout) -> Error {
+        match self.largest_bytes {
+            usize::MAX => Error::out_of_memory(layout.bytes()),
+            largest => Error::over_limit(layout.bytes(), largest),
+        }
+    }
+
+    /// A call to the upstream is about to be made.
+    fn note_upstream_call(&self) {
+        Tally::add(&self.stock.tally.upstream_calls, 1);
+    }
+}
+
+#[cold]
+fn misuse(block: DevicePtr, layout: Layout, what: MisuseKind) -> Error {
+    Error::of_misuse(Misuse { block, bytes: layout.bytes(), what })
+}

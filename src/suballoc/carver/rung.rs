@@ -1,0 +1,36 @@
+//! `Rung`: the ladder that is climbed when memory runs out.
+
+use crate::suballoc::Reuse;
+
+/// One way to find memory, when a stream's cache and the core have none that is simply there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rung {
+    /// What other streams have freed and the taker already comes after. No driver call.
+    WithinReach,
+    /// What the driver says is over, once it is asked.
+    Completed,
+    /// What lies in the caches of others; then the two before, again.
+    OthersCaches,
+    /// A segment, as large as the policy says.
+    Grow,
+    /// What is not over: the taker's stream waits for it, on the device.
+    DeviceWait,
+    /// The same, and the host waits.
+    HostWait,
+    /// Segments that nothing is left in go back, and one that fits is taken.
+    Trim,
+}
+
+/// The order in which they are tried. Then the user's handlers are asked; if they freed something it begins anew.
+///
+/// Growing comes before waiting, because it keeps streams apart: a wait that a stream is given stays in its queue, behind
+/// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
+/// 0.1 µs, a segment 50.
+pub(super) const fn ladder(reuse: Reuse) -> &'static [Rung] {
+    use Rung::{Completed, DeviceWait, Grow, HostWait, OthersCaches, Trim, WithinReach};
+    match reuse {
+        Reuse::Own => &[WithinReach, Grow, Completed, OthersCaches, HostWait, Trim],
+        Reuse::Completed => &[WithinReach, Completed, OthersCaches, Grow, HostWait, Trim],
+        Reuse::Wait => &[WithinReach, Completed, OthersCaches, Grow, DeviceWait, HostWait, Trim],
+    }
+}

@@ -1,0 +1,116 @@
+//! Giving memory back to the upstream: a segment at a time, and all of it at the end.
+
+#![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
+
+use super::Carver;
+use super::grow::segment_layout;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Frontier, Stamp, StreamRef};
+use crate::suballoc::core::Segment;
+
+impl<U: Resource> Carver<U> {
+    /// Gives back what nothing is left in until at most `keep_bytes` are kept, and has the upstream do the same.
+    pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        let mut gone = 0;
+        if self.reserved_bytes() > keep_bytes {
+            self.collect()?;
+            loop {
+                let surplus = self.reserved_bytes().saturating_sub(keep_bytes) / Layout::MIN_ALIGN;
+                match self.give_back_segment(surplus as u64) {
+                    Some(bytes) => gone += bytes,
+                    None => break,
+                }
+            }
+        }
+        // What the upstream keeps is on top of what is kept here.
+        let under = self.upstream.trim(keep_bytes.saturating_sub(self.reserved_bytes()))?;
+        Ok(gone.max(under))
+    }
+
+    /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
+    pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
+        self.stock.spill(None);
+        let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
+        self.stock.ask_what_is_over(&owned)
+    }
+
+    /// Makes a stream wait for all others that have freed here, and merges what it may then take.
+    pub(in crate::suballoc) fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        self.stock.device.require(stream.device())?;
+        self.stock.spill(None);
+        self.stock.merge_for(stream)
+    }
+
+    pub(in crate::suballoc) fn reserved_bytes(&self) -> usize {
+        self.stock.inner.lock().core.reserved_units() as usize * Layout::MIN_ALIGN
+    }
+
+    /// Gives one segment back that is free and nobody's, of at most `at_most` units. Returns its bytes.
+    pub(super) fn give_back_segment(&self, at_most: u64) -> Option<usize> {
+        if at_most == 0 {
+            return None;
+        }
+        let segment = self.stock.inner.lock().core.take_segment(at_most)?;
+        let layout = segment_layout(segment.units).ok()?;
+        let block = DevicePtr::new(segment.address)?;
+        self.note_upstream_call();
+        // SAFETY:
+        // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
+        // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the device,
+        //   because it is nobody's.
+        unsafe { self.upstream.deallocate_sync(block, layout) };
+        Some(layout.bytes())
+    }
+}
+
+impl<U: Resource> Drop for Carver<U> {
+    fn drop(&mut self) {
+        let mut frontier = Frontier::quiescent();
+        let mut cached_blocks = 0;
+        let (segments, out) = {
+            let mut inner = self.stock.inner.lock();
+            for cache in self.stock.caches() {
+                cached_blocks += cache.blocks().count();
+                if let (Some(stream), Some(epoch)) = (cache.stream(), cache.newest()) {
+                    frontier.extend(Stamp { stream, epoch });
+                }
+            }
+            for owned in inner.core.owners() {
+                frontier.extend(Stamp { stream: owned.stream, epoch: owned.newest });
+            }
+            let out = inner.core.out_blocks();
+            (inner.core.drain_segments(), out)
+        };
+        if segments.is_empty() {
+            return;
+        }
+        // Blocks that are still out end here. What uses them was submitted, nobody knows where: wait for everything.
+        let live = out > cached_blocks;
+        let over = if live { self.stock.device.synchronize() } else { Ok(()) };
+        let service = self.stock.device.service_stream();
+        let behind = service.and_then(|service| {
+            service.as_ref().wait_for(&frontier)?;
+            Ok(service)
+        });
+        for (Segment { address, units }, _) in segments {
+            let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
+                continue;
+            };
+            self.note_upstream_call();
+            match (&behind, &over) {
+                // SAFETY:
+                // - the block came from this upstream, with this layout.
+                // - every use of it is ordered before this point of the service stream, which has waited for all frees; what
+                //   was out is over.
+                (Ok(service), Ok(())) => unsafe { self.upstream.deallocate(block, layout, service.as_ref()) },
+                _ if self.stock.device.machine().wait_quiescent(&frontier).is_ok() && over.is_ok() => {
+                    // SAFETY: the block came from this upstream, with this layout, and every use of it is over.
+                    unsafe { self.upstream.deallocate_sync(block, layout) }
+                }
+                // The last use cannot be placed in any order: a stream captures, or the context is lost. It is leaked.
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! `Stock`: all that a suballocator has, and who holds which part of it.
+//!
+//! # The locks
+//!
+//! A cache is behind a [`Token`], held for a few nanoseconds; the core is behind the one mutex. Who holds the mutex may
+//! take tokens; who holds a token takes nothing. Blocks move between a cache and the core under both, so that with the
+//! mutex and all tokens in hand every block is somewhere. Neither is held across a call to an upstream, a driver or a user.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU8, Ordering as CounterOrdering};
+
+use smallvec::SmallVec;
+
+use super::taker::Taker;
+use crate::device::Device;
+use crate::resource::{DevicePtr, Layout};
+use crate::stream::{Epoch, Places, StreamId, StreamRef};
+use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
+use crate::suballoc::ledger::Ledger;
+use crate::sync::{AtomicU64, Mutex, Ordering, Token, TokenGuard};
+
+/// Caches for the host's blocks. Threads are spread over them; four keep sixteen threads from meeting often.
+const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
+
+/// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
+const RUN_UNITS: u32 = 256;
+const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
+
+/// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
+const PLENTY: u32 = 4;
+
+/// How far somebody comes after which streams. By number, because it is found out without the mutex: what is an owner then may
+/// be another one's place when the mutex is taken again.
+pub(super) type Reach = SmallVec<[(StreamId, Epoch); 8]>;
+
+/// The same, for the core: while the mutex is held.
+pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(Owner, Epoch); 8]> {
+    reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
+}
+
+/// A cache on lines of its own: two, because processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Shard {
+    cache: Token<Cache>,
+}
+
+/// What is behind the mutex.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) core: Core,
+    /// Units asked of the upstream and not answered yet.
+    pub(super) pledged: u64,
+    /// How often an answer came.
+    pub(super) answers: u64,
+    pub(super) peak_reserved: u64,
+    pub(super) misses: u64,
+    /// The longest block that anybody has asked for.
+    largest_want: u32,
+    pub(super) steals: u64,
+}
+
+/// What is counted outside of the locks.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) waits: AtomicU64,
+    pub(super) events_recorded: AtomicU64,
+    pub(super) upstream_calls: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn add(counter: &AtomicU64, count: u64) {
+        // Relaxed: a figure for people.
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// What a suballocator has, whatever its upstream: found in a stack of layers by [`find_layer`](crate::Resource::find_layer).
+#[derive(Debug)]
+pub struct Stock {
+    pub(super) device: Device,
+    /// The most that it may have of its upstream.
+    pub(super) maximum_units: u64,
+    /// See [`Plan`](super::Plan).
+    claim_units: u32,
+    pub(super) ledger: Option<Ledger>,
+    shards: Places<Box<Shard>>,
+    host: [Shard; HOST_CACHES],
+    pub(super) inner: Mutex<Inner>,
+    pub(super) tally: Tally,
+}
+
+/// What is wanted, for whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'s> {
+    pub(super) taker: Taker<'s>,
+    pub(super) layout: Layout,
+    pub(super) want: Want,
+    pub(super) align_units: u32,
+}
+
+impl Request<'_> {
+    /// The units of free memory in one piece that surely serve it.
+    pub(super) fn need(&self) -> u64 {
+        u64::from(self.want.units()) + u64::from(self.align_units) - 1
+    }
+}
+
+impl Stock {
+    pub(super) fn new(device: &Device, maximum_units: u64, claim_units: u32, checked: bool) -> Self {
+        Self {
+            device: device.clone(),
+            maximum_units,
+            claim_units,
+            ledger: checked.then(Ledger::new),
+            shards: Places::default(),
+            host: core::array::from_fn(|_| Shard::default()),
+            inner: Mutex::new(Inner {
+                core: Core::new(),
+                pledged: 0,
+                answers: 0,
+                peak_reserved: 0,
+                misses: 0,
+                largest_want: 0,
+                steals: 0,
+            }),
+            tally: Tally::default(),
+        }
+    }
+
+    /// What a layout wants of this stock. A class that is longer than all that may ever be there is no use: then the exact
+    /// size is wanted, so that a request for the maximum can be served.
+    #[inline]
+    pub(super) fn want(&self, layout: Layout) -> Option<Want> {
+        let want = Want::of(layout)?;
+        if u64::from(want.units()) <= self.maximum_units {
+            return Some(want);
+        }
+        u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::exactly)
+    }
+
+    /// The fast path: a block from the stream's own cache.
+    #[inline]
+    pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        let id = stream.id();
+        let mut cache = self.shards.get(id.index())?.cache.try_lock()?;
+        if !cache.is_of(id) {
+            return None;
+        }
+        cache.take(want).and_then(DevicePtr::new)
+    }
+
+    /// The fast path back: a block into the cache of the stream that it was freed on, at that epoch.
+    #[inline]
+    pub(super) fn put(&self, want: Want, block: DevicePtr, stream: StreamId, epoch: Epoch) -> bool {
+        let Some(shard) = self.shards.get(stream.index()) else { return false };
+        let Some(mut cache) = shard.cache.try_lock() else { return false };
+        cache.is_of(stream) && cache.put(want, block.address(), epoch)
+    }
+
+    /// As [`take`](Self::take), for the host.
+    #[inline]
+    pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
+        DevicePtr::new(self.host_shard().cache.try_lock()?.take(want)?)
+    }
+
+    /// As [`put`](Self::put), for a block that nothing uses any more.
+    #[inline]
+    pub(super) fn put_for_host(&self, want: Want, block: DevicePtr) -> bool {
+        let cache = self.host_shard().cache.try_lock();
+        cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
+    }
+
+    #[inline]
+    fn host_shard(&self) -> &Shard {
+        &self.host[thread_number() as usize % HOST_CACHES]
+    }
+
+    /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
+    fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
+        let Some(id) = taker else { return self.host_shard().cache.lock() };
+        let mut cache = self.shards.get_or_make(id.index(), Box::default).cache.lock();
+        if !cache.is_of(id) {
+            spill_all(&mut cache, core);
+            if cache.owner() != Owner::NOBODY {
+                // Two streams are at one place only if the first is over: nothing waits for its blocks any more.
+                core.leave(cache.owner());
+            }
+            cache.hand_over(id, core.enter(id));
+        }
+        cache
+    }
+
+    /// A block from the core, with what is within `reach`; else, once the taker's own cache is spilled, with that too.
+    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(StreamId, Epoch)]) -> Option<DevicePtr> {
+        self.serve_with(request, reach, |_| ())
+    }
+
+    /// As [`serve`](Self::serve), and first does something to the core, before anybody else can.
+    pub(super) fn serve_with(
+        &self,
+        request: &Request<'_>,
+        reach: &[(StreamId, Epoch)],
+        first: impl FnOnce(&mut Inner),
+    ) -> Option<DevicePtr> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        first(inner);
+        let mut cache = self.cache(&mut inner.core, request.taker.id());
+        // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
+        let now = request.taker.now();
+        inner.largest_want = inner.largest_want.max(request.want.units());
+        if request.want.units() > LONG_UNITS
+            && !inner.core.has_whole(cache.owner(), inner.largest_want.saturating_mul(PLENTY))
+        {
+            let owner = cache.owner();
+            cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+        }
+        let reach = &of_owners(&inner.core, reach);
+        let claim = self.claim_units;
+        let address = match carve(inner, &mut cache, request, now, reach, claim) {
+            Some(address) => address,
+            None if spill_all(&mut cache, &mut inner.core) > 0 => {
+                carve(inner, &mut cache, request, now, reach, claim)?
+            }
+            None => return None,
+        };
+        inner.misses += 1;
+        DevicePtr::new(address)
+    }
+
+    /// A block comes back that its cache did not take at once.
+    pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
+        let mut inner = self.inner.lock();
+        let mut cache = self.cache(&mut inner.core, stream);
+        let owner = cache.owner();
+        if cache.put(want, block.address(), epoch) {
+            // It was only that somebody else had the token.
+            return;
+        }
+        cache.make_room(want, |spilled| give_back(&mut inner.core, owner, spilled));
+        if !cache.put(want, block.address(), epoch) {
+            give_back(&mut inner.core, owner, Spilled { address: block.address(), epoch });
+        }
+    }
+
+    /// Empties every cache, but that of one stream if one is named. Returns how many blocks went.
+    pub(super) fn spill(&self, but: Option<StreamId>) -> usize {
+        let mut inner = self.inner.lock();
+        let mut spilled = 0;
+        for shard in self.shards.iter().map(|shard| &**shard).chain(&self.host) {
+            let mut cache = shard.cache.lock();
+            if but.is_none() || cache.stream() != but {
+                spilled += spill_all(&mut cache, &mut inner.core);
+            }
+        }
+        spilled
+    }
+
+    /// Locks every cache. The caller has the mutex.
+    pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
+        self.shards.iter().map(|shard| &**shard).chain(&self.host).map(|shard| shard.cache.lock()).collect()
+    }
+}
+
+/// Takes a block out of the core, and for a small one some more, which go to the cache.
+fn carve(
+    inner: &mut Inner,
+    cache: &mut Cache,
+    request: &Request<'_>,
+    now: Epoch,
+    reach: &[(Owner, Epoch)],
+    claim: u32,
+) -> Option<u64> {
+    let (owner, units) = (cache.owner(), request.want.units());
+    if request.want.stack().is_some() && request.align_units == 1 && units * 2 <= RUN_UNITS {
+        let mut run = SmallVec::new();
+        let count = (RUN_UNITS / units).min(RUN_BLOCKS);
+        if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {
+            claim_more(inner, owner, from, units, claim, now);
+            // Last in, first out: the lowest address goes next.
+            for &address in run[1..].iter().rev() {
+                if !cache.put(request.want, address, now) {
+                    give_back(&mut inner.core, owner, Spilled { address, epoch: now });
+                }
+            }
+            return Some(run[0]);
+        }
+    }
+    let taken = inner.core.allocate(owner, units, request.align_units, reach)?;
+    inner.steals += u64::from(taken.from != owner && taken.from != Owner::NOBODY);
+    claim_more(inner, owner, taken.from, units, claim, now);
+    Some(taken.address)
+}
+
+/// A small block came from what is nobody's: makes more of that the stream's own.
+fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u32, now: Epoch) {
+    if units >= claim || from != Owner::NOBODY || owner == Owner::NOBODY {
+        return;
+    }
+    if let Some(claimed) = inner.core.allocate(Owner::NOBODY, claim, 1, &[]) {
+        let known = inner.core.release(claimed.address, owner, now);
+        debug_assert!(known.is_ok());
+    }
+}
+
+fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
+    let owner = cache.owner();
+    cache.spill(|spilled| give_back(core, owner, spilled))
+}
+
+/// What a cache holds began as a block of this core, unless somebody has freed what was not his: that is kept out.
+fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
+    let known = core.release(spilled.address, owner, spilled.epoch);
+    debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
+}
+
+/// A small number for this thread.
+fn thread_number() -> u8 {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    thread_local! {
+        // No destructor, so it can be read while the thread's other locals are being dropped.
+        static MINE: Cell<u8> = const { Cell::new(0) };
+    }
+    if MINE.get() == 0 {
+        // Relaxed: only that the numbers are spread matters. Zero is skipped, it means none yet.
+        MINE.set(NEXT.fetch_add(1, CounterOrdering::Relaxed).max(1));
+    }
+    MINE.get()
+}

@@ -1,0 +1,182 @@
+//! What there is: figures, a picture of every block, a report when there is not enough.
+
+use super::Carver;
+use super::climb::Ascent;
+use super::stock::{Reach, Request, Stock, of_owners};
+use super::taker::Taker;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Epoch, Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Owner, SeenState, Want};
+use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
+use crate::sync::Ordering;
+
+fn bytes(units: u64) -> usize {
+    units as usize * Layout::MIN_ALIGN
+}
+
+/// What is where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    pub(super) live_bytes: usize,
+    pub(super) reserved_bytes: usize,
+}
+
+impl Stock {
+    pub(super) fn totals(&self) -> Totals {
+        let inner = self.inner.lock();
+        let cached: u64 = self.caches().iter().map(|cache| cache.units()).sum();
+        Totals {
+            live_bytes: bytes(inner.core.out_units() - cached),
+            reserved_bytes: bytes(inner.core.reserved_units()),
+        }
+    }
+
+    /// What it holds, and what it has done.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let machine = self.device.machine();
+        let inner = self.inner.lock();
+        let caches = self.caches();
+        let cached: u64 = caches.iter().map(|cache| cache.units()).sum();
+        let cached_blocks: usize = caches.iter().map(|cache| cache.blocks().count()).sum();
+        // Relaxed: figures for people.
+        let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        let mut status = Status {
+            live_bytes: bytes(inner.core.out_units() - cached),
+            live_blocks: inner.core.out_blocks() - cached_blocks,
+            free_bytes: bytes(inner.core.free_units()),
+            cached_bytes: bytes(cached),
+            pending_bytes: 0,
+            reserved_bytes: bytes(inner.core.reserved_units()),
+            peak_reserved_bytes: bytes(inner.peak_reserved),
+            largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
+            metadata_bytes: inner.core.metadata_bytes()
+                + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
+            hits: caches.iter().map(|cache| cache.hits()).sum(),
+            misses: inner.misses,
+            steals: inner.steals,
+            waits: load(&self.tally.waits),
+            events_recorded: load(&self.tally.events_recorded),
+            upstream_calls: load(&self.tally.upstream_calls),
+        };
+        let mut pending: Vec<(StreamId, Epoch, u64)> =
+            inner.core.owners().map(|owned| (owned.stream, owned.newest, owned.free_units)).collect();
+        for cache in &caches {
+            if let (Some(stream), Some(newest)) = (cache.stream(), cache.newest()) {
+                pending.push((stream, newest, cache.units()));
+            }
+        }
+        drop(caches);
+        drop(inner);
+        for (stream, newest, units) in pending {
+            if machine.done_up_to(stream) < newest {
+                status.pending_bytes += bytes(units);
+            }
+        }
+        status
+    }
+
+    /// Every block at one moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let inner = self.inner.lock();
+        let caches = self.caches();
+        let mut cached: Vec<(u64, Option<StreamId>)> = Vec::new();
+        for cache in &caches {
+            cached.extend(cache.blocks().map(|block| (block.address, cache.stream())));
+        }
+        let segments = inner.core.segments();
+        let seen: Vec<_> = inner.core.blocks().collect();
+        drop(caches);
+        drop(inner);
+        cached.sort_unstable_by_key(|(address, _)| *address);
+        let state = |address: u64, state: SeenState| match state {
+            SeenState::Free(None) => BlockState::Free,
+            SeenState::Free(Some((stream, epoch))) => BlockState::Pending(Stamp { stream, epoch }),
+            SeenState::Out => match cached.binary_search_by_key(&address, |(address, _)| *address) {
+                Ok(at) => BlockState::Cached(cached[at].1),
+                Err(_) => BlockState::Live,
+            },
+        };
+        Snapshot {
+            segments: segments
+                .iter()
+                .filter_map(|segment| {
+                    let address = DevicePtr::new(segment.address)?;
+                    Some(SegmentView { address, bytes: bytes(u64::from(segment.units)) })
+                })
+                .collect(),
+            blocks: seen
+                .iter()
+                .filter_map(|block| {
+                    let address = DevicePtr::new(block.address)?;
+                    let state = state(block.address, block.state);
+                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state })
+                })
+                .collect(),
+        }
+    }
+
+    /// The largest block that `taker` could get now, without growth and without waiting.
+    fn largest(&self, taker: Taker<'_>) -> usize {
+        let own = taker.id();
+        let owned: Vec<_> = self.inner.lock().core.owners().collect();
+        let mut reach = Reach::new();
+        for other in owned.iter().filter(|other| Some(other.stream) != own) {
+            reach.push((other.stream, taker.reach(&self.device, other.stream)));
+        }
+        let mut inner = self.inner.lock();
+        let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+        let reach = of_owners(&inner.core, &reach);
+        let units = inner.core.largest(owner, &reach);
+        // What no class of this stock is long enough for is served exactly: see `want`.
+        let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
+        bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
+    }
+}
+
+impl<U: Resource> Carver<U> {
+    pub(in crate::suballoc) fn status(&self) -> Status {
+        self.stock.status()
+    }
+
+    pub(in crate::suballoc) fn snapshot(&self) -> Snapshot {
+        self.stock.snapshot()
+    }
+
+    pub(in crate::suballoc) fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
+        self.stock.largest(Taker::Stream(stream))
+    }
+
+    /// As the upstream says, and what lies free here besides.
+    pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        let under = self.upstream.memory_info()?;
+        let totals = self.stock.totals();
+        let free_bytes = under.free_bytes.saturating_add(totals.reserved_bytes - totals.live_bytes);
+        let room = bytes(self.stock.maximum_units).saturating_sub(totals.live_bytes);
+        Ok(MemoryInfo { free_bytes: free_bytes.min(room).min(under.total_bytes), ..under })
+    }
+
+    pub(super) fn report(&self, request: &Request<'_>, ascent: &Ascent) -> OutOfMemory {
+        let status = self.stock.status();
+        let maximum = self.stock.maximum_units;
+        let report = OutOfMemory {
+            requested_bytes: request.layout.bytes(),
+            align: request.layout.align(),
+            stream: request.taker.id(),
+            attempt: ascent.attempt,
+            live_bytes: status.live_bytes,
+            free_bytes: status.free_bytes + status.cached_bytes - status.pending_bytes,
+            pending_bytes: status.pending_bytes,
+            reserved_bytes: status.reserved_bytes,
+            largest_bytes: self.stock.largest(request.taker),
+            maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
+            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_error: ascent.refused.clone(),
+            cause: Cause::Full,
+        };
+        report.explained()
+    }
+}

@@ -1,0 +1,419 @@
+//! `Cache`: the blocks that one stream has freed and will want again.
+//!
+//! For small and medium blocks a stack for each class, for large ones a table of exact sizes. What is taken is what was put
+//! in last: it is the warmest. Blocks in a cache count as out in the core.
+
+use super::Owner;
+use super::size_class::{CLASSES, Want};
+use crate::resource::Layout;
+use crate::stream::{Epoch, StreamId};
+
+/// The most small and medium blocks that a cache holds. A thousand keep the swings of a hundred classes out of the core; at
+/// 16 bytes each they take a third of a first-level cache.
+const MOST_ENTRIES: usize = 1024;
+
+/// How many it starts with, so that a stream that does little takes little.
+const FIRST_ENTRIES: usize = 64;
+
+/// The most that the stacks hold, in units: 256 MiB.
+const MOST_UNITS: u64 = 1 << 20;
+
+/// Blocks from here on are worth merging before another is cut: a cache that holds on to them keeps holes apart. With 64 KiB
+/// a pool stays below the footprint of RMM's on each of seven traces of PyTorch jobs; with 1 MiB, or none, it does not.
+pub(crate) const LONG_UNITS: u32 = 256;
+
+/// The first class of such blocks.
+const LONG_CLASS: u8 = 48;
+
+/// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a
+/// time. Under loom one set, because a thread of a model has 32 KiB of stack.
+const SETS: usize = if cfg!(loom) { 1 } else { 16 };
+const WAYS: usize = 4;
+const LARGE: usize = SETS * WAYS;
+const _: () = assert!(LARGE <= u64::BITS as usize);
+
+/// An epoch beyond this does not fit beside a link. At one driver call an epoch it is years away.
+const EPOCH_LIMIT: u64 = 1 << 48;
+
+/// The stacks: one a class, and one for blocks that are all of one size.
+const STACKS: usize = CLASSES + 1;
+
+/// Room for them, a power of two, so that a number within it needs no check.
+const HEADS: usize = 128;
+const _: () = assert!(STACKS <= HEADS);
+
+/// The end of a stack.
+const NONE: u16 = u16::MAX;
+
+/// A block in a stack: its address, and the epoch of its free above the link to the next.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    address: u64,
+    epoch_and_next: u64,
+}
+
+impl Entry {
+    #[inline]
+    fn new(address: u64, epoch: u64, next: u16) -> Self {
+        Self { address, epoch_and_next: epoch << 16 | u64::from(next) }
+    }
+
+    #[inline]
+    fn next(self) -> u16 {
+        self.epoch_and_next as u16
+    }
+
+    fn epoch(self) -> Epoch {
+        Epoch(self.epoch_and_next >> 16)
+    }
+}
+
+/// A large block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Large {
+    units: u32,
+    address: u64,
+    epoch: u64,
+}
+
+/// A block on its way from a cache to the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spilled {
+    pub(crate) address: u64,
+    pub(crate) epoch: Epoch,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    stream: Option<StreamId>,
+    owner: Owner,
+    vacant: u16,
+    turn: u8,
+    /// The length of the blocks in the last stack.
+    only_units: u32,
+    /// Which ways of the table are full, a bit each.
+    large_full: u64,
+    entries: Vec<Entry>,
+    stacked_units: u64,
+    large_units: u64,
+    hits: u64,
+    heads: [u16; HEADS],
+    large: [Large; LARGE],
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            stream: None,
+            owner: Owner::NOBODY,
+            vacant: NONE,
+            turn: 0,
+            only_units: 0,
+            large_full: 0,
+            entries: Vec::new(),
+            stacked_units: 0,
+            large_units: 0,
+            hits: 0,
+            heads: [NONE; HEADS],
+            large: [Large::default(); LARGE],
+        }
+    }
+}
+
+impl Cache {
+    /// Whose blocks it holds: nobody's if that is no stream's.
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        self.stream
+    }
+
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    #[inline]
+    pub(crate) fn is_of(&self, stream: StreamId) -> bool {
+        self.stream == Some(stream)
+    }
+
+    /// From here on it holds the blocks of this stream. It is empty: the blocks of another were spilled.
+    pub(crate) fn hand_over(&mut self, stream: StreamId, owner: Owner) {
+        debug_assert_eq!(self.units(), 0);
+        (self.stream, self.owner) = (Some(stream), owner);
+    }
+
+    /// What it holds.
+    pub(crate) fn units(&self) -> u64 {
+        self.stacked_units + self.large_units
+    }
+
+    /// A block for the caller.
+    #[inline]
+    pub(crate) fn take(&mut self, want: Want) -> Option<u64> {
+        let address = match want.stack() {
+            Some(stack) => self.pop(stack, want.units())?.address,
+            None => self.take_large(want.units())?,
+        };
+        self.hits += 1;
+        Some(address)
+    }
+
+    /// Takes a free block, if there is room.
+    #[inline]
+    pub(crate) fn put(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
+        match want.stack() {
+            Some(stack) => self.push(stack, want.units(), address, epoch),
+            None => self.put_large(want.units(), address, epoch),
+        }
+    }
+
+    /// How many allocations it has served.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    #[inline]
+    fn pop(&mut self, stack: u8, units: u32) -> Option<Entry> {
+        let head = self.heads[stack as usize % HEADS];
+        let entry = self.entries.get_mut(head as usize)?;
+        let taken = *entry;
+        *entry = Entry::new(0, 0, self.vacant);
+        self.vacant = head;
+        self.heads[stack as usize % HEADS] = taken.next();
+        self.stacked_units -= u64::from(units);
+        Some(taken)
+    }
+
+    #[inline]
+    fn push(&mut self, stack: u8, units: u32, address: u64, epoch: Epoch) -> bool {
+        if self.vacant == NONE && !self.extend(stack, units) {
+            return false;
+        }
+        let stacked_units = self.stacked_units + u64::from(units);
+        if stacked_units > MOST_UNITS || epoch.0 >= EPOCH_LIMIT {
+            return false;
+        }
+        let at = self.vacant;
+        let entry = &mut self.entries[at as usize];
+        self.vacant = entry.next();
+        *entry = Entry::new(address, epoch.0, self.heads[stack as usize % HEADS]);
+        self.heads[stack as usize % HEADS] = at;
+        self.stacked_units = stacked_units;
+        true
+    }
+
+    /// Makes more places, if there may be more.
+    #[cold]
+    #[inline(never)]
+    fn extend(&mut self, stack: u8, units: u32) -> bool {
+        if stack as usize == CLASSES {
+            self.only_units = units;
+        }
+        let old = self.entries.len();
+        let new = (old * 4).clamp(FIRST_ENTRIES, MOST_ENTRIES);
+        if old >= new {
+            return false;
+        }
+        self.entries.reserve_exact(new - old);
+        for at in old..new {
+            self.entries.push(Entry::new(0, 0, if at + 1 < new { at as u16 + 1 } else { NONE }));
+        }
+        self.vacant = old as u16;
+        true
+    }
+
+    #[inline]
+    fn take_large(&mut self, units: u32) -> Option<u64> {
+        let first = first_way_of(units);
+        let way = (first..first + WAYS)
+            .find(|&way| self.large[way].units == units && self.large_full & (1 << way) != 0)?;
+        self.large_full &= !(1 << way);
+        self.large_units -= u64::from(units);
+        Some(self.large[way].address)
+    }
+
+    #[inline]
+    fn put_large(&mut self, units: u32, address: u64, epoch: Epoch) -> bool {
+        let first = first_way_of(units);
+        let empty = (!self.large_full >> first & ((1 << WAYS) - 1)).trailing_zeros() as usize;
+        if empty >= WAYS {
+            return false;
+        }
+        self.large_full |= 1 << (first + empty);
+        self.large[first + empty] = Large { units, address, epoch: epoch.0 };
+        self.large_units += u64::from(units);
+        true
+    }
+
+    fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
+        (0..LARGE).filter(|way| self.large_full & (1 << way) != 0).map(|way| self.large[way])
+    }
+
+    /// Makes room for one more such block, and some: of a full set one block goes; of full stacks that of the class, and
+    /// others until a quarter of the room is free.
+    pub(crate) fn make_room(&mut self, want: Want, mut spill: impl FnMut(Spilled)) {
+        let Some(first) = want.stack() else {
+            self.turn = self.turn.wrapping_add(1);
+            let way = first_way_of(want.units()) + self.turn as usize % WAYS;
+            if self.large_full & (1 << way) != 0 {
+                self.spill_way(way, &mut spill);
+            }
+            return;
+        };
+        let mut spilled = 0;
+        for turn in 0..STACKS {
+            if spilled >= MOST_ENTRIES / 4 {
+                break;
+            }
+            spilled +=
+                self.spill_stack(((first as usize + turn) % STACKS) as u8, MOST_ENTRIES / 4, &mut spill);
+        }
+    }
+
+    /// Empties it. Returns how many blocks went.
+    pub(crate) fn spill(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
+        if self.units() == 0 {
+            return 0;
+        }
+        let mut spilled = self.spill_large(&mut spill);
+        for stack in 0..STACKS as u8 {
+            spilled += self.spill_stack(stack, usize::MAX, &mut spill);
+        }
+        spilled
+    }
+
+    /// Spills the blocks that are longer than [`LONG_UNITS`].
+    pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) {
+        self.spill_large(&mut spill);
+        for class in LONG_CLASS..CLASSES as u8 {
+            if self.heads[class as usize] != NONE {
+                self.spill_stack(class, usize::MAX, &mut spill);
+            }
+        }
+    }
+
+    fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
+        let mut spilled = 0;
+        while self.large_full != 0 {
+            self.spill_way(self.large_full.trailing_zeros() as usize, spill);
+            spilled += 1;
+        }
+        spilled
+    }
+
+    fn spill_way(&mut self, way: usize, spill: &mut impl FnMut(Spilled)) {
+        let Large { units, address, epoch } = self.large[way];
+        self.large_full &= !(1 << way);
+        self.large_units -= u64::from(units);
+        spill(Spilled { address, epoch: Epoch(epoch) });
+    }
+
+    /// Takes up to `most` blocks off a stack.
+    fn spill_stack(&mut self, stack: u8, most: usize, spill: &mut impl FnMut(Spilled)) -> usize {
+        let units = if stack as usize == CLASSES { self.only_units } else { Want::class(stack).units() };
+        for spilled in 0..most {
+            let Some(entry) = self.pop(stack, units) else { return spilled };
+            spill(Spilled { address: entry.address, epoch: entry.epoch() });
+        }
+        most
+    }
+
+    /// Every block in it.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Spilled> + '_ {
+        let large = self.large_blocks().map(|way| Spilled { address: way.address, epoch: Epoch(way.epoch) });
+        let stacks = self.heads.iter().flat_map(move |head| {
+            let mut at = *head;
+            core::iter::from_fn(move || {
+                let entry = self.entries.get(at as usize)?;
+                at = entry.next();
+                Some(Spilled { address: entry.address, epoch: entry.epoch() })
+            })
+        });
+        large.chain(stacks)
+    }
+
+    /// The newest epoch in it.
+    pub(crate) fn newest(&self) -> Option<Epoch> {
+        self.blocks().map(|block| block.epoch).max()
+    }
+
+    /// The bytes that it takes itself.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        size_of::<Self>() + self.entries.capacity() * size_of::<Entry>()
+    }
+}
+
+/// Where the set of a size begins. Sizes of one program often differ by powers of two, so all bits have their say.
+#[inline]
+fn first_way_of(units: u32) -> usize {
+    (units.wrapping_mul(0x9E37_79B1) >> 28) as usize % SETS * WAYS
+}
+
+const _: () = assert!(Layout::MIN_ALIGN == 256);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_long_class_is_the_first_that_is_long() {
+        assert!(Want::class(LONG_CLASS).units() > LONG_UNITS);
+        assert_eq!(Want::class(LONG_CLASS - 1).units(), LONG_UNITS);
+    }
+
+    /// A cache holds what was put in, gives it out last in first out, and says what it holds.
+    #[test]
+    fn a_cache_is_a_stack_for_each_class() {
+        let mut cache = Cache::default();
+        let wants = [1, 17, 300, 4096, 5000, 1 << 20].map(|units| Want::of_units(units).expect("not zero"));
+        for (at, want) in wants.into_iter().enumerate() {
+            let at = at as u64 * 1000;
+            assert_eq!(cache.take(want), None);
+            assert!(cache.put(want, at + 256, Epoch(at + 1)) && cache.put(want, at + 512, Epoch(at + 2)));
+        }
+        assert_eq!(cache.blocks().count(), 12);
+        assert_eq!(cache.units(), wants.iter().map(|want| 2 * u64::from(want.units())).sum::<u64>());
+        assert_eq!(cache.newest(), Some(Epoch(5002)));
+        let mut spilled = Vec::new();
+        cache.spill_long(|block| spilled.push(block.address));
+        spilled.sort_unstable();
+        assert_eq!(spilled, [2256, 2512, 3256, 3512, 4256, 4512, 5256, 5512]);
+        for (at, want) in wants.into_iter().enumerate().take(2) {
+            let at = at as u64 * 1000;
+            assert_eq!(
+                (cache.take(want), cache.take(want), cache.take(want)),
+                (Some(at + 512), Some(at + 256), None)
+            );
+        }
+        assert_eq!((cache.units(), cache.hits(), cache.blocks().count()), (0, 4, 0));
+    }
+
+    #[test]
+    fn a_full_cache_takes_no_more_until_room_is_made() {
+        let (mut cache, small) = (Cache::default(), Want::of_units(1).expect("not zero"));
+        let held = (0..).take_while(|at| cache.put(small, at * 256 + 256, Epoch(1))).count();
+        assert_eq!(held, MOST_ENTRIES);
+        let mut spilled = 0;
+        cache.make_room(small, |_| spilled += 1);
+        assert_eq!(spilled, MOST_ENTRIES / 4);
+        assert!(cache.put(small, 1 << 40, Epoch(1)));
+        assert_eq!(cache.blocks().count(), held - spilled + 1);
+
+        let large = Want::of_units(9999).expect("not zero");
+        let held = (0..).take_while(|at| cache.put(large, 1 << 50 | at * 256, Epoch(1))).count();
+        assert_eq!(held, WAYS);
+        let mut spilled = 0;
+        cache.make_room(large, |_| spilled += 1);
+        assert!(spilled == 1 && cache.put(large, 1 << 51, Epoch(1)));
+    }
+
+    #[test]
+    fn bytes_and_epochs_have_bounds() {
+        let (mut cache, medium) = (Cache::default(), Want::of_units(4096).expect("not zero"));
+        let held = (0..).take_while(|at| cache.put(medium, at << 20 | 256, Epoch(1))).count() as u64;
+        assert_eq!(held * 4096, MOST_UNITS);
+        let mut cache = Cache::default();
+        assert!(!cache.put(medium, 256, Epoch(EPOCH_LIMIT)), "the epoch would run into the link");
+        assert!(cache.put(medium, 256, Epoch(EPOCH_LIMIT - 1)));
+        assert_eq!(cache.newest(), Some(Epoch(EPOCH_LIMIT - 1)));
+    }
+}

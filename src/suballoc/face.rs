@@ -1,0 +1,143 @@
+//! What every suballocator does alike: the contract of resources, over a carver.
+
+/// Implements `Resource`, access markers, `Debug` and the common calls for a suballocator with the fields `carver` and `id`.
+/// `$want` says what a layout wants of it; `$layer` prints its layer.
+macro_rules! face_of_carver {
+    ($name:ident, |$this:ident, $layout:ident| $want:expr, |$of:ident, $f:ident| $layer:expr) => {
+        impl<U: Resource> $name<U> {
+            /// What it stands over.
+            #[must_use]
+            pub fn upstream(&self) -> &U {
+                self.carver.upstream()
+            }
+
+            /// What it holds, and what it has done. Stops nobody for longer than it takes to look at one cache.
+            #[must_use]
+            pub fn status(&self) -> Status {
+                self.carver.status()
+            }
+
+            /// Every block at one moment. Holds everybody up while it is taken: a few nanoseconds a block.
+            #[must_use]
+            pub fn snapshot(&self) -> Snapshot {
+                self.carver.snapshot()
+            }
+
+            /// The largest block that `stream` could get now, with no growth and without waiting.
+            #[must_use]
+            pub fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
+                self.carver.largest_bytes(stream)
+            }
+
+            /// Empties all caches, asks the driver what is over, and merges what is. Does not wait. A safe point of a
+            /// program, such as the end of an iteration, is the place for it.
+            ///
+            /// # Errors
+            ///
+            /// Those of the work itself.
+            pub fn defragment(&self) -> Result<(), Error> {
+                self.carver.collect()
+            }
+
+            /// Frees a block as [`deallocate`](Resource::deallocate) does, unless it is none: a block that was freed
+            /// before, that the layout does not fit, or that is not this resource's is refused, named, and left alone.
+            ///
+            /// Without a ledger (see `checked` of the configuration) it looks through every cache, and tells sizes apart
+            /// only as far as they are served by blocks of different lengths.
+            ///
+            /// # Errors
+            ///
+            /// `Misuse`; `DeviceMismatch` for a stream of another device.
+            ///
+            /// # Safety
+            ///
+            /// If the block is live and of this resource, every use of it is ordered before this point of `stream`.
+            pub unsafe fn try_deallocate(
+                &self,
+                block: DevicePtr,
+                layout: Layout,
+                stream: StreamRef<'_>,
+            ) -> Result<(), Error> {
+                let ($this, $layout) = (self, layout);
+                // SAFETY: the caller's promise.
+                unsafe { self.carver.try_deallocate($want, block, layout, stream) }
+            }
+        }
+
+        // SAFETY: the core hands out pieces of its upstream's segments that overlap no block which is out, aligned as asked;
+        // a segment stays until nothing of it is out, or the suballocator ends. A block goes to a stream only if the stream's
+        // next work comes after all that used it. Only the value itself has its id.
+        unsafe impl<U: Resource> Resource for $name<U> {
+            #[inline]
+            fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+                let ($this, $layout) = (self, layout);
+                self.carver.allocate($want, layout, stream)
+            }
+
+            #[inline]
+            unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+                let ($this, $layout) = (self, layout);
+                // SAFETY: the caller's promises.
+                unsafe { self.carver.deallocate($want, block, layout, stream) }
+            }
+
+            #[inline]
+            fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+                let ($this, $layout) = (self, layout);
+                self.carver.allocate_sync($want, layout)
+            }
+
+            #[inline]
+            unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+                let ($this, $layout) = (self, layout);
+                // SAFETY: the caller's promises.
+                unsafe { self.carver.deallocate_sync($want, block, layout) }
+            }
+
+            fn device(&self) -> &Device {
+                self.carver.device()
+            }
+
+            fn id(&self) -> ResourceId {
+                self.id
+            }
+
+            fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let ($of, $f) = (self, f);
+                $layer
+            }
+
+            fn max_align(&self) -> usize {
+                crate::suballoc::carver::MAX_ALIGN
+            }
+
+            fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+                self.carver.trim(keep_bytes)
+            }
+
+            fn memory_info(&self) -> Result<MemoryInfo, Error> {
+                self.carver.memory_info()
+            }
+
+            fn upstream(&self) -> Option<&dyn Resource> {
+                Some(self.carver.upstream())
+            }
+
+            fn layer(&self) -> Option<&dyn Any> {
+                Some(self.carver.stock())
+            }
+        }
+
+        // SAFETY: its blocks are pieces of its upstream's.
+        unsafe impl<U: DeviceAccessible> DeviceAccessible for $name<U> {}
+        // SAFETY: its blocks are pieces of its upstream's.
+        unsafe impl<U: HostAccessible> HostAccessible for $name<U> {}
+
+        impl<U: Resource> fmt::Debug for $name<U> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.fmt_layer(f)
+            }
+        }
+    };
+}
+pub(super) use face_of_carver;

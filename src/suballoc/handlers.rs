@@ -1,0 +1,212 @@
+//! `Handlers`: whom a suballocator asks when it has tried everything.
+
+use core::cell::Cell;
+use core::fmt;
+use core::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{OutOfMemory, Relief};
+use crate::sync::Arc;
+
+type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
+
+thread_local! {
+    /// A handler is running on this thread. It has nothing to drop, so it outlives every other thing of the thread.
+    static IS_ASKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The handlers of a suballocator, in the order in which they are asked.
+///
+/// They run on the thread whose request found no memory, with no lock held, so they may free and allocate. What they ask of a
+/// suballocator themselves, this or another, asks no handlers when it fails: else a handler that needs memory to give some
+/// back would be asked for it without end.
+#[derive(Clone, Default)]
+pub(super) struct Handlers(Vec<Handler>);
+
+impl Handlers {
+    pub(super) fn push(&mut self, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) {
+        self.0.push(Arc::new(handler));
+    }
+
+    pub(super) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Asks one after the other, until one says that it has freed something.
+    ///
+    /// A handler that panics has freed nothing, and the next is asked: no method of a resource unwinds.
+    pub(super) fn ask(&self, report: &OutOfMemory) -> Relief {
+        let Some(_asking) = Asking::begin() else { return Relief::None };
+        let freed = self.0.iter().any(|handler| asked(handler, report) == Relief::Freed);
+        if freed { Relief::Freed } else { Relief::None }
+    }
+}
+
+fn asked(handler: &Handler, report: &OutOfMemory) -> Relief {
+    // Nothing of ours is in the middle of anything: the report is only lent. What of the handler's own is, is the handler's.
+    match catch_unwind(AssertUnwindSafe(|| handler(report))) {
+        Ok(relief) => relief,
+        Err(thrown) => {
+            // Dropping it runs code of the user's, which may panic in its turn.
+            mem::forget(thrown);
+            Relief::None
+        }
+    }
+}
+
+/// The time in which this thread asks handlers.
+struct Asking;
+
+impl Asking {
+    /// `None` if it asks already.
+    fn begin() -> Option<Self> {
+        // Where there is no thread left to speak of, nobody is asked.
+        let was_asking = IS_ASKING.try_with(|is_asking| is_asking.replace(true)).unwrap_or(true);
+        (!was_asking).then_some(Self)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let _ = IS_ASKING.try_with(|is_asking| is_asking.set(false));
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} handlers", self.0.len())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::resume_unwind;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::suballoc::Cause;
+
+    fn report() -> OutOfMemory {
+        OutOfMemory {
+            requested_bytes: 1024,
+            align: 256,
+            stream: None,
+            attempt: 1,
+            live_bytes: 0,
+            free_bytes: 0,
+            pending_bytes: 0,
+            reserved_bytes: 0,
+            largest_bytes: 0,
+            maximum_bytes: None,
+            upstream_memory: None,
+            upstream_error: None,
+            cause: Cause::Full,
+        }
+    }
+
+    /// Handlers that each tell their number when they are asked, and give their answer.
+    fn telling(answers: &[Relief]) -> (Handlers, mpsc::Receiver<usize>) {
+        let (tell, told) = mpsc::channel();
+        let mut handlers = Handlers::default();
+        for (at, &answer) in answers.iter().enumerate() {
+            let tell = tell.clone();
+            handlers.push(move |_| {
+                let _ = tell.send(at);
+                answer
+            });
+        }
+        (handlers, told)
+    }
+
+    #[test]
+    fn they_are_asked_in_turn_until_one_has_freed() {
+        let (handlers, told) = telling(&[Relief::None, Relief::Freed, Relief::Freed]);
+        assert_eq!(handlers.ask(&report()), Relief::Freed);
+        assert!(told.try_iter().eq([0, 1]));
+        let (handlers, told) = telling(&[Relief::None; 3]);
+        assert_eq!(handlers.ask(&report()), Relief::None);
+        assert!(told.try_iter().eq([0, 1, 2]));
+        assert!(Handlers::default().is_empty() && Handlers::default().ask(&report()) == Relief::None);
+    }
+
+    #[test]
+    fn those_of_another_configuration_come_behind() {
+        let (mut handlers, told) = telling(&[Relief::None]);
+        let (others, told_by_others) = telling(&[Relief::Freed]);
+        handlers.append(others);
+        assert_eq!((format!("{handlers:?}"), handlers.is_empty()), ("2 handlers".to_owned(), false));
+        assert_eq!(handlers.ask(&report()), Relief::Freed);
+        assert_eq!((told.try_iter().count(), told_by_others.try_iter().count()), (1, 1));
+    }
+
+    #[test]
+    fn a_handler_sees_the_report() {
+        let mut handlers = Handlers::default();
+        handlers.push(|report| if report.requested_bytes == 1024 { Relief::Freed } else { Relief::None });
+        assert_eq!(handlers.ask(&report()), Relief::Freed);
+        assert_eq!(handlers.ask(&OutOfMemory { requested_bytes: 7, ..report() }), Relief::None);
+    }
+
+    #[test]
+    fn what_a_handler_asks_for_asks_nobody() {
+        let (inner, told) = telling(&[Relief::Freed]);
+        let mut outer = Handlers::default();
+        let nested = inner.clone();
+        outer.push(move |report| {
+            assert_eq!(nested.ask(report), Relief::None, "on this thread somebody is asking");
+            // Another thread may ask meanwhile.
+            thread::scope(|scope| scope.spawn(|| nested.ask(report)).join().expect("it does not panic"))
+        });
+        assert_eq!(outer.ask(&report()), Relief::Freed);
+        assert_eq!(told.try_iter().count(), 1, "by the other thread");
+        assert_eq!(inner.ask(&report()), Relief::Freed, "nobody is asking any more");
+    }
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            resume_unwind(Box::new("again"));
+        }
+    }
+
+    #[test]
+    fn a_handler_that_panics_has_freed_nothing() {
+        let (others, told) = telling(&[Relief::Freed]);
+        let mut handlers = Handlers::default();
+        handlers.push(|_| resume_unwind(Box::new("on purpose")));
+        handlers.push(|_| resume_unwind(Box::new(PanicsWhenDropped)));
+        assert_eq!(handlers.ask(&report()), Relief::None);
+        handlers.append(others);
+        assert_eq!(
+            handlers.ask(&report()),
+            Relief::Freed,
+            "the next one is asked, and this thread is not asking"
+        );
+        assert_eq!(told.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_ends_may_ask() {
+        struct AsksWhenDropped(Handlers);
+
+        impl Drop for AsksWhenDropped {
+            fn drop(&mut self) {
+                self.0.ask(&report());
+            }
+        }
+
+        thread_local! {
+            static LAST: Cell<Option<AsksWhenDropped>> = const { Cell::new(None) };
+        }
+
+        let (handlers, told) = telling(&[Relief::Freed]);
+        thread::spawn(move || LAST.set(Some(AsksWhenDropped(handlers)))).join().expect("it does not panic");
+        assert_eq!(told.try_iter().count(), 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! `Ledger`: the live blocks of a suballocator that checks what it is given back.
+
+use hashbrown::HashMap;
+
+use crate::resource::{DevicePtr, Layout};
+use crate::sync::Mutex;
+
+/// Two threads meet in one of sixteen books as seldom as a 16-core host can make use of; a book is two cache lines of its own.
+const BOOKS: usize = 16;
+const BOOK_BITS: u32 = BOOKS.ilog2();
+
+/// Which blocks are live, and how large each was asked for.
+///
+/// It is asked at every allocation and every free of a suballocator that checks, and nowhere else. Entering and leaving cost
+/// 42 ns together with a thousand blocks live, and 120 ns with a million, when the books have left the caches of the processor:
+/// `cargo test --release --features testing --lib -- --ignored --nocapture the_cost_of_a_ledger`, on a virtual machine with two
+/// cores. A live block takes 20 to 39 bytes of the host's memory, and the books do not shrink.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    books: [Book; BOOKS],
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Book(Mutex<HashMap<u64, usize>>);
+
+/// What the ledger knows of a block that is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Entered {
+    /// It was live, of this size. Now it is not.
+    Same,
+    /// It is live, and stays so: it was allocated with so many bytes.
+    Otherwise {
+        /// The bytes that it was allocated with.
+        bytes: usize,
+    },
+    /// No live block begins there.
+    Not,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// A block goes out.
+    pub(crate) fn enter(&self, block: DevicePtr, layout: Layout) {
+        self.book(block).lock().insert(block.address(), layout.bytes());
+    }
+
+    /// A block comes back. Of two threads that give back one block at once, one hears that it was live. Sizes are compared,
+    /// and alignments are not: nothing is done with them at a free.
+    pub(crate) fn leave(&self, block: DevicePtr, layout: Layout) -> Entered {
+        let mut book = self.book(block).lock();
+        match book.get(&block.address()) {
+            Some(&bytes) if bytes != layout.bytes() => Entered::Otherwise { bytes },
+            Some(_) => {
+                book.remove(&block.address());
+                Entered::Same
+            }
+            None => Entered::Not,
+        }
+    }
+
+    fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, usize>> {
+        // Fibonacci's hash: the top bits of the product depend on all bits of the address.
+        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.books[(hash >> (u64::BITS - BOOK_BITS)) as usize].0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn block(at: u64) -> DevicePtr {
+        DevicePtr::new(0x7F00_0000_0000 + at * 256).expect("it is not null")
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_bytes(bytes).expect("it is small")
+    }
+
+    #[test]
+    fn a_block_leaves_once_and_with_its_own_size() {
+        let ledger = Ledger::new();
+        ledger.enter(block(1), layout(300));
+        assert_eq!(ledger.leave(block(1), layout(301)), Entered::Otherwise { bytes: 300 });
+        assert_eq!(ledger.leave(block(2), layout(300)), Entered::Not);
+        // It is live all the same.
+        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Same);
+        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Not);
+        // And may come again, of another size.
+        ledger.enter(block(1), layout(512));
+        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Otherwise { bytes: 512 });
+        assert_eq!(ledger.leave(block(1), layout(512)), Entered::Same);
+    }
+
+    #[test]
+    fn blocks_in_a_row_are_spread_over_the_books() {
+        let ledger = Ledger::new();
+        // Blocks of one unit, of a power of two, and of an odd multiple.
+        for stride in [1, 8192, 8193] {
+            for at in 0..1600 {
+                ledger.enter(block(at * stride), layout(256));
+            }
+            for book in &ledger.books {
+                let blocks = book.0.lock().len();
+                assert!(
+                    (50..200).contains(&blocks),
+                    "{blocks} of 1600 blocks {stride} units apart are in one book"
+                );
+                book.0.lock().clear();
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_threads_that_free_a_block_one_does() {
+        let ledger = Ledger::new();
+        let blocks = 20_000;
+        (0..blocks).for_each(|at| ledger.enter(block(at), layout(256)));
+        let free_all =
+            || (0..blocks).filter(|at| ledger.leave(block(*at), layout(256)) == Entered::Same).count();
+        let freed = std::thread::scope(|scope| {
+            let other = scope.spawn(free_all);
+            free_all() + other.join().expect("it does not panic")
+        });
+        assert_eq!(freed as u64, blocks);
+    }
+
+    #[test]
+    #[ignore = "a measurement, and no test"]
+    fn the_cost_of_a_ledger() {
+        for live in [1_000, 1_000_000] {
+            let ledger = Ledger::new();
+            (0..live).for_each(|at| ledger.enter(block(at), layout(256)));
+            let (mut at, pairs) = (0, 4_000_000);
+            let begin = std::time::Instant::now();
+            for _ in 0..pairs {
+                // In no order that a cache could guess.
+                at = (at + 7919 * 31) % live;
+                assert_eq!(ledger.leave(block(at), layout(256)), Entered::Same);
+                ledger.enter(block(at), layout(256));
+            }
+            println!("{live} live: {} ns a pair", begin.elapsed().as_nanos() / pairs);
+        }
+    }
+}

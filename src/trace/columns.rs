@@ -1,0 +1,95 @@
+//! `Columns`: where a log has what.
+
+use super::{Action, Row};
+
+/// The columns of a log, in the order in which RMM writes them.
+const NAMES: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
+
+/// Where each of `NAMES` is in a row, and how many columns a row has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Columns {
+    places: [usize; 6],
+    count: usize,
+}
+
+impl Columns {
+    /// Of the heading: the columns may come in any order, and others may be among them.
+    pub(super) fn of_heading(heading: &str) -> Result<Self, String> {
+        let mut places = [0; 6];
+        for (place, name) in places.iter_mut().zip(NAMES) {
+            *place = heading.split(',').position(|column| column.trim() == name).ok_or_else(|| {
+                format!("the heading has no column {name}: a log begins with {}", NAMES.join(","))
+            })?;
+        }
+        Ok(Self { places, count: heading.split(',').count() })
+    }
+
+    pub(super) fn row(&self, line: usize, text: &str) -> Result<Row, String> {
+        let count = text.split(',').count();
+        if count != self.count {
+            return Err(format!("it has {count} columns where the heading has {}", self.count));
+        }
+        let mut fields = [""; 6];
+        for (at, field) in text.split(',').enumerate() {
+            if let Some(which) = self.places.iter().position(|place| *place == at) {
+                fields[which] = field.trim();
+            }
+        }
+        let [thread, time, action, pointer, size, stream] = fields;
+        Ok(Row {
+            line,
+            thread: thread.parse().map_err(|_| wrong("Thread", thread, "a number"))?,
+            microseconds: microseconds(time).ok_or_else(|| wrong("Time", time, "a time, HH:MM:SS.ffffff"))?,
+            action: action_of(action)
+                .ok_or_else(|| wrong("Action", action, "one of allocate, allocate failure, free"))?,
+            address: address(pointer)
+                .ok_or_else(|| wrong("Pointer", pointer, "an address, 0x and sixteen digits at most"))?,
+            bytes: size.parse().map_err(|_| wrong("Size", size, "a number of bytes"))?,
+            stream: address(stream).ok_or_else(|| {
+                wrong("Stream", stream, "the handle of a stream, 0x and sixteen digits at most")
+            })?,
+        })
+    }
+}
+
+fn wrong(name: &str, field: &str, wanted: &str) -> String {
+    // A field may be as long as a line.
+    let shown: String = field.chars().take(40).collect();
+    format!("{name} is `{}` and not {wanted}", shown.escape_debug())
+}
+
+fn action_of(field: &str) -> Option<Action> {
+    match field {
+        "allocate" => Some(Action::Allocate),
+        "allocate failure" => Some(Action::AllocateFailure),
+        "free" => Some(Action::Free),
+        _ => None,
+    }
+}
+
+/// `0x302000000`, `0`, or `(nil)`, as `%p` prints null.
+fn address(field: &str) -> Option<u64> {
+    match field.strip_prefix("0x") {
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            u64::from_str_radix(digits, 16).ok()
+        }
+        Some(_) => None,
+        None => matches!(field, "0" | "(nil)").then_some(0),
+    }
+}
+
+/// `HH:MM:SS.ffffff` in microseconds since midnight.
+fn microseconds(field: &str) -> Option<u64> {
+    let (clock, fraction) = field.split_once('.')?;
+    let mut parts = clock.split(':').map(|part| digits(part, 2));
+    let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
+    if parts.next().is_some() || hours > 23 || minutes > 59 || seconds > 60 {
+        return None;
+    }
+    Some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + digits(fraction, 6)?)
+}
+
+/// A number of exactly that many digits.
+fn digits(field: &str, count: usize) -> Option<u64> {
+    (field.len() == count && field.bytes().all(|byte| byte.is_ascii_digit())).then(|| field.parse().ok())?
+}

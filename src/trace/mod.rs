@@ -1,0 +1,23 @@
+//! What happened?
+//!
+//! A [`Trace`] is what a program did to its memory: which block was allocated and freed when, on which stream, by which
+//! thread. It is plain data: nothing here allocates from a resource.
+//!
+//! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events. A log that ends in
+//! the middle of a row, or says something else than it should, is an error that names the line and the reason.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod columns;
+mod event;
+mod rmm_csv;
+mod row;
+#[expect(clippy::module_inception, reason = "file = type")]
+mod trace;
+
+pub use action::Action;
+pub use event::{Event, EventKind};
+pub use rmm_csv::RmmCsv;
+pub use row::Row;
+pub use trace::Trace;

@@ -1,0 +1,22 @@
+//! `Row`: one line of a log.
+
+use super::Action;
+
+/// One line of a log, as it stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The line in the file, counted from 1; the heading is line 1.
+    pub line: usize,
+    /// The number that the operating system had given the thread.
+    pub thread: u64,
+    /// Microseconds since midnight. Logs have no date, so the next day starts again at 0.
+    pub microseconds: u64,
+    /// What was done.
+    pub action: Action,
+    /// Where the block begins; 0 if there is none.
+    pub address: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// The handle of the stream: 0 and 1 are the default stream, 2 that of the thread.
+    pub stream: u64,
+}

@@ -1,0 +1,120 @@
+//! `Trace`: everything that a program did to its memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::BufRead;
+
+use super::{Action, Event, EventKind, RmmCsv, Row};
+use crate::error::Error;
+use crate::resource::Layout;
+
+/// Everything that a program did to its memory, in the order in which it was logged.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::trace::{EventKind, Trace};
+///
+/// let log = "Thread,Time,Action,Pointer,Size,Stream
+/// 590,09:12:19.353101,allocate,0x302000000,1000,0
+/// 590,09:12:19.357194,allocate,0x302000400,10,0x7f653d
+/// 590,09:12:19.540106,free,0x302000000,1000,0x7f653d
+/// ";
+/// let trace = Trace::from_rmm_csv(log.as_bytes())?;
+/// assert_eq!((trace.events.len(), trace.blocks, trace.streams, trace.threads), (3, 2, 2, 1));
+/// assert_eq!((trace.events[2].kind, trace.events[2].block), (EventKind::Free, 0));
+/// assert_eq!(trace.peak_live_bytes(), 1024 + 256);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// What happened, in order. Each `block` is below [`blocks`](Self::blocks), and so on.
+    pub events: Vec<Event>,
+    /// How many blocks there were.
+    pub blocks: u32,
+    /// How many streams there were.
+    pub streams: u32,
+    /// How many threads there were.
+    pub threads: u32,
+    /// Allocations that failed. They are no events: nothing was allocated.
+    pub failures: usize,
+    /// Frees of blocks that were not allocated in the log, because it began later. They are no events.
+    pub strays: usize,
+}
+
+impl Trace {
+    /// Reads a log in RMM's format, and matches its rows.
+    ///
+    /// Rows of zero bytes are left out, as no resource sees them. A block whose address is handed out again though the log
+    /// has no free of it stays live to the end. What a free says about the size is not believed.
+    ///
+    /// # Errors
+    ///
+    /// `Malformed` with the line and the reason, as [`RmmCsv`], and for a size that no allocation can have. `Unreadable` as
+    /// `log` says.
+    pub fn from_rmm_csv(log: impl BufRead) -> Result<Self, Error> {
+        let mut trace = Self::default();
+        let (mut streams, mut threads, mut live) = (HashMap::new(), HashMap::new(), HashMap::new());
+        for row in RmmCsv::new(log)? {
+            let row = row?;
+            let stream = number(&mut streams, row.stream, &row)?;
+            let thread = number(&mut threads, row.thread, &row)?;
+            match row.action {
+                Action::AllocateFailure => trace.failures += 1,
+                Action::Allocate if row.bytes == 0 => {}
+                Action::Allocate => {
+                    usize::try_from(row.bytes)
+                        .ok()
+                        .and_then(|bytes| Layout::from_bytes(bytes).ok())
+                        .ok_or_else(|| {
+                            Error::malformed(row.line, "Size is more than an allocation can have")
+                        })?;
+                    let block = trace.blocks;
+                    trace.blocks = block.checked_add(1).ok_or_else(|| too_many(&row))?;
+                    live.insert(row.address, (block, row.bytes));
+                    trace.push(EventKind::Allocate, block, stream, thread, row.bytes);
+                }
+                Action::Free => match live.entry(row.address) {
+                    Entry::Vacant(_) if row.bytes == 0 => {}
+                    Entry::Vacant(_) => trace.strays += 1,
+                    Entry::Occupied(entry) => {
+                        let (block, bytes) = entry.remove();
+                        trace.push(EventKind::Free, block, stream, thread, bytes);
+                    }
+                },
+            }
+        }
+        trace.streams = streams.len() as u32;
+        trace.threads = threads.len() as u32;
+        Ok(trace)
+    }
+
+    fn push(&mut self, kind: EventKind, block: u32, stream: u32, thread: u32, bytes: u64) {
+        self.events.push(Event { kind, block, stream, thread, bytes });
+    }
+
+    /// The most bytes that were live at once, each block rounded up to whole units of 256.
+    #[must_use]
+    pub fn peak_live_bytes(&self) -> u64 {
+        let (mut live, mut peak) = (0_u64, 0);
+        for event in &self.events {
+            let bytes = event.bytes.next_multiple_of(Layout::MIN_ALIGN as u64);
+            match event.kind {
+                EventKind::Allocate => live = live.saturating_add(bytes),
+                EventKind::Free => live = live.saturating_sub(bytes),
+            }
+            peak = peak.max(live);
+        }
+        peak
+    }
+}
+
+/// The number of a name: those that come first have the lowest.
+fn number(known: &mut HashMap<u64, u32>, name: u64, row: &Row) -> Result<u32, Error> {
+    let next = u32::try_from(known.len()).map_err(|_| too_many(row))?;
+    Ok(*known.entry(name).or_insert(next))
+}
+
+fn too_many(row: &Row) -> Error {
+    Error::malformed(row.line, "it is one more than 4294967295 of a kind")
+}

@@ -1,0 +1,239 @@
+//! The reader of RMM's logs: real ones, and every way to be malformed.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use alluvion::trace::{Action, Event, EventKind, RmmCsv, Trace};
+use alluvion::{Error, ErrorKind};
+use flate2::read::GzDecoder;
+
+const HEADING: &str = "Thread,Time,Action,Pointer,Size,Stream";
+
+/// As in `tests/traces/README.md`: trace, events, streams, threads, live peak in MiB, some rounded and some cut.
+const TRACES: [(&str, usize, u32, u32, f64); 7] = [
+    ("train_resnet", 26_211, 1, 2, 3114.0),
+    ("train_gpt", 40_763, 1, 2, 12_965.0),
+    ("serve_gpt", 121_086, 1, 1, 386.0),
+    ("serve_streams", 112_844, 5, 5, 947.0),
+    ("etl", 8160, 1, 1, 376.0),
+    ("rnn", 7738, 1, 2, 537.0),
+    ("streams", 12_000, 4, 4, 1274.0),
+];
+
+fn log(name: &str) -> impl BufRead {
+    let path = format!("{}/tests/traces/{name}.csv.gz", env!("CARGO_MANIFEST_DIR"));
+    BufReader::new(GzDecoder::new(File::open(path).expect("the trace is there")))
+}
+
+#[test]
+fn real_traces_are_what_their_readme_says() {
+    for (name, events, streams, threads, peak_mib) in TRACES {
+        let trace = Trace::from_rmm_csv(log(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((trace.events.len(), trace.streams, trace.threads), (events, streams, threads), "{name}");
+        assert_eq!((trace.failures, trace.strays), (0, 0), "{name}");
+        let peak = trace.peak_live_bytes() as f64 / f64::from(1 << 20);
+        assert!((peak - peak_mib).abs() < 1.0, "{name}: the live peak is {peak} MiB");
+    }
+}
+
+#[test]
+fn events_of_real_traces_come_before_they_go() {
+    for (name, ..) in TRACES {
+        let trace = Trace::from_rmm_csv(log(name)).unwrap();
+        let (mut seen, mut live) = (0, vec![None; trace.blocks as usize]);
+        for event in &trace.events {
+            assert!(
+                event.stream < trace.streams && event.thread < trace.threads && event.bytes > 0,
+                "{event:?}"
+            );
+            match event.kind {
+                EventKind::Allocate => {
+                    assert_eq!(event.block, seen, "{name}: blocks are numbered in order");
+                    seen += 1;
+                    live[event.block as usize] = Some(event.bytes);
+                }
+                EventKind::Free => assert_eq!(live[event.block as usize].take(), Some(event.bytes), "{name}"),
+            }
+        }
+        assert_eq!(seen, trace.blocks, "{name}");
+    }
+}
+
+fn trace(rows: &[&str]) -> Result<Trace, Error> {
+    let mut text = String::from(HEADING);
+    for row in rows {
+        text.push('\n');
+        text.push_str(row);
+    }
+    Trace::from_rmm_csv(text.as_bytes())
+}
+
+fn event(kind: EventKind, block: u32, stream: u32, thread: u32, bytes: u64) -> Event {
+    Event { kind, block, stream, thread, bytes }
+}
+
+#[test]
+fn rows_are_matched_by_address() {
+    let trace = trace(&[
+        "7,00:00:00.000001,allocate,0x100,1000,0",
+        "8,00:00:00.000002,allocate,0x500,20,0xABC",
+        "7,00:00:00.000003,free,0x100,1000,0xabc",
+        "7,00:00:00.000004,allocate,0x100,30,0",
+        "9,00:00:00.000005,free,0x500,20,0x1",
+    ])
+    .unwrap();
+    use EventKind::{Allocate, Free};
+    let wanted = [
+        event(Allocate, 0, 0, 0, 1000),
+        event(Allocate, 1, 1, 1, 20),
+        event(Free, 0, 1, 0, 1000),
+        event(Allocate, 2, 0, 0, 30),
+        event(Free, 1, 2, 2, 20),
+    ];
+    assert_eq!(trace.events, wanted);
+    assert_eq!((trace.blocks, trace.streams, trace.threads), (3, 3, 3));
+    assert_eq!(trace.peak_live_bytes(), 1024 + 256);
+}
+
+#[test]
+fn rows_that_are_no_events_are_left_out_and_counted() {
+    let trace = trace(&[
+        "7,00:00:00.000000,free,0x900,64,0",
+        "7,00:00:00.000000,allocate,(nil),0,0",
+        "7,00:00:00.000000,free,(nil),0,0",
+        "7,00:00:00.000000,allocate failure,(nil),1099511627776,0",
+        "7,00:00:00.000000,allocate,0x100,1,0",
+    ])
+    .unwrap();
+    assert_eq!(trace.events, [event(EventKind::Allocate, 0, 0, 0, 1)]);
+    assert_eq!((trace.failures, trace.strays), (1, 1));
+}
+
+#[test]
+fn a_block_whose_free_is_missing_stays_live() {
+    let trace = trace(&[
+        "7,00:00:00.000000,allocate,0x100,300,0",
+        "7,00:00:00.000001,allocate,0x100,200,0",
+        "7,00:00:00.000002,free,0x100,200,0",
+    ])
+    .unwrap();
+    assert_eq!(trace.events[2], event(EventKind::Free, 1, 0, 0, 200));
+    assert_eq!(trace.peak_live_bytes(), 512 + 256);
+}
+
+#[test]
+fn a_row_says_what_the_line_says() {
+    let text = format!("{HEADING}\n590,23:59:60.000123,allocate failure,0xFFFFFFFFFFFFFFFF,42,0x2\n");
+    let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
+    let [row] = rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.line, row.thread, row.action), (2, 590, Action::AllocateFailure));
+    assert_eq!((row.address, row.bytes, row.stream), (u64::MAX, 42, 2));
+    assert_eq!(row.microseconds, 86_400_000_123);
+}
+
+#[test]
+fn columns_may_move_and_lines_may_end_as_on_windows() {
+    let text = "Stream,Note,Size,Pointer,Action,Time,Thread\r\n\r\n0x3,hi,64,0x100,allocate,00:00:01.000000,5\r\n\r\n";
+    let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
+    let [row] = rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.line, row.thread, row.microseconds, row.stream), (3, 5, 1_000_000, 3));
+    assert_eq!((row.action, row.address, row.bytes), (Action::Allocate, 0x100, 64));
+}
+
+#[test]
+fn a_heading_alone_is_an_empty_trace() {
+    assert_eq!(trace(&[]).unwrap(), Trace::default());
+}
+
+#[track_caller]
+fn malformed(text: &[u8], line: usize, reason: &str) {
+    let error = Trace::from_rmm_csv(text).expect_err(reason);
+    assert_eq!((error.kind(), error.line()), (ErrorKind::Malformed, Some(line)), "{error}");
+    assert!(error.to_string().contains(reason), "`{error}` does not say `{reason}`");
+    assert!(error.to_string().starts_with(&format!("malformed: line {line}: ")), "{error}");
+}
+
+#[test]
+fn what_is_no_log_is_refused_with_line_and_reason() {
+    malformed(b"", 1, "the heading has no column Thread");
+    malformed(b"Thread,Time,Action,Pointer,Size\n", 1, "the heading has no column Stream");
+    malformed(b"\xff\xfe\n", 1, "it is not text");
+    let good = "1,00:00:00.000000,allocate,0x100,8,0";
+    for (row, reason) in [
+        ("1,00:00:00.000000,allocate,0x100,8", "it has 5 columns where the heading has 6"),
+        ("1,00:00:00.000000,allocate,0x100,8,0,0", "it has 7 columns"),
+        ("x,00:00:00.000000,allocate,0x100,8,0", "Thread is `x` and not a number"),
+        ("1,00:00:00,allocate,0x100,8,0", "Time is `00:00:00` and not a time"),
+        ("1,24:00:00.000000,allocate,0x100,8,0", "Time is `24:00:00.000000`"),
+        ("1,00:00:00.00000é,allocate,0x100,8,0", "Time is `00:00:00.00000é`"),
+        ("1,00:00:00:00.000000,allocate,0x100,8,0", "Time is `00:00:00:00.000000`"),
+        ("1,00:00:00.000000,realloc,0x100,8,0", "Action is `realloc` and not one of allocate"),
+        ("1,00:00:00.000000,allocate,100,8,0", "Pointer is `100` and not an address"),
+        ("1,00:00:00.000000,allocate,0x+10,8,0", "Pointer is `0x+10`"),
+        ("1,00:00:00.000000,allocate,0x,8,0", "Pointer is `0x`"),
+        ("1,00:00:00.000000,allocate,0x10000000000000000,8,0", "Pointer is `0x10000000000000000`"),
+        ("1,00:00:00.000000,allocate,0x100,-8,0", "Size is `-8` and not a number of bytes"),
+        ("1,00:00:00.000000,allocate,0x100,18446744073709551616,0", "Size is `18446744073709551616`"),
+        (
+            "1,00:00:00.000000,allocate,0x100,9223372036854775807,0",
+            "Size is more than an allocation can have",
+        ),
+        ("1,00:00:00.000000,allocate,0x100,8,legacy", "Stream is `legacy` and not the handle of a stream"),
+        (&"1".repeat(5000), "it is longer than 4096 bytes"),
+        (
+            &format!("{},00:00:00.000000,allocate,0x100,8,0", "9".repeat(3000)),
+            &format!("Thread is `{}`", "9".repeat(40)),
+        ),
+    ] {
+        malformed(format!("{HEADING}\n{good}\n\n{row}\n").as_bytes(), 4, reason);
+    }
+}
+
+#[test]
+fn nothing_comes_after_an_error() {
+    let text = format!("{HEADING}\nnonsense\n1,00:00:00.000000,allocate,0x100,8,0\n");
+    let mut rows = RmmCsv::new(text.as_bytes()).unwrap();
+    assert!(rows.next().is_some_and(|row| row.is_err()));
+    assert!(rows.next().is_none());
+}
+
+/// Fails after what it has.
+struct Torn<'t>(&'t [u8]);
+
+impl Read for Torn<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(into) {
+            Ok(0) => Err(io::Error::other("the disk is gone")),
+            read => read,
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_is_an_error() {
+    let text = format!("{HEADING}\n1,00:00:00.000000,allocate,0x100,8,0\n");
+    let error = Trace::from_rmm_csv(BufReader::new(Torn(text.as_bytes()))).unwrap_err();
+    assert_eq!((error.kind(), error.line()), (ErrorKind::Unreadable, Some(3)));
+    assert_eq!(error.to_string(), "unreadable: line 3: the disk is gone");
+}
+
+/// Whatever a file holds, reading it ends, and without a panic.
+#[test]
+fn every_mutation_of_a_log_is_read_or_refused() {
+    let text =
+        format!("{HEADING}\n1,00:00:00.000000,allocate,0x100,8,0\n1,00:00:00.000000,free,0x100,8,0x12\n");
+    let mut read = 0;
+    for at in 0..text.len() {
+        for byte in [0, b',', b'\n', b'x', b'9', b'-', 0x80, 0xff] {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] = byte;
+            match Trace::from_rmm_csv(&bytes[..]) {
+                Ok(_) => read += 1,
+                Err(error) => assert!(error.line().is_some_and(|line| (1..=4).contains(&line)), "{error}"),
+            }
+            let cut = Trace::from_rmm_csv(&bytes[..at]);
+            assert!(cut.is_ok() || cut.is_err_and(|error| error.line().is_some()));
+        }
+    }
+    assert!(read > 0);
+}
