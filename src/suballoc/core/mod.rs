@@ -46,7 +46,7 @@ pub(crate) use segment::Segment;
 pub(crate) use size_class::{MAX_UNITS, Want};
 pub(crate) use survey::{Inspected, SeenState};
 #[cfg(all(test, not(loom)))]
-pub(crate) use {allocate::Taken, release::NotOut, survey::BlockSeen};
+pub(crate) use {release::NotOut, survey::BlockSeen};
 
 use index::Index;
 use nodes::Nodes;

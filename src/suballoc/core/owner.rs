@@ -152,9 +152,6 @@ impl Owners {
 
 impl Core {
     /// The owner of a stream's blocks: entered now if it is new. O(1).
-    ///
-    /// It is the stream's until it [`leave`](Self::leave)s, and then perhaps another's: whoever takes the lock of the core
-    /// enters the streams that it names, and does not remember owners from before.
     #[inline]
     pub(crate) fn enter(&mut self, stream: StreamId) -> Owner {
         self.owners.enter(stream)
