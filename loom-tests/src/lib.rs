@@ -10,8 +10,8 @@
 //!
 //! - loom treats `SeqCst` accesses as `AcqRel` and does not explore load buffering. The crate uses neither.
 //! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
-//! - Two threads, and no bound on preemptions: each model is small enough for all of its schedules, but for the one that
-//!   says otherwise.
+//! - Two threads; and no bound on preemptions where a model is small enough for all of its schedules. Those of pools are
+//!   not, and say what bounds them.
 //! - A model that is not the same in each run explores nonsense: nothing in one may depend on an address or a hash.
 //! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
 
@@ -19,16 +19,33 @@
 #![expect(unsafe_code, reason = "implements the driver seam, and calls it")]
 
 mod behind;
+mod ground;
 mod mock;
+mod site;
 
 pub use behind::Behind;
-pub use mock::{Mock, Work};
+pub use ground::Ground;
+pub use mock::{Mock, Work, WorkSet};
+pub use site::{Plot, Site};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::driver::RawStream;
 use alluvion::{Device, Machine, Stream, StreamRef};
+use loom::thread::{self, JoinHandle};
+
+/// The stack of a thread, in words: 256 KiB. What a pool does when it runs out of memory takes more than the 32 KiB of loom.
+const STACK: usize = 1 << 15;
+
+/// Starts a thread of a model.
+///
+/// # Panics
+///
+/// Never: loom always has one more, up to four.
+pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    thread::Builder::new().stack_size(STACK).spawn(body).expect("there are few")
+}
 
 /// Runs `model` under every schedule. Returns how many there were.
 ///
@@ -45,6 +62,7 @@ pub fn explore(model: impl Fn() + Send + Sync + 'static) -> usize {
 ///
 /// As [`explore`].
 pub fn explore_bounded(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) -> usize {
+    let model = Arc::new(model);
     let schedules = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&schedules);
     let mut builder = loom::model::Builder::new();
@@ -52,7 +70,8 @@ pub fn explore_bounded(preemptions: Option<usize>, model: impl Fn() + Send + Syn
     builder.max_branches = 10_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        model();
+        let model = Arc::clone(&model);
+        spawn(move || model()).join().expect("it says what is wrong itself");
     });
     let schedules = schedules.load(Ordering::Relaxed);
     println!("{schedules} schedules");

@@ -109,6 +109,26 @@ impl Mock {
         self.log().busy = true;
     }
 
+    /// Lets the device get its work done again.
+    pub fn get_going(&self) {
+        self.log().busy = false;
+    }
+
+    /// What comes before the next work on a stream: what it follows, and what is over.
+    #[must_use]
+    pub fn before(&self, stream: RawStream) -> WorkSet {
+        let mut before = self.log().over;
+        let followed = self.with(stream.0, Call::StreamHostCall, |point| *point);
+        before.join(followed.unwrap_or_default());
+        before
+    }
+
+    /// What is over, because the host has waited or asked.
+    #[must_use]
+    pub fn over(&self) -> WorkSet {
+        self.log().over
+    }
+
     /// How often a stream was destroyed.
     pub fn times_destroyed(&self, stream: RawStream) -> usize {
         self.log().destroyed.iter().filter(|other| **other == stream).count()

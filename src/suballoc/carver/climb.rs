@@ -4,12 +4,12 @@
 //! from a state that may have changed meanwhile: by others, too.
 
 use super::rung::{Rung, ladder};
-use super::stock::{Reach, Request, Stock, Tally, Within, still};
+use super::stock::{Reach, Request, Stock, Tally, of_owners};
 use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
-use crate::stream::{Epoch, Frontier, Stamp, StreamRef};
-use crate::suballoc::core::Owned;
+use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Owned, Owner};
 use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
@@ -138,13 +138,13 @@ impl Stock {
             match request.taker.reach(&self.device, other.stream) {
                 Epoch::NONE => {}
                 Epoch::ALL => {
-                    over.push(other.owner);
-                    reach.push(Within { owner: other.owner, stream: other.stream, epoch: Epoch::ALL });
+                    over.push(other.stream);
+                    reach.push((other.stream, Epoch::ALL));
                 }
-                epoch => reach.push(Within { owner: other.owner, stream: other.stream, epoch }),
+                epoch => reach.push((other.stream, epoch)),
             }
         }
-        owned.retain(|other| !over.contains(&other.owner));
+        owned.retain(|other| !over.contains(&other.stream));
         Others { owned, reach }
     }
 
@@ -169,12 +169,11 @@ impl Stock {
         if !enough {
             return None;
         }
-        let mut merged = 0;
-        let served = self.serve_with(request, reach, |inner| {
-            let owner = id.map_or(crate::suballoc::core::Owner::NOBODY, |id| inner.core.enter(id));
-            merged = inner.core.gather(owner, now, &still(&inner.core, reach));
-        });
-        served
+        self.serve_with(request, reach, |inner| {
+            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+            let reach = of_owners(&inner.core, reach);
+            inner.core.gather(owner, now, &reach);
+        })
     }
 
     /// Asks the driver what is over on the streams that others have freed on, and serves from that.
@@ -197,24 +196,29 @@ impl Stock {
         let mut inner = self.inner.lock();
         for other in owned {
             let done = machine.done_up_to(other.stream);
-            // Another stream may have got the place meanwhile.
-            if done > Epoch::NONE && inner.core.stream_of(other.owner) == Some(other.stream) {
-                inner.core.settle(other.owner, done);
+            if done > Epoch::NONE
+                && let Some(owner) = inner.core.owner_of(other.stream)
+            {
+                inner.core.settle(owner, done);
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if there would be a block, once all that this stream has freed is over.
+    fn has_for(&self, stream: StreamId, request: &Request<'_>) -> bool {
+        let inner = self.inner.lock();
+        let owner = inner.core.owner_of(stream);
+        owner.is_some_and(|owner| u64::from(inner.core.largest(owner, &[])) >= request.need())
     }
 
     /// Makes the taker's stream wait for one other, whose memory would do; if none would, for all of them.
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.taker.stream() else { return Ok(None) };
         let others = self.others(request);
-        let fits = |owner| {
-            let inner = self.inner.lock();
-            u64::from(inner.core.largest(owner, &[])) >= request.need()
-        };
+        let fits = |other: &&Owned| self.has_for(other.stream, request);
         // The one that has freed the least: its work is the likeliest to be over soon.
-        let one = others.owned.iter().filter(|other| fits(other.owner)).min_by_key(|other| other.free_units);
+        let one = others.owned.iter().filter(fits).min_by_key(|other| other.free_units);
         let all = match one {
             Some(one) => core::slice::from_ref(one).iter().chain(&[]),
             None => [].iter().chain(&others.owned),
@@ -247,12 +251,12 @@ impl Stock {
         let reach: Reach = owned
             .iter()
             .filter(|other| other.stream != own)
-            .map(|&Owned { owner, stream: of, .. }| Within { owner, stream: of, epoch: stream.reach(of) })
+            .map(|other| (other.stream, stream.reach(other.stream)))
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
         let owner = inner.core.enter(own);
-        let reach = still(&inner.core, &reach);
+        let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())
     }
@@ -262,10 +266,7 @@ impl Stock {
         let machine = self.device.machine();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         owned.sort_by_key(|other| other.free_units);
-        let fits = |other: &&Owned| {
-            let inner = self.inner.lock();
-            u64::from(inner.core.largest(other.owner, &[])) >= request.need()
-        };
+        let fits = |other: &&Owned| self.has_for(other.stream, request);
         let one = owned.iter().find(fits).copied();
         for round in [one.as_ref().map_or(&[][..], core::slice::from_ref), &owned] {
             let mut waited = false;

@@ -24,28 +24,18 @@ const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
 const RUN_UNITS: u32 = 256;
-const RUN_BLOCKS: u32 = if cfg!(loom) { 1 } else { 16 };
+const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
 const PLENTY: u32 = 4;
 
-/// How far a taker comes after each owner of free blocks, found out without the mutex.
-pub(super) type Reach = SmallVec<[Within; 8]>;
+/// How far somebody comes after which streams. By number, because it is found out without the mutex: what is an owner then may
+/// be another one's place when the mutex is taken again.
+pub(super) type Reach = SmallVec<[(StreamId, Epoch); 8]>;
 
-/// How far a taker comes after one owner.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Within {
-    pub(super) owner: Owner,
-    /// Whose place it was then.
-    pub(super) stream: StreamId,
-    pub(super) epoch: Epoch,
-}
-
-/// What holds of a reach now that the mutex is held. A place that another stream has got meanwhile is out of reach: the epochs
-/// are those of the stream that was there.
-pub(super) fn still(core: &Core, reach: &[Within]) -> SmallVec<[(Owner, Epoch); 8]> {
-    let same = reach.iter().filter(|within| core.stream_of(within.owner) == Some(within.stream));
-    same.map(|within| (within.owner, within.epoch)).collect()
+/// The same, for the core: while the mutex is held.
+pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(Owner, Epoch); 8]> {
+    reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
 }
 
 /// A cache on lines of its own: two, because processors fetch them in pairs.
@@ -146,7 +136,7 @@ impl Stock {
         if u64::from(want.units()) <= self.maximum_units {
             return Some(want);
         }
-        u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::Exact)
+        u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::exactly)
     }
 
     /// The fast path: a block from the stream's own cache.
@@ -157,7 +147,7 @@ impl Stock {
         if !cache.is_of(id) {
             return None;
         }
-        DevicePtr::new(cache.take(want)?)
+        cache.take(want).and_then(DevicePtr::new)
     }
 
     /// The fast path back: a block into the cache of the stream that it was freed on, at that epoch.
@@ -181,6 +171,7 @@ impl Stock {
         cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
     }
 
+    #[inline]
     fn host_shard(&self) -> &Shard {
         &self.host[thread_number() as usize % HOST_CACHES]
     }
@@ -201,7 +192,7 @@ impl Stock {
     }
 
     /// A block from the core, with what is within `reach`; else, once the taker's own cache is spilled, with that too.
-    pub(super) fn serve(&self, request: &Request<'_>, reach: &[Within]) -> Option<DevicePtr> {
+    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(StreamId, Epoch)]) -> Option<DevicePtr> {
         self.serve_with(request, reach, |_| ())
     }
 
@@ -209,14 +200,15 @@ impl Stock {
     pub(super) fn serve_with(
         &self,
         request: &Request<'_>,
-        reach: &[Within],
+        reach: &[(StreamId, Epoch)],
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
-        let now = request.taker.now();
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         first(inner);
         let mut cache = self.cache(&mut inner.core, request.taker.id());
+        // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
+        let now = request.taker.now();
         inner.largest_want = inner.largest_want.max(request.want.units());
         if request.want.units() > LONG_UNITS
             && !inner.core.has_whole(cache.owner(), inner.largest_want.saturating_mul(PLENTY))
@@ -224,8 +216,8 @@ impl Stock {
             let owner = cache.owner();
             cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
         }
+        let reach = &of_owners(&inner.core, reach);
         let claim = self.claim_units;
-        let reach = &still(&inner.core, reach);
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
             None if spill_all(&mut cache, &mut inner.core) > 0 => {
@@ -233,7 +225,6 @@ impl Stock {
             }
             None => return None,
         };
-        cache.note_out(request.want);
         inner.misses += 1;
         DevicePtr::new(address)
     }
@@ -249,7 +240,6 @@ impl Stock {
         }
         cache.make_room(want, |spilled| give_back(&mut inner.core, owner, spilled));
         if !cache.put(want, block.address(), epoch) {
-            cache.note_back(want);
             give_back(&mut inner.core, owner, Spilled { address: block.address(), epoch });
         }
     }
@@ -290,7 +280,7 @@ fn carve(
             claim_more(inner, owner, from, units, claim, now);
             // Last in, first out: the lowest address goes next.
             for &address in run[1..].iter().rev() {
-                if !cache.stock_up(request.want, address, now) {
+                if !cache.put(request.want, address, now) {
                     give_back(&mut inner.core, owner, Spilled { address, epoch: now });
                 }
             }

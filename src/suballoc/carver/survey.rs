@@ -2,7 +2,7 @@
 
 use super::Carver;
 use super::climb::Ascent;
-use super::stock::{Reach, Request, Stock, Within, still};
+use super::stock::{Reach, Request, Stock, of_owners};
 use super::taker::Taker;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -54,7 +54,7 @@ impl Stock {
             largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
             metadata_bytes: inner.core.metadata_bytes()
                 + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
-            hits: caches.iter().map(|cache| cache.seen.hits).sum(),
+            hits: caches.iter().map(|cache| cache.hits()).sum(),
             misses: inner.misses,
             steals: inner.steals,
             waits: load(&self.tally.waits),
@@ -125,12 +125,12 @@ impl Stock {
         let owned: Vec<_> = self.inner.lock().core.owners().collect();
         let mut reach = Reach::new();
         for other in owned.iter().filter(|other| Some(other.stream) != own) {
-            let epoch = taker.reach(&self.device, other.stream);
-            reach.push(Within { owner: other.owner, stream: other.stream, epoch });
+            reach.push((other.stream, taker.reach(&self.device, other.stream)));
         }
         let mut inner = self.inner.lock();
         let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
-        let units = inner.core.largest(owner, &still(&inner.core, &reach));
+        let reach = of_owners(&inner.core, &reach);
+        let units = inner.core.largest(owner, &reach);
         // What no class of this stock is long enough for is served exactly: see `want`.
         let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
         bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))

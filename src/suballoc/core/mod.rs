@@ -16,7 +16,11 @@
 
 mod allocate;
 mod bins;
+#[cfg(all(test, not(loom)))]
+mod bounds;
 mod cache;
+#[cfg(all(test, not(loom)))]
+mod decisions;
 mod fit;
 mod gather;
 mod index;
@@ -36,13 +40,13 @@ mod survey;
 #[cfg(all(test, not(loom)))]
 mod verify;
 
-pub(crate) use allocate::Taken;
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};
-pub(crate) use release::NotOut;
 pub(crate) use segment::Segment;
 pub(crate) use size_class::{MAX_UNITS, Want};
-pub(crate) use survey::{BlockSeen, Inspected, SeenState};
+pub(crate) use survey::{Inspected, SeenState};
+#[cfg(all(test, not(loom)))]
+pub(crate) use {allocate::Taken, release::NotOut, survey::BlockSeen};
 
 use index::Index;
 use nodes::Nodes;
@@ -62,6 +66,8 @@ pub(crate) struct Core {
     segments: Segments,
     /// Of all owners.
     free_units: u64,
+    /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.
+    mixed: bool,
 }
 
 impl Core {

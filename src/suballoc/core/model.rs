@@ -73,6 +73,8 @@ pub(super) struct Pair {
     entered: usize,
 }
 
+type Points<S> = Vec<(S, Epoch)>;
+
 type State = Option<(StreamId, Epoch)>;
 
 fn free(block: &BlockSeen) -> Option<State> {
@@ -98,7 +100,7 @@ impl Pair {
     pub(super) fn call(&mut self, call: &Call) {
         match *call {
             Call::Allocate { taker, units, align_units, reach } => {
-                self.allocate(taker, units, align_units, reach)
+                self.allocate(taker, units, align_units, reach);
             }
             Call::AllocateRun { taker, units, count } => self.allocate_run(taker, units, count),
             Call::Release { pick, on, age } => self.release(pick, on, age),
@@ -135,7 +137,8 @@ impl Pair {
         for owned in self.core.owners() {
             let own = |block: &BlockSeen| matches!(block.state, SeenState::Free(Some((stream, _))) if stream == owned.stream);
             assert_eq!(owned.free_units, sum(&own));
-            assert_eq!(self.core.stream_of(owned.owner), Some(owned.stream));
+            let owner = self.core.owner_of(owned.stream).expect("an owner of blocks is entered");
+            assert_eq!(self.core.stream_of(owner), Some(owned.stream));
             let newest = blocks
                 .iter()
                 .filter_map(|block| free(block).flatten().filter(|(stream, _)| *stream == owned.stream));
@@ -162,7 +165,8 @@ impl Pair {
         who.checked_sub(1).map(|at| self.streams[at].stream)
     }
 
-    fn reach(&mut self, reach: Reach) -> (Vec<(Owner, Epoch)>, Vec<(StreamId, Epoch)>) {
+    /// For the core, and for the list.
+    fn reach(&mut self, reach: Reach) -> (Points<Owner>, Points<StreamId>) {
         let mut all = (Vec::new(), Vec::new());
         for (at, age) in reach.into_iter().enumerate() {
             if let Some(age) = age.filter(|_| self.streams[at].entered) {

@@ -3,10 +3,13 @@
 use hashbrown::HashMap;
 
 use super::Core;
-use super::bins::Bins;
+use super::bins::{Bins, End};
 use crate::stream::{Epoch, StreamId};
 
 /// Whose free memory a block is: the place of a stream among those that this core knows, or nobody.
+///
+/// Once the stream has left, the place is another one's. So whoever lets others at the core in between keeps the number of the
+/// stream, and asks for its owner anew.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Owner(u32);
 
@@ -26,7 +29,6 @@ impl Owner {
 /// A stream that owns free blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owned {
-    pub(crate) owner: Owner,
     pub(crate) stream: StreamId,
     pub(crate) free_units: u64,
     /// No free block of the owner has a later epoch. It may be later than all of theirs, if the block that had it has been
@@ -48,16 +50,21 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Counts in a free block.
+    /// Counts in units that are free from now on, in a block of that epoch.
     #[inline]
     pub(super) fn gain(&mut self, units: u32, epoch: u64) {
         if self.free_units == 0 {
             (self.oldest, self.newest) = (epoch, epoch);
-        } else {
-            self.oldest = self.oldest.min(epoch);
-            self.newest = self.newest.max(epoch);
         }
+        self.oldest = self.oldest.min(epoch);
+        self.newest = self.newest.max(epoch);
         self.free_units += u64::from(units);
+    }
+
+    /// The end at which a block of that epoch, counted in, enters its bin.
+    #[inline]
+    pub(super) fn end(&self, epoch: u64) -> End {
+        if epoch >= self.newest { End::Front } else { End::Back }
     }
 }
 
@@ -150,6 +157,11 @@ impl Core {
         self.owners.enter(stream)
     }
 
+    /// The owner of a stream's blocks, if it has been entered and has not left. O(1).
+    pub(crate) fn owner_of(&self, stream: StreamId) -> Option<Owner> {
+        self.owners.by_stream.get(&stream).copied()
+    }
+
     /// The stream whose blocks these are.
     pub(crate) fn stream_of(&self, owner: Owner) -> Option<StreamId> {
         self.owners.place(owner).stream
@@ -157,9 +169,9 @@ impl Core {
 
     /// Every stream that owns free blocks.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owned> + '_ {
-        self.owners.iter().filter(|(_, place)| place.free_units > 0).filter_map(|(owner, place)| {
+        self.owners.iter().filter(|(_, place)| place.free_units > 0).filter_map(|(_, place)| {
             let newest = Epoch(place.newest);
-            Some(Owned { owner, stream: place.stream?, free_units: place.free_units, newest })
+            Some(Owned { stream: place.stream?, free_units: place.free_units, newest })
         })
     }
 

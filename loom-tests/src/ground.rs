@@ -1,0 +1,211 @@
+//! An upstream for the models of suballocators.
+
+#![allow(clippy::disallowed_types, reason = "the book is no part of the model")]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex as Unmodelled, MutexGuard, PoisonError};
+
+use alluvion::driver::RawStream;
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use loom::sync::Mutex;
+
+use crate::mock::WorkSet;
+use crate::{Rig, Work};
+
+/// Hands out addresses that it has never handed out before, up to a capacity, and keeps a book of who uses them.
+///
+/// What is carved out of its segments is entered by [`Site`](crate::Site). A segment comes back once, when no block of it
+/// is live, behind all work that used it.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    rig: Rig,
+    id: ResourceId,
+    /// The lock is a driver's own: between two calls there is a moment in which others run.
+    room: Arc<Mutex<usize>>,
+    book: Arc<Unmodelled<Book>>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// Where each segment that is out begins, and its length.
+    segments: BTreeMap<u64, u64>,
+    /// The same of the blocks that are live.
+    live: BTreeMap<u64, u64>,
+    /// What has been used, by what: beginning, length, work.
+    uses: Vec<(u64, u64, Work)>,
+    next: u64,
+    taken: usize,
+    returned: usize,
+    refused: usize,
+    out_bytes: usize,
+    most_out_bytes: usize,
+}
+
+fn meet(one: (u64, u64), other: (u64, u64)) -> bool {
+    one.0 < other.0 + other.1 && other.0 < one.0 + one.1
+}
+
+impl Ground {
+    /// Has so many bytes, and refuses to have more out.
+    #[must_use]
+    pub fn new(rig: &Rig, capacity: usize) -> Self {
+        let book = Book { next: 1 << 40, ..Book::default() };
+        Self {
+            rig: rig.clone(),
+            id: ResourceId::unique(),
+            room: Arc::new(Mutex::new(capacity)),
+            book: Arc::new(Unmodelled::new(book)),
+        }
+    }
+
+    /// How often a segment was taken.
+    #[must_use]
+    pub fn taken(&self) -> usize {
+        self.book().taken
+    }
+
+    /// How often one came back.
+    #[must_use]
+    pub fn returned(&self) -> usize {
+        self.book().returned
+    }
+
+    /// How often it had not so much.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.book().refused
+    }
+
+    /// The most that was out at a time, until the calls that gave it back returned.
+    #[must_use]
+    pub fn most_out_bytes(&self) -> usize {
+        self.book().most_out_bytes
+    }
+
+    /// Succeeds if every segment has come back.
+    ///
+    /// # Panics
+    ///
+    /// If one has not.
+    pub fn assert_whole(&self) {
+        let book = self.book();
+        assert!(book.segments.is_empty(), "{:x?} has not come back", book.segments);
+        assert_eq!(book.taken, book.returned);
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block has gone out.
+    pub(crate) fn enter(&self, address: u64, bytes: u64) {
+        let mut book = self.book();
+        let whole = book
+            .segments
+            .range(..=address)
+            .next_back()
+            .is_some_and(|(&at, &length)| address + bytes <= at + length);
+        assert!(whole, "{address:#x} is in no segment");
+        let other = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
+        assert_eq!(other, None, "{address:#x} is live already");
+        book.live.insert(address, bytes);
+    }
+
+    /// A block comes back.
+    pub(crate) fn leave(&self, address: u64) {
+        assert!(self.book().live.remove(&address).is_some(), "{address:#x} is not live");
+    }
+
+    /// Some work uses a block; `before` is what comes before that work. All that ever used these bytes must.
+    pub(crate) fn note_use(&self, address: u64, bytes: u64, work: Work, before: WorkSet) {
+        self.assert_behind(address, bytes, before, &format_args!("{work:?}"));
+        self.book().uses.push((address, bytes, work));
+    }
+
+    fn assert_behind(&self, address: u64, bytes: u64, before: WorkSet, who: &dyn fmt::Debug) {
+        let book = self.book();
+        let used = book.uses.iter().filter(|(at, length, _)| meet((*at, *length), (address, bytes)));
+        for (_, _, earlier) in used {
+            assert!(before.contains(*earlier), "{who:?} may overtake {earlier:?}");
+        }
+    }
+
+    /// Succeeds if everything that used these bytes is over.
+    pub(crate) fn assert_over(&self, address: u64, bytes: u64) {
+        self.assert_behind(address, bytes, self.rig.mock.over(), &format_args!("the host"));
+    }
+
+    fn take_back(&self, block: DevicePtr, layout: Layout, stream: Option<RawStream>) {
+        if std::thread::panicking() {
+            // The model has failed already, and says how.
+            return;
+        }
+        let (address, bytes) = (block.address(), layout.bytes() as u64);
+        let before = stream.map_or_else(|| self.rig.mock.over(), |stream| self.rig.mock.before(stream));
+        self.assert_behind(address, bytes, before, &format_args!("the upstream"));
+        {
+            let mut book = self.book();
+            assert_eq!(book.segments.remove(&address), Some(bytes), "the segment at {address:#x} comes back");
+            let live = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
+            assert_eq!(live, None, "a block of the segment at {address:#x} is live");
+        }
+        *self.room.lock().unwrap() += layout.bytes();
+        let mut book = self.book();
+        book.returned += 1;
+        book.out_bytes -= layout.bytes();
+    }
+}
+
+// SAFETY: no block overlaps another, for no address is used twice, and nobody touches the memory.
+unsafe impl Resource for Ground {
+    fn allocate(&self, layout: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        self.take_back(block, layout, Some(stream.raw()));
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        let refused = || Error::out_of_memory(layout.bytes());
+        let is_there = {
+            let mut room = self.room.lock().unwrap();
+            let left = room.checked_sub(layout.bytes());
+            *room = left.unwrap_or(*room);
+            left.is_some()
+        };
+        let mut book = self.book();
+        if !is_there {
+            book.refused += 1;
+            return Err(refused());
+        }
+        let address = book.next;
+        // A gap, so that no two segments are neighbours.
+        book.next += 2 * layout.bytes() as u64;
+        book.segments.insert(address, layout.bytes() as u64);
+        book.taken += 1;
+        book.out_bytes += layout.bytes();
+        book.most_out_bytes = book.most_out_bytes.max(book.out_bytes);
+        DevicePtr::new(address).ok_or_else(refused)
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        self.take_back(block, layout, None);
+    }
+
+    fn device(&self) -> &Device {
+        &self.rig.device
+    }
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ground")
+    }
+}
+
+// SAFETY: as above.
+unsafe impl DeviceAccessible for Ground {}

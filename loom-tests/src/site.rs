@@ -1,0 +1,136 @@
+//! A pool in a model, and the blocks that the model takes of it.
+
+use std::sync::Arc;
+
+use alluvion::{DevicePtr, Layout, Pool, PoolConfig, Resource, StreamRef};
+
+use crate::{Ground, Rig, Work};
+
+/// A block of a [`Site`].
+#[derive(Debug)]
+#[must_use = "a block that is not given back is leaked"]
+pub struct Plot {
+    block: DevicePtr,
+    layout: Layout,
+}
+
+impl Plot {
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.block.address()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layout.bytes() as u64
+    }
+}
+
+/// A pool over a [`Ground`] whose blocks are watched: none overlaps another that is live, and work that uses one comes after all
+/// work that ever used its bytes.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The driver and the device.
+    pub rig: Rig,
+    /// The upstream.
+    pub ground: Ground,
+    /// The pool.
+    pub pool: Arc<Pool<Ground>>,
+}
+
+impl Site {
+    /// A pool over an upstream of so many bytes. Without a ledger, so that there is a fast path.
+    ///
+    /// # Panics
+    ///
+    /// If the configuration is wrong.
+    #[must_use]
+    pub fn new(capacity: usize, config: PoolConfig) -> Self {
+        let rig = Rig::new();
+        let ground = Ground::new(&rig, capacity);
+        let pool = Pool::new(ground.clone(), config.checked(false)).expect("a configuration that is right");
+        Self { rig, ground, pool: Arc::new(pool) }
+    }
+
+    /// A block for work on `stream`; `None` if there is no memory.
+    ///
+    /// # Panics
+    ///
+    /// If it overlaps one that is live, or if something else went wrong.
+    pub fn take(&self, stream: StreamRef<'_>, bytes: usize) -> Option<Plot> {
+        let layout = Layout::from_bytes(bytes).expect("a small size");
+        match self.pool.allocate(layout, stream) {
+            Ok(block) => Some(self.enter(block, layout)),
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "{error}");
+                None
+            }
+        }
+    }
+
+    /// As [`take`](Self::take), for anybody: what used it must be over.
+    ///
+    /// # Panics
+    ///
+    /// As there, and if it is not.
+    pub fn take_for_host(&self, bytes: usize) -> Option<Plot> {
+        let layout = Layout::from_bytes(bytes).expect("a small size");
+        let block = self.pool.allocate_sync(layout);
+        assert!(block.as_ref().err().is_none_or(|error| error.is_out_of_memory()), "{block:?}");
+        let plot = self.enter(block.ok()?, layout);
+        self.ground.assert_over(plot.address(), plot.bytes());
+        Some(plot)
+    }
+
+    fn enter(&self, block: DevicePtr, layout: Layout) -> Plot {
+        self.ground.enter(block.address(), layout.bytes() as u64);
+        Plot { block, layout }
+    }
+
+    /// Submits work that uses a block.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come after everything that used these bytes before.
+    pub fn use_on(&self, stream: StreamRef<'_>, plot: &Plot, work: Work) {
+        let before = self.rig.mock.submit(stream.raw(), work);
+        self.ground.note_use(plot.address(), plot.bytes(), work, before);
+    }
+
+    /// Frees a block on a stream that its uses come before.
+    ///
+    /// # Panics
+    ///
+    /// If it is not live.
+    pub fn give(&self, stream: StreamRef<'_>, plot: Plot) {
+        // Before it is free: the next one who has it may be another thread.
+        self.ground.leave(plot.address());
+        // SAFETY: the block came from this pool with this layout. Nothing uses memory in a model.
+        unsafe { self.pool.deallocate(plot.block, plot.layout, stream) };
+    }
+
+    /// Frees a block whose uses are over.
+    ///
+    /// # Panics
+    ///
+    /// If they are not, or if it is not live.
+    pub fn give_by_host(&self, plot: Plot) {
+        self.ground.assert_over(plot.address(), plot.bytes());
+        self.ground.leave(plot.address());
+        // SAFETY: as in `give`.
+        unsafe { self.pool.deallocate_sync(plot.block, plot.layout) };
+    }
+
+    /// Ends the pool, of which this is the last handle.
+    ///
+    /// # Panics
+    ///
+    /// If it is not, if a segment does not come back, or if a stream or an event was used after its end.
+    pub fn end(self) {
+        let Self { rig, ground, pool } = self;
+        assert_eq!(Arc::strong_count(&pool), 1, "this is the last handle");
+        drop(pool);
+        ground.assert_whole();
+        rig.mock.assert_no_mistakes();
+    }
+}
