@@ -90,12 +90,12 @@ fn what_cannot_be_made_leaves_nothing() {
     let before = bench.footprint();
     let faulty = |n| Faulty::nth(Cuda::new(&bench.device()), n);
     let arena = Arena::new(faulty(1), ArenaConfig::default().bytes(MIB));
-    assert!(arena.err().expect("its memory is refused").is_out_of_memory());
+    assert!(arena.expect_err("its memory is refused").is_out_of_memory());
     let fixed = FixedSize::new(faulty(1), FixedSizeConfig::default().block(4096));
-    assert!(fixed.err().expect("its first blocks are refused").is_out_of_memory());
+    assert!(fixed.expect_err("its first blocks are refused").is_out_of_memory());
     for n in 1..=4 {
         let bins = Binning::over(faulty(n)).blocks(4).range(9..=12).build();
-        assert!(bins.err().expect("a bin of four is refused").is_out_of_memory(), "{n}");
+        assert!(bins.expect_err("a bin of four is refused").is_out_of_memory(), "{n}");
     }
     bench.device().synchronize().unwrap();
     assert_eq!(bench.footprint(), before);
@@ -150,7 +150,7 @@ fn an_upstream_that_lies_about_alignment() {
     for skew in [1, 16, 128, 255] {
         let out = Arc::new(AtomicUsize::new(0));
         let skewed = || Skewed { upstream: Cuda::new(&device), skew, out: Arc::clone(&out) };
-        assert_typed(&skewed().pool(PoolConfig::default().initial(MIB)).err().expect("no such pool is made"));
+        assert_typed(&skewed().pool(PoolConfig::default().initial(MIB)).expect_err("no such pool is made"));
         let pool = skewed().pool(PoolConfig::default()).unwrap();
         for _ in 0..3 {
             assert_typed(&pool.allocate(layout_of(1000), stream.as_ref()).unwrap_err());
