@@ -2,14 +2,19 @@
 
 #![cfg(unix)]
 
+mod gpu_kernels;
+mod held;
 mod scenario;
+
+use std::time::Duration;
 
 use alluvion::driver::{HandleType, Location, MapAccess};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DeviceVec, Machine, Stream};
+use gpu_kernels::Kernels;
 use scenario::child::in_child;
-use scenario::lifecycle;
+use scenario::{lifecycle, pools, pools_under_threads};
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
 const RUNS: usize = 5;
@@ -62,6 +67,77 @@ fn scenario_17_trimming_spares_queued_copies() {
 #[test]
 fn scenario_18_default_streams_of_threads_are_apart() {
     scenario::default_streams_of_threads_are_apart(&Bench::gpu());
+}
+
+/// Once behind a function of the host that sleeps, and once behind a kernel that runs long.
+#[test]
+fn scenario_01_three_streams_and_a_merge() {
+    let bench = Bench::gpu();
+    for merge in pools::MERGES {
+        pools::three_streams_and_a_merge(&bench, merge, pools::write_behind_a_stall(&bench));
+    }
+    let kernels = Kernels::load();
+    for merge in pools::MERGES {
+        pools::three_streams_and_a_merge(&bench, merge, |stream, block, word| {
+            let words = block.layout.bytes() / 4;
+            kernels.write_late(stream.as_ref(), block.pointer, words, word, Duration::from_millis(50));
+        });
+    }
+}
+
+#[test]
+fn scenario_02_a_recycled_handle_is_another_stream_of_a_pool() {
+    pools::a_recycled_handle_is_another_stream(&Bench::gpu());
+}
+
+#[test]
+fn scenario_03_memory_of_ended_streams_comes_back_to_a_pool() {
+    pools::memory_of_ended_streams_comes_back(&Bench::gpu());
+}
+
+#[test]
+fn scenario_04_an_empty_pool_serves_its_maximum() {
+    pools::an_empty_pool_serves_its_maximum(&Bench::gpu());
+}
+
+#[test]
+fn scenario_05_cached_memory_makes_room() {
+    pools::cached_memory_makes_room(&Bench::gpu());
+}
+
+#[test]
+fn scenario_06_a_pending_block_is_waited_for() {
+    pools::a_pending_block_is_waited_for(&Bench::gpu());
+}
+
+#[test]
+fn scenario_07_handlers_end_and_help() {
+    pools_under_threads::handlers_end_and_help(&Bench::gpu());
+}
+
+#[test]
+fn scenario_08_the_books_of_four_threads_are_exact() {
+    pools_under_threads::the_books_of_four_threads_are_exact(&Bench::gpu());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_over_pools() {
+    pools::absurd_sizes_and_alignments_over_pools(&Bench::gpu());
+}
+
+#[test]
+fn scenario_17_trimming_a_pool_spares_queued_copies() {
+    pools_under_threads::trimming_a_pool_spares_queued_copies(&Bench::gpu());
+}
+
+#[test]
+fn scenario_18_default_streams_of_threads_are_apart_in_a_pool() {
+    pools_under_threads::default_streams_of_threads_are_apart(&Bench::gpu());
+}
+
+#[test]
+fn scenario_18_defragmenting_spares_default_streams() {
+    pools_under_threads::defragmenting_spares_default_streams(&Bench::gpu());
 }
 
 fn cuda() -> Machine {
@@ -121,7 +197,7 @@ fn lose_context(device: &Device, stream: &Stream) {
     let accessor = Location::Device(ordinal);
     // SAFETY: no work needs an access that this takes away.
     unsafe { driver.memory_set_access(ordinal, address, bytes, accessor, MapAccess::ReadWrite) }.unwrap();
-    stall(stream.as_ref(), std::time::Duration::from_millis(50));
+    stall(stream.as_ref(), Duration::from_millis(50));
     let fill = alluvion::driver::FillValue::U8(1);
     // SAFETY: not kept, on purpose: the range goes before the fill has run. It hurts this process's context and nothing else.
     unsafe { driver.fill_async(ordinal, address, fill, bytes, stream.as_ref().raw()) }.unwrap();

@@ -2,6 +2,7 @@
 
 #![cfg(unix)]
 
+mod held;
 mod scenario;
 
 use alluvion::Sim;

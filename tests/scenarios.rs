@@ -1,5 +1,6 @@
 //! What hurt real users, on the simulated machine.
 
+mod held;
 mod scenario;
 
 use alluvion::driver::Code;
@@ -7,6 +8,7 @@ use alluvion::driver::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
+use scenario::{pools, pools_under_threads};
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
 fn benches() -> impl Iterator<Item = Bench> {
@@ -61,6 +63,70 @@ fn scenario_17_trimming_spares_queued_copies() {
 #[test]
 fn scenario_18_default_streams_of_threads_are_apart() {
     benches().for_each(|bench| scenario::default_streams_of_threads_are_apart(&bench));
+}
+
+#[test]
+fn scenario_01_three_streams_and_a_merge() {
+    for bench in benches() {
+        for merge in pools::MERGES {
+            pools::three_streams_and_a_merge(&bench, merge, pools::write_behind_a_stall(&bench));
+        }
+    }
+}
+
+#[test]
+fn scenario_02_a_recycled_handle_is_another_stream_of_a_pool() {
+    benches().take(3).for_each(|bench| pools::a_recycled_handle_is_another_stream(&bench));
+}
+
+#[test]
+fn scenario_03_memory_of_ended_streams_comes_back_to_a_pool() {
+    benches().take(3).for_each(|bench| pools::memory_of_ended_streams_comes_back(&bench));
+}
+
+#[test]
+fn scenario_04_an_empty_pool_serves_its_maximum() {
+    pools::an_empty_pool_serves_its_maximum(&Bench::sim());
+}
+
+#[test]
+fn scenario_05_cached_memory_makes_room() {
+    benches().take(3).for_each(|bench| pools::cached_memory_makes_room(&bench));
+}
+
+#[test]
+fn scenario_06_a_pending_block_is_waited_for() {
+    benches().take(3).for_each(|bench| pools::a_pending_block_is_waited_for(&bench));
+}
+
+#[test]
+fn scenario_07_handlers_end_and_help() {
+    pools_under_threads::handlers_end_and_help(&Bench::sim());
+}
+
+#[test]
+fn scenario_08_the_books_of_four_threads_are_exact() {
+    pools_under_threads::the_books_of_four_threads_are_exact(&Bench::sim());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_over_pools() {
+    pools::absurd_sizes_and_alignments_over_pools(&Bench::sim());
+}
+
+#[test]
+fn scenario_17_trimming_a_pool_spares_queued_copies() {
+    benches().for_each(|bench| pools_under_threads::trimming_a_pool_spares_queued_copies(&bench));
+}
+
+#[test]
+fn scenario_18_default_streams_of_threads_are_apart_in_a_pool() {
+    benches().for_each(|bench| pools_under_threads::default_streams_of_threads_are_apart(&bench));
+}
+
+#[test]
+fn scenario_18_defragmenting_spares_default_streams() {
+    benches().for_each(|bench| pools_under_threads::defragmenting_spares_default_streams(&bench));
 }
 
 /// A kernel goes wild: the error surfaced again in every drop, or as another one in every call (scenario 19).

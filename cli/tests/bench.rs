@@ -269,6 +269,11 @@ fn a_malformed_trace_is_refused_with_line_and_reason() {
     assert!(words.contains("malformed: line 3: Size is `8x` and not a number of bytes"), "{words}");
     assert!(words.contains(bad_size.path()), "{words}");
 
+    // Nothing is measured before all are read.
+    let words =
+        refused(1, &["bench", "replay", "--driver", "null", "--quick", &trace("etl"), bad_size.path()]);
+    assert!(words.contains("malformed: line 3"), "{words}");
+
     let empty = Scratch::new("empty.csv", b"");
     let words = refused(1, &["bench", "replay", "--driver", "null", empty.path()]);
     assert!(words.contains("malformed: line 1"), "{words}");

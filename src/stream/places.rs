@@ -24,7 +24,12 @@ impl<T> Default for Places<T> {
 
 impl<T> Places<T> {
     /// What has been made there, if anything.
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        if (index as usize) < FIRST {
+            // Nearly every stream of nearly every program.
+            return self.chunks[0].get()?.get(index as usize)?.get();
+        }
         let (chunk, at) = place(index);
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }

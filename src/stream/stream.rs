@@ -134,6 +134,7 @@ impl Stream {
 
     /// The device that the stream belongs to.
     #[must_use]
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.core.device
     }
@@ -237,6 +238,7 @@ pub struct StreamRef<'s> {
 
 impl<'s> StreamRef<'s> {
     /// The timeline to use from this thread: for the default stream of another thread, that of the legacy stream.
+    #[inline]
     pub(super) fn timeline(self) -> &'s Arc<Timeline> {
         let core = &*self.stream.core;
         if core.timeline.is_mine() { &core.timeline } else { core.device.legacy_timeline() }
@@ -250,20 +252,24 @@ impl<'s> StreamRef<'s> {
 
     /// The stream's number.
     #[must_use]
+    #[inline]
     pub fn id(self) -> StreamId {
         self.timeline().id()
     }
 
     /// The device that the stream belongs to.
     #[must_use]
+    #[inline]
     pub fn device(self) -> &'s Device {
         &self.stream.core.device
     }
 
+    #[inline]
     pub(crate) fn kind(self) -> StreamKind {
         self.stream.kind()
     }
 
+    #[inline]
     pub(crate) fn driver(self) -> &'s Arc<dyn Driver> {
         self.device().driver()
     }
@@ -284,6 +290,7 @@ impl<'s> StreamRef<'s> {
     ///
     /// No driver call, except on a stream that this crate does not own, which is covered at once.
     #[must_use]
+    #[inline]
     pub fn release(self) -> Stamp {
         self.timeline().release()
     }

@@ -143,6 +143,7 @@ impl Timeline {
         Self { id, driver, events, ordinal, raw, owner, eager, epoch, done, state: Mutex::new(state) }
     }
 
+    #[inline]
     pub(crate) fn id(&self) -> StreamId {
         self.id
     }
@@ -153,6 +154,7 @@ impl Timeline {
     }
 
     /// Returns `true` unless it is the default stream of another thread.
+    #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.owner.is_none_or(|owner| owner == ThreadToken::current())
     }
@@ -166,12 +168,14 @@ impl Timeline {
     }
 
     /// The point that everything submitted so far lies before. What a free and a use are tagged with.
+    #[inline]
     pub(crate) fn now(&self) -> Stamp {
         // Acquire: pairs with the release in `advance`, see the proof at the top of the file.
         Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Acquire)) }
     }
 
     /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
+    #[inline]
     pub(crate) fn release(&self) -> Stamp {
         let stamp = self.now();
         if self.eager {

@@ -45,6 +45,8 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: Arc<U>,
     /// By size, each once.
     bins: Box<[(usize, Bin<U, B>)]>,
+    /// What all of them honour.
+    max_align: usize,
     id: ResourceId,
 }
 
@@ -177,7 +179,12 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             bins.push((bytes, Bin::Own(FixedSize::new(Arc::clone(&upstream), config.block(bytes))?)));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);
-        Ok(Binning { upstream, bins: bins.into_boxed_slice(), id: ResourceId::unique() })
+        let of_bins = bins.iter().map(|(_, bin)| match bin {
+            Bin::Own(bin) => bin.max_align(),
+            Bin::Given(bin) => bin.max_align(),
+        });
+        let max_align = of_bins.fold(upstream.max_align(), usize::min);
+        Ok(Binning { upstream, bins: bins.into_boxed_slice(), max_align, id: ResourceId::unique() })
     }
 }
 
@@ -200,6 +207,7 @@ macro_rules! route {
 unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     #[inline]
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align)?;
         route!(self, layout.bytes(), |to| to.allocate(layout, stream))
     }
 
@@ -211,6 +219,7 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
 
     #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align)?;
         route!(self, layout.bytes(), |to| to.allocate_sync(layout))
     }
 
@@ -237,13 +246,8 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         }
     }
 
-    /// What all of them honour.
     fn max_align(&self) -> usize {
-        let of_bins = self.bins.iter().map(|(_, bin)| match bin {
-            Bin::Own(bin) => bin.max_align(),
-            Bin::Given(bin) => bin.max_align(),
-        });
-        of_bins.fold(self.upstream.max_align(), usize::min)
+        self.max_align
     }
 
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {

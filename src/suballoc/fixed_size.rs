@@ -150,7 +150,7 @@ impl<U: Resource> FixedSize<U> {
     #[inline]
     fn want(&self, layout: Layout) -> Option<Want> {
         let fits = !layout.is_empty() && layout.bytes() <= self.block_bytes();
-        fits.then_some(Want::Only(self.block_units))
+        fits.then_some(Want::only(self.block_units))
     }
 }
 

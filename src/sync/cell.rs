@@ -20,6 +20,7 @@ pub(super) struct Access<T> {
 }
 
 impl<T> Cell<T> {
+    #[inline]
     pub(super) fn access(&self) -> Access<T> {
         #[cfg(loom)]
         let content = self.0.get_mut();
@@ -30,6 +31,7 @@ impl<T> Cell<T> {
 }
 
 impl<T> Access<T> {
+    #[inline]
     pub(super) fn as_ptr(&self) -> *mut T {
         #[cfg(loom)]
         return self.content.with(|content| content);

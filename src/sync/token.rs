@@ -35,6 +35,7 @@ unsafe impl<T: Send> Sync for Token<T> {}
 
 impl<T> Token<T> {
     /// The data, unless somebody has it. One read-modify-write; it does not wait, and does not fail without a reason.
+    #[inline]
     pub(crate) fn try_lock(&self) -> Option<TokenGuard<'_, T>> {
         // Acquire: pairs with the release in `GiveBack`. What the last holder did to the data is visible to this one. An
         // exchange that compares costs what a plain one does, and one that fails writes nothing.
@@ -85,6 +86,7 @@ pub(crate) struct TokenGuard<'a, T> {
 impl<T> Deref for TokenGuard<'_, T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the data lives as long as the token, which the guard borrows. The guard has the token, so nobody else has
         // the data, and it stays on one thread, where what is returned borrows it.
@@ -93,6 +95,7 @@ impl<T> Deref for TokenGuard<'_, T> {
 }
 
 impl<T> DerefMut for TokenGuard<'_, T> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`, and what is returned borrows the guard mutably.
         unsafe { &mut *self.data.as_ptr() }
@@ -104,6 +107,7 @@ struct GiveBack<'a> {
 }
 
 impl Drop for GiveBack<'_> {
+    #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_lock`.
         self.is_out.store(false, Ordering::Release);

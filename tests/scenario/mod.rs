@@ -1,5 +1,4 @@
-//! What hurt real users, as programs that run on either machine. The numbers are those of the collection they come from; the
-//! ones that need a pool are with the pool.
+//! What hurt real users, as programs that run on either machine. The numbers are those of the collection they come from.
 
 #![allow(dead_code, reason = "some scenarios are for one of the machines alone")]
 #![expect(unsafe_code, reason = "allocates and frees by hand")]
@@ -8,6 +7,8 @@ mod capture;
 pub(crate) mod child;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
+pub(crate) mod pools;
+pub(crate) mod pools_under_threads;
 
 use std::sync::Barrier;
 use std::thread;

@@ -4,6 +4,8 @@ mod counted;
 mod cross;
 mod figure;
 mod host;
+#[cfg(test)]
+mod likeness;
 mod options;
 mod pair;
 mod random;
@@ -92,29 +94,33 @@ pub(crate) enum Job {
 impl Bench {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.workload {
-            Workload::Pair(options) => measure(&Job::Pair, &options),
-            Workload::Random(options) => measure(&Job::Random, &options),
-            Workload::Threads(options) => measure(&Job::Threads, &options),
-            Workload::Cross(options) => measure(&Job::Cross, &options),
-            Workload::Replay { traces, options } => traces.iter().try_for_each(|path| {
-                let replayed = Replayed::new(path, trace_file::read(path)?)?;
-                measure(&Job::Replay(replayed), &options)
-            }),
+            Workload::Pair(options) => measure(&[Job::Pair], &options),
+            Workload::Random(options) => measure(&[Job::Random], &options),
+            Workload::Threads(options) => measure(&[Job::Threads], &options),
+            Workload::Cross(options) => measure(&[Job::Cross], &options),
+            Workload::Replay { traces, options } => {
+                // All are read before the first is measured: the last may be malformed.
+                let jobs = traces
+                    .iter()
+                    .map(|path| Ok(Job::Replay(Replayed::new(path, trace_file::read(path)?)?)))
+                    .collect::<Result<Vec<_>, Failure>>()?;
+                measure(&jobs, &options)
+            }
             Workload::Host { json, quick } => host::run(quick, &mut Report::new(json, "host")),
         }
     }
 }
 
-fn measure(job: &Job, options: &Options) -> Result<(), Failure> {
+fn measure(jobs: &[Job], options: &Options) -> Result<(), Failure> {
     let rig = Rig::open(options.driver)?;
     if options.driver == Driver::Null {
-        measure_over::<Null>(&over_null(), job, &rig, options)
+        measure_over::<Null>(&over_null(), jobs, &rig, options)
     } else {
-        measure_over::<Cuda>(&over_cuda(), job, &rig, options)
+        measure_over::<Cuda>(&over_cuda(), jobs, &rig, options)
     }
 }
 
-fn measure_over<U>(known: &[Entry<U>], job: &Job, rig: &Rig, options: &Options) -> Result<(), Failure> {
+fn measure_over<U>(known: &[Entry<U>], jobs: &[Job], rig: &Rig, options: &Options) -> Result<(), Failure> {
     // All names are looked up before the first is measured.
     let stacks = options
         .stacks
@@ -130,13 +136,15 @@ fn measure_over<U>(known: &[Entry<U>], job: &Job, rig: &Rig, options: &Options) 
             })
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let mut report = Report::new(options.json, rig.name);
-    if let Job::Replay(replayed) = job {
-        replayed.announce(&mut report)?;
-    }
-    for entry in stacks {
-        report.begin(entry.name);
-        (entry.measure)(job, rig, options.quick, &mut report)?;
+    for job in jobs {
+        let mut report = Report::new(options.json, rig.name);
+        if let Job::Replay(replayed) = job {
+            replayed.announce(&mut report)?;
+        }
+        for entry in &stacks {
+            report.begin(entry.name);
+            (entry.measure)(job, rig, options.quick, &mut report)?;
+        }
     }
     Ok(())
 }

@@ -127,13 +127,11 @@ impl<U: Resource> Carver<U> {
         let want = want.ok_or_else(|| self.too_large(layout))?;
         let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
         let request = Request { taker, layout, want, align_units };
-        let cached = if align_units > 1 {
-            None
-        } else {
-            match taker {
-                Taker::Stream(stream) => self.stock.take(want, stream),
-                Taker::Host => self.stock.take_for_host(want),
-            }
+        // With a ledger the caches have not been looked at yet.
+        let cached = match taker {
+            _ if align_units > 1 || self.stock.ledger.is_none() => None,
+            Taker::Stream(stream) => self.stock.take(want, stream),
+            Taker::Host => self.stock.take_for_host(want),
         };
         let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
             Some(block) => block,

@@ -136,7 +136,7 @@ impl Stock {
         if u64::from(want.units()) <= self.maximum_units {
             return Some(want);
         }
-        u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::Exact)
+        u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::exactly)
     }
 
     /// The fast path: a block from the stream's own cache.
@@ -147,7 +147,7 @@ impl Stock {
         if !cache.is_of(id) {
             return None;
         }
-        DevicePtr::new(cache.take(want)?)
+        cache.take(want).and_then(DevicePtr::new)
     }
 
     /// The fast path back: a block into the cache of the stream that it was freed on, at that epoch.
@@ -171,6 +171,7 @@ impl Stock {
         cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
     }
 
+    #[inline]
     fn host_shard(&self) -> &Shard {
         &self.host[thread_number() as usize % HOST_CACHES]
     }
@@ -224,7 +225,6 @@ impl Stock {
             }
             None => return None,
         };
-        cache.note_out(request.want);
         inner.misses += 1;
         DevicePtr::new(address)
     }
@@ -240,7 +240,6 @@ impl Stock {
         }
         cache.make_room(want, |spilled| give_back(&mut inner.core, owner, spilled));
         if !cache.put(want, block.address(), epoch) {
-            cache.note_back(want);
             give_back(&mut inner.core, owner, Spilled { address: block.address(), epoch });
         }
     }
@@ -281,7 +280,7 @@ fn carve(
             claim_more(inner, owner, from, units, claim, now);
             // Last in, first out: the lowest address goes next.
             for &address in run[1..].iter().rev() {
-                if !cache.stock_up(request.want, address, now) {
+                if !cache.put(request.want, address, now) {
                     give_back(&mut inner.core, owner, Spilled { address, epoch: now });
                 }
             }

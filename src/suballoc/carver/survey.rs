@@ -8,7 +8,7 @@ use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::{Owner, SeenState};
+use crate::suballoc::core::{Owner, SeenState, Want};
 use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
 use crate::sync::Ordering;
 
@@ -54,7 +54,7 @@ impl Stock {
             largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
             metadata_bytes: inner.core.metadata_bytes()
                 + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
-            hits: caches.iter().map(|cache| cache.seen.hits).sum(),
+            hits: caches.iter().map(|cache| cache.hits()).sum(),
             misses: inner.misses,
             steals: inner.steals,
             waits: load(&self.tally.waits),
@@ -130,7 +130,10 @@ impl Stock {
         let mut inner = self.inner.lock();
         let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
         let reach = of_owners(&inner.core, &reach);
-        bytes(u64::from(inner.core.largest(owner, &reach)))
+        let units = inner.core.largest(owner, &reach);
+        // What no class of this stock is long enough for is served exactly: see `want`.
+        let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
+        bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
     }
 }
 

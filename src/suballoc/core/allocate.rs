@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::bins::Bin;
 use super::fit::Request;
 use super::node::{Id, Node};
-use super::{Core, Owner};
+use super::{Core, Owner, UNIT};
 use crate::stream::Epoch;
 
 /// A block that has gone out.
@@ -40,9 +40,9 @@ impl Core {
         let id = found.or_else(|| self.fit_foreign(taker, request, reach))?;
         let node = &self.nodes[id];
         let (from, front) = (node.holder, request.front(node)?);
-        let id = self.carve(id, front, units);
-        self.index.insert(&self.nodes, id);
-        Some(Taken { address: self.nodes[id].address, from })
+        let (id, address) = self.carve(id, front, units);
+        self.index.insert(address, id);
+        Some(Taken { address, from })
     }
 
     /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
@@ -61,7 +61,7 @@ impl Core {
                 let request = Request { units, align_units: 1 };
                 if let Some(id) = self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)) {
                     let from = self.nodes[id].holder;
-                    break (self.carve(id, 0, units), from);
+                    break (self.carve(id, 0, units).0, from);
                 }
             }
             count /= 2;
@@ -86,8 +86,9 @@ impl Core {
     }
 
     fn enter_out(&mut self, id: Id, out: &mut SmallVec<[u64; 16]>) {
-        self.index.insert(&self.nodes, id);
-        out.push(self.nodes[id].address);
+        let address = self.nodes[id].address;
+        self.index.insert(address, id);
+        out.push(address);
     }
 
     #[cold]
@@ -98,30 +99,51 @@ impl Core {
 
     /// Takes `units` out of a free block, from `front` on. What is in front and behind stays free.
     #[inline]
-    fn carve(&mut self, id: Id, front: u32, units: u32) -> Id {
-        let Node { units: whole, holder, .. } = self.nodes[id];
-        let rest = whole - front - units;
+    fn carve(&mut self, id: Id, front: u32, units: u32) -> (Id, u64) {
+        if front > 0 {
+            return self.carve_middle(id, front, units);
+        }
+        let nodes = &mut self.nodes;
+        let Node { address, epoch, units: whole, after, prev, next, holder, .. } = nodes[id];
         self.free_units -= u64::from(units);
         let place = self.owners.place_mut(holder);
         place.free_units -= u64::from(units);
         let bin = Bin::of(whole);
-        let mut taken = id;
-        if front == 0 && rest > 0 && Bin::of(rest) == bin {
-            // Of a block much larger than the request the rest is nearly as large: it inherits the place in the bin.
-            let rest = self.nodes.cut(id, units);
-            place.bins.replace(&mut self.nodes, bin, id, rest);
+        let rest = whole - units;
+        if rest == 0 {
+            place.bins.remove(nodes, bin, (prev, next));
         } else {
-            place.bins.remove(&mut self.nodes, bin, id);
-            if rest > 0 {
-                let rest = self.nodes.cut(id, front + units);
-                place.bins.push(&mut self.nodes, rest);
-            }
-            if front > 0 {
-                taken = self.nodes.cut(id, front);
-                place.bins.push(&mut self.nodes, id);
-            }
+            let behind = nodes.make();
+            let new = Bin::of(rest);
+            let (prev, next) = if new == bin {
+                // Of a block much larger than the request the rest is nearly as large: it inherits the place in the bin.
+                place.bins.replace(nodes, bin, (prev, next), behind)
+            } else {
+                place.bins.remove(nodes, bin, (prev, next));
+                place.bins.push(nodes, new, behind, place.end(epoch))
+            };
+            let address = address + u64::from(units) * UNIT;
+            nodes[behind] = Node { address, epoch, units: rest, before: id, after, prev, next, holder };
+            nodes[after].before = behind;
+            nodes[id].units = units;
+            nodes[id].after = behind;
         }
+        nodes[id].holder = Owner::OUT;
+        (id, address)
+    }
+
+    /// The same where the first aligned address is not that of the block.
+    #[cold]
+    fn carve_middle(&mut self, id: Id, front: u32, units: u32) -> (Id, u64) {
+        self.unlink(id);
+        let taken = self.nodes.cut(id, front);
+        if self.nodes[taken].units > units {
+            let behind = self.nodes.cut(taken, units);
+            self.link(behind);
+        }
+        self.link(id);
+        self.free_units -= u64::from(units);
         self.nodes[taken].holder = Owner::OUT;
-        taken
+        (taken, self.nodes[taken].address)
     }
 }

@@ -35,6 +35,12 @@ impl Bin {
         self.0.checked_sub(1).map(Self)
     }
 
+    /// All blocks of the bin are of one size.
+    #[inline]
+    pub(super) fn is_exact(self) -> bool {
+        self.level() < 2
+    }
+
     #[inline]
     fn level(self) -> usize {
         usize::from(self.0) / BINS
@@ -53,6 +59,9 @@ pub(super) enum End {
     Back,
 }
 
+/// The neighbours of a block in its bin, or [`NONE`].
+pub(super) type Links = (Id, Id);
+
 #[derive(Clone, Copy, Debug)]
 struct Ends {
     front: Id,
@@ -61,9 +70,9 @@ struct Ends {
 
 /// The free blocks of one owner, by size: a two-level segregated fit.
 ///
-/// Bins are lists. A block enters its bin at the front, unless it is older than the block there: then at the back. So the
-/// owner, who looks from the front, reuses what it freed last, and others, who look from the back, see first what they
-/// have most likely waited for.
+/// Bins are lists. A block enters its bin at the front if it is as new as any that its owner has, else at the back. So
+/// the owner, who looks from the front, reuses what it freed last, and others, who look from the back, see first what
+/// they have most likely waited for.
 #[derive(Debug, Default)]
 pub(super) struct Bins {
     /// A bit for each level that has a block.
@@ -140,58 +149,48 @@ impl Bins {
         core::iter::successors(some(self.first(bin, end)), move |&id| some(step(id)))
     }
 
-    /// Adds a block to the bin of its size.
+    /// Adds a block at an end of the bin of its size, and says what its links are to be.
     #[inline]
-    pub(super) fn push(&mut self, nodes: &mut Nodes, id: Id) {
-        let bin = Bin::of(nodes[id].units);
-        let front = self.first(bin, End::Front);
-        let newer = front == NONE || nodes[front].epoch <= nodes[id].epoch;
-        self.push_at(nodes, id, if newer { End::Front } else { End::Back });
-    }
-
-    /// Adds a block at an end of the bin of its size.
-    #[inline]
-    pub(super) fn push_at(&mut self, nodes: &mut Nodes, id: Id, end: End) {
-        let bin = Bin::of(nodes[id].units);
+    #[must_use]
+    pub(super) fn push(&mut self, nodes: &mut Nodes, bin: Bin, id: Id, end: End) -> Links {
         let (level, at) = (bin.level(), bin.at());
         let all = self.ends[level].get_or_insert_with(|| Box::new([Ends { front: NONE, back: NONE }; BINS]));
         let ends = &mut all[at];
-        let node = &mut nodes[id];
-        if ends.front == NONE {
-            (node.prev, node.next) = (NONE, NONE);
+        let Ends { front, back } = *ends;
+        if front == NONE {
             *ends = Ends { front: id, back: id };
             self.levels |= 1 << level;
             self.bins[level] |= 1 << at;
+            (NONE, NONE)
         } else if end == End::Front {
-            (node.prev, node.next) = (NONE, ends.front);
-            nodes[ends.front].prev = id;
             ends.front = id;
+            nodes[front].prev = id;
+            (NONE, front)
         } else {
-            (node.prev, node.next) = (ends.back, NONE);
-            nodes[ends.back].next = id;
             ends.back = id;
+            nodes[back].next = id;
+            (back, NONE)
         }
     }
 
-    /// Removes a block from the bin that it is in.
+    /// Removes a block with these links from its bin.
     #[inline]
-    pub(super) fn remove(&mut self, nodes: &mut Nodes, bin: Bin, id: Id) {
-        let node = &nodes[id];
-        let (prev, next) = (node.prev, node.next);
+    pub(super) fn remove(&mut self, nodes: &mut Nodes, bin: Bin, (prev, next): Links) {
+        nodes[prev].next = next;
+        nodes[next].prev = prev;
+        if prev != NONE && next != NONE {
+            return;
+        }
         let (level, at) = (bin.level(), bin.at());
         let Some(all) = &mut self.ends[level] else { return };
         let ends = &mut all[at];
         if prev == NONE {
             ends.front = next;
-        } else {
-            nodes[prev].next = next;
         }
         if next == NONE {
             ends.back = prev;
-        } else {
-            nodes[next].prev = prev;
         }
-        if ends.front == NONE {
+        if prev == next {
             self.bins[level] &= !(1 << at);
             if self.bins[level] == 0 {
                 self.levels &= !(1 << level);
@@ -199,25 +198,24 @@ impl Bins {
         }
     }
 
-    /// Puts another block of the same bin in the place of one.
+    /// Puts another block of the same bin in the place of one with these links, and says what its links are to be.
     #[inline]
-    pub(super) fn replace(&mut self, nodes: &mut Nodes, bin: Bin, old: Id, new: Id) {
-        let node = &nodes[old];
-        let (prev, next) = (node.prev, node.next);
-        let Some(all) = &mut self.ends[bin.level()] else { return };
-        let ends = &mut all[bin.at()];
-        if prev == NONE {
-            ends.front = new;
-        } else {
-            nodes[prev].next = new;
+    #[must_use]
+    pub(super) fn replace(&mut self, nodes: &mut Nodes, bin: Bin, (prev, next): Links, new: Id) -> Links {
+        nodes[prev].next = new;
+        nodes[next].prev = new;
+        if (prev == NONE || next == NONE)
+            && let Some(all) = &mut self.ends[bin.level()]
+        {
+            let ends = &mut all[bin.at()];
+            if prev == NONE {
+                ends.front = new;
+            }
+            if next == NONE {
+                ends.back = new;
+            }
         }
-        if next == NONE {
-            ends.back = new;
-        } else {
-            nodes[next].prev = new;
-        }
-        let node = &mut nodes[new];
-        (node.prev, node.next) = (prev, next);
+        (prev, next)
     }
 
     /// Panics unless the bitmaps say which bins have a block.
@@ -241,4 +239,56 @@ impl Bins {
 #[inline]
 fn some(id: Id) -> Option<Id> {
     if id == NONE { None } else { Some(id) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::node::Node;
+    use super::*;
+
+    #[test]
+    fn a_bin_is_at_most_a_32nd_wide_and_larger_blocks_are_in_larger_bins() {
+        let mut sizes: Vec<u32> =
+            (0..32).flat_map(|log| [1 << log, (1 << log) + 1, u32::MAX >> log]).collect();
+        sizes.extend((1..5_000).chain(1_000_000..1_001_000));
+        sizes.sort_unstable();
+        for pair in sizes.windows(2) {
+            let (small, large) = (Bin::of(pair[0]), Bin::of(pair[1]));
+            assert!(small <= large, "{pair:?}");
+            let near = u64::from(pair[1]) * 32 < u64::from(pair[0]) * 33;
+            assert!(near || pair[0] == pair[1] || small < large, "{pair:?} in {small:?}");
+            assert!(!small.is_exact() || pair[0] == pair[1] || small < large, "{pair:?} in {small:?}");
+        }
+        assert_eq!((Bin::of(63).is_exact(), Bin::of(64).is_exact()), (true, false));
+        assert_eq!((Bin::of(u32::MAX), Bin::LARGEST.larger()), (Bin::LARGEST, None));
+        assert_eq!(Bin(0).smaller(), None);
+    }
+
+    #[test]
+    fn the_next_bin_with_a_block_is_found_from_both_sides() {
+        let (mut nodes, mut bins) = (Nodes::default(), Bins::default());
+        let sizes = [1, 31, 32, 63, 64, 1000, 1 << 20, u32::MAX];
+        let ids = sizes.map(|units| {
+            let id = nodes.make();
+            nodes[id] = Node { units, ..Node::VACANT };
+            (nodes[id].prev, nodes[id].next) = bins.push(&mut nodes, Bin::of(units), id, End::Front);
+            id
+        });
+        bins.verify();
+        assert_eq!(bins.iter(&nodes).collect::<Vec<_>>(), ids);
+        for pair in sizes.windows(2) {
+            let between = Bin::of(pair[0]).larger().expect("the last is the largest");
+            assert_eq!(bins.at_least(between), Some(Bin::of(pair[1])));
+            assert_eq!(
+                bins.at_most(Bin::of(pair[1]).smaller().expect("not the smallest")),
+                Some(Bin::of(pair[0]))
+            );
+        }
+        for id in ids {
+            let Node { units, prev, next, .. } = nodes[id];
+            bins.remove(&mut nodes, Bin::of(units), (prev, next));
+            bins.verify();
+        }
+        assert_eq!((bins.at_least(Bin(0)), bins.at_most(Bin::LARGEST)), (None, None));
+    }
 }

@@ -22,6 +22,9 @@ const MOST_UNITS: u64 = 1 << 20;
 /// a pool stays below the footprint of RMM's on each of seven traces of PyTorch jobs; with 1 MiB, or none, it does not.
 pub(crate) const LONG_UNITS: u32 = 256;
 
+/// The first class of such blocks.
+const LONG_CLASS: u8 = 48;
+
 /// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a
 /// time. Under loom one set, because a thread of a model has 32 KiB of stack.
 const SETS: usize = if cfg!(loom) { 1 } else { 16 };
@@ -34,6 +37,10 @@ const EPOCH_LIMIT: u64 = 1 << 48;
 
 /// The stacks: one a class, and one for blocks that are all of one size.
 const STACKS: usize = CLASSES + 1;
+
+/// Room for them, a power of two, so that a number within it needs no check.
+const HEADS: usize = 128;
+const _: () = assert!(STACKS <= HEADS);
 
 /// The end of a stack.
 const NONE: u16 = u16::MAX;
@@ -76,17 +83,6 @@ pub(crate) struct Spilled {
     pub(crate) epoch: Epoch,
 }
 
-/// What a cache has seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
-    /// Allocations that it served.
-    pub(crate) hits: u64,
-    /// Units that went out through this cache's stream, less those that came back through it: the sum over all caches is
-    /// what is live.
-    pub(crate) live_units: i64,
-    pub(crate) live_blocks: i64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Cache {
     stream: Option<StreamId>,
@@ -95,15 +91,13 @@ pub(crate) struct Cache {
     turn: u8,
     /// The length of the blocks in the last stack.
     only_units: u32,
-    /// How many blocks in the stacks are longer than [`LONG_UNITS`].
-    long_stacked: u32,
     /// Which ways of the table are full, a bit each.
     large_full: u64,
     entries: Vec<Entry>,
     stacked_units: u64,
     large_units: u64,
-    pub(crate) seen: Seen,
-    heads: [u16; STACKS],
+    hits: u64,
+    heads: [u16; HEADS],
     large: [Large; LARGE],
 }
 
@@ -115,13 +109,12 @@ impl Default for Cache {
             vacant: NONE,
             turn: 0,
             only_units: 0,
-            long_stacked: 0,
             large_full: 0,
             entries: Vec::new(),
             stacked_units: 0,
             large_units: 0,
-            seen: Seen::default(),
-            heads: [NONE; STACKS],
+            hits: 0,
+            heads: [NONE; HEADS],
             large: [Large::default(); LARGE],
         }
     }
@@ -153,67 +146,46 @@ impl Cache {
         self.stacked_units + self.large_units
     }
 
-    /// A block for the caller, who counts it as live.
+    /// A block for the caller.
     #[inline]
     pub(crate) fn take(&mut self, want: Want) -> Option<u64> {
         let address = match want.stack() {
             Some(stack) => self.pop(stack, want.units())?.address,
             None => self.take_large(want.units())?,
         };
-        self.seen.hits += 1;
-        self.note_out(want);
+        self.hits += 1;
         Some(address)
     }
 
-    /// Takes a block that the caller has freed, if there is room.
+    /// Takes a free block, if there is room.
     #[inline]
     pub(crate) fn put(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
-        let kept = self.stock_up(want, address, epoch);
-        if kept {
-            self.note_back(want);
-        }
-        kept
-    }
-
-    /// Takes a block that was never out, if there is room: one that came with another from the core.
-    #[inline]
-    pub(crate) fn stock_up(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
         match want.stack() {
             Some(stack) => self.push(stack, want.units(), address, epoch),
             None => self.put_large(want.units(), address, epoch),
         }
     }
 
-    /// A block has gone out past the cache.
-    #[inline]
-    pub(crate) fn note_out(&mut self, want: Want) {
-        self.seen.live_units += i64::from(want.units());
-        self.seen.live_blocks += 1;
-    }
-
-    /// A block has come back past the cache.
-    #[inline]
-    pub(crate) fn note_back(&mut self, want: Want) {
-        self.seen.live_units -= i64::from(want.units());
-        self.seen.live_blocks -= 1;
+    /// How many allocations it has served.
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits
     }
 
     #[inline]
     fn pop(&mut self, stack: u8, units: u32) -> Option<Entry> {
-        let head = self.heads[stack as usize];
+        let head = self.heads[stack as usize % HEADS];
         let entry = self.entries.get_mut(head as usize)?;
         let taken = *entry;
         *entry = Entry::new(0, 0, self.vacant);
         self.vacant = head;
-        self.heads[stack as usize] = taken.next();
+        self.heads[stack as usize % HEADS] = taken.next();
         self.stacked_units -= u64::from(units);
-        self.long_stacked -= u32::from(units > LONG_UNITS);
         Some(taken)
     }
 
     #[inline]
     fn push(&mut self, stack: u8, units: u32, address: u64, epoch: Epoch) -> bool {
-        if self.vacant == NONE && !self.extend() {
+        if self.vacant == NONE && !self.extend(stack, units) {
             return false;
         }
         let stacked_units = self.stacked_units + u64::from(units);
@@ -223,19 +195,19 @@ impl Cache {
         let at = self.vacant;
         let entry = &mut self.entries[at as usize];
         self.vacant = entry.next();
-        *entry = Entry::new(address, epoch.0, self.heads[stack as usize]);
-        self.heads[stack as usize] = at;
+        *entry = Entry::new(address, epoch.0, self.heads[stack as usize % HEADS]);
+        self.heads[stack as usize % HEADS] = at;
         self.stacked_units = stacked_units;
-        self.long_stacked += u32::from(units > LONG_UNITS);
-        if stack as usize == CLASSES {
-            self.only_units = units;
-        }
         true
     }
 
     /// Makes more places, if there may be more.
     #[cold]
-    fn extend(&mut self) -> bool {
+    #[inline(never)]
+    fn extend(&mut self, stack: u8, units: u32) -> bool {
+        if stack as usize == CLASSES {
+            self.only_units = units;
+        }
         let old = self.entries.len();
         let new = (old * 4).clamp(FIRST_ENTRIES, MOST_ENTRIES);
         if old >= new {
@@ -312,11 +284,10 @@ impl Cache {
     /// Spills the blocks that are longer than [`LONG_UNITS`].
     pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) {
         self.spill_large(&mut spill);
-        for class in (0..CLASSES as u8).rev() {
-            if self.long_stacked == 0 {
-                break;
+        for class in LONG_CLASS..CLASSES as u8 {
+            if self.heads[class as usize] != NONE {
+                self.spill_stack(class, usize::MAX, &mut spill);
             }
-            self.spill_stack(class, usize::MAX, &mut spill);
         }
     }
 
@@ -338,7 +309,7 @@ impl Cache {
 
     /// Takes up to `most` blocks off a stack.
     fn spill_stack(&mut self, stack: u8, most: usize, spill: &mut impl FnMut(Spilled)) -> usize {
-        let units = if stack as usize == CLASSES { self.only_units } else { Want::Class(stack).units() };
+        let units = if stack as usize == CLASSES { self.only_units } else { Want::class(stack).units() };
         for spilled in 0..most {
             let Some(entry) = self.pop(stack, units) else { return spilled };
             spill(Spilled { address: entry.address, epoch: entry.epoch() });
@@ -378,3 +349,71 @@ fn first_way_of(units: u32) -> usize {
 }
 
 const _: () = assert!(Layout::MIN_ALIGN == 256);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_long_class_is_the_first_that_is_long() {
+        assert!(Want::class(LONG_CLASS).units() > LONG_UNITS);
+        assert_eq!(Want::class(LONG_CLASS - 1).units(), LONG_UNITS);
+    }
+
+    /// A cache holds what was put in, gives it out last in first out, and says what it holds.
+    #[test]
+    fn a_cache_is_a_stack_for_each_class() {
+        let mut cache = Cache::default();
+        let wants = [1, 17, 300, 4096, 5000, 1 << 20].map(|units| Want::of_units(units).expect("not zero"));
+        for (at, want) in wants.into_iter().enumerate() {
+            let at = at as u64 * 1000;
+            assert_eq!(cache.take(want), None);
+            assert!(cache.put(want, at + 256, Epoch(at + 1)) && cache.put(want, at + 512, Epoch(at + 2)));
+        }
+        assert_eq!(cache.blocks().count(), 12);
+        assert_eq!(cache.units(), wants.iter().map(|want| 2 * u64::from(want.units())).sum::<u64>());
+        assert_eq!(cache.newest(), Some(Epoch(5002)));
+        let mut spilled = Vec::new();
+        cache.spill_long(|block| spilled.push(block.address));
+        spilled.sort_unstable();
+        assert_eq!(spilled, [2256, 2512, 3256, 3512, 4256, 4512, 5256, 5512]);
+        for (at, want) in wants.into_iter().enumerate().take(2) {
+            let at = at as u64 * 1000;
+            assert_eq!(
+                (cache.take(want), cache.take(want), cache.take(want)),
+                (Some(at + 512), Some(at + 256), None)
+            );
+        }
+        assert_eq!((cache.units(), cache.hits(), cache.blocks().count()), (0, 4, 0));
+    }
+
+    #[test]
+    fn a_full_cache_takes_no_more_until_room_is_made() {
+        let (mut cache, small) = (Cache::default(), Want::of_units(1).expect("not zero"));
+        let held = (0..).take_while(|at| cache.put(small, at * 256 + 256, Epoch(1))).count();
+        assert_eq!(held, MOST_ENTRIES);
+        let mut spilled = 0;
+        cache.make_room(small, |_| spilled += 1);
+        assert_eq!(spilled, MOST_ENTRIES / 4);
+        assert!(cache.put(small, 1 << 40, Epoch(1)));
+        assert_eq!(cache.blocks().count(), held - spilled + 1);
+
+        let large = Want::of_units(9999).expect("not zero");
+        let held = (0..).take_while(|at| cache.put(large, 1 << 50 | at * 256, Epoch(1))).count();
+        assert_eq!(held, WAYS);
+        let mut spilled = 0;
+        cache.make_room(large, |_| spilled += 1);
+        assert!(spilled == 1 && cache.put(large, 1 << 51, Epoch(1)));
+    }
+
+    #[test]
+    fn bytes_and_epochs_have_bounds() {
+        let (mut cache, medium) = (Cache::default(), Want::of_units(4096).expect("not zero"));
+        let held = (0..).take_while(|at| cache.put(medium, at << 20 | 256, Epoch(1))).count() as u64;
+        assert_eq!(held * 4096, MOST_UNITS);
+        let mut cache = Cache::default();
+        assert!(!cache.put(medium, 256, Epoch(EPOCH_LIMIT)), "the epoch would run into the link");
+        assert!(cache.put(medium, 256, Epoch(EPOCH_LIMIT - 1)));
+        assert_eq!(cache.newest(), Some(Epoch(EPOCH_LIMIT - 1)));
+    }
+}

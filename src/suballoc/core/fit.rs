@@ -1,7 +1,7 @@
 //! Which free block of an owner does for a request?
 
 use super::bins::{Bin, End};
-use super::node::{Id, Node};
+use super::node::{Id, NONE, Node};
 use super::{Core, Owner, UNIT};
 
 /// How many blocks of the request's own bin are looked at, where some may be too small.
@@ -30,12 +30,6 @@ impl Request {
         let front = start.checked_next_multiple_of(u64::from(self.align_units))? - start;
         (front + u64::from(self.units) <= u64::from(node.units)).then_some(front as u32)
     }
-
-    /// Blocks of so many units do wherever they lie.
-    #[inline]
-    fn ample(self) -> Option<u32> {
-        self.units.checked_add(self.align_units - 1)
-    }
 }
 
 impl Core {
@@ -46,35 +40,53 @@ impl Core {
     pub(super) fn fit(&self, owner: Owner, request: Request) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
         let own = Bin::of(request.units);
-        let mut bin = bins.at_least(own)?;
-        if bin == own {
-            let mut best: Option<(u32, Id)> = None;
-            for id in bins.list(&self.nodes, own, End::Front).take(OWN_BIN) {
-                let node = &self.nodes[id];
-                if request.front(node).is_some() && best.is_none_or(|(units, _)| node.units < units) {
-                    best = Some((node.units, id));
-                    if node.units == request.units {
-                        break;
-                    }
-                }
-            }
-            if let Some((_, id)) = best {
-                return Some(id);
-            }
-            bin = bins.at_least(own.larger()?)?;
+        let bin = bins.at_least(own)?;
+        if request.align_units != 1 {
+            return self.fit_aligned(owner, request);
         }
-        if request.align_units == 1 {
+        if bin > own || own.is_exact() {
             return Some(bins.first(bin, End::Front));
         }
-        // Between the size and the ample size, alignment is luck: try the smallest bin, then take what must do.
-        let lucky = bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
-        if let Some(id) = lucky.into_iter().find(|&id| request.front(&self.nodes[id]).is_some()) {
+        let (mut best, mut units) = (NONE, u32::MAX);
+        let mut id = bins.first(bin, End::Front);
+        for _ in 0..OWN_BIN {
+            if id == NONE {
+                break;
+            }
+            let node = &self.nodes[id];
+            if node.units >= request.units && (best == NONE || node.units < units) {
+                (best, units) = (id, node.units);
+                if units == request.units {
+                    break;
+                }
+            }
+            id = node.next;
+        }
+        if best != NONE {
+            return Some(best);
+        }
+        let bin = bins.at_least(own.larger()?)?;
+        Some(bins.first(bin, End::Front))
+    }
+
+    /// The same for an alignment. From the size to the size that does wherever it lies, a few of each bin are tried; then
+    /// what must do.
+    fn fit_aligned(&self, owner: Owner, request: Request) -> Option<Id> {
+        let bins = &self.owners.place(owner).bins;
+        let does = |id: &Id| request.front(&self.nodes[*id]).is_some();
+        let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
+        let smallest = bins.at_least(Bin::of(request.units))?;
+        let near = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?)).take(OWN_BIN);
+        if let Some(id) =
+            near.filter_map(|bin| few(bin).filter(does).min_by_key(|&id| self.nodes[id].units)).next()
+        {
             return Some(id);
         }
-        let ample = Bin::of(request.ample()?).larger().and_then(|bin| bins.at_least(bin));
+        let ample = request.units.checked_add(request.align_units - 1);
+        let ample = ample.and_then(|units| bins.at_least(Bin::of(units).larger()?));
         match ample {
             Some(bin) => Some(bins.first(bin, End::Front)),
-            None => self.from_above(owner, u64::MAX, request),
+            None => self.largest_that_does(owner, u64::MAX, request),
         }
     }
 
@@ -89,11 +101,11 @@ impl Core {
         let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
         let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
         let found = bins.flat_map(few).take(FOREIGN).find(does);
-        found.or_else(|| self.from_above(owner, reach, request))
+        found.or_else(|| self.largest_that_does(owner, reach, request))
     }
 
     /// The same, of the largest blocks: so that [`largest`](Self::largest) promises what is found.
-    fn from_above(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+    fn largest_that_does(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
         self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
     }
 

@@ -1,7 +1,7 @@
 //! How neighbours of different owners become one block.
 
 use super::bins::End;
-use super::node::{Id, NONE, Node};
+use super::node::{Id, Node};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
@@ -46,7 +46,7 @@ impl Core {
 
     /// The first block of each run of two or more.
     fn runs(&self, limits: &Limits) -> Vec<Id> {
-        let takes = |id: Id| id != NONE && limits.take(&self.nodes[id]);
+        let takes = |id: Id| limits.take(&self.nodes[id]);
         let all = self.owners.iter().filter(|(owner, _)| limits.0[owner.place()].is_some());
         let blocks = all.flat_map(|(_, place)| place.bins.iter(&self.nodes));
         let first = |&id: &Id| takes(id) && takes(self.nodes[id].after) && !takes(self.nodes[id].before);
@@ -61,7 +61,7 @@ impl Core {
         self.unlink(first);
         loop {
             let after = self.nodes[first].after;
-            if after == NONE || !limits.take(&self.nodes[after]) {
+            if !limits.take(&self.nodes[after]) {
                 break;
             }
             epoch = epoch.max(own(&self.nodes[after]));
@@ -88,8 +88,9 @@ impl Core {
             moves.extend(largest.filter(|&id| id != place.bins.first(bin, end)).map(|id| (bin, id)));
         }
         for (bin, id) in moves {
-            place.bins.remove(&mut self.nodes, bin, id);
-            place.bins.push_at(&mut self.nodes, id, end);
+            let links = (self.nodes[id].prev, self.nodes[id].next);
+            place.bins.remove(&mut self.nodes, bin, links);
+            (self.nodes[id].prev, self.nodes[id].next) = place.bins.push(&mut self.nodes, bin, id, end);
         }
     }
 }

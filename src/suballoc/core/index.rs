@@ -1,61 +1,77 @@
 //! `Index`: the blocks that are out, by address.
 
-use hashbrown::HashTable;
-
 use super::UNIT;
 use super::node::Id;
 use super::nodes::Nodes;
 
-/// A table that grows visits all its nodes again. In 64 tables a stall at 100,000 blocks is 1,600 visits, not 100,000.
+/// Tables grow one at a time: at 100,000 blocks one moves 1,600 entries, not all.
 const SHARDS: usize = 64;
+/// The slots of a table that gets its first block.
+const FIRST: usize = 8;
 
-/// The blocks that are out, by address: tables of ids, 5 to 12 bytes a block.
+/// A block that is out: a part of its hash above, and its node below. 0 is nothing, as no block has the node 0.
+///
+/// With the hash beside it, an entry is found and moved without a look at its node.
+type Slot = u64;
+
+/// The blocks that are out, by address: 11 to 16 bytes a block.
+///
+/// Open addressing with linear probing: a lookup reads one line of memory, mostly, where tables of hints and entries read two.
+/// What is removed leaves no mark behind, so a table is never cleaned up.
 #[derive(Debug)]
 pub(super) struct Index {
-    shards: [HashTable<Id>; SHARDS],
+    shards: [Shard; SHARDS],
+    len: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    slots: Box<[Slot]>,
     len: usize,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Self { shards: [const { HashTable::new() }; SHARDS], len: 0 }
+        Self { shards: core::array::from_fn(|_| Shard::default()), len: 0 }
     }
 }
 
-/// The two halves of a 128-bit product, folded: addresses differ in few bits, and the table uses the lowest and the
-/// highest ones. The factor is the fraction of the golden ratio.
+/// The factor is the fraction of the golden ratio: it spreads addresses that lie at equal distances.
 #[inline]
 fn hash(address: u64) -> u64 {
-    let product = u128::from(address / UNIT) * 0x9e37_79b9_7f4a_7c15;
-    product as u64 ^ (product >> 64) as u64
+    (address / UNIT).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Bits that the table itself does not use: it takes the lowest ones, and the highest seven.
+/// The bits below those that the slot keeps.
 #[inline]
 fn shard(hash: u64) -> usize {
-    (hash >> 48) as usize % SHARDS
+    (hash >> 26) as usize % SHARDS
 }
+
+const KEPT: u64 = !0 << 32;
 
 impl Index {
     #[inline]
-    pub(super) fn insert(&mut self, nodes: &Nodes, id: Id) {
-        let hashed = hash(nodes[id].address);
-        self.shards[shard(hashed)].insert_unique(hashed, id, |&id| hash(nodes[id].address));
+    pub(super) fn insert(&mut self, address: u64, id: Id) {
+        let hash = hash(address);
         self.len += 1;
+        self.shards[shard(hash)].insert(hash & KEPT | u64::from(id));
     }
 
     #[inline]
     pub(super) fn find(&self, nodes: &Nodes, address: u64) -> Option<Id> {
-        let hashed = hash(address);
-        self.shards[shard(hashed)].find(hashed, |&id| nodes[id].address == address).copied()
+        let hash = hash(address);
+        self.shards[shard(hash)].find(nodes, address, hash).map(|(_, id)| id)
     }
 
     #[inline]
     pub(super) fn remove(&mut self, nodes: &Nodes, address: u64) -> Option<Id> {
-        let hashed = hash(address);
-        let entry = self.shards[shard(hashed)].find_entry(hashed, |&id| nodes[id].address == address).ok()?;
+        let hash = hash(address);
+        let shard = &mut self.shards[shard(hash)];
+        let (at, id) = shard.find(nodes, address, hash)?;
+        shard.remove(at);
         self.len -= 1;
-        Some(entry.remove().0)
+        Some(id)
     }
 
     /// How many blocks are out.
@@ -66,10 +82,142 @@ impl Index {
 
     #[cfg(all(test, not(loom)))]
     pub(super) fn recount(&self) -> usize {
-        self.shards.iter().map(HashTable::len).sum()
+        self.shards.iter().flat_map(|shard| &shard.slots).filter(|slot| **slot != 0).count()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(HashTable::allocation_size).sum()
+        self.shards.iter().map(|shard| shard.slots.len() * size_of::<Slot>()).sum()
+    }
+}
+
+impl Shard {
+    /// Where a slot belongs: the kept bits as a fraction of the table, which need not be a power of two.
+    #[inline]
+    fn home(slot: Slot, slots: usize) -> usize {
+        (((slot >> 32) * slots as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn find(&self, nodes: &Nodes, address: u64, hash: u64) -> Option<(usize, Id)> {
+        let slots = &*self.slots;
+        let mut at = Self::home(hash, slots.len());
+        loop {
+            let slot = *slots.get(at)?;
+            if (slot ^ hash) & KEPT == 0 && slot != 0 {
+                let id = slot as Id;
+                if nodes[id].address == address {
+                    return Some((at, id));
+                }
+            }
+            if slot == 0 {
+                return None;
+            }
+            at = if at + 1 < slots.len() { at + 1 } else { 0 };
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, slot: Slot) {
+        // At most three quarters full: then it ends, and after 2.5 slots on average.
+        if self.len >= self.slots.len() / 4 * 3 {
+            self.grow();
+        }
+        self.len += 1;
+        Self::place(&mut self.slots, slot);
+    }
+
+    #[inline]
+    fn place(slots: &mut [Slot], slot: Slot) {
+        let mut at = Self::home(slot, slots.len());
+        while slots[at] != 0 {
+            at = if at + 1 < slots.len() { at + 1 } else { 0 };
+        }
+        slots[at] = slot;
+    }
+
+    /// Empties a slot. Those behind it that it has kept from their home move up.
+    #[inline]
+    fn remove(&mut self, at: usize) {
+        let slots = &mut *self.slots;
+        self.len -= 1;
+        let (mut hole, mut at) = (at, at);
+        loop {
+            at = if at + 1 < slots.len() { at + 1 } else { 0 };
+            let slot = slots[at];
+            if slot == 0 {
+                break;
+            }
+            let from = |start: usize| if at >= start { at - start } else { at + slots.len() - start };
+            if from(Self::home(slot, slots.len())) >= from(hole) {
+                slots[hole] = slot;
+                hole = at;
+            }
+        }
+        slots[hole] = 0;
+    }
+
+    /// Half as large again: twice as large would be up to 21 bytes a block.
+    #[cold]
+    fn grow(&mut self) {
+        let count = (self.slots.len() / 2 * 3).max(FIRST);
+        let mut slots = vec![0; count].into_boxed_slice();
+        self.slots.iter().filter(|slot| **slot != 0).for_each(|&slot| Self::place(&mut slots, slot));
+        self.slots = slots;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::node::Node;
+    use super::*;
+
+    /// A step for each way in which addresses are alike: neighbours, pages, segments, and far apart.
+    #[test]
+    fn what_is_inserted_is_found_until_it_is_removed() {
+        for step in [UNIT, 3 * UNIT, 2 << 20, 1 << 34] {
+            let (mut nodes, mut index) = (Nodes::default(), Index::default());
+            let address = |at: u64| 0x7f00_0000_0000 + at * step;
+            for at in 0..5_000 {
+                let id = nodes.make();
+                nodes[id] = Node { address: address(at), ..Node::VACANT };
+                index.insert(address(at), id);
+            }
+            let removed = |at: u64| at.is_multiple_of(3) || (1_000..2_000).contains(&at);
+            for at in (0..5_000).filter(|&at| removed(at)) {
+                assert!(index.remove(&nodes, address(at)).is_some());
+                assert_eq!(index.remove(&nodes, address(at)), None);
+            }
+            for at in 0..5_000 {
+                let id = index.find(&nodes, address(at));
+                assert_eq!(
+                    id.map(|id| nodes[id].address),
+                    (!removed(at)).then_some(address(at)),
+                    "{at}, step {step}"
+                );
+            }
+            let left = (0..5_000).filter(|&at| !removed(at)).count();
+            assert_eq!((index.len(), index.recount()), (left, left));
+        }
+    }
+
+    #[test]
+    fn addresses_at_equal_distances_are_spread() {
+        for step in [UNIT, 2 * UNIT, 4096, 2 << 20, 1 << 30] {
+            let mut index = Index::default();
+            (1..=64_000).for_each(|at| index.insert(0x7f00_0000_0000 + u64::from(at) * step, at));
+            let most = index.shards.iter().map(|shard| shard.len).max();
+            assert!(most < Some(1_200), "{most:?} of 1,000 in one table, step {step}");
+            let far = index.shards.iter().map(Shard::longest_way).max();
+            assert!(far < Some(40), "{far:?} slots from home, step {step}");
+        }
+    }
+
+    impl Shard {
+        /// How far the farthest slot is from its home.
+        fn longest_way(&self) -> usize {
+            let count = self.slots.len();
+            let way = |(at, &slot): (usize, &Slot)| (at + count - Self::home(slot, count)) % count;
+            self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(way).max().unwrap_or(0)
+        }
     }
 }

@@ -1,37 +1,37 @@
 //! How a free block enters its bin, leaves it, and is joined with its neighbours.
 
 use super::bins::Bin;
-use super::node::{Id, NONE};
+use super::node::{Id, Node};
 use super::{Core, Owner};
 
 impl Core {
     /// Counts a free block in, and puts it into its bin.
     #[inline]
     pub(super) fn link(&mut self, id: Id) {
-        let node = &self.nodes[id];
-        let place = self.owners.place_mut(node.holder);
-        place.gain(node.units, node.epoch);
-        place.bins.push(&mut self.nodes, id);
+        let Node { units, epoch, holder, .. } = self.nodes[id];
+        let place = self.owners.place_mut(holder);
+        place.gain(units, epoch);
+        let end = place.end(epoch);
+        let links = place.bins.push(&mut self.nodes, Bin::of(units), id, end);
+        (self.nodes[id].prev, self.nodes[id].next) = links;
     }
 
     /// Counts a free block out, and takes it from its bin.
     #[inline]
     pub(super) fn unlink(&mut self, id: Id) {
-        let node = &self.nodes[id];
-        let place = self.owners.place_mut(node.holder);
-        let bin = Bin::of(node.units);
-        place.free_units -= u64::from(node.units);
-        place.bins.remove(&mut self.nodes, bin, id);
+        let Node { units, prev, next, holder, .. } = self.nodes[id];
+        let place = self.owners.place_mut(holder);
+        place.free_units -= u64::from(units);
+        place.bins.remove(&mut self.nodes, Bin::of(units), (prev, next));
     }
 
     /// Makes a block that is in no bin a free one of `owner`, joined with its neighbours of the same owner; if `greedy`,
     /// with nobody's too.
-    #[inline]
     pub(super) fn join(&mut self, mut id: Id, owner: Owner, mut epoch: u64, greedy: bool) {
         let joins = |holder: Owner| holder == owner || (greedy && holder == Owner::NOBODY);
         loop {
             let after = self.nodes[id].after;
-            if after == NONE || !joins(self.nodes[after].holder) {
+            if !joins(self.nodes[after].holder) {
                 break;
             }
             epoch = epoch.max(self.nodes[after].epoch);
@@ -40,7 +40,7 @@ impl Core {
         }
         loop {
             let before = self.nodes[id].before;
-            if before == NONE || !joins(self.nodes[before].holder) {
+            if !joins(self.nodes[before].holder) {
                 break;
             }
             epoch = epoch.max(self.nodes[before].epoch);

@@ -16,7 +16,11 @@
 
 mod allocate;
 mod bins;
+#[cfg(all(test, not(loom)))]
+mod bounds;
 mod cache;
+#[cfg(all(test, not(loom)))]
+mod decisions;
 mod fit;
 mod gather;
 mod index;
@@ -62,6 +66,8 @@ pub(crate) struct Core {
     segments: Segments,
     /// Of all owners.
     free_units: u64,
+    /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.
+    mixed: bool,
 }
 
 impl Core {

@@ -73,6 +73,8 @@ pub(super) struct Pair {
     entered: usize,
 }
 
+type Points<S> = Vec<(S, Epoch)>;
+
 type State = Option<(StreamId, Epoch)>;
 
 fn free(block: &BlockSeen) -> Option<State> {
@@ -98,7 +100,7 @@ impl Pair {
     pub(super) fn call(&mut self, call: &Call) {
         match *call {
             Call::Allocate { taker, units, align_units, reach } => {
-                self.allocate(taker, units, align_units, reach)
+                self.allocate(taker, units, align_units, reach);
             }
             Call::AllocateRun { taker, units, count } => self.allocate_run(taker, units, count),
             Call::Release { pick, on, age } => self.release(pick, on, age),
@@ -163,7 +165,8 @@ impl Pair {
         who.checked_sub(1).map(|at| self.streams[at].stream)
     }
 
-    fn reach(&mut self, reach: Reach) -> (Vec<(Owner, Epoch)>, Vec<(StreamId, Epoch)>) {
+    /// For the core, and for the list.
+    fn reach(&mut self, reach: Reach) -> (Points<Owner>, Points<StreamId>) {
         let mut all = (Vec::new(), Vec::new());
         for (at, age) in reach.into_iter().enumerate() {
             if let Some(age) = age.filter(|_| self.streams[at].entered) {

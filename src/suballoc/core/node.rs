@@ -5,8 +5,9 @@ use super::{Owner, UNIT};
 /// The place of a node in the table.
 pub(super) type Id = u32;
 
-/// No node.
-pub(super) const NONE: Id = u32::MAX;
+/// No node. The table has one there, out and empty, that anything may be read from and any neighbour written to: so the
+/// ends of a chain or of a bin need no branch.
+pub(super) const NONE: Id = 0;
 
 /// What is known of one block.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +27,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) const EMPTY: Self = Self {
+    pub(super) const VACANT: Self = Self {
         address: 0,
         epoch: 0,
         units: 0,
@@ -36,6 +37,9 @@ impl Node {
         next: NONE,
         holder: Owner::VACANT,
     };
+
+    /// What stands for [`NONE`].
+    pub(super) const NOTHING: Self = Self { holder: Owner::OUT, ..Self::VACANT };
 
     /// The address behind its last byte.
     #[inline]

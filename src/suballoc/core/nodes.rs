@@ -54,56 +54,48 @@ impl IndexMut<Id> for Nodes {
 }
 
 impl Nodes {
-    /// Enters a node.
+    /// A vacant node, to be written.
     #[inline]
-    pub(super) fn make(&mut self, node: Node) -> Id {
+    pub(super) fn make(&mut self) -> Id {
         if self.vacant == NONE {
             self.grow();
         }
         let id = self.vacant;
-        let slot = &mut self[id];
-        let next = slot.next;
-        *slot = node;
-        self.vacant = next;
+        self.vacant = self[id].next;
         id
     }
 
     /// Removes a node, which nothing leads to any more.
     #[inline]
-    pub(super) fn drop(&mut self, id: Id) {
-        let next = self.vacant;
-        let node = &mut self[id];
-        node.holder = Owner::VACANT;
-        node.next = next;
+    pub(super) fn take(&mut self, id: Id) -> Node {
+        let vacant = Node { next: self.vacant, ..Node::VACANT };
         self.vacant = id;
+        core::mem::replace(&mut self[id], vacant)
     }
 
     /// Cuts a block after `units`: what is behind is a node of its own, of the same holder, in no bin.
     #[inline]
     pub(super) fn cut(&mut self, id: Id, units: u32) -> Id {
+        let made = self.make();
         let node = &mut self[id];
-        let (address, rest) = (node.address + u64::from(units) * UNIT, node.units - units);
-        let behind = Node { address, units: rest, before: id, prev: NONE, next: NONE, ..*node };
+        let Node { address, units: whole, after, epoch, holder, .. } = *node;
         node.units = units;
-        let made = self.make(behind);
-        self[id].after = made;
-        if behind.after != NONE {
-            self[behind.after].before = made;
-        }
+        node.after = made;
+        let address = address + u64::from(units) * UNIT;
+        let (prev, next) = (NONE, NONE);
+        self[made] = Node { address, epoch, units: whole - units, before: id, after, prev, next, holder };
+        self[after].before = made;
         made
     }
 
     /// Joins a block and the one behind it, both in no bin.
     #[inline]
     pub(super) fn join(&mut self, id: Id, behind: Id) {
-        let Node { units, after, .. } = self[behind];
-        self.drop(behind);
+        let Node { units, after, .. } = self.take(behind);
         let node = &mut self[id];
         node.units += units;
         node.after = after;
-        if after != NONE {
-            self[after].before = id;
-        }
+        self[after].before = id;
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -114,14 +106,16 @@ impl Nodes {
     #[cold]
     fn grow(&mut self) {
         let first = self.chunks.len() * CHUNK;
-        let last = u32::try_from(first + CHUNK - 1).ok().filter(|&last| last < NONE);
-        let last = last.expect("2^32 blocks need 160 GiB of nodes");
-        let mut chunk = vec![Node::EMPTY; CHUNK].into_boxed_slice();
+        let last = u32::try_from(first + CHUNK - 1).expect("2^32 blocks need 160 GiB of nodes");
+        let mut chunk = vec![Node::VACANT; CHUNK].into_boxed_slice();
         for (node, next) in chunk.iter_mut().zip(first as Id + 1..=last) {
             node.next = next;
         }
-        chunk[CHUNK - 1].next = self.vacant;
         self.vacant = first as Id;
+        if self.vacant == NONE {
+            chunk[0] = Node::NOTHING;
+            self.vacant += 1;
+        }
         let Ok(chunk) = chunk.try_into() else { unreachable!("made with that length") };
         self.chunks.push(chunk);
     }
@@ -135,6 +129,7 @@ impl Nodes {
     /// How many nodes are not vacant: for `verify`.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> usize {
-        self.chunks.iter().flat_map(|chunk| chunk.iter()).filter(|node| node.holder != Owner::VACANT).count()
+        let nodes = self.chunks.iter().flat_map(|chunk| chunk.iter()).skip(1);
+        nodes.filter(|node| node.holder != Owner::VACANT).count()
     }
 }

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::Core;
-use super::bins::Bins;
+use super::bins::{Bins, End};
 use crate::stream::{Epoch, StreamId};
 
 /// Whose free memory a block is: the place of a stream among those that this core knows, or nobody.
@@ -50,16 +50,21 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Counts in a free block.
+    /// Counts in units that are free from now on, in a block of that epoch.
     #[inline]
     pub(super) fn gain(&mut self, units: u32, epoch: u64) {
         if self.free_units == 0 {
             (self.oldest, self.newest) = (epoch, epoch);
-        } else {
-            self.oldest = self.oldest.min(epoch);
-            self.newest = self.newest.max(epoch);
         }
+        self.oldest = self.oldest.min(epoch);
+        self.newest = self.newest.max(epoch);
         self.free_units += u64::from(units);
+    }
+
+    /// The end at which a block of that epoch, counted in, enters its bin.
+    #[inline]
+    pub(super) fn end(&self, epoch: u64) -> End {
+        if epoch >= self.newest { End::Front } else { End::Back }
     }
 }
 

@@ -1,5 +1,7 @@
 //! How a block comes back.
 
+use super::bins::Bin;
+use super::node::{Id, Node};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
@@ -20,14 +22,66 @@ impl Core {
     #[inline]
     pub(crate) fn release(&mut self, address: u64, owner: Owner, epoch: Epoch) -> Result<u32, NotOut> {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
-        let units = self.nodes[id].units;
+        let Node { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
-        if owner == Owner::NOBODY {
-            self.join(id, owner, 0, false);
-        } else {
-            debug_assert!(self.owners.place(owner).stream.is_some(), "the stream has left");
-            self.join(id, owner, epoch.0, self.owners.is_sole());
+        debug_assert!(owner == Owner::NOBODY || self.stream_of(owner).is_some(), "the stream has left");
+        let epoch = if owner == Owner::NOBODY { 0 } else { epoch.0 };
+        let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);
+        if self.owners.is_sole() {
+            self.mixed |= owner == Owner::NOBODY;
+            if owner != Owner::NOBODY && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
+                self.join(id, owner, epoch, true);
+                return Ok(units);
+            }
         }
+        self.put(id, owner, epoch, left == owner, right == owner);
         Ok(units)
+    }
+
+    /// What [`join`](Self::join) does, where the neighbours to join with are known and there are no more behind them: it
+    /// does not take a block from its bin if the joined one belongs there too.
+    #[inline]
+    fn put(&mut self, id: Id, owner: Owner, mut epoch: u64, left: bool, right: bool) {
+        let nodes = &mut self.nodes;
+        let place = self.owners.place_mut(owner);
+        let Node { units, before, mut after, .. } = nodes[id];
+        let (mut joined, mut whole) = (id, units);
+        // Of the block that hands its place in a bin on: the one in front, else the one behind.
+        let mut inherited = None;
+        if right {
+            let behind = nodes.take(after);
+            after = behind.after;
+            nodes[after].before = id;
+            whole += behind.units;
+            epoch = epoch.max(behind.epoch);
+            let (bin, links) = (Bin::of(behind.units), (behind.prev, behind.next));
+            if left || Bin::of(whole) != bin {
+                place.bins.remove(nodes, bin, links);
+            } else {
+                inherited = Some(place.bins.replace(nodes, bin, links, id));
+            }
+        }
+        if left {
+            nodes.take(id);
+            nodes[after].before = before;
+            joined = before;
+            let front = &nodes[before];
+            whole += front.units;
+            epoch = epoch.max(front.epoch);
+            let (bin, links) = (Bin::of(front.units), (front.prev, front.next));
+            if Bin::of(whole) == bin {
+                inherited = Some(links);
+            } else {
+                place.bins.remove(nodes, bin, links);
+            }
+        }
+        place.gain(units, epoch);
+        let links = match inherited {
+            Some(links) => links,
+            None => place.bins.push(nodes, Bin::of(whole), joined, place.end(epoch)),
+        };
+        let node = &mut nodes[joined];
+        (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);
+        (node.prev, node.next) = links;
     }
 }

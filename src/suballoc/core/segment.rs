@@ -47,7 +47,8 @@ impl Core {
     /// Units at an address (a multiple of [`UNIT`]), free, nobody's. A segment never merges with another.
     pub(crate) fn add_segment(&mut self, address: u64, units: u32) {
         debug_assert!(units > 0 && address.is_multiple_of(UNIT), "{units} units at {address:#x}");
-        let id = self.nodes.make(Node { address, units, holder: Owner::NOBODY, ..Node::EMPTY });
+        let id = self.nodes.make();
+        self.nodes[id] = Node { address, units, holder: Owner::NOBODY, ..Node::VACANT };
         let replaced = self.segments.by_address.insert(address, (units, id));
         debug_assert!(replaced.is_none(), "a segment at {address:#x} twice");
         self.segments.units += u64::from(units);
@@ -71,9 +72,8 @@ impl Core {
                 None => from = bin.smaller(),
             }
         };
-        let Node { address, units, .. } = self.nodes[id];
         self.unlink(id);
-        self.nodes.drop(id);
+        let Node { address, units, .. } = self.nodes.take(id);
         self.segments.by_address.remove(&address);
         self.segments.units -= u64::from(units);
         self.free_units -= u64::from(units);

@@ -12,15 +12,18 @@ pub(crate) const CLASS_UNITS: u32 = 4096;
 /// The largest segment, and so the largest request: 1 TiB less one unit.
 pub(crate) const MAX_UNITS: u32 = u32::MAX;
 
-/// What is asked for, in units, and where a cache keeps such blocks.
+/// The stack of blocks that are all of one size.
+const ONLY: u8 = CLASSES as u8;
+
+/// No stack: one size among many.
+const EXACT: u8 = u8::MAX;
+
+/// What is asked for: the length of the block that serves it, and where a cache keeps such blocks. Both follow from the
+/// layout, so a block goes back to where it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// A class by its number.
-    Class(u8),
-    /// A block of exactly so many units, one size among many.
-    Exact(u32),
-    /// A block of exactly so many units, where all are of this size.
-    Only(u32),
+pub(crate) struct Want {
+    units: u32,
+    stack: u8,
 }
 
 impl Want {
@@ -31,56 +34,57 @@ impl Want {
     }
 
     /// What a request of so many units wants; `None` for zero.
+    ///
+    /// Up to 16 units each length has a class of its own; from there on there are eight for each doubling, so a block is at
+    /// most an eighth longer than what was asked for.
     #[inline]
     pub(crate) fn of_units(units: u32) -> Option<Self> {
-        match units {
-            0 => None,
-            1..=CLASS_UNITS => Some(Self::Class(class_of(units))),
-            _ => Some(Self::Exact(units)),
+        let last = units.checked_sub(1)?;
+        if units > CLASS_UNITS {
+            return Some(Self::exactly(units));
+        }
+        let octave = (last | 8).ilog2() - 3;
+        let eighth = last >> octave;
+        Some(Self { units: (eighth + 1) << octave, stack: (octave * 8 + eighth) as u8 })
+    }
+
+    /// A block of exactly so many units, one size among many.
+    #[inline]
+    pub(crate) fn exactly(units: u32) -> Self {
+        Self { units, stack: EXACT }
+    }
+
+    /// A block of exactly so many units, where all are of this size.
+    #[inline]
+    pub(crate) fn only(units: u32) -> Self {
+        Self { units, stack: ONLY }
+    }
+
+    /// The blocks of one class.
+    pub(super) fn class(class: u8) -> Self {
+        let octave = (class / 8).saturating_sub(1);
+        Self { units: u32::from(class - octave * 8 + 1) << octave, stack: class }
+    }
+
+    /// The largest request that a piece of so many units serves: a class may want more than was asked for.
+    pub(crate) fn most_within(units: u32) -> u32 {
+        match Self::of_units(units) {
+            Some(Self { units: whole, stack }) if whole > units => Self::class(stack - 1).units,
+            _ => units,
         }
     }
 
     /// The length of the block that serves it.
     #[inline]
     pub(crate) fn units(self) -> u32 {
-        match self {
-            Self::Class(class) => units_of(class),
-            Self::Exact(units) | Self::Only(units) => units,
-        }
+        self.units
     }
 
     /// The stack of a cache that such blocks are in, if they are in one.
     #[inline]
     pub(crate) fn stack(self) -> Option<u8> {
-        match self {
-            Self::Class(class) => Some(class),
-            Self::Only(_) => Some(CLASSES as u8),
-            Self::Exact(_) => None,
-        }
+        (self.stack != EXACT).then_some(self.stack)
     }
-}
-
-/// The smallest class that `units` fit in. Up to 16 units each has its own; from there on a block is at most an eighth
-/// longer than what was asked for.
-#[inline]
-const fn class_of(units: u32) -> u8 {
-    let last = units - 1;
-    if last < 8 {
-        return last as u8;
-    }
-    let octave = last.ilog2() - 3;
-    (8 + octave * 8 + ((last >> octave) & 7)) as u8
-}
-
-/// The length of the blocks of a class.
-#[inline]
-const fn units_of(class: u8) -> u32 {
-    let class = class as u32;
-    if class < 8 {
-        return class + 1;
-    }
-    let octave = (class - 8) / 8;
-    (9 + (class & 7)) << octave
 }
 
 #[cfg(test)]
@@ -90,28 +94,42 @@ mod tests {
     #[test]
     fn a_class_is_the_smallest_that_fits() {
         for units in 1..=CLASS_UNITS {
-            let class = class_of(units);
+            let want = Want::of_units(units).expect("it is not zero");
+            let class = want.stack().expect("it has a class");
             assert!((class as usize) < CLASSES);
-            assert!(units_of(class) >= units, "{units} units in a block of {}", units_of(class));
-            assert!(class == 0 || units_of(class - 1) < units, "{units} units fit in a smaller class");
-            assert!(units_of(class) * 8 <= units * 9, "{units} units waste more than an eighth");
+            assert!(want.units() >= units, "{units} units in a block of {}", want.units());
+            let smaller = class.checked_sub(1).map_or(0, |class| Want::class(class).units());
+            assert!(smaller < units, "{units} units fit in a smaller class");
+            assert!(want.units() * 8 <= units * 9, "{units} units waste more than an eighth");
         }
-        assert_eq!(units_of(CLASSES as u8 - 1), CLASS_UNITS);
+        assert_eq!(Want::class(CLASSES as u8 - 1).units(), CLASS_UNITS);
     }
 
     #[test]
     fn a_block_of_a_class_is_of_that_class() {
         for class in 0..CLASSES as u8 {
-            assert_eq!(class_of(units_of(class)), class);
+            let want = Want::class(class);
+            assert_eq!(Want::of_units(want.units()), Some(want));
         }
+    }
+
+    #[test]
+    fn a_piece_serves_whole_classes() {
+        for units in 1..=CLASS_UNITS + 1 {
+            let most = Want::most_within(units);
+            assert!(Want::of_units(most).is_some_and(|want| want.units() <= units), "{most} in {units}");
+            let more = Want::of_units(most + 1).expect("it is more than nothing");
+            assert!(more.units() > units, "{units} units serve more than {most}");
+        }
+        assert_eq!(Want::most_within(0), 0);
     }
 
     #[test]
     fn layouts_beyond_a_segment_have_no_class() {
         let want = |bytes| Want::of(Layout::from_bytes(bytes).expect("it is a size"));
-        assert_eq!(want(1), Some(Want::Class(0)));
-        assert_eq!(want(1 << 20), Some(Want::Class(79)));
-        assert_eq!(want((1 << 20) + 1), Some(Want::Exact(4097)));
+        assert_eq!(want(1), Some(Want::class(0)));
+        assert_eq!(want(1 << 20), Some(Want::class(79)));
+        assert_eq!(want((1 << 20) + 1), Some(Want::exactly(4097)));
         assert_eq!(want(0), None);
         assert_eq!(want(1 << 40), None);
     }

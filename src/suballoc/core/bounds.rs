@@ -1,0 +1,175 @@
+//! What a call costs, counted in visits of nodes and in bytes, not in time.
+
+use smallvec::SmallVec;
+
+use super::{Core, Owner};
+use crate::stream::{Epoch, StreamId};
+
+/// Numbers without a pattern: xorshift.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+
+    /// As many of each power of two, up to 1 MiB.
+    fn units(&mut self) -> u32 {
+        let most = 1 << self.next(13);
+        1 + self.next(most) as u32
+    }
+}
+
+/// A core, its streams, and what is out.
+struct Heap {
+    core: Core,
+    streams: Vec<Owner>,
+    out: Vec<u64>,
+    end: u64,
+    numbers: Numbers,
+}
+
+impl Heap {
+    fn new(streams: u32) -> Self {
+        let mut core = Core::new();
+        let streams = (0..streams).map(|index| core.enter(StreamId::new(1, index))).collect();
+        Self { core, streams, out: Vec::new(), end: 1 << 40, numbers: Numbers(0x1234_5678_9abc_def1) }
+    }
+
+    fn pick(&mut self) -> Owner {
+        self.streams[self.numbers.next(self.streams.len() as u64) as usize]
+    }
+
+    /// Allocates, growing if nothing fits, and returns how many nodes the last attempt has visited.
+    fn allocate(&mut self, taker: Owner, units: u32, reach: &[(Owner, Epoch)]) -> usize {
+        loop {
+            self.core.nodes.take_visits();
+            if let Some(taken) = self.core.allocate(taker, units, 1, reach) {
+                let visits = self.core.nodes.take_visits();
+                self.out.push(taken.address);
+                return visits;
+            }
+            self.core.add_segment(self.end, 1 << 20);
+            self.end += 1 << 28;
+        }
+    }
+
+    fn release(&mut self, pick: u64, on: Owner, epoch: u64) -> usize {
+        let address = self.out.swap_remove(pick as usize % self.out.len());
+        self.core.nodes.take_visits();
+        assert!(self.core.release(address, on, Epoch(epoch)).is_ok());
+        self.core.nodes.take_visits()
+    }
+
+    /// Twice as many blocks, half of which are free again, in epochs 0 to 99, no two beside each other.
+    fn with_holes(streams: u32, holes: usize) -> Self {
+        let mut heap = Self::new(streams);
+        for _ in 0..2 * holes {
+            let (taker, units) = (heap.pick(), heap.numbers.units());
+            heap.allocate(taker, units, &[]);
+        }
+        let all = std::mem::take(&mut heap.out);
+        for (at, pair) in all.chunks(2).enumerate() {
+            let (on, epoch) = (heap.pick(), Epoch((at * 100 / holes) as u64));
+            heap.out.push(pair[0]);
+            assert!(heap.core.release(pair[1], on, epoch).is_ok());
+        }
+        heap
+    }
+}
+
+/// The most nodes that one call visits: a few neighbours, and a few candidates.
+const ALLOCATE: usize = 16;
+const RELEASE: usize = 16;
+/// For each stream that is searched: eight candidates from below and eight from above, and the step to each.
+const FOREIGN: usize = 36;
+
+#[test]
+fn a_call_visits_as_many_nodes_with_100_000_holes_as_with_ten() {
+    for (streams, holes) in [(1, 10), (1, 100_000), (3, 100_000)] {
+        let mut heap = Heap::with_holes(streams, holes);
+        assert!(streams > 1 || heap.core.blocks().count() > 3 * holes / 2, "there are holes");
+        let (mut allocate, mut release) = (0, 0);
+        for round in 0..20_000 {
+            let (pick, on) = (heap.numbers.next(u64::MAX), heap.pick());
+            release = release.max(heap.release(pick, on, 100 + round / 100));
+            let (taker, units) = (heap.pick(), heap.numbers.units());
+            allocate = allocate.max(heap.allocate(taker, units, &[]));
+        }
+        assert!(allocate <= ALLOCATE, "{allocate} visits for an allocation, {holes} holes");
+        assert!(release <= RELEASE, "{release} visits for a release, {holes} holes");
+        heap.core.verify();
+    }
+}
+
+/// The stream that asks has nothing; of two others some is within reach, and the rest is too young.
+#[test]
+fn a_search_within_reach_is_bounded() {
+    let mut heap = Heap::with_holes(2, 50_000);
+    let taker = heap.core.enter(StreamId::new(1, 7));
+    while let Some(whole) = heap.core.largest(taker, &[]).checked_sub(1) {
+        heap.core.allocate(taker, whole + 1, 1, &[]);
+    }
+    let reach = [(heap.streams[0], Epoch(50)), (heap.streams[1], Epoch(0))];
+    let (mut most, mut found) = (0, 0);
+    for _ in 0..5_000 {
+        let units = heap.numbers.units();
+        heap.core.nodes.take_visits();
+        found += usize::from(heap.core.allocate(taker, units, 1, &reach).is_some());
+        most = most.max(heap.core.nodes.take_visits());
+    }
+    assert!(most <= ALLOCATE + 2 * FOREIGN, "{most} visits");
+    assert!(found > 4_000, "{found} of 5,000 found");
+}
+
+#[test]
+fn a_block_costs_at_most_64_bytes() {
+    let mut heap = Heap::new(2);
+    while heap.out.len() < 200_000 {
+        let (taker, units) = (heap.pick(), heap.numbers.units());
+        heap.allocate(taker, units, &[]);
+        if heap.out.len() >= 20_000 && heap.out.len().is_multiple_of(500) {
+            // All of them out, which costs most.
+            let (bytes, blocks) = (heap.core.metadata_bytes(), heap.out.len());
+            assert!(bytes <= 64 * blocks, "{bytes} bytes for {blocks} blocks");
+        }
+    }
+    let heap = Heap::with_holes(2, 50_000);
+    let (bytes, blocks) = (heap.core.metadata_bytes(), heap.core.blocks().count());
+    assert!(blocks > 80_000 && bytes <= 64 * blocks, "{bytes} bytes for {blocks} blocks");
+}
+
+#[test]
+fn a_program_of_one_stream_needs_no_gathering() {
+    let mut heap = Heap::new(1);
+    let stream = heap.streams[0];
+    for round in 0..20_000_u64 {
+        let pick = heap.numbers.next(u64::MAX);
+        if heap.out.len() > 200 {
+            heap.release(pick, stream, round);
+        }
+        let units = heap.numbers.units();
+        heap.allocate(stream, units, &[]);
+        if round.is_multiple_of(100) {
+            heap.core.settle(stream, Epoch(round.saturating_sub(50)));
+        }
+        if round.is_multiple_of(1_000) {
+            assert_eq!(heap.core.gather(stream, Epoch(round), &[]), 0, "in round {round}");
+        }
+    }
+}
+
+/// A thousand blocks are one search and a constant for each.
+#[test]
+fn a_run_is_found_once() {
+    let mut heap = Heap::with_holes(1, 10_000);
+    heap.core.nodes.take_visits();
+    let mut out = SmallVec::new();
+    assert!(heap.core.allocate_run(heap.streams[0], 4, 1_000, &mut out).is_some());
+    assert_eq!(out.len(), 1_000);
+    let visits = heap.core.nodes.take_visits();
+    assert!(visits <= 10 * 1_000, "{visits} visits");
+}

@@ -1,0 +1,188 @@
+//! What the core decides, case by case.
+
+use super::{BlockSeen, Core, NotOut, Owner, SeenState, Segment, UNIT};
+use crate::stream::{Epoch, StreamId};
+
+const BASE: u64 = 0x7f00_0000_0000;
+
+fn stream(index: u32) -> StreamId {
+    StreamId::new(1, index)
+}
+
+/// Two streams and blocks of these sizes, side by side in one segment, all out.
+fn core(units: &[u32]) -> (Core, Owner, Owner, Vec<u64>) {
+    let mut core = Core::new();
+    let (first, second) = (core.enter(stream(1)), core.enter(stream(2)));
+    core.add_segment(BASE, units.iter().sum());
+    let all = units.iter().map(|&units| core.allocate(first, units, 1, &[]).expect("room").address).collect();
+    (core, first, second, all)
+}
+
+fn release(core: &mut Core, address: u64, owner: Owner, epoch: u64) {
+    assert!(core.release(address, owner, Epoch(epoch)).is_ok());
+    core.verify();
+}
+
+fn states(core: &Core) -> Vec<(u32, SeenState)> {
+    core.blocks().map(|BlockSeen { units, state, .. }| (units, state)).collect()
+}
+
+#[test]
+fn neighbours_of_one_stream_are_joined_at_the_later_epoch() {
+    let (mut core, first, _, all) = core(&[4, 8, 16]);
+    release(&mut core, all[0], first, 7);
+    release(&mut core, all[2], first, 3);
+    release(&mut core, all[1], first, 5);
+    assert_eq!(states(&core), [(28, SeenState::Free(Some((stream(1), Epoch(7)))))]);
+}
+
+#[test]
+fn neighbours_of_two_streams_are_joined_by_gathering_only() {
+    let (mut core, first, second, all) = core(&[4, 8, 16]);
+    release(&mut core, all[0], first, 9);
+    release(&mut core, all[1], second, 2);
+    release(&mut core, all[2], Owner::NOBODY, 0);
+    assert_eq!(core.blocks().count(), 3);
+
+    // The first stream has not waited for the second: its own block and nobody's are not neighbours.
+    assert_eq!(core.gather(first, Epoch(10), &[(second, Epoch(1))]), 0);
+    // Now it has. The epoch of the other says nothing about its own.
+    assert_eq!(core.gather(first, Epoch(10), &[(second, Epoch(2))]), 2);
+    core.verify();
+    assert_eq!(states(&core), [(28, SeenState::Free(Some((stream(1), Epoch(10)))))]);
+}
+
+#[test]
+fn gathering_for_nobody_makes_nobody_s_blocks() {
+    let (mut core, first, second, all) = core(&[4, 8]);
+    release(&mut core, all[0], first, 3);
+    release(&mut core, all[1], second, 3);
+    assert_eq!(core.gather(Owner::NOBODY, Epoch(0), &[(first, Epoch(3)), (second, Epoch(3))]), 1);
+    assert_eq!(core.take_segment(12), Some(Segment { address: BASE, units: 12 }));
+}
+
+#[test]
+fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
+    let (mut core, first, second, all) = core(&[64, 1, 64, 1, 64, 1, 64]);
+    release(&mut core, all[0], second, 4);
+    release(&mut core, all[2], second, 6);
+    release(&mut core, all[4], Owner::NOBODY, 0);
+    release(&mut core, all[6], first, 9);
+    let mut take = |reach| {
+        let taken = core.allocate(first, 64, 1, &[(second, Epoch(reach))]);
+        core.verify();
+        taken.map(|taken| (taken.address, taken.from))
+    };
+    assert_eq!(take(5), Some((all[6], first)));
+    assert_eq!(take(5), Some((all[4], Owner::NOBODY)));
+    assert_eq!(take(3), None);
+    assert_eq!(take(5), Some((all[0], second)));
+    assert_eq!(take(5), None);
+    assert_eq!(take(6), Some((all[2], second)));
+}
+
+#[test]
+fn what_is_cut_off_stays_with_its_owner_at_its_epoch() {
+    let (mut core, first, second, all) = core(&[100]);
+    release(&mut core, all[0], second, 4);
+    assert!(core.allocate(first, 40, 1, &[(second, Epoch(4))]).is_some());
+    assert_eq!(states(&core), [(40, SeenState::Out), (60, SeenState::Free(Some((stream(2), Epoch(4)))))]);
+    // In front of an aligned block, too.
+    let aligned = core.allocate(first, 8, 16, &[(second, Epoch(4))]).expect("room");
+    assert_eq!(aligned.address, BASE + 48 * UNIT);
+    let free = SeenState::Free(Some((stream(2), Epoch(4))));
+    assert_eq!(states(&core), [(40, SeenState::Out), (8, free), (8, SeenState::Out), (44, free)]);
+    core.verify();
+}
+
+#[test]
+fn a_foreign_block_is_sought_among_the_oldest() {
+    let sizes: Vec<u32> = (0..100).flat_map(|_| [80, 1]).collect();
+    let (mut core, first, second, all) = core(&sizes);
+    (0..100).for_each(|at| release(&mut core, all[2 * at], second, at as u64));
+    let taken = core.allocate(first, 80, 1, &[(second, Epoch(0))]);
+    assert_eq!(taken.map(|taken| taken.address), Some(all[0]));
+}
+
+/// One large enough block behind many of its bin that are a little too small.
+#[test]
+fn gathering_shows_the_largest_block_of_a_bin() {
+    let mut sizes: Vec<u32> = (0..20).flat_map(|_| [1024, 1]).collect();
+    sizes[0] = 1030;
+    for taker in [0, 1, 2] {
+        let (mut core, first, second, all) = core(&sizes);
+        (0..20).for_each(|at| release(&mut core, all[2 * at], first, 5));
+        let (taker, reach) = match taker {
+            0 => (first, &[][..]),
+            1 => (second, &[(first, Epoch(5))][..]),
+            _ => {
+                core.settle(first, Epoch(5));
+                (second, &[][..])
+            }
+        };
+        core.gather(taker, Epoch(8), reach);
+        core.verify();
+        assert_eq!(core.largest(taker, reach), 1030);
+        assert_eq!(core.allocate(taker, 1030, 1, reach).map(|taken| taken.address), Some(all[0]));
+    }
+}
+
+#[test]
+fn settling_takes_what_is_over_and_leaves_the_rest() {
+    let (mut core, first, _, all) = core(&[4, 1, 4, 1, 4]);
+    (0..3).for_each(|at| release(&mut core, all[2 * at], first, 10 + at as u64));
+    core.settle(first, Epoch(9));
+    assert_eq!(core.nobody_units(), 0);
+    core.settle(first, Epoch(11));
+    core.verify();
+    assert_eq!((core.nobody_units(), core.free_units()), (8, 12));
+    assert_eq!(
+        core.owners().map(|owned| (owned.stream, owned.free_units, owned.newest)).collect::<Vec<_>>(),
+        [(stream(1), 4, Epoch(12))]
+    );
+}
+
+#[test]
+fn a_stream_that_leaves_makes_room_for_another() {
+    let (mut core, first, _, all) = core(&[4, 8]);
+    release(&mut core, all[0], first, 10);
+    core.leave(first);
+    core.verify();
+    assert_eq!((core.nobody_units(), core.owners().count(), core.stream_of(first)), (4, 0, None));
+    let third = core.enter(stream(3));
+    assert_eq!((third, core.stream_of(third)), (first, Some(stream(3))));
+    assert_eq!((core.enter(stream(3)), core.enter(stream(1)) == third), (third, false));
+}
+
+/// A segment is given back as it came: the one behind it in the address space is another one.
+#[test]
+fn segments_do_not_grow_together() {
+    let mut core = Core::new();
+    let owner = core.enter(stream(1));
+    core.add_segment(BASE, 8);
+    core.add_segment(BASE + 8 * UNIT, 16);
+    assert_eq!((core.largest_free(), core.largest(owner, &[])), (16, 16));
+    assert_eq!(core.allocate(owner, 24, 1, &[]), None);
+    assert_eq!(core.take_segment(15), Some(Segment { address: BASE, units: 8 }));
+    assert_eq!(core.take_segment(15), None);
+    let taken = core.allocate(owner, 1, 1, &[]).expect("room");
+    assert_eq!(core.take_segment(u64::MAX), None);
+    assert_eq!(core.release(taken.address + UNIT, owner, Epoch(1)), Err(NotOut));
+    assert_eq!(core.drain_segments(), [(Segment { address: BASE + 8 * UNIT, units: 16 }, true)]);
+}
+
+/// The largest that there can be, and at the end of the address space.
+#[test]
+fn nothing_overflows() {
+    let mut core = Core::new();
+    let owner = core.enter(stream(1));
+    core.add_segment(0x1000, u32::MAX);
+    core.add_segment(u64::MAX - 64 * UNIT + 1, 63);
+    assert_eq!(core.largest_free(), u32::MAX);
+    assert_eq!(core.allocate(owner, u32::MAX, 1 << 31, &[]), None);
+    assert_eq!(core.allocate_run(owner, u32::MAX, 4, &mut smallvec::SmallVec::new()), Some(Owner::NOBODY));
+    assert_eq!(core.allocate(owner, 60, 1 << 31, &[]), None);
+    assert_eq!(core.allocate(owner, 60, 64, &[]).map(|taken| taken.address), Some(u64::MAX - 64 * UNIT + 1));
+    core.verify();
+    assert_eq!(core.out_units(), u64::from(u32::MAX) + 60);
+}

@@ -1,0 +1,69 @@
+//! Sixteen threads on one pool of the GPU of this computer, for twenty seconds, or as many as `ALLUVION_SOAK_SECONDS` says.
+
+mod gpu_kernels;
+mod held;
+mod soak;
+
+use std::time::Duration;
+
+use alluvion::source::Cuda;
+use alluvion::testing::Bench;
+use alluvion::{Pool, PoolConfig, Resource, Stream};
+use gpu_kernels::Kernels;
+use held::Held;
+use soak::{Hand, Plan, soak};
+
+struct OnGpu<'c> {
+    kernels: Kernels,
+    stream: Stream,
+    /// A word that counts what was another's.
+    others: Held<'c, Cuda>,
+}
+
+impl Hand for OnGpu<'_> {
+    fn write(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
+        let words = block.layout.bytes() / 4;
+        self.kernels.write_late(stream.as_ref(), block.pointer, words, word, Duration::ZERO);
+    }
+
+    fn check(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
+        let words = block.layout.bytes() / 4;
+        self.kernels.count_others(stream.as_ref(), block.pointer, words, word, self.others.pointer);
+    }
+
+    fn wrong(&self) -> u64 {
+        u64::from(self.others.words(self.stream.as_ref())[0])
+    }
+}
+
+fn seconds() -> u64 {
+    let said = std::env::var("ALLUVION_SOAK_SECONDS");
+    said.map_or(20, |seconds| seconds.parse().expect("ALLUVION_SOAK_SECONDS is a number of seconds"))
+}
+
+#[test]
+fn sixteen_threads() {
+    let bench = Bench::gpu();
+    let device = bench.device();
+    let cuda = Cuda::new(&device);
+    let stream = bench.stream();
+    let others = Held::of(&cuda, 4, stream.as_ref());
+    others.fill(0, stream.as_ref());
+    others.check(0, stream.as_ref());
+    let hand = OnGpu { kernels: Kernels::load(), stream, others };
+    let pool = Cuda::new(&device).pool(PoolConfig::default().checked(true)).expect("a pool can be made");
+    let free = || device.memory_info().expect("a device knows its memory").free_bytes;
+    let before = free();
+    soak(&pool, &hand, Plan { threads: 16, duration: Duration::from_secs(seconds()), largest: 64 << 20 });
+    // The driver keeps some for streams and events that there were.
+    let lost = before.saturating_sub(free());
+    assert!(lost <= 64 << 20, "{lost} bytes are lost");
+    // That a kernel finds what is another's.
+    let block = Held::of(&pool, 4000, hand.stream.as_ref());
+    hand.write(&hand.stream, &block, 7);
+    hand.check(&hand.stream, &block, 8);
+    assert_eq!(hand.wrong(), 1000, "all words were another's");
+    block.free(hand.stream.as_ref());
+    let OnGpu { stream, others, .. } = hand;
+    others.free(stream.as_ref());
+}

@@ -1,0 +1,339 @@
+//! What the operations of a pool cost, counted: driver calls, allocations of the heap, trips to the shared core.
+//!
+//! Counts do not depend on the machine, nor on how the tests are built: they hold in release, too.
+
+#![expect(unsafe_code, reason = "counts what the heap is asked for, and frees by hand")]
+
+mod held;
+
+use std::alloc::{GlobalAlloc, Layout as HostLayout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use alluvion::driver::Call;
+use alluvion::source::{Cuda, Null};
+use alluvion::suballoc::{Growth, Reuse, Status};
+use alluvion::testing::{Bench, stall};
+use alluvion::{Layout, Pool, PoolConfig, Resource};
+use held::{Held, layout_of};
+
+const MIB: usize = 1 << 20;
+
+/// Longer than a hundred allocations on a busy machine.
+const STALL: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// Calls of this thread, and the bytes that they took less those that they gave.
+    static CALLS: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
+}
+
+/// The system's allocator, counted for each thread.
+struct Counting;
+
+fn note(calls: u64, bytes: i64) {
+    // A thread that ends has no place to count in.
+    let _ = CALLS.try_with(|count| count.set((count.get().0 + calls, count.get().1 + bytes)));
+}
+
+// SAFETY: everything is the system's allocator's; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: HostLayout) -> *mut u8 {
+        note(1, layout.size() as i64);
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: HostLayout) {
+        note(1, -(layout.size() as i64));
+        // SAFETY: the caller's promises.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: HostLayout, bytes: usize) -> *mut u8 {
+        note(1, bytes as i64 - layout.size() as i64);
+        // SAFETY: the caller's promises.
+        unsafe { System.realloc(block, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Calls of the heap that `body` makes on this thread, and the bytes that it keeps.
+fn heap_of(body: impl FnOnce()) -> (u64, i64) {
+    let before = CALLS.get();
+    body();
+    let after = CALLS.get();
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn the_heap_is_counted() {
+    let (calls, bytes) = heap_of(|| drop(std::hint::black_box(vec![0_u8; 1000])));
+    assert_eq!((calls, bytes), (2, 0));
+    assert!(heap_of(|| std::mem::forget(std::hint::black_box(vec![0_u8; 1000]))).1 == 1000);
+}
+
+/// In release as it is used there; and with the ledger of live blocks, which may cost something, but no driver call.
+fn configs() -> [PoolConfig; 3] {
+    [
+        PoolConfig::default().checked(false),
+        PoolConfig::default().checked(false).reuse(Reuse::Own).growth(Growth::Exact).maximum(48 * MIB),
+        PoolConfig::default().checked(true),
+    ]
+}
+
+/// Sizes up to 1 MiB are in the classes of the caches, larger ones are kept by their size.
+const SIZES: [usize; 12] = [1, 256, 257, 1000, 4096, 5000, 65_536, 100_000, MIB - 1, MIB, MIB + 1, 5 * MIB];
+
+/// An allocation of what the stream has freed just before: no driver call, no heap, no shared lock.
+#[test]
+fn the_fast_path_costs_nothing() {
+    for (number, config) in configs().into_iter().enumerate() {
+        let bench = Bench::sim();
+        let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
+        let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+        for bytes in SIZES {
+            // Once to bring it into the cache, and some more until whatever grows has grown.
+            for _ in 0..4 {
+                Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+            }
+            let (calls, status) = (sim.calls(), pool.status());
+            let heap = heap_of(|| {
+                for _ in 0..100 {
+                    Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+                }
+            });
+            let (made, after) = (sim.calls() - calls, pool.status());
+            assert_eq!(made.total(), 0, "{bytes} bytes, configuration {number}: {made:?}");
+            assert_eq!(heap, (0, 0), "{bytes} bytes, configuration {number}: calls of the heap, bytes kept");
+            assert_eq!(after.hits - status.hits, 100, "{bytes} bytes, configuration {number}: {after:?}");
+            assert_eq!(after.misses, status.misses, "{bytes} bytes, configuration {number}: {after:?}");
+            assert_eq!(quiet(after), quiet(status), "{bytes} bytes, configuration {number}");
+        }
+    }
+}
+
+/// What no hit changes.
+fn quiet(status: Status) -> [u64; 6] {
+    let Status { steals, waits, events_recorded, upstream_calls, live_bytes, reserved_bytes, .. } = status;
+    [steals, waits, events_recorded, upstream_calls, live_bytes as u64, reserved_bytes as u64]
+}
+
+/// Several blocks of a class are out at a time, and come back in another order.
+#[test]
+fn the_fast_path_is_as_deep_as_a_stack() {
+    let bench = Bench::sim();
+    let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().checked(false)).unwrap();
+    let mut out = Vec::with_capacity(8);
+    for round in 0..3 {
+        let (calls, status) = (sim.calls(), pool.status());
+        let heap = heap_of(|| {
+            out.extend((0..8).map(|_| Held::of(&pool, 3000, stream.as_ref())));
+            out.rotate_left(3);
+            out.drain(..).for_each(|block| block.free(stream.as_ref()));
+        });
+        if round == 2 {
+            assert_eq!((sim.calls() - calls).total(), 0);
+            assert_eq!(heap, (0, 0));
+            assert_eq!(pool.status().hits - status.hits, 8);
+        }
+    }
+}
+
+/// As the pool of a whole program: 10,000 holes, and blocks around them that stay.
+#[test]
+fn holes_cost_nothing() {
+    let sim = Bench::sim();
+    let stream = sim.stream();
+    let pool = Null::new(&sim.device()).pool(PoolConfig::default().checked(false)).unwrap();
+    let (mut kept, mut freed) = (Vec::new(), Vec::new());
+    for index in 0..20_000 {
+        let block = Held::of(&pool, 256 + 256 * (index % 7), stream.as_ref());
+        if index % 2 == 0 { kept.push(block) } else { freed.push(block) }
+    }
+    freed.into_iter().for_each(|block| block.free(stream.as_ref()));
+    for bytes in SIZES {
+        for _ in 0..4 {
+            Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+        }
+        let before = pool.status();
+        let heap = heap_of(|| Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref()));
+        assert_eq!(heap, (0, 0), "{bytes} bytes");
+        assert_eq!(
+            (pool.status().hits, pool.status().misses),
+            (before.hits + 1, before.misses),
+            "{bytes} bytes"
+        );
+    }
+    kept.into_iter().for_each(|block| block.free(stream.as_ref()));
+}
+
+/// What orders one stream behind another: a record there, and a wait here.
+const ORDERS: u64 = 2;
+
+/// With those, what says whether either stream captures (34 ns each), and what asks whether the work is over, which is not
+/// asked under the strict rule of captures: a query in between two changes of that rule.
+const ASKED: u64 = 2 + 3;
+
+/// What was recorded earlier and is not known to be over is asked for again, now and then.
+const ASKED_AGAIN: u64 = 9;
+
+/// What a stream takes of another's costs one order when nothing is known, however much was freed there before.
+#[test]
+fn a_steal_costs_one_order() {
+    for bytes in [1000, 100_000, 3 * MIB] {
+        for pending in [1, 10, 100] {
+            let bench = Bench::sim();
+            let sim = bench.simulated().unwrap();
+            let most = pending * layout_of(bytes).rounded_bytes().next_power_of_two();
+            if most > 48 * MIB {
+                continue;
+            }
+            // Nothing is left but what is pending, so that growing is no way out.
+            let config = PoolConfig::default().checked(false).growth(Growth::Exact);
+            let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+            let (first, second) = (bench.stream(), bench.stream());
+            let blocks: Vec<_> = (0..pending).map(|_| Held::of(&pool, bytes, first.as_ref())).collect();
+            // Not over before the steal is.
+            stall(first.as_ref(), STALL);
+            blocks.into_iter().for_each(|block| block.free(first.as_ref()));
+            let full = fill_the_device(&bench);
+            let (calls, before) = (sim.calls(), pool.status());
+            let taken: Vec<_> = (0..pending).map(|_| Held::of(&pool, bytes, second.as_ref())).collect();
+            let (made, after) = (sim.calls() - calls, pool.status());
+            let refusals = made[Call::AllocateDevice] + made[Call::MemoryInfo];
+            let orders = made[Call::EventRecord] + made[Call::StreamWaitEvent];
+            assert_eq!(orders, ORDERS, "{pending} blocks of {bytes} bytes: {made:?}");
+            let rest = made.total() - refusals - orders - made[Call::EventCreate];
+            assert!(rest <= ASKED + ASKED_AGAIN, "{pending} blocks of {bytes} bytes: {made:?}");
+            assert_eq!(after.waits - before.waits, 1, "{pending} blocks of {bytes} bytes: {after:?}");
+            assert!(
+                (1..=pending as u64).contains(&(after.steals - before.steals)),
+                "{bytes} bytes: {after:?}"
+            );
+            taken.into_iter().for_each(|block| block.free(second.as_ref()));
+            full.into_iter().for_each(Held::free_sync);
+            bench.check();
+        }
+    }
+}
+
+/// Takes what the device has left, a MiB or less at a time.
+fn fill_the_device(bench: &Bench) -> Vec<Held<'static, Cuda>> {
+    let cuda: &'static Cuda = Box::leak(Box::new(Cuda::new(&bench.device())));
+    let mut full = Vec::new();
+    for bytes in [MIB, 16_384, 256] {
+        while let Ok(block) = Held::allocate_sync(cuda, layout_of(bytes)) {
+            full.push(block);
+        }
+    }
+    full
+}
+
+/// Two streams that use one block in turn: each time one order, and a few questions.
+#[test]
+fn streams_in_turn_cost_one_order_each() {
+    const TURNS: u64 = 100;
+    let bench = Bench::sim();
+    let sim = bench.simulated().unwrap();
+    let config = PoolConfig::default().checked(false).initial(MIB).maximum(MIB);
+    let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+    let streams = [bench.stream(), bench.stream()];
+    let mut all = 0;
+    for turn in 0..TURNS {
+        let stream = &streams[turn as usize % 2];
+        let calls = sim.calls();
+        let block = Held::of(&pool, MIB, stream.as_ref());
+        let made = sim.calls() - calls;
+        block.fill(1, stream.as_ref());
+        block.free(stream.as_ref());
+        assert!(made[Call::EventRecord] + made[Call::StreamWaitEvent] <= ORDERS, "turn {turn}: {made:?}");
+        let rest = made.total() - made[Call::EventCreate];
+        assert!(rest <= ORDERS + ASKED + ASKED_AGAIN, "turn {turn}: {made:?}");
+        all += rest;
+    }
+    assert!(all <= TURNS * (ORDERS + ASKED + 2), "{all} calls in {TURNS} turns");
+    bench.check();
+}
+
+/// What a stream has waited for already, it takes with no driver call, however it came to wait.
+#[test]
+fn what_was_waited_for_costs_nothing() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().unwrap();
+    let config = PoolConfig::default().checked(false).initial(4 * MIB).maximum(4 * MIB);
+    let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+    let (first, second) = (bench.stream(), bench.stream());
+    for bytes in [1000, 4 * MIB] {
+        let blocks: Vec<_> =
+            (0..4 * MIB / bytes.max(100_000)).map(|_| Held::of(&pool, bytes, first.as_ref())).collect();
+        let count = blocks.len();
+        blocks.into_iter().for_each(|block| block.free(first.as_ref()));
+        second.wait_for_stream(&first).unwrap();
+        let calls = sim.calls();
+        let taken: Vec<_> = (0..count).map(|_| Held::of(&pool, bytes, second.as_ref())).collect();
+        let made = sim.calls() - calls;
+        assert_eq!(made.total(), 0, "{bytes} bytes: {made:?}");
+        taken.into_iter().for_each(|block| block.free(second.as_ref()));
+        second.synchronize().unwrap();
+    }
+}
+
+/// Aligned blocks come and go as others do, and leave what they skipped to others.
+#[test]
+fn alignment_is_honoured_and_wastes_nothing() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let pool =
+        Cuda::new(&bench.device()).pool(PoolConfig::default().initial(16 * MIB).maximum(16 * MIB)).unwrap();
+    assert!(pool.max_align() >= 2 * MIB);
+    for shift in 8..=21 {
+        let align = 1 << shift;
+        let layout = Layout::new(1000, align).unwrap();
+        let blocks: Vec<_> =
+            (0..4).map(|_| Held::allocate(&pool, layout, stream.as_ref()).unwrap()).collect();
+        assert!(blocks.iter().all(|block| block.pointer.is_aligned_to(align)), "{align}");
+        let live = pool.status().live_bytes;
+        assert!(live <= 4 * 1280, "{live} bytes for four blocks of 1000, aligned to {align}");
+        blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
+    }
+    Held::of(&pool, 16 * MIB, stream.as_ref()).free(stream.as_ref());
+}
+
+/// Streams come and go, and a pool keeps nothing for those that are gone (rmm 2361).
+#[test]
+fn ended_streams_leave_nothing_on_the_heap() {
+    let bench = Bench::sim();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().maximum(4 * MIB)).unwrap();
+    let use_streams = |count: usize| {
+        for _ in 0..count {
+            let stream = bench.stream();
+            for bytes in [300, 3000, 2 * MIB] {
+                Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+            }
+        }
+    };
+    use_streams(200);
+    let (_, bytes) = heap_of(|| use_streams(2000));
+    assert!(bytes < 64 * 1024, "2000 streams have left {bytes} bytes on the heap");
+    let status = pool.status();
+    assert_eq!((status.live_blocks, status.reserved_bytes <= 4 * MIB), (0, true), "{status:?}");
+}
+
+/// The books of a pool: at most 64 bytes for a block.
+#[test]
+fn a_block_costs_at_most_64_bytes_of_the_heap() {
+    const BLOCKS: usize = 50_000;
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let pool: Pool<Null> = Null::new(&bench.device()).pool(PoolConfig::default().checked(false)).unwrap();
+    let mut blocks = Vec::with_capacity(BLOCKS);
+    let (_, bytes) = heap_of(|| {
+        blocks.extend((0..BLOCKS).map(|index| Held::of(&pool, 256 * (1 + index % 5), stream.as_ref())));
+    });
+    // Tables that double are half empty at worst.
+    assert!(bytes <= 2 * 64 * BLOCKS as i64, "{} bytes for a live block", bytes / BLOCKS as i64);
+    blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
+}

@@ -1,0 +1,259 @@
+//! Every small program over a pool, under every schedule: each kernel finds its own pattern, and no use races with another's.
+//!
+//! The pool holds two units, so that what a stream takes is what another has freed.
+
+#![expect(unsafe_code, reason = "launches kernels, and frees by hand")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use alluvion::driver::sim::{Kernel, SimConfig, SimDriver, explore};
+use alluvion::source::Cuda;
+use alluvion::suballoc::{Growth, Reuse};
+use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, Sim, Stream};
+
+const STREAMS: usize = 3;
+const UNIT: usize = Layout::MIN_ALIGN;
+const POOL: usize = 2 * UNIT;
+
+/// One step. Streams and blocks are numbered in the order in which they come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// Allocates one unit or two on a stream, and runs a kernel on it. May be refused.
+    Take(usize, usize),
+    /// Frees a block on the stream that it was taken on.
+    Free(usize),
+    /// Frees a block on another stream, which is made to wait.
+    FreeOn(usize, usize),
+    TakeSync(usize),
+    Synchronize(usize),
+    Query(usize),
+    Merge(usize),
+    /// Ends a stream and makes another, which gets its handle.
+    Renew(usize),
+    Defragment,
+    Trim,
+}
+use Step::{Defragment, Free, FreeOn, Merge, Query, Renew, Synchronize, Take, TakeSync, Trim};
+
+struct Block {
+    pointer: DevicePtr,
+    layout: Layout,
+    stream: usize,
+    last_use: Frontier,
+    word: u32,
+}
+
+struct World {
+    sim: Sim,
+    pool: Pool<Cuda>,
+    streams: Vec<Stream>,
+    blocks: Vec<Option<Block>>,
+    wrong: Arc<AtomicBool>,
+}
+
+impl World {
+    fn new(driver: &Arc<SimDriver>, reuse: Reuse, segments: usize) -> Self {
+        let sim = Sim::with_driver(Arc::clone(driver));
+        let device = sim.device(0);
+        let config = PoolConfig::default().maximum(POOL).reuse(reuse).growth(Growth::Exact);
+        let config = if segments == 1 { config.initial(POOL) } else { config };
+        let pool = Cuda::new(&device).pool(config).expect("there is room");
+        let streams = (0..STREAMS).map(|_| device.stream().expect("a stream can be made")).collect();
+        Self { sim, pool, streams, blocks: Vec::new(), wrong: Arc::default() }
+    }
+
+    /// Queues a kernel that finds the old word, if there is one, and writes the new one.
+    fn launch(&self, stream: usize, pointer: DevicePtr, layout: Layout, old: Option<u32>, new: u32) {
+        let (address, last) = (pointer.address(), pointer.address() + layout.bytes() as u64 - 4);
+        let wrong = Arc::clone(&self.wrong);
+        let kernel = Kernel::new("pattern").writes(address, layout.bytes()).run(move |memory| {
+            for at in [address, last] {
+                if old.is_some_and(|old| memory.read_u32(at) != old) {
+                    wrong.store(true, Ordering::Relaxed);
+                }
+                memory.write_u32(at, new);
+            }
+        });
+        // SAFETY: the stream is there, and the block live until a free behind the kernel; a conflict is reported.
+        unsafe { self.sim.launch(0, self.streams[stream].as_ref().raw(), kernel) }
+            .expect("it can be launched");
+    }
+
+    fn take(&mut self, stream: usize, units: usize, synchronous: bool) {
+        let layout = Layout::from_bytes(units * UNIT).expect("it is small");
+        let served = if synchronous {
+            self.pool.allocate_sync(layout)
+        } else {
+            self.pool.allocate(layout, self.streams[stream].as_ref())
+        };
+        let block = match served {
+            Ok(pointer) => {
+                let word = 0x0100_0193 * (1 + self.blocks.len() as u32);
+                self.launch(stream, pointer, layout, None, word);
+                let last_use = Frontier::of(self.streams[stream].as_ref().release());
+                Some(Block { pointer, layout, stream, last_use, word })
+            }
+            Err(error) => {
+                assert!(error.is_out_of_memory(), "{error}");
+                let live: usize = self.blocks.iter().flatten().map(|block| block.layout.bytes()).sum();
+                assert!(live > 0, "nothing is live: {error}");
+                None
+            }
+        };
+        self.blocks.push(block);
+    }
+
+    fn free(&mut self, block: usize, stream: Option<usize>) {
+        let Some(block) = self.blocks[block].take() else { return };
+        let stream = stream.unwrap_or(block.stream);
+        if !self.streams[stream].as_ref().may_reuse(&block.last_use) {
+            self.streams[stream].as_ref().wait_for(&block.last_use).expect("nothing fails");
+        }
+        self.launch(stream, block.pointer, block.layout, Some(block.word), !block.word);
+        // SAFETY: the block is live and the pool's, with this layout; the stream comes after its uses.
+        unsafe { self.pool.deallocate(block.pointer, block.layout, self.streams[stream].as_ref()) };
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Take(stream, units) => self.take(stream, units, false),
+            TakeSync(units) => self.take(0, units, true),
+            Free(block) => self.free(block, None),
+            FreeOn(block, stream) => self.free(block, Some(stream)),
+            Synchronize(stream) => self.streams[stream].synchronize().expect("nothing fails"),
+            Query(stream) => _ = self.streams[stream].is_idle().expect("nothing fails"),
+            Merge(stream) => self.pool.merge(self.streams[stream].as_ref()).expect("nothing fails"),
+            Renew(stream) => {
+                drop(self.streams.remove(stream));
+                self.streams.insert(stream, self.sim.device(0).stream().expect("a stream can be made"));
+            }
+            Defragment => self.pool.defragment().expect("nothing fails"),
+            Trim => _ = self.pool.trim(0).expect("nothing fails"),
+        }
+    }
+
+    /// Checks what is live, frees it, and lets go of everything.
+    fn end(mut self) {
+        for block in 0..self.blocks.len() {
+            self.free(block, None);
+        }
+        self.sim.device(0).synchronize().expect("nothing fails");
+        assert!(!self.wrong.load(Ordering::Relaxed), "a kernel has found what is not its own");
+        if let Some(hazard) = self.sim.hazards().first() {
+            panic!("{hazard}");
+        }
+        self.pool.trim(0).expect("nothing fails");
+        assert_eq!(self.pool.pool_size(), 0, "{:?}", self.pool.status());
+        drop(self.pool);
+        assert_eq!(self.sim.live().allocations(), 0);
+    }
+}
+
+/// Runs a program under every schedule. Returns how many there are.
+fn schedules_of(program: &[Step], reuse: Reuse, segments: usize) -> u64 {
+    let explored = explore(SimConfig::default(), |driver| {
+        let mut world = World::new(driver, reuse, segments);
+        program.iter().for_each(|step| world.step(*step));
+        world.end();
+    });
+    assert!(explored.complete, "{program:?}");
+    explored.schedules
+}
+
+/// All programs of `length` steps over an alphabet that depends on the streams and blocks that there are.
+fn programs(
+    length: usize,
+    alphabet: fn(streams: usize, live: &BTreeSet<usize>) -> Vec<Step>,
+) -> Vec<Vec<Step>> {
+    let mut all = vec![vec![Take(0, 1)], vec![Take(0, 2)]];
+    for _ in 1..length {
+        all = all
+            .into_iter()
+            .flat_map(|program| {
+                let (mut streams, mut taken, mut live) = (1, 0, BTreeSet::new());
+                for step in &program {
+                    match *step {
+                        Take(stream, _) | FreeOn(_, stream) => streams = streams.max(stream + 1),
+                        _ => {}
+                    }
+                    match *step {
+                        Take(..) | TakeSync(_) => {
+                            live.insert(taken);
+                            taken += 1;
+                        }
+                        Free(block) | FreeOn(block, _) => _ = live.remove(&block),
+                        _ => {}
+                    }
+                }
+                // Streams that have done nothing are alike: the first of them stands for all.
+                let steps = alphabet(STREAMS.min(streams + 1), &live);
+                steps.into_iter().map(move |step| [&program[..], &[step]].concat())
+            })
+            .collect();
+    }
+    all
+}
+
+fn explore_all(programs: &[Vec<Step>], reuses: &[Reuse]) {
+    let mut schedules = 0;
+    for program in programs {
+        for &reuse in reuses {
+            for segments in [1, 2] {
+                schedules += schedules_of(program, reuse, segments);
+            }
+        }
+    }
+    println!("{} programs, {schedules} schedules", programs.len());
+    assert!(schedules > programs.len() as u64, "hardly a program has a choice");
+}
+
+/// Allocate, use, free and steal.
+#[test]
+fn every_program_of_takes_and_frees_is_in_order() {
+    let alphabet = |streams: usize, live: &BTreeSet<usize>| {
+        let takes = (0..streams).flat_map(|stream| [Take(stream, 1), Take(stream, 2)]);
+        takes.chain(live.iter().map(|block| Free(*block))).collect()
+    };
+    explore_all(&programs(5, alphabet), &[Reuse::Wait]);
+}
+
+/// All that can be done, in fewer steps.
+#[test]
+fn every_shorter_program_of_everything_is_in_order() {
+    let alphabet = |streams: usize, live: &BTreeSet<usize>| {
+        let mut steps = vec![TakeSync(1), Defragment, Trim];
+        for stream in 0..streams {
+            steps.extend([Take(stream, 1), Take(stream, 2), Merge(stream)]);
+            steps.extend([Synchronize(stream), Query(stream), Renew(stream)]);
+            steps.extend(live.iter().map(|block| FreeOn(*block, stream)));
+        }
+        steps
+    };
+    let mut all = programs(3, alphabet);
+    // Behind each, somebody takes everything.
+    all.iter_mut().for_each(|program| program.extend([Take(2, 1), Take(1, 1)]));
+    explore_all(&all, &[Reuse::Wait]);
+}
+
+/// The merge that lost a dependency, in each of its forms and under each policy (scenario 1).
+#[test]
+fn scenario_01_three_streams_and_a_merge() {
+    let begin = [Take(0, 1), Take(1, 1), Free(0), Free(1)];
+    let end = [Take(2, 1), Take(2, 1)];
+    let forms: [&[Step]; 5] = [
+        &[Take(1, 2), Free(2)],
+        &[Merge(1)],
+        &[Merge(1), Take(1, 2), Free(2)],
+        &[Take(1, 2), FreeOn(2, 0)],
+        &[Defragment],
+    ];
+    for form in forms {
+        let program = [&begin[..], form, &end[..]].concat();
+        for reuse in [Reuse::Own, Reuse::Completed, Reuse::Wait] {
+            let schedules = schedules_of(&program, reuse, 1);
+            assert!(schedules > 1, "{program:?} has one schedule");
+        }
+    }
+}
