@@ -82,8 +82,10 @@ impl<U: Resource> Carver<U> {
         match rung {
             Rung::WithinReach => Ok(self.stock.serve_within_reach(request)),
             Rung::Completed => self.stock.serve_completed(request),
-            Rung::OthersCaches => {
-                if self.stock.spill(request.taker.id()) == 0 {
+            Rung::OwnCache if self.stock.spill_own(request.taker.id()) == 0 => Ok(None),
+            Rung::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Rung::Caches => {
+                if self.stock.spill() == 0 {
                     return Ok(None);
                 }
                 match self.stock.serve_within_reach(request) {
