@@ -61,10 +61,6 @@ impl<U: Resource> Carver<U> {
                 return Err(refusal(report, ascent));
             }
             moved = Some(after);
-            // What came back on the taker's own stream is in its cache, which no rung looks into.
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(block);
-            }
         }
     }
 
