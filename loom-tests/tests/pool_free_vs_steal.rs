@@ -8,7 +8,7 @@ use std::sync::Arc;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{Frontier, PoolConfig};
 use loom::sync::Mutex;
-use loom_tests::{Rig, Seen, Site, Work, explore, explore_bounded, spawn};
+use loom_tests::{Rig, Seen, Site, Work, explore, spawn};
 
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
@@ -26,7 +26,7 @@ fn site(bytes: usize, reuse: Reuse) -> Site {
 
 /// One block, used and freed on one stream while another one asks for it.
 fn stolen(reuse: Reuse, busy: bool, seen: &'static [Seen; 2]) {
-    explore_bounded(Some(3), move || {
+    explore(move || {
         let site = site(LONG, reuse);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -75,7 +75,7 @@ fn what_is_not_over_is_stolen_behind_a_wait_of_the_host() {
 #[test]
 fn a_block_is_taken_again_or_stolen() {
     static SEEN: [Seen; 4] = [const { Seen::never() }; 4];
-    explore_bounded(Some(3), || {
+    explore(|| {
         let site = site(LONG, Reuse::Wait);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -114,7 +114,7 @@ fn a_block_is_taken_again_or_stolen() {
 #[test]
 fn what_comes_along_is_as_new_as_what_it_was_cut_from() {
     static STOLEN: Seen = Seen::never();
-    explore_bounded(Some(3), || {
+    explore(|| {
         let site = site(2 * SHORT, Reuse::Wait);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), 2 * SHORT).expect("there is room");

@@ -25,7 +25,7 @@ fn site(units: usize) -> Site {
 /// The stream ends while its memory is taken: which is never refused, for nothing is live.
 fn left_behind(busy: bool) {
     static WAITED: [Seen; 2] = [Seen::never(), Seen::never()];
-    explore_bounded(Some(3), move || {
+    explore_bounded(Some(5), move || {
         let site = site(1);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), UNIT).expect("there is room");
@@ -80,7 +80,7 @@ fn site_with_newcomer() -> (Site, Stream, Stream) {
 #[test]
 fn a_newcomer_is_not_the_one_that_is_over() {
     static TAKEN: [Seen; 2] = [Seen::never(), Seen::never()];
-    explore_bounded(Some(3), || {
+    explore_bounded(Some(5), || {
         let (site, newcomer, taking) = site_with_newcomer();
         let working = {
             let site = site.clone();
@@ -111,7 +111,7 @@ fn a_newcomer_is_not_the_one_that_is_over() {
 #[test]
 fn what_is_over_is_not_the_newcomers() {
     static TAKEN: Seen = Seen::never();
-    explore_bounded(Some(3), || {
+    explore_bounded(Some(5), || {
         let (site, newcomer, taking) = site_with_newcomer();
         let asking = {
             let site = site.clone();

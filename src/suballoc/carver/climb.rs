@@ -21,6 +21,8 @@ pub(super) struct Ascent {
     pub(super) attempt: u32,
     /// Why the upstream gave nothing.
     pub(super) refused: Option<Error>,
+    /// How many segments had ever set out for it by then.
+    pub(super) gone: u64,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -100,7 +102,8 @@ impl<U: Resource> Carver<U> {
     fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
         let room = |stock: &Stock| {
             let inner = stock.inner.lock();
-            stock.maximum_units.saturating_sub(inner.core.reserved_units() + inner.pledged)
+            let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
+            stock.maximum_units.saturating_sub(taken)
         };
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
@@ -110,7 +113,12 @@ impl<U: Resource> Carver<U> {
                 None => break,
             }
         }
-        if gone == 0 && !(ascent.refused.is_none() && room(&self.stock) >= request.need()) {
+        let others_gave_back = {
+            let inner = self.stock.inner.lock();
+            inner.leaving > 0 || (ascent.refused.is_some() && inner.gone != ascent.gone)
+        };
+        let has_room = ascent.refused.is_none() && room(&self.stock) >= request.need();
+        if gone == 0 && !others_gave_back && !has_room {
             return Ok(None);
         }
         self.grow(request, Growth::Exact, ascent)

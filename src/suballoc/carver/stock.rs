@@ -51,8 +51,12 @@ pub(super) struct Inner {
     pub(super) core: Core,
     /// Units asked of the upstream and not answered yet.
     pub(super) pledged: u64,
-    /// How often an answer came.
+    /// How often an answer came, or a segment had come back to the upstream.
     pub(super) answers: u64,
+    /// Units on their way back to the upstream: still had of it, but carved no more.
+    pub(super) leaving: u64,
+    /// How many segments have ever set out for it.
+    pub(super) gone: u64,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for.
@@ -119,6 +123,8 @@ impl Stock {
                 core: Core::new(),
                 pledged: 0,
                 answers: 0,
+                leaving: 0,
+                gone: 0,
                 peak_reserved: 0,
                 misses: 0,
                 largest_want: 0,
