@@ -9,7 +9,7 @@ use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::Owned;
+use crate::suballoc::core::{Owned, Owner};
 use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
@@ -61,10 +61,6 @@ impl<U: Resource> Carver<U> {
                 return Err(refusal(report, ascent));
             }
             moved = Some(after);
-            // What came back on the taker's own stream is in its cache, which no rung looks into.
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(block);
-            }
         }
     }
 
@@ -82,8 +78,10 @@ impl<U: Resource> Carver<U> {
         match rung {
             Rung::WithinReach => Ok(self.stock.serve_within_reach(request)),
             Rung::Completed => self.stock.serve_completed(request),
-            Rung::OthersCaches => {
-                if self.stock.spill(request.taker.id()) == 0 {
+            Rung::OwnCache if self.stock.spill_own(request.taker.id()) == 0 => Ok(None),
+            Rung::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Rung::Caches => {
+                if self.stock.spill() == 0 {
                     return Ok(None);
                 }
                 match self.stock.serve_within_reach(request) {
@@ -177,13 +175,11 @@ impl Stock {
         if !enough {
             return None;
         }
-        let mut merged = 0;
-        let served = self.serve_with(request, reach, |inner| {
-            let owner = id.map_or(crate::suballoc::core::Owner::NOBODY, |id| inner.core.enter(id));
+        self.serve_with(request, reach, |inner| {
+            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
             let reach = of_owners(&inner.core, reach);
-            merged = inner.core.gather(owner, now, &reach);
-        });
-        served
+            inner.core.gather(owner, now, &reach);
+        })
     }
 
     /// Asks the driver what is over on the streams that others have freed on, and serves from that.

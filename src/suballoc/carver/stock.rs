@@ -244,7 +244,8 @@ impl Stock {
         let claim = self.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
-            None if spill_all(&mut cache, &mut inner.core) > 0 => {
+            // What is long is in the core already; for the sake of that, what is short stays where it is.
+            None if request.want.units() <= LONG_UNITS && spill_all(&mut cache, &mut inner.core) > 0 => {
                 carve(inner, &mut cache, request, now, reach, claim)?
             }
             None => return None,
@@ -268,15 +269,19 @@ impl Stock {
         }
     }
 
-    /// Empties every cache, but that of one stream if one is named. Returns how many blocks went.
-    pub(super) fn spill(&self, but: Option<StreamId>) -> usize {
+    /// Empties the cache of one taker. Returns how many blocks went.
+    pub(super) fn spill_own(&self, taker: Option<StreamId>) -> usize {
+        let mut inner = self.inner.lock();
+        let mut cache = self.cache(&mut inner.core, taker);
+        spill_all(&mut cache, &mut inner.core)
+    }
+
+    /// Empties every cache. Returns how many blocks went.
+    pub(super) fn spill(&self) -> usize {
         let mut inner = self.inner.lock();
         let mut spilled = 0;
         for shard in self.shards.iter().map(|shard| &**shard).chain(&self.host) {
-            let mut cache = shard.cache.lock();
-            if but.is_none() || cache.stream() != but {
-                spilled += spill_all(&mut cache, &mut inner.core);
-            }
+            spilled += spill_all(&mut shard.cache.lock(), &mut inner.core);
         }
         spilled
     }

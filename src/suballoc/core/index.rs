@@ -1,13 +1,17 @@
 //! `Index`: the blocks that are out, by address.
 
 use super::UNIT;
-use super::node::Id;
+use super::node::{Id, NONE};
 use super::nodes::Nodes;
 
 /// Tables grow one at a time: at 100,000 blocks one moves 1,600 entries, not all.
 const SHARDS: usize = 64;
-/// The slots of a table that gets its first block.
+/// The homes in a table that gets its first block.
 const FIRST: usize = 8;
+/// Slots that are compared at once.
+const GROUP: usize = 4;
+/// Slots behind the last home, at first.
+const OVERHANG: usize = 16;
 
 /// A block that is out: a part of its hash above, and its node below. 0 is nothing, as no block has the node 0.
 ///
@@ -26,7 +30,10 @@ pub(super) struct Index {
 
 #[derive(Debug, Default)]
 struct Shard {
-    slots: Box<[Slot]>,
+    slots: Vec<Slot>,
+    /// How many of them are the home of a slot. Those behind take what has been kept from the last ones, so that no search
+    /// wraps around.
+    homes: usize,
     len: usize,
 }
 
@@ -86,84 +93,93 @@ impl Index {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.slots.len() * size_of::<Slot>()).sum()
+        self.shards.iter().map(|shard| shard.slots.capacity() * size_of::<Slot>()).sum()
     }
 }
 
 impl Shard {
     /// Where a slot belongs: the kept bits as a fraction of the table, which need not be a power of two.
     #[inline]
-    fn home(slot: Slot, slots: usize) -> usize {
-        (((slot >> 32) * slots as u64) >> 32) as usize
+    fn home(slot: Slot, homes: usize) -> usize {
+        (((slot >> 32) * homes as u64) >> 32) as usize
     }
 
     #[inline]
     fn find(&self, nodes: &Nodes, address: u64, hash: u64) -> Option<(usize, Id)> {
-        let slots = &*self.slots;
-        let mut at = Self::home(hash, slots.len());
-        loop {
-            let slot = *slots.get(at)?;
-            if (slot ^ hash) & KEPT == 0 && slot != 0 {
-                let id = slot as Id;
-                if nodes[id].address == address {
-                    return Some((at, id));
-                }
+        let mut at = Self::home(hash, self.homes);
+        while let Some(&slot) = self.slots.get(at) {
+            let id = slot as Id;
+            if slot >> 32 == hash >> 32 && id != NONE && nodes[id].address == address {
+                return Some((at, id));
             }
             if slot == 0 {
-                return None;
+                break;
             }
-            at = if at + 1 < slots.len() { at + 1 } else { 0 };
+            at += 1;
         }
+        None
     }
 
     #[inline]
     fn insert(&mut self, slot: Slot) {
-        // At most three quarters full: then it ends, and after 2.5 slots on average.
-        if self.len >= self.slots.len() / 4 * 3 {
+        // At most three quarters full: then a search ends after 2.5 slots on average.
+        if self.len >= self.homes / 4 * 3 {
             self.grow();
         }
         self.len += 1;
-        Self::place(&mut self.slots, slot);
+        self.place(slot);
     }
 
+    /// Puts a slot where there is room from its home on.
     #[inline]
-    fn place(slots: &mut [Slot], slot: Slot) {
-        let mut at = Self::home(slot, slots.len());
-        while slots[at] != 0 {
-            at = if at + 1 < slots.len() { at + 1 } else { 0 };
+    fn place(&mut self, slot: Slot) {
+        let mut at = Self::home(slot, self.homes);
+        loop {
+            let Some(group) = self.slots.get_mut(at..).and_then(|slots| slots.first_chunk_mut::<GROUP>())
+            else {
+                self.slots.reserve_exact(OVERHANG);
+                self.slots.extend([0; OVERHANG]);
+                continue;
+            };
+            let vacant = mask(group, |slot| slot == 0);
+            if vacant != 0 {
+                group[vacant.trailing_zeros() as usize] = slot;
+                return;
+            }
+            at += GROUP;
         }
-        slots[at] = slot;
     }
 
     /// Empties a slot. Those behind it that it has kept from their home move up.
     #[inline]
     fn remove(&mut self, at: usize) {
-        let slots = &mut *self.slots;
+        let homes = self.homes;
         self.len -= 1;
-        let (mut hole, mut at) = (at, at);
-        loop {
-            at = if at + 1 < slots.len() { at + 1 } else { 0 };
-            let slot = slots[at];
-            if slot == 0 {
-                break;
-            }
-            let from = |start: usize| if at >= start { at - start } else { at + slots.len() - start };
-            if from(Self::home(slot, slots.len())) >= from(hole) {
-                slots[hole] = slot;
+        let (mut hole, mut at) = (at, at + 1);
+        while let Some(&slot) = self.slots.get(at).filter(|slot| **slot != 0) {
+            if Self::home(slot, homes) <= hole {
+                self.slots[hole] = slot;
                 hole = at;
             }
+            at += 1;
         }
-        slots[hole] = 0;
+        self.slots[hole] = 0;
     }
 
     /// Half as large again: twice as large would be up to 21 bytes a block.
     #[cold]
     fn grow(&mut self) {
-        let count = (self.slots.len() / 2 * 3).max(FIRST);
-        let mut slots = vec![0; count].into_boxed_slice();
-        self.slots.iter().filter(|slot| **slot != 0).for_each(|&slot| Self::place(&mut slots, slot));
-        self.slots = slots;
+        let homes = (self.homes / 2 * 3).max(FIRST);
+        let old = core::mem::replace(&mut self.slots, vec![0; homes + OVERHANG]);
+        self.homes = homes;
+        old.into_iter().filter(|slot| *slot != 0).for_each(|slot| self.place(slot));
     }
+}
+
+/// A bit for each slot of which something is true: with no branch, because any of them may be the one.
+#[inline]
+fn mask(group: &[Slot; GROUP], is: impl Fn(Slot) -> bool) -> u32 {
+    group.iter().enumerate().fold(0, |mask, (at, &slot)| mask | u32::from(is(slot)) << at)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -212,11 +228,23 @@ mod tests {
         }
     }
 
+    /// All of them at home in the last slot: there are more behind it then.
+    #[test]
+    fn slots_that_are_alike_find_room_too() {
+        let mut shard = Shard::default();
+        (1..=100).for_each(|id| shard.insert(KEPT | id));
+        assert_eq!(shard.slots.iter().filter(|slot| **slot != 0).count(), 100);
+        for left in (0..100).rev() {
+            let last = shard.slots.iter().rposition(|slot| *slot != 0);
+            shard.remove(shard.homes - 1);
+            assert_eq!(last, Some(shard.homes - 1 + left), "those behind have moved up");
+        }
+    }
+
     impl Shard {
         /// How far the farthest slot is from its home.
         fn longest_way(&self) -> usize {
-            let count = self.slots.len();
-            let way = |(at, &slot): (usize, &Slot)| (at + count - Self::home(slot, count)) % count;
+            let way = |(at, &slot): (usize, &Slot)| at - Self::home(slot, self.homes);
             self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(way).max().unwrap_or(0)
         }
     }

@@ -5,8 +5,10 @@ use core::ops::{Index, IndexMut};
 #[cfg(test)]
 use core::cell::Cell;
 
+#[cfg(all(test, not(loom)))]
+use super::Owner;
+use super::UNIT;
 use super::node::{Id, NONE, Node};
-use super::{Owner, UNIT};
 
 /// 10 KiB: a core of few blocks stays small, and a new chunk costs about a microsecond.
 const CHUNK: usize = 256;

@@ -70,6 +70,7 @@ impl Core {
         self.free_units
     }
 
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn nobody_units(&self) -> u64 {
         self.owners.place(Owner::NOBODY).free_units
     }
