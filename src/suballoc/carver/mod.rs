@@ -14,7 +14,7 @@ mod survey;
 mod taker;
 
 pub use stock::Stock;
-use stock::{Request, Tally};
+use stock::{Inner, Request, Tally};
 use taker::Taker;
 
 use super::core::{Inspected, Want};
@@ -195,14 +195,17 @@ impl<U: Resource> Carver<U> {
             return Ok(());
         }
         let wanted = want.ok_or_else(|| self.too_large(layout))?;
-        match &self.stock.ledger {
-            Some(_) => self.strike_out(block, layout)?,
-            None => self.inspect(wanted, block, layout)?,
+        if self.stock.ledger.is_some() {
+            self.strike_out(block, layout)?;
         }
+        // Before the lock: on a stream that is somebody else's it is a driver call.
         let stamp = stream.release();
-        if !self.stock.put(wanted, block, stamp.stream(), stamp.epoch()) {
-            self.stock.take_back(wanted, block, Some(stamp.stream()), stamp.epoch());
+        let mut inner = self.stock.inner.lock();
+        if self.stock.ledger.is_none() {
+            // In one step with taking it back: else of two threads that free one block both would find it live.
+            self.inspect(&inner, wanted, block, layout)?;
         }
+        self.stock.take_back_locked(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
     }
 
@@ -232,8 +235,7 @@ impl<U: Resource> Carver<U> {
 
     /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
     /// block; sizes are told apart as far as their classes differ.
-    fn inspect(&self, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
-        let inner = self.stock.inner.lock();
+    fn inspect(&self, inner: &Inner, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
         let kind = match inner.core.inspect(block.address()) {
             Inspected::Out { units } => {
                 let caches = self.stock.caches();

@@ -256,7 +256,17 @@ impl Stock {
 
     /// A block comes back that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        let mut inner = self.inner.lock();
+        self.take_back_locked(&mut self.inner.lock(), want, block, stream, epoch);
+    }
+
+    pub(super) fn take_back_locked(
+        &self,
+        inner: &mut Inner,
+        want: Want,
+        block: DevicePtr,
+        stream: Option<StreamId>,
+        epoch: Epoch,
+    ) {
         let mut cache = self.cache(&mut inner.core, stream);
         let owner = cache.owner();
         if cache.put(want, block.address(), epoch) {
