@@ -7,10 +7,54 @@ mod held;
 use std::sync::Barrier;
 use std::thread;
 
+use alluvion::driver::CaptureMode;
 use alluvion::source::Cuda;
+use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::Bench;
-use alluvion::{PoolConfig, Resource};
-use held::Held;
+use alluvion::{PoolConfig, Resource, Stream};
+use held::{Held, layout_of};
+
+const MIB: usize = 1 << 20;
+
+/// Ends a stream so that nobody can ever say how far it came: it captures when it goes.
+fn end_badly(bench: &Bench, stream: Stream) {
+    let sim = bench.simulated().unwrap();
+    sim.begin_capture(stream.device().ordinal(), stream.as_ref().raw(), CaptureMode::Relaxed).unwrap();
+    drop(stream);
+}
+
+/// without such a stream.
+#[test]
+fn a_stream_that_ended_without_an_event_stops_nobody() {
+    for reuse in [Reuse::Own, Reuse::Completed, Reuse::Wait] {
+        let bench = Bench::sim();
+        let (lost, busy, taker) = (bench.stream(), bench.stream(), bench.stream());
+        let config = PoolConfig::default().maximum(9 * MIB).growth(Growth::Exact).reuse(reuse).checked(true);
+        let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+        let block = Held::of(&pool, 4 * MIB, lost.as_ref());
+        let pending = Held::of(&pool, 5 * MIB, busy.as_ref());
+        block.fill(1, lost.as_ref());
+        block.free(lost.as_ref());
+        end_badly(&bench, lost);
+        pending.fill(2, busy.as_ref());
+        pending.free(busy.as_ref());
+        let served = Held::of(&pool, 4 * MIB, taker.as_ref());
+        served.fill(3, taker.as_ref());
+        let error = pool.allocate(layout_of(4 * MIB), taker.as_ref()).unwrap_err();
+        assert!(error.is_out_of_memory(), "{reuse:?}: {error}");
+        let error = pool.allocate_sync(layout_of(4 * MIB)).unwrap_err();
+        assert!(error.is_out_of_memory(), "{reuse:?}: {error}");
+        served.check(3, taker.as_ref());
+        served.free(taker.as_ref());
+        pool.merge(busy.as_ref()).unwrap();
+        Held::of(&pool, 5 * MIB, busy.as_ref()).free(busy.as_ref());
+        // Once the device has been waited for, all is over.
+        bench.device().synchronize().unwrap();
+        Held::of(&pool, 9 * MIB, taker.as_ref()).free(taker.as_ref());
+        drop(pool);
+        bench.check();
+    }
+}
 
 /// Of two threads that free one block at the same time, one does: with a ledger, and without.
 #[test]
