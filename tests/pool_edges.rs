@@ -56,6 +56,24 @@ fn a_stream_that_ended_without_an_event_stops_nobody() {
     }
 }
 
+/// A pool whose blocks lie behind such a stream waits for the device at its end, and leaks nothing.
+#[test]
+fn a_pool_outlives_a_stream_without_an_event() {
+    let bench = Bench::sim();
+    drop(Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap());
+    let before = bench.footprint();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default()).unwrap();
+    let lost = bench.stream();
+    let block = Held::of(&pool, 4 * MIB, lost.as_ref());
+    block.fill(1, lost.as_ref());
+    block.free(lost.as_ref());
+    end_badly(&bench, lost);
+    drop(pool);
+    bench.device().synchronize().unwrap();
+    assert_eq!(bench.footprint(), before);
+    bench.check();
+}
+
 /// Of two threads that free one block at the same time, one does: with a ledger, and without.
 #[test]
 fn one_of_two_frees_at_once_is_refused() {

@@ -81,6 +81,23 @@ impl<U: Resource> Carver<U> {
     }
 }
 
+impl<U: Resource> Carver<U> {
+    /// Waits, on the host, for all that was freed: for the device, where a stream has ended without a last event. Returns
+    /// `false` if that is not to be had.
+    fn wait_until_over(&self, frontier: &Frontier) -> bool {
+        let machine = self.stock.device.machine();
+        let mut for_all = false;
+        for stamp in frontier.iter() {
+            match machine.wait_quiescent(&Frontier::of(stamp)) {
+                Ok(()) => {}
+                Err(error) if machine.has_no_last_event(stamp.stream, &error) => for_all = true,
+                Err(_) => return false,
+            }
+        }
+        !for_all || self.stock.device.synchronize().is_ok()
+    }
+}
+
 impl<U: Resource> Drop for Carver<U> {
     fn drop(&mut self) {
         let mut frontier = Frontier::quiescent();
@@ -110,23 +127,22 @@ impl<U: Resource> Drop for Carver<U> {
             service.as_ref().wait_for(&frontier)?;
             Ok(service)
         });
+        let over = over.is_ok() && (behind.is_ok() || self.wait_until_over(&frontier));
         for (Segment { address, units }, _) in segments {
             let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
                 continue;
             };
             self.note_upstream_call();
-            match (&behind, &over) {
+            match &behind {
+                // The last use cannot be placed in any order: a stream captures, or the context is lost. It is leaked.
+                _ if !over => {}
                 // SAFETY:
                 // - the block came from this upstream, with this layout.
                 // - every use of it is ordered before this point of the service stream, which has waited for all frees; what
                 //   was out is over.
-                (Ok(service), Ok(())) => unsafe { self.upstream.deallocate(block, layout, service.as_ref()) },
-                _ if self.stock.device.machine().wait_quiescent(&frontier).is_ok() && over.is_ok() => {
-                    // SAFETY: the block came from this upstream, with this layout, and every use of it is over.
-                    unsafe { self.upstream.deallocate_sync(block, layout) }
-                }
-                // The last use cannot be placed in any order: a stream captures, or the context is lost. It is leaked.
-                _ => {}
+                Ok(service) => unsafe { self.upstream.deallocate(block, layout, service.as_ref()) },
+                // SAFETY: the block came from this upstream, with this layout, and every use of it is over.
+                Err(_) => unsafe { self.upstream.deallocate_sync(block, layout) },
             }
         }
     }
