@@ -6,9 +6,10 @@ mod held;
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
-use alluvion::source::Cuda;
+use alluvion::source::{Callback, Cuda};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::Bench;
 use alluvion::{PoolConfig, Resource, Stream};
@@ -72,6 +73,37 @@ fn a_pool_outlives_a_stream_without_an_event() {
     bench.device().synchronize().unwrap();
     assert_eq!(bench.footprint(), before);
     bench.check();
+}
+
+/// The upstream takes longer than anybody would spin: who waits for another one's growth gets a part of it all the same.
+#[test]
+fn growth_that_takes_long_is_waited_for() {
+    let bench = Bench::sim();
+    let device = bench.device();
+    let cuda = Cuda::new(&device);
+    // SAFETY: the closures hand out the blocks of a source, and give them back to it.
+    let slow = unsafe {
+        Callback::new(
+            &device,
+            |layout, stream| {
+                thread::sleep(Duration::from_millis(500));
+                Ok(cuda.allocate(layout, stream)?.address())
+            },
+            |block, layout, stream| cuda.deallocate(block, layout, stream),
+        )
+    };
+    let pool = slow.pool(PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB))).unwrap();
+    let (start, streams) = (Barrier::new(3), [bench.stream(), bench.stream(), bench.stream()]);
+    thread::scope(|scope| {
+        for stream in &streams {
+            let (pool, start) = (&pool, &start);
+            scope.spawn(move || {
+                start.wait();
+                Held::of(pool, MIB, stream.as_ref()).free(stream.as_ref());
+            });
+        }
+    });
+    assert_eq!(pool.status().upstream_calls, 1);
 }
 
 /// Of two threads that free one block at the same time, one does: with a ledger, and without.

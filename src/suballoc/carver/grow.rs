@@ -8,7 +8,7 @@ use super::{Carver, Tally};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
-use crate::sync::yield_now;
+use crate::sync::{nap, yield_now};
 
 /// What growth is rounded to: 2 MiB, the page in which a device has its memory.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
@@ -18,11 +18,15 @@ const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 /// seven traces of PyTorch jobs; a larger part for itself, or none, is above it on some.
 const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
-/// How often a thread looks whether another one's growth has come before it goes on without. The driver takes 50 µs for a
-/// segment; a yield is about one.
+/// How often a thread looks whether another one's growth has come before it asks itself, or sleeps between looks. The driver
+/// takes 50 µs for a segment; a yield is about one.
 ///
 /// Under loom more often than the models let a thread be preempted, so that an answer always comes.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
+
+/// How often a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because pinning 4 GiB
+/// takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
+const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
@@ -63,7 +67,7 @@ enum Pledge {
     /// Ask for so many units; they are set aside. `calls` is what `Inner::calls` says, unless there are others under way.
     Ask { units: u64, calls: Option<u64> },
     /// Somebody else has asked for enough, or gives back: wait for the answer after this one.
-    Wait { answers: u64 },
+    Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
 }
@@ -81,6 +85,7 @@ impl<U: Resource> Carver<U> {
         growth: Growth,
         ascent: &mut Ascent,
     ) -> Result<Option<DevicePtr>, Error> {
+        let mut naps = NAPS;
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
             // In one step, so that no answer comes between looking at what there is and asking for more.
@@ -89,15 +94,15 @@ impl<U: Resource> Carver<U> {
                 Ok(block) => return Ok(Some(block)),
                 Err(pledge) => pledge,
             };
-            let answers = match pledge {
+            let (answers, may_ask) = match pledge {
                 Pledge::NoRoom => return Ok(None),
-                Pledge::Wait { answers } => answers,
+                Pledge::Wait { answers, may_ask } => (answers, may_ask),
                 Pledge::Ask { units, calls } => match self.ask(request, units, ascent)? {
                     Some(block) => return Ok(Some(block)),
                     None if calls == Some(ascent.calls) => return Ok(None),
                     // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
                     // or after the next answer.
-                    None => self.stock.inner.lock().answers,
+                    None => (self.stock.inner.lock().answers, Asking::is_mine()),
                 },
             };
             let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
@@ -105,6 +110,10 @@ impl<U: Resource> Carver<U> {
             while patience > 0 && comes(&self.stock.inner.lock()) {
                 patience -= 1;
                 yield_now();
+            }
+            while !may_ask && naps > 0 && comes(&self.stock.inner.lock()) {
+                naps -= 1;
+                nap();
             }
         }
         Ok(self.stock.serve(request, &[]))
@@ -118,7 +127,7 @@ impl<U: Resource> Carver<U> {
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
         if others_may_do && turn + 1 < TURNS && !Asking::is_mine() {
-            return Pledge::Wait { answers: inner.answers };
+            return Pledge::Wait { answers: inner.answers, may_ask: need <= room };
         }
         if need > room {
             return Pledge::NoRoom;
