@@ -4,7 +4,7 @@
 
 mod held;
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::Bench;
-use alluvion::{PoolConfig, Resource, Stream};
+use alluvion::{Device, PoolConfig, Resource, Stream};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
@@ -75,35 +75,56 @@ fn a_pool_outlives_a_stream_without_an_event() {
     bench.check();
 }
 
-/// The upstream takes longer than anybody would spin: who waits for another one's growth gets a part of it all the same.
-#[test]
-fn growth_that_takes_long_is_waited_for() {
-    let bench = Bench::sim();
-    let device = bench.device();
-    let cuda = Cuda::new(&device);
+/// Cuda, but a call takes longer than anybody would spin.
+fn slow(device: &Device) -> impl Resource + Send + Sync + use<> {
+    let cuda = Arc::new(Cuda::new(device));
+    let to_free = Arc::clone(&cuda);
     // SAFETY: the closures hand out the blocks of a source, and give them back to it.
-    let slow = unsafe {
+    unsafe {
         Callback::new(
-            &device,
-            |layout, stream| {
+            device,
+            move |layout, stream| {
                 thread::sleep(Duration::from_millis(500));
                 Ok(cuda.allocate(layout, stream)?.address())
             },
-            |block, layout, stream| cuda.deallocate(block, layout, stream),
+            move |block, layout, stream| to_free.deallocate(block, layout, stream),
         )
-    };
-    let pool = slow.pool(PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB))).unwrap();
+    }
+}
+
+/// Three threads that ask for a block at once.
+fn ask_at_once(bench: &Bench, pool: &(impl Resource + Sync)) {
     let (start, streams) = (Barrier::new(3), [bench.stream(), bench.stream(), bench.stream()]);
     thread::scope(|scope| {
         for stream in &streams {
-            let (pool, start) = (&pool, &start);
+            let start = &start;
             scope.spawn(move || {
                 start.wait();
                 Held::of(pool, MIB, stream.as_ref()).free(stream.as_ref());
             });
         }
     });
+}
+
+/// Who waits for another one's growth gets a part of it, however long it takes.
+#[test]
+fn growth_that_takes_long_is_waited_for() {
+    let bench = Bench::sim();
+    let config = || PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB));
+    let pool = slow(&bench.device()).pool(config()).unwrap();
+    ask_at_once(&bench, &pool);
     assert_eq!(pool.status().upstream_calls, 1);
+}
+
+/// So does who asks on behalf of a pool that stands over it.
+#[test]
+fn growth_below_a_pool_is_waited_for() {
+    let bench = Bench::sim();
+    let below = PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB));
+    let pool =
+        slow(&bench.device()).pool(below).unwrap().pool(PoolConfig::default().growth(Growth::Exact)).unwrap();
+    ask_at_once(&bench, &pool);
+    assert_eq!(pool.upstream().status().upstream_calls, 1);
 }
 
 /// Of two threads that free one block at the same time, one does: with a ledger, and without.

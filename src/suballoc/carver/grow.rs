@@ -1,7 +1,5 @@
 //! Growing: asking the upstream for a segment.
 
-use core::cell::Cell;
-
 use super::climb::Ascent;
 use super::stock::{Inner, Request};
 use super::{Carver, Tally};
@@ -31,34 +29,38 @@ const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
+/// Who is in a call to an upstream. The threads of a model are one to the standard library.
 #[cfg(not(loom))]
-thread_local! {
-    // No destructor, so it can be used while the thread's other locals are being dropped.
-    static ASKING: Cell<u32> = const { Cell::new(0) };
-}
-// The threads of a model are one to the standard library.
+pub(super) type Asker = crate::stream::ThreadToken;
 #[cfg(loom)]
-loom::thread_local! {
-    static ASKING: Cell<u32> = Cell::new(0);
+pub(super) type Asker = loom::thread::ThreadId;
+
+fn this_thread() -> Asker {
+    #[cfg(not(loom))]
+    return Asker::current();
+    #[cfg(loom)]
+    loom::thread::current().id()
 }
 
-/// This thread is in a call to an upstream. What is allocated meanwhile, by a handler further down, must not wait for its end.
-pub(super) struct Asking;
-
-impl Asking {
-    pub(super) fn begin() -> Self {
-        ASKING.with(|asking| asking.set(asking.get() + 1));
-        Self
+impl Inner {
+    /// This thread is about to call the upstream.
+    pub(super) fn begin_call(&mut self) {
+        self.calls += 1;
+        self.askers.push(this_thread());
     }
 
-    fn is_mine() -> bool {
-        ASKING.with(|asking| asking.get() > 0)
+    /// The call is over, and what was to be said about it is said.
+    pub(super) fn end_call(&mut self) {
+        self.answers += 1;
+        let me = this_thread();
+        if let Some(at) = self.askers.iter().rposition(|asker| *asker == me) {
+            self.askers.swap_remove(at);
+        }
     }
-}
 
-impl Drop for Asking {
-    fn drop(&mut self) {
-        ASKING.with(|asking| asking.set(asking.get() - 1));
+    /// Returns `true` if this thread is in a call to the upstream, so that it must not wait for its end.
+    fn is_asking(&self) -> bool {
+        self.askers.contains(&this_thread())
     }
 }
 
@@ -102,7 +104,10 @@ impl<U: Resource> Carver<U> {
                     None if calls == Some(ascent.calls) => return Ok(None),
                     // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
                     // or after the next answer.
-                    None => (self.stock.inner.lock().answers, Asking::is_mine()),
+                    None => {
+                        let inner = self.stock.inner.lock();
+                        (inner.answers, inner.is_asking())
+                    }
                 },
             };
             let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
@@ -126,7 +131,7 @@ impl<U: Resource> Carver<U> {
         let room = self.stock.maximum_units.saturating_sub(taken);
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
-        if others_may_do && turn + 1 < TURNS && !Asking::is_mine() {
+        if others_may_do && turn + 1 < TURNS && !inner.is_asking() {
             return Pledge::Wait { answers: inner.answers, may_ask: need <= room };
         }
         if need > room {
@@ -141,7 +146,7 @@ impl<U: Resource> Carver<U> {
         let units = units.min(room).min(u64::from(u32::MAX));
         let is_alone = inner.pledged + inner.leaving == 0;
         inner.pledged += units;
-        inner.calls += 1;
+        inner.begin_call();
         Pledge::Ask { units, calls: is_alone.then_some(inner.calls) }
     }
 
@@ -160,7 +165,7 @@ impl<U: Resource> Carver<U> {
                     let served = self.stock.serve_with(request, &[], |inner| {
                         inner.core.add_segment(address, units as u32);
                         inner.pledged -= pledged;
-                        inner.answers += 1;
+                        inner.end_call();
                         inner.peak_reserved = inner.peak_reserved.max(inner.core.reserved_units());
                     });
                     return Ok(served);
@@ -172,7 +177,7 @@ impl<U: Resource> Carver<U> {
         {
             let mut inner = self.stock.inner.lock();
             inner.pledged -= pledged;
-            inner.answers += 1;
+            inner.end_call();
             ascent.calls = inner.calls;
         }
         if refused.is_context_lost() || refused.is_shut_down() {
@@ -185,11 +190,8 @@ impl<U: Resource> Carver<U> {
     /// A segment of the upstream, for anybody to use.
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
-        let asking = Asking::begin();
         Tally::add(&self.stock.tally.upstream_calls, 1);
-        let block = self.upstream.allocate_sync(layout);
-        drop(asking);
-        let block = block?;
+        let block = self.upstream.allocate_sync(layout)?;
         if block.is_aligned_to(Layout::MIN_ALIGN) {
             return Ok(block.address());
         }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
 
 use super::Carver;
-use super::grow::{Asking, segment_layout};
+use super::grow::segment_layout;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, StreamRef};
@@ -55,14 +55,14 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             let segment = inner.core.take_segment(at_most)?;
             inner.leaving += u64::from(segment.units);
-            inner.calls += 1;
+            inner.begin_call();
             segment
         };
         let bytes = self.send_back(segment);
         // Not before: until then the upstream may lack it, and the maximum counts it.
         let mut inner = self.stock.inner.lock();
         inner.leaving -= u64::from(segment.units);
-        inner.answers += 1;
+        inner.end_call();
         bytes
     }
 
@@ -70,7 +70,6 @@ impl<U: Resource> Carver<U> {
     fn send_back(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
-        let _asking = Asking::begin();
         self.note_upstream_call();
         // SAFETY:
         // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU8, Ordering as CounterOrdering};
 
 use smallvec::SmallVec;
 
+use super::grow::Asker;
 use super::taker::Taker;
 use crate::device::Device;
 use crate::resource::{DevicePtr, Layout};
@@ -57,6 +58,9 @@ pub(super) struct Inner {
     pub(super) leaving: u64,
     /// How many calls to the upstream have set out: for a segment, or with one.
     pub(super) calls: u64,
+    /// The threads that are in one. What such a thread asks for meanwhile, through a handler further down, must not wait for
+    /// its end; what it asks of another suballocator may.
+    pub(super) askers: SmallVec<[Asker; 4]>,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for.
@@ -125,6 +129,7 @@ impl Stock {
                 answers: 0,
                 leaving: 0,
                 calls: 0,
+                askers: SmallVec::new(),
                 peak_reserved: 0,
                 misses: 0,
                 largest_want: 0,
