@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
-use alluvion::source::{Callback, Cuda};
-use alluvion::suballoc::{Growth, Reuse};
+use alluvion::source::{Callback, Cuda, Null};
+use alluvion::suballoc::{FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
 use alluvion::{Device, PoolConfig, Resource, Stream};
 use held::{Held, layout_of};
@@ -151,4 +151,19 @@ fn one_of_two_frees_at_once_is_refused() {
             assert_eq!(freed, 1, "round {round}, checked: {checked}");
         }
     }
+}
+
+/// Blocks so long that twice their length is more than a number of units can say.
+#[test]
+fn blocks_of_half_a_tebibyte() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let config = FixedSizeConfig::default().block(1 << 39).blocks(1).checked(true);
+    let fixed = FixedSize::new(Null::new(&bench.device()), config).unwrap();
+    let first = Held::of(&fixed, 1 << 39, stream.as_ref());
+    let second = Held::of(&fixed, 1, stream.as_ref());
+    assert!(!first.overlaps(&second));
+    assert_eq!((fixed.status().live_bytes, fixed.status().live_blocks), (1 << 40, 2));
+    first.free(stream.as_ref());
+    second.free(stream.as_ref());
 }

@@ -317,7 +317,7 @@ fn carve(
     claim: u32,
 ) -> Option<u64> {
     let (owner, units) = (cache.owner(), request.want.units());
-    if request.want.stack().is_some() && request.align_units == 1 && units * 2 <= RUN_UNITS {
+    if request.want.stack().is_some() && request.align_units == 1 && units <= RUN_UNITS / 2 {
         let mut run = SmallVec::new();
         let count = (RUN_UNITS / units).min(RUN_BLOCKS);
         if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {
