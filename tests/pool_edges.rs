@@ -167,3 +167,20 @@ fn blocks_of_half_a_tebibyte() {
     first.free(stream.as_ref());
     second.free(stream.as_ref());
 }
+
+/// A stream that only merges, or only asks, is forgotten once it is gone.
+#[test]
+fn streams_that_only_look_leave_nothing_on_the_heap() {
+    let bench = Bench::sim();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
+    let look = || {
+        let stream = bench.stream();
+        pool.merge(stream.as_ref()).unwrap();
+        assert!(pool.largest_bytes(stream.as_ref()) > 0);
+        stream.synchronize().unwrap();
+    };
+    (0..20).for_each(|_| look());
+    let before = pool.status().metadata_bytes;
+    (0..500).for_each(|_| look());
+    assert_eq!(pool.status().metadata_bytes, before);
+}

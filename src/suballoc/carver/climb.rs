@@ -279,7 +279,8 @@ impl Stock {
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
-        let owner = inner.core.enter(own);
+        // Entered with a cache: the next stream in its place then finds it, and takes it out.
+        let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())

@@ -127,8 +127,8 @@ impl Stock {
         for other in owned.iter().filter(|other| Some(other.stream) != own) {
             reach.push((other.stream, taker.reach(&self.device, other.stream)));
         }
-        let mut inner = self.inner.lock();
-        let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+        let inner = self.inner.lock();
+        let owner = own.and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);
         // What no class of this stock is long enough for is served exactly: see `want`.
@@ -147,6 +147,9 @@ impl<U: Resource> Carver<U> {
     }
 
     pub(in crate::suballoc) fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
+        if self.stock.device.require(stream.device()).is_err() {
+            return 0;
+        }
         self.stock.largest(Taker::Stream(stream))
     }
 
