@@ -12,7 +12,7 @@ use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::suballoc::{FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
-use alluvion::{Device, PoolConfig, Resource, Stream};
+use alluvion::{Device, Layout, PoolConfig, Resource, Stream};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
@@ -183,4 +183,25 @@ fn streams_that_only_look_leave_nothing_on_the_heap() {
     let before = pool.status().metadata_bytes;
     (0..500).for_each(|_| look());
     assert_eq!(pool.status().metadata_bytes, before);
+}
+
+/// While nothing is live a request for the maximum succeeds, whatever its alignment, if the upstream's memory allows it.
+#[test]
+fn the_maximum_is_served_aligned() {
+    for sync in [false, true] {
+        let bench = Bench::sim();
+        let stream = bench.stream();
+        let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().maximum(4 * MIB)).unwrap();
+        let layout = Layout::new(4 * MIB, 2 * MIB).unwrap();
+        let block = if sync {
+            Held::allocate_sync(&pool, layout)
+        } else {
+            Held::allocate(&pool, layout, stream.as_ref())
+        };
+        let block = block.unwrap();
+        assert!(block.pointer.is_aligned_to(2 * MIB));
+        assert!(pool.allocate(layout, stream.as_ref()).unwrap_err().is_out_of_memory());
+        block.free_sync();
+        bench.check();
+    }
 }

@@ -112,6 +112,12 @@ impl Request<'_> {
     pub(super) fn need(&self) -> u64 {
         u64::from(self.want.units()) + u64::from(self.align_units) - 1
     }
+
+    /// The same of a new segment, where there is room for so many units: all of it, if that serves the request where the segment
+    /// is aligned well. Most upstreams' are.
+    pub(super) fn need_within(&self, room: u64) -> u64 {
+        self.need().min(room.max(u64::from(self.want.units())))
+    }
 }
 
 impl Stock {
