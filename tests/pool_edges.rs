@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
-use alluvion::suballoc::{FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::suballoc::{Arena, ArenaConfig, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
 use alluvion::{Device, Layout, PoolConfig, Resource, Stream};
 use held::{Held, layout_of};
@@ -204,4 +204,22 @@ fn the_maximum_is_served_aligned() {
         block.free_sync();
         bench.check();
     }
+}
+
+/// What a stream of an arena has not claimed is there for others, whatever becomes of that stream.
+#[test]
+fn an_arena_keeps_streams_apart() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().unwrap();
+    let (first, second) = (bench.stream(), bench.stream());
+    let arena = Arena::new(Cuda::new(&bench.device()), ArenaConfig::default().bytes(16 * MIB)).unwrap();
+    for bytes in [1000, 100_000, 1000] {
+        Held::of(&arena, bytes, first.as_ref()).free(first.as_ref());
+    }
+    let raw = first.as_ref().raw();
+    sim.begin_capture(0, raw, CaptureMode::Relaxed).unwrap();
+    let block = Held::of(&arena, 8 * MIB, second.as_ref());
+    sim.end_capture(0, raw).unwrap();
+    assert_eq!(arena.status().waits, 0);
+    block.free(second.as_ref());
 }
