@@ -223,3 +223,22 @@ fn an_arena_keeps_streams_apart() {
     assert_eq!(arena.status().waits, 0);
     block.free(second.as_ref());
 }
+
+/// A tile is all that can be had of tiles, and nothing where there is not one left.
+#[test]
+fn the_largest_block_of_one_size_is_of_that_size() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let cuda = Cuda::new(&bench.device());
+    let before = Held::of(&cuda, 1, stream.as_ref());
+    let config = FixedSizeConfig::default().block(64 << 10).blocks(4);
+    let tiles = FixedSize::new(&cuda, config).unwrap();
+    assert_eq!(tiles.largest_bytes(stream.as_ref()), 64 << 10);
+    // Behind that block the four begin at no multiple of their size. Three that do leave a piece at either end.
+    let held = [(); 3].map(|()| Held::allocate_sync(&tiles, Layout::new(1, 64 << 10).unwrap()).unwrap());
+    assert_eq!((tiles.status().free_bytes, tiles.status().reserved_bytes), (64 << 10, 256 << 10));
+    assert_eq!(tiles.largest_bytes(stream.as_ref()), 0);
+    held.into_iter().for_each(Held::free_sync);
+    drop(tiles);
+    before.free_sync();
+}
