@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
-use alluvion::suballoc::{Arena, ArenaConfig, FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
 use alluvion::{Device, Layout, PoolConfig, Resource, Stream};
 use held::{Held, layout_of};
@@ -241,4 +241,16 @@ fn the_largest_block_of_one_size_is_of_that_size() {
     held.into_iter().for_each(Held::free_sync);
     drop(tiles);
     before.free_sync();
+}
+
+/// Bins share what they may keep.
+#[test]
+fn bins_keep_no_more_than_they_may() {
+    let bench = Bench::sim();
+    let bins = Binning::over(Cuda::new(&bench.device())).blocks(256).range(11..=13).build().unwrap();
+    let free = || bench.device().memory_info().unwrap().free_bytes;
+    let before = free();
+    assert_eq!(bins.trim(7 * MIB / 2).unwrap(), 0);
+    assert_eq!((bins.trim(2 * MIB).unwrap(), free()), (3 * MIB / 2, before + 3 * MIB / 2));
+    assert_eq!((bins.trim(0).unwrap(), free()), (2 * MIB, before + 7 * MIB / 2));
 }
