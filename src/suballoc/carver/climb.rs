@@ -21,8 +21,8 @@ pub(super) struct Ascent {
     pub(super) attempt: u32,
     /// Why the upstream gave nothing.
     pub(super) refused: Option<Error>,
-    /// How many segments had ever set out for it by then.
-    pub(super) gone: u64,
+    /// What `Inner::calls` said then.
+    pub(super) calls: u64,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -61,10 +61,6 @@ impl<U: Resource> Carver<U> {
                 return Err(refusal(report, ascent));
             }
             moved = Some(after);
-            // What came back on the taker's own stream is in its cache, which no rung looks into.
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(block);
-            }
         }
     }
 
@@ -82,8 +78,10 @@ impl<U: Resource> Carver<U> {
         match rung {
             Rung::WithinReach => Ok(self.stock.serve_within_reach(request)),
             Rung::Completed => self.stock.serve_completed(request),
-            Rung::OthersCaches => {
-                if self.stock.spill(request.taker.id()) == 0 {
+            Rung::OwnCache if self.stock.spill_own(request.taker.id()) == 0 => Ok(None),
+            Rung::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Rung::Caches => {
+                if self.stock.spill() == 0 {
                     return Ok(None);
                 }
                 match self.stock.serve_within_reach(request) {
@@ -113,13 +111,13 @@ impl<U: Resource> Carver<U> {
                 None => break,
             }
         }
-        let others_gave_back = {
+        let others_called = {
             let inner = self.stock.inner.lock();
-            inner.leaving > 0 || (ascent.refused.is_some() && inner.gone != ascent.gone)
+            inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
         };
         let has_room = ascent.refused.is_none() && room(&self.stock) >= request.need();
-        if gone == 0 && !others_gave_back && !has_room {
-            return Ok(None);
+        if gone == 0 && !others_called && !has_room {
+            return Ok(self.stock.serve(request, &[]));
         }
         self.grow(request, Growth::Exact, ascent)
     }

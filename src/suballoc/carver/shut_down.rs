@@ -30,7 +30,7 @@ impl<U: Resource> Carver<U> {
 
     /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.stock.spill(None);
+        self.stock.spill();
         let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
         self.stock.ask_what_is_over(&owned)
     }
@@ -38,7 +38,7 @@ impl<U: Resource> Carver<U> {
     /// Makes a stream wait for all others that have freed here, and merges what it may then take.
     pub(in crate::suballoc) fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.stock.device.require(stream.device())?;
-        self.stock.spill(None);
+        self.stock.spill();
         self.stock.merge_for(stream)
     }
 
@@ -55,7 +55,7 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             let segment = inner.core.take_segment(at_most)?;
             inner.leaving += u64::from(segment.units);
-            inner.gone += 1;
+            inner.calls += 1;
             segment
         };
         let bytes = self.send_back(segment);
