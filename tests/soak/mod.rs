@@ -34,7 +34,10 @@ pub(crate) struct Plan {
 
 /// Blocks that a thread has out at most.
 const MOST: usize = 32;
-const STREAMS: usize = 3;
+
+/// Streams that a thread has for itself, and that all have together.
+const OWN: usize = 2;
+const COMMON: usize = 2;
 
 /// Marsaglia's xorshift: which step is next need not be more random than that.
 struct Chance(u64);
@@ -72,6 +75,7 @@ struct Shared<'p> {
     plan: Plan,
     pool: &'p Pool<Cuda>,
     hand: &'p dyn Hand,
+    common: Vec<Stream>,
     handed: Mutex<Vec<Handed<'p>>>,
     live_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
@@ -98,7 +102,7 @@ impl<'p> Worker<'_, 'p> {
             620..700 => self.take_over(),
             700..704 => self.streams[0].synchronize().expect("all work succeeds"),
             704..714 => {
-                let at = self.chance.below(STREAMS);
+                let at = self.chance.below(OWN);
                 self.streams[at] = self.device.stream().expect("a stream can be made");
             }
             714 => _ = self.shared.pool.trim(16 << 20).expect("nothing fails"),
@@ -110,6 +114,13 @@ impl<'p> Worker<'_, 'p> {
                 assert_eq!(kept, status.reserved_bytes, "{status:?}");
             }
             _ => self.free(),
+        }
+    }
+
+    fn stream(&mut self) -> Stream {
+        match self.chance.below(OWN + 1) {
+            OWN => self.shared.common[self.chance.below(COMMON)].clone(),
+            at => self.streams[at].clone(),
         }
     }
 
@@ -129,7 +140,7 @@ impl<'p> Worker<'_, 'p> {
 
     fn allocate(&mut self) {
         let layout = layout_of(self.chance.bytes(self.shared.plan.largest));
-        let stream = self.streams[self.chance.below(STREAMS)].clone();
+        let stream = self.stream();
         match Held::allocate(self.shared.pool, layout, stream.as_ref()) {
             Ok(block) => self.enter(block, stream),
             Err(error) => self.is_refused(&error),
@@ -138,7 +149,7 @@ impl<'p> Worker<'_, 'p> {
 
     fn allocate_sync(&mut self) {
         let layout = layout_of(self.chance.bytes(1 << 20));
-        let stream = self.streams[self.chance.below(STREAMS)].clone();
+        let stream = self.stream();
         match Held::allocate_sync(self.shared.pool, layout) {
             Ok(block) => self.enter(block, stream),
             Err(error) => self.is_refused(&error),
@@ -158,7 +169,7 @@ impl<'p> Worker<'_, 'p> {
 
     fn use_elsewhere(&mut self) {
         let Some(Out { block, word, home }) = self.pick() else { return };
-        let stream = self.streams[self.chance.below(STREAMS)].clone();
+        let stream = self.stream();
         stream.wait_for_stream(&home).expect("streams can wait");
         self.shared.hand.check(&stream, &block, word);
         let word = self.word();
@@ -176,7 +187,7 @@ impl<'p> Worker<'_, 'p> {
     fn take_over(&mut self) {
         let handed = self.shared.handed.lock().expect("no thread panics").pop();
         let Some((block, word, event)) = handed else { return };
-        let stream = self.streams[self.chance.below(STREAMS)].clone();
+        let stream = self.stream();
         stream.wait_event(&event).expect("streams can wait");
         self.let_go(Out { block, word, home: stream });
     }
@@ -205,6 +216,7 @@ pub(crate) fn soak(pool: &Pool<Cuda>, hand: &dyn Hand, plan: Plan) {
         plan,
         pool,
         hand,
+        common: (0..COMMON).map(|_| pool.device().stream().expect("a stream can be made")).collect(),
         handed: Mutex::default(),
         live_bytes: AtomicUsize::new(0),
         peak_bytes: AtomicUsize::new(0),
@@ -217,7 +229,7 @@ pub(crate) fn soak(pool: &Pool<Cuda>, hand: &dyn Hand, plan: Plan) {
             let (shared, device) = (&shared, pool.device().clone());
             scope.spawn(move || {
                 let stream = |_| device.stream().expect("a stream can be made");
-                let streams = (0..STREAMS).map(stream).collect();
+                let streams = (0..OWN).map(stream).collect();
                 let seed = 0x9E37_79B9_7F4A_7C15 ^ (thread as u64) << 32;
                 let (chance, next_word) = (Chance(seed), thread as u32 + 1);
                 let mut worker = Worker { shared, device, chance, streams, out: Vec::new(), next_word };
