@@ -183,7 +183,7 @@ impl Stock {
     }
 
     /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
-    fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
+    pub(super) fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
         let Some(id) = taker else { return self.host_shard().cache.lock() };
         let mut cache = self.shards.get_or_make(id.index(), Box::default).cache.lock();
         if !cache.is_of(id) {
