@@ -13,6 +13,10 @@ use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, Sim, Stream};
 
+/// Steps of a program. One more takes ten to fifty times as long, which is for an optimised build.
+const TAKES_AND_FREES: usize = if cfg!(debug_assertions) { 5 } else { 6 };
+const OF_EVERYTHING: usize = if cfg!(debug_assertions) { 3 } else { 4 };
+
 const STREAMS: usize = 3;
 const UNIT: usize = Layout::MIN_ALIGN;
 const POOL: usize = 2 * UNIT;
@@ -216,7 +220,7 @@ fn every_program_of_takes_and_frees_is_in_order() {
         let takes = (0..streams).flat_map(|stream| [Take(stream, 1), Take(stream, 2)]);
         takes.chain(live.iter().map(|block| Free(*block))).collect()
     };
-    explore_all(&programs(5, alphabet), &[Reuse::Wait]);
+    explore_all(&programs(TAKES_AND_FREES, alphabet), &[Reuse::Wait]);
 }
 
 /// All that can be done, in fewer steps.
@@ -231,7 +235,7 @@ fn every_shorter_program_of_everything_is_in_order() {
         }
         steps
     };
-    let mut all = programs(3, alphabet);
+    let mut all = programs(OF_EVERYTHING, alphabet);
     // Behind each, somebody takes everything.
     all.iter_mut().for_each(|program| program.extend([Take(2, 1), Take(1, 1)]));
     explore_all(&all, &[Reuse::Wait]);

@@ -121,6 +121,16 @@ impl Site {
         unsafe { self.pool.deallocate_sync(plot.block, plot.layout) };
     }
 
+    /// Never frees a block: from here on nothing uses it but what was submitted.
+    ///
+    /// # Panics
+    ///
+    /// If it is not live.
+    pub fn leak(&self, plot: Plot) {
+        self.ground.leave(plot.address());
+        drop(plot);
+    }
+
     /// Ends the pool, of which this is the last handle.
     ///
     /// # Panics

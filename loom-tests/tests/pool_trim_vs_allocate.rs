@@ -13,6 +13,10 @@ use loom_tests::{Rig, Seen, Site, Work, explore, explore_bounded, spawn};
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
 
+/// How often a thread is preempted. With more, one thread's patience with what another gives back runs out in some schedules, and
+/// it is refused, as it would be in the end.
+const PREEMPTIONS: Option<usize> = Some(3);
+
 /// Long enough that a request comes from the core alone, and not with others.
 const LONG: usize = 64 << 10;
 
@@ -24,7 +28,7 @@ fn config() -> PoolConfig {
 #[test]
 fn a_segment_goes_back_when_its_last_use_is_over() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
-    explore_bounded(Some(3), || {
+    explore_bounded(PREEMPTIONS, || {
         let site = Site::new(2 * LONG, config().initial(LONG));
         let home = site.rig.stream();
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -49,7 +53,7 @@ fn a_segment_goes_back_when_its_last_use_is_over() {
 /// The device gets nothing done: what was freed may be taken, behind a wait, but not given back.
 #[test]
 fn a_segment_that_is_in_use_stays() {
-    explore_bounded(Some(3), || {
+    explore_bounded(PREEMPTIONS, || {
         let site = Site::new(LONG, config().initial(LONG));
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -72,7 +76,7 @@ fn a_segment_that_is_in_use_stays() {
 
 /// The maximum, or the upstream, has room for one segment: which is on its way back while it is asked for.
 fn on_its_way(maximum: usize, capacity: usize, seen: &'static [Seen; 2]) {
-    explore_bounded(Some(3), move || {
+    explore_bounded(PREEMPTIONS, move || {
         let site = Site::new(capacity, config().initial(LONG).maximum(maximum));
         let home = site.rig.stream();
         let trimming = {
@@ -102,11 +106,11 @@ fn nobody_is_refused_for_want_of_what_is_on_its_way() {
     on_its_way(usize::MAX, LONG, &SEEN);
 }
 
-/// Two threads give back what they can, and the memory of a third party is asked for last of all.
+/// Both threads give back what is there, and one of them asks for it in another size.
 #[test]
 fn what_others_gave_back_is_asked_for_once_more() {
     static SEEN: Seen = Seen::never();
-    explore_bounded(Some(3), || {
+    explore_bounded(PREEMPTIONS, || {
         // One segment, too small for the request, and not over until somebody asks.
         let site = Site::new(2 * LONG, config().initial(LONG).reuse(Reuse::Own));
         let (home, taking) = (site.rig.stream(), site.rig.stream());

@@ -21,8 +21,8 @@ pub(super) struct Ascent {
     pub(super) attempt: u32,
     /// Why the upstream gave nothing.
     pub(super) refused: Option<Error>,
-    /// How many segments had ever set out for it by then.
-    pub(super) gone: u64,
+    /// What `Inner::calls` said then.
+    pub(super) calls: u64,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -111,13 +111,13 @@ impl<U: Resource> Carver<U> {
                 None => break,
             }
         }
-        let others_gave_back = {
+        let others_called = {
             let inner = self.stock.inner.lock();
-            inner.leaving > 0 || (ascent.refused.is_some() && inner.gone != ascent.gone)
+            inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
         };
         let has_room = ascent.refused.is_none() && room(&self.stock) >= request.need();
-        if gone == 0 && !others_gave_back && !has_room {
-            return Ok(None);
+        if gone == 0 && !others_called && !has_room {
+            return Ok(self.stock.serve(request, &[]));
         }
         self.grow(request, Growth::Exact, ascent)
     }

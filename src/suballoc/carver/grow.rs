@@ -25,7 +25,7 @@ const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
-const TURNS: usize = if cfg!(loom) { 2 } else { 8 };
+const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
 #[cfg(not(loom))]
 thread_local! {
@@ -60,8 +60,8 @@ impl Drop for Asking {
 
 /// What a thread that needs a segment does.
 enum Pledge {
-    /// Ask for so many units; they are set aside. `gone` is what `Inner::gone` says, unless something is on its way back.
-    Ask { units: u64, gone: Option<u64> },
+    /// Ask for so many units; they are set aside. `calls` is what `Inner::calls` says, unless there are others under way.
+    Ask { units: u64, calls: Option<u64> },
     /// Somebody else has asked for enough, or gives back: wait for the answer after this one.
     Wait { answers: u64 },
     /// There is no room under the maximum.
@@ -83,19 +83,21 @@ impl<U: Resource> Carver<U> {
     ) -> Result<Option<DevicePtr>, Error> {
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
-            let answers = match self.pledge(request, growth, turn) {
+            // In one step, so that no answer comes between looking at what there is and asking for more.
+            let pledge = match self.stock.serve_or(request, |inner| self.pledge(inner, request, growth, turn))
+            {
+                Ok(block) => return Ok(Some(block)),
+                Err(pledge) => pledge,
+            };
+            let answers = match pledge {
                 Pledge::NoRoom => return Ok(None),
                 Pledge::Wait { answers } => answers,
-                Pledge::Ask { units, gone } => match self.ask(request, units, ascent)? {
+                Pledge::Ask { units, calls } => match self.ask(request, units, ascent)? {
                     Some(block) => return Ok(Some(block)),
-                    None => {
-                        let inner = self.stock.inner.lock();
-                        if inner.leaving == 0 && gone == Some(inner.gone) {
-                            return Ok(None);
-                        }
-                        // It was asked while a segment was on its way back to it: that is room for the next turn.
-                        inner.answers
-                    }
+                    None if calls == Some(ascent.calls) => return Ok(None),
+                    // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
+                    // or after the next answer.
+                    None => self.stock.inner.lock().answers,
                 },
             };
             let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
@@ -104,16 +106,12 @@ impl<U: Resource> Carver<U> {
                 patience -= 1;
                 yield_now();
             }
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(Some(block));
-            }
         }
-        Ok(None)
+        Ok(self.stock.serve(request, &[]))
     }
 
-    fn pledge(&self, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
+    fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let need = request.need();
-        let mut inner = self.stock.inner.lock();
         let reserved = inner.core.reserved_units();
         let taken = reserved + inner.pledged + inner.leaving;
         let room = self.stock.maximum_units.saturating_sub(taken);
@@ -132,8 +130,10 @@ impl<U: Resource> Carver<U> {
             Growth::Spare => (need + (reserved / 16).max(SPARE_UNITS)).next_multiple_of(PAGE_UNITS),
         };
         let units = units.min(room).min(u64::from(u32::MAX));
+        let is_alone = inner.pledged + inner.leaving == 0;
         inner.pledged += units;
-        Pledge::Ask { units, gone: (inner.leaving == 0).then_some(inner.gone) }
+        inner.calls += 1;
+        Pledge::Ask { units, calls: is_alone.then_some(inner.calls) }
     }
 
     /// Asks for `pledged` units, and for half as long as the upstream refuses and it would do.
@@ -164,7 +164,7 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             inner.pledged -= pledged;
             inner.answers += 1;
-            ascent.gone = inner.gone;
+            ascent.calls = inner.calls;
         }
         if refused.is_context_lost() || refused.is_shut_down() {
             return Err(refused);

@@ -55,7 +55,7 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             let segment = inner.core.take_segment(at_most)?;
             inner.leaving += u64::from(segment.units);
-            inner.gone += 1;
+            inner.calls += 1;
             segment
         };
         let bytes = self.send_back(segment);

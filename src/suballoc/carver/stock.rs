@@ -55,8 +55,8 @@ pub(super) struct Inner {
     pub(super) answers: u64,
     /// Units on their way back to the upstream: still had of it, but carved no more.
     pub(super) leaving: u64,
-    /// How many segments have ever set out for it.
-    pub(super) gone: u64,
+    /// How many calls to the upstream have set out: for a segment, or with one.
+    pub(super) calls: u64,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for.
@@ -124,7 +124,7 @@ impl Stock {
                 pledged: 0,
                 answers: 0,
                 leaving: 0,
-                gone: 0,
+                calls: 0,
                 peak_reserved: 0,
                 misses: 0,
                 largest_want: 0,
@@ -210,8 +210,26 @@ impl Stock {
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        first(inner);
+        first(&mut inner);
+        self.serve_locked(&mut inner, request, reach)
+    }
+
+    /// As [`serve`](Self::serve); if there is none, does something else before anything comes.
+    pub(super) fn serve_or<T>(
+        &self,
+        request: &Request<'_>,
+        or: impl FnOnce(&mut Inner) -> T,
+    ) -> Result<DevicePtr, T> {
+        let mut inner = self.inner.lock();
+        self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
+    }
+
+    fn serve_locked(
+        &self,
+        inner: &mut Inner,
+        request: &Request<'_>,
+        reach: &[(StreamId, Epoch)],
+    ) -> Option<DevicePtr> {
         let mut cache = self.cache(&mut inner.core, request.taker.id());
         // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
         let now = request.taker.now();
