@@ -14,7 +14,7 @@ use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DeviceVec, Machine, Stream};
 use gpu_kernels::Kernels;
 use scenario::child::in_child;
-use scenario::{lifecycle, pools, pools_under_threads};
+use scenario::{lifecycle, pools, pools_under_capture, pools_under_threads};
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
 const RUNS: usize = 5;
@@ -123,6 +123,21 @@ fn scenario_08_the_books_of_four_threads_are_exact() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_over_pools() {
     pools::absurd_sizes_and_alignments_over_pools(&Bench::gpu());
+}
+
+#[test]
+fn scenario_10_a_pool_may_begin_beside_a_capture() {
+    pools_under_capture::a_pool_may_begin_beside_a_capture(&Bench::gpu());
+}
+
+#[test]
+fn scenario_12_a_capturing_stream_may_use_a_pool() {
+    pools_under_capture::a_capturing_stream_may_use_a_pool(&Bench::gpu());
+}
+
+#[test]
+fn scenario_12_a_broken_capture_loses_no_block() {
+    pools_under_capture::a_broken_capture_loses_no_block(&Bench::gpu());
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn used(bench: &Bench) -> Footprint {
 #[track_caller]
 fn refused(bench: &Bench, config: PoolConfig) -> Error {
     let before = bench.footprint();
-    let error = Cuda::new(&bench.device()).pool(config).err().expect("no such pool is made");
+    let error = Cuda::new(&bench.device()).pool(config).expect_err("no such pool is made");
     assert_eq!(bench.footprint(), before, "{error}");
     error
 }

@@ -243,9 +243,9 @@ fn the_cause_is_fragmentation() {
     let (mut kept, mut index) = (Vec::new(), 0);
     for block in blocks {
         if index % 2 == 0 {
-            kept.push(block)
+            kept.push(block);
         } else {
-            block.free(stream.as_ref())
+            block.free(stream.as_ref());
         }
         index += 1;
     }

@@ -8,7 +8,7 @@ use alluvion::driver::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
-use scenario::{pools, pools_under_threads};
+use scenario::{pools, pools_under_capture, pools_under_threads};
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
 fn benches() -> impl Iterator<Item = Bench> {
@@ -112,6 +112,21 @@ fn scenario_08_the_books_of_four_threads_are_exact() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_over_pools() {
     pools::absurd_sizes_and_alignments_over_pools(&Bench::sim());
+}
+
+#[test]
+fn scenario_10_a_pool_may_begin_beside_a_capture() {
+    pools_under_capture::a_pool_may_begin_beside_a_capture(&Bench::sim());
+}
+
+#[test]
+fn scenario_12_a_capturing_stream_may_use_a_pool() {
+    pools_under_capture::a_capturing_stream_may_use_a_pool(&Bench::sim());
+}
+
+#[test]
+fn scenario_12_a_broken_capture_loses_no_block() {
+    pools_under_capture::a_broken_capture_loses_no_block(&Bench::sim());
 }
 
 #[test]

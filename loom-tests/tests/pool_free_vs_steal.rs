@@ -26,7 +26,7 @@ fn site(bytes: usize, reuse: Reuse) -> Site {
 
 /// One block, used and freed on one stream while another one asks for it.
 fn stolen(reuse: Reuse, busy: bool, seen: &'static [Seen; 2]) {
-    explore_bounded(Some(3), move || {
+    explore(move || {
         let site = site(LONG, reuse);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -75,7 +75,7 @@ fn what_is_not_over_is_stolen_behind_a_wait_of_the_host() {
 #[test]
 fn a_block_is_taken_again_or_stolen() {
     static SEEN: [Seen; 4] = [const { Seen::never() }; 4];
-    explore_bounded(Some(3), || {
+    explore(|| {
         let site = site(LONG, Reuse::Wait);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
@@ -109,12 +109,72 @@ fn a_block_is_taken_again_or_stolen() {
     assert!(SEEN[1..].iter().all(|seen| seen.times() > 0), "{SEEN:?}");
 }
 
+/// Two streams want the one block that a third one has freed: one gets it.
+#[test]
+fn one_of_two_steals_it() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    // Both climb the whole ladder: with four preemptions there are 620,000 schedules.
+    explore_bounded(Some(2), || {
+        let site = site(LONG, Reuse::Wait);
+        let [home, one, other] = [(); 3].map(|()| site.rig.stream());
+        let plot = site.take(home.as_ref(), LONG).expect("there is room");
+        site.use_on(home.as_ref(), &plot, USE);
+        site.give(home.as_ref(), plot);
+        site.rig.mock.keep_busy();
+        let stealing = {
+            let site = site.clone();
+            spawn(move || {
+                let plot = site.take(other.as_ref(), LONG);
+                plot.iter().for_each(|plot| site.use_on(other.as_ref(), plot, AGAIN));
+                (plot, other)
+            })
+        };
+        let plot = site.take(one.as_ref(), LONG);
+        plot.iter().for_each(|plot| site.use_on(one.as_ref(), plot, NEXT));
+        let (of_other, other) = stealing.join().unwrap();
+        assert_ne!(plot.is_some(), of_other.is_some(), "nothing else is live");
+        SEEN[usize::from(plot.is_some())].note(true);
+        plot.into_iter().for_each(|plot| site.give(one.as_ref(), plot));
+        of_other.into_iter().for_each(|plot| site.give(other.as_ref(), plot));
+        drop((home, one, other));
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
+/// The host takes what nothing uses any more, as soon as that is so.
+#[test]
+fn the_host_takes_what_is_over() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore(|| {
+        let site = site(LONG, Reuse::Wait);
+        let home = site.rig.stream();
+        let plot = site.take(home.as_ref(), LONG).expect("there is room");
+        site.rig.mock.keep_busy();
+        let freeing = {
+            let (site, home) = (site.clone(), home.clone());
+            spawn(move || {
+                site.use_on(home.as_ref(), &plot, USE);
+                site.give(home.as_ref(), plot);
+                site.take(home.as_ref(), LONG).into_iter().for_each(|plot| site.give(home.as_ref(), plot));
+            })
+        };
+        let plot = site.take_for_host(LONG);
+        SEEN[usize::from(plot.is_some())].note(true);
+        plot.into_iter().for_each(|plot| site.give_by_host(plot));
+        freeing.join().unwrap();
+        drop(home);
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
 /// Two threads share the stream. What one frees the other cuts in two: half of it for itself, half for its stream's cache. A
 /// third party has waited for the stream, but for less than that.
 #[test]
 fn what_comes_along_is_as_new_as_what_it_was_cut_from() {
     static STOLEN: Seen = Seen::never();
-    explore_bounded(Some(3), || {
+    explore(|| {
         let site = site(2 * SHORT, Reuse::Wait);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), 2 * SHORT).expect("there is room");

@@ -14,6 +14,9 @@ const USE: Work = Work(0);
 const NEXT: Work = Work(1);
 const OTHER: Work = Work(2);
 
+/// How often a thread is preempted. All schedules would take hours.
+const PREEMPTIONS: Option<usize> = Some(4);
+
 /// Long enough that a request comes from the core alone, and not with others.
 const UNIT: usize = 64 << 10;
 
@@ -25,7 +28,7 @@ fn site(units: usize) -> Site {
 /// The stream ends while its memory is taken: which is never refused, for nothing is live.
 fn left_behind(busy: bool) {
     static WAITED: [Seen; 2] = [Seen::never(), Seen::never()];
-    explore_bounded(Some(3), move || {
+    explore_bounded(PREEMPTIONS, move || {
         let site = site(1);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), UNIT).expect("there is room");
@@ -80,7 +83,7 @@ fn site_with_newcomer() -> (Site, Stream, Stream) {
 #[test]
 fn a_newcomer_is_not_the_one_that_is_over() {
     static TAKEN: [Seen; 2] = [Seen::never(), Seen::never()];
-    explore_bounded(Some(3), || {
+    explore_bounded(PREEMPTIONS, || {
         let (site, newcomer, taking) = site_with_newcomer();
         let working = {
             let site = site.clone();
@@ -111,7 +114,7 @@ fn a_newcomer_is_not_the_one_that_is_over() {
 #[test]
 fn what_is_over_is_not_the_newcomers() {
     static TAKEN: Seen = Seen::never();
-    explore_bounded(Some(3), || {
+    explore_bounded(PREEMPTIONS, || {
         let (site, newcomer, taking) = site_with_newcomer();
         let asking = {
             let site = site.clone();

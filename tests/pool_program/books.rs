@@ -1,7 +1,7 @@
 //! The books of a pool, its status and its snapshot, against what the program knows.
 
 use alluvion::source::Cuda;
-use alluvion::suballoc::{BlockState, Snapshot};
+use alluvion::suballoc::{BlockState, BlockView, Snapshot};
 use alluvion::{DevicePtr, Layout, Pool};
 
 use super::Live;
@@ -84,4 +84,32 @@ fn tiles(snapshot: &Snapshot) {
         assert_eq!(at, end, "a block reaches beyond {segment:?}");
     }
     assert_eq!(blocks.next(), None, "a block is in no segment");
+}
+
+/// Fails if a request was refused that could have been served: by a piece of a segment in which nothing is live, or by a new
+/// segment once those that are idle have gone back. No other thread uses the pool now, and no stream captures.
+#[track_caller]
+pub(crate) fn refusal_is_due(pool: &Pool<Cuda>, layout: Layout, maximum: usize, free_on_device: usize) {
+    let exact = layout.rounded_bytes();
+    // The longest block of a class that serves it, and what its alignment may cost.
+    let classed = if exact <= 1 << 20 { exact + exact / 8 } else { exact };
+    let needed = classed + layout.block_align() - Layout::MIN_ALIGN;
+    let snapshot = pool.snapshot();
+    let words = || format!("{needed} bytes for {layout:?}: {:?}", pool.status());
+    let mut idle = 0;
+    for segment in &snapshot.segments {
+        let (start, end) = (segment.address.address(), segment.address.address() + segment.bytes as u64);
+        let inside = |block: &&BlockView| (start..end).contains(&block.address.address());
+        let (mut run, mut is_idle) = (0, true);
+        for block in snapshot.blocks.iter().filter(inside) {
+            let is_live = block.state == BlockState::Live;
+            run = if is_live { 0 } else { run + block.bytes };
+            is_idle &= !is_live;
+            assert!(run < needed, "{run} bytes side by side are not live, and were refused: {}", words());
+        }
+        idle += if is_idle { segment.bytes } else { 0 };
+    }
+    let kept = pool.pool_size() - idle;
+    let room = kept + needed <= maximum && needed <= free_on_device + idle;
+    assert!(!room, "{idle} bytes are idle, {free_on_device} free on the device: {}", words());
 }

@@ -188,6 +188,8 @@ impl<S: Subject> World<S> {
             Ok(pointer) => pointer,
             Err(error) => {
                 assert!(error.is_out_of_memory(), "{layout:?}: {error}");
+                let free = self.sim.device(0).memory_info().expect("nothing fails").free_bytes;
+                books::refusal_is_due(self.subject.inner(), layout, self.maximum, free);
                 self.tally.refused.fetch_add(1, Ordering::Relaxed);
                 return;
             }
@@ -211,8 +213,9 @@ impl<S: Subject> World<S> {
                 pointers.into_iter().for_each(|pointer| self.enter(Ok(pointer), layout, slot));
             }
             Err(error) => {
+                assert!(error.is_out_of_memory(), "{layout:?}: {error}");
                 assert_eq!(self.subject.inner().status().live_blocks, before, "all or nothing: {error}");
-                self.enter(Err(error), layout, slot);
+                self.tally.refused.fetch_add(1, Ordering::Relaxed);
             }
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod child;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
 pub(crate) mod pools;
+pub(crate) mod pools_under_capture;
 pub(crate) mod pools_under_threads;
 
 use std::sync::Barrier;

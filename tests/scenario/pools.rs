@@ -21,15 +21,15 @@ fn pool_of(device: &Device, bytes: usize) -> Pool<Cuda> {
 /// How memory that was freed on one stream gets into the hands of another that does not touch it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Merge {
-    /// It asks for more than any piece has, and gets it.
-    BySuccess,
-    /// It asks for more than there is in one piece, and is refused.
-    ByFailure,
-    /// It says so.
-    ByCall,
+    /// By a request for more than any piece has, which is served.
+    Success,
+    /// By a request for more than there is in one piece, which is refused.
+    Failure,
+    /// By a call for it.
+    Call,
 }
 
-pub(crate) const MERGES: [Merge; 3] = [Merge::BySuccess, Merge::ByFailure, Merge::ByCall];
+pub(crate) const MERGES: [Merge; 3] = [Merge::Success, Merge::Failure, Merge::Call];
 
 /// Work on A that takes its time is to write X; X is freed on A; B makes the pool merge what A has freed with what is its own;
 /// C takes X and writes. In the end X holds what C wrote: the merged memory had forgotten that it is A's (rmm 2489).
@@ -54,16 +54,16 @@ pub(crate) fn three_streams_and_a_merge(
     y.free(b.as_ref());
 
     match merge {
-        Merge::BySuccess => {
+        Merge::Success => {
             let merged = Held::of(&pool, 4 * MIB, b.as_ref());
             assert_eq!(merged.range().0, both, "there was no other memory");
             merged.free(b.as_ref());
         }
-        Merge::ByFailure => {
+        Merge::Failure => {
             let error = pool.allocate(layout_of(5 * MIB), b.as_ref()).expect_err("there is no more");
             assert!(error.is_out_of_memory(), "{error}");
         }
-        Merge::ByCall => pool.merge(b.as_ref()).expect("streams can be merged"),
+        Merge::Call => pool.merge(b.as_ref()).expect("streams can be merged"),
     }
 
     let taken = [3, 4].map(|word| {

@@ -21,6 +21,8 @@ pub(super) struct Ascent {
     pub(super) attempt: u32,
     /// Why the upstream gave nothing.
     pub(super) refused: Option<Error>,
+    /// What `Inner::calls` said then.
+    pub(super) calls: u64,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -59,10 +61,6 @@ impl<U: Resource> Carver<U> {
                 return Err(refusal(report, ascent));
             }
             moved = Some(after);
-            // What came back on the taker's own stream is in its cache, which no rung looks into.
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(block);
-            }
         }
     }
 
@@ -80,8 +78,10 @@ impl<U: Resource> Carver<U> {
         match rung {
             Rung::WithinReach => Ok(self.stock.serve_within_reach(request)),
             Rung::Completed => self.stock.serve_completed(request),
-            Rung::OthersCaches => {
-                if self.stock.spill(request.taker.id()) == 0 {
+            Rung::OwnCache if self.stock.spill_own(request.taker.id()) == 0 => Ok(None),
+            Rung::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Rung::Caches => {
+                if self.stock.spill() == 0 {
                     return Ok(None);
                 }
                 match self.stock.serve_within_reach(request) {
@@ -100,7 +100,8 @@ impl<U: Resource> Carver<U> {
     fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
         let room = |stock: &Stock| {
             let inner = stock.inner.lock();
-            stock.maximum_units.saturating_sub(inner.core.reserved_units() + inner.pledged)
+            let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
+            stock.maximum_units.saturating_sub(taken)
         };
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
@@ -110,8 +111,13 @@ impl<U: Resource> Carver<U> {
                 None => break,
             }
         }
-        if gone == 0 && !(ascent.refused.is_none() && room(&self.stock) >= request.need()) {
-            return Ok(None);
+        let others_called = {
+            let inner = self.stock.inner.lock();
+            inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
+        };
+        let has_room = ascent.refused.is_none() && room(&self.stock) >= request.need();
+        if gone == 0 && !others_called && !has_room {
+            return Ok(self.stock.serve(request, &[]));
         }
         self.grow(request, Growth::Exact, ascent)
     }
@@ -255,7 +261,8 @@ impl Stock {
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
-        let owner = inner.core.enter(own);
+        // With its cache, so that it leaves when another stream gets that.
+        let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())

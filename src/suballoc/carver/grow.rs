@@ -3,7 +3,7 @@
 use core::cell::Cell;
 
 use super::climb::Ascent;
-use super::stock::Request;
+use super::stock::{Inner, Request};
 use super::{Carver, Tally};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -20,41 +20,49 @@ const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
 /// How often a thread looks whether another one's growth has come before it goes on without. The driver takes 50 µs for a
 /// segment; a yield is about one.
-const PATIENCE: usize = if cfg!(loom) { 2 } else { 4096 };
+///
+/// Under loom more often than the models let a thread be preempted, so that an answer always comes.
+const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
-const TURNS: usize = if cfg!(loom) { 2 } else { 8 };
+const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
+#[cfg(not(loom))]
 thread_local! {
     // No destructor, so it can be used while the thread's other locals are being dropped.
     static ASKING: Cell<u32> = const { Cell::new(0) };
 }
+// The threads of a model are one to the standard library.
+#[cfg(loom)]
+loom::thread_local! {
+    static ASKING: Cell<u32> = Cell::new(0);
+}
 
-/// This thread is asking an upstream. What is allocated meanwhile, by a handler further down, must not wait for the answer.
-struct Asking;
+/// This thread is in a call to an upstream. What is allocated meanwhile, by a handler further down, must not wait for its end.
+pub(super) struct Asking;
 
 impl Asking {
-    fn begin() -> Self {
-        ASKING.set(ASKING.get() + 1);
+    pub(super) fn begin() -> Self {
+        ASKING.with(|asking| asking.set(asking.get() + 1));
         Self
     }
 
     fn is_mine() -> bool {
-        ASKING.get() > 0
+        ASKING.with(|asking| asking.get() > 0)
     }
 }
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        ASKING.set(ASKING.get() - 1);
+        ASKING.with(|asking| asking.set(asking.get() - 1));
     }
 }
 
 /// What a thread that needs a segment does.
 enum Pledge {
-    /// Ask for so many units; they are set aside.
-    Ask(u64),
-    /// Somebody else has asked for enough: wait for the answer after this one.
+    /// Ask for so many units; they are set aside. `calls` is what `Inner::calls` says, unless there are others under way.
+    Ask { units: u64, calls: Option<u64> },
+    /// Somebody else has asked for enough, or gives back: wait for the answer after this one.
     Wait { answers: u64 },
     /// There is no room under the maximum.
     NoRoom,
@@ -75,30 +83,40 @@ impl<U: Resource> Carver<U> {
     ) -> Result<Option<DevicePtr>, Error> {
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
-            let answers = match self.pledge(request, growth, turn) {
-                Pledge::NoRoom => return Ok(None),
-                Pledge::Ask(units) => return self.ask(request, units, ascent),
-                Pledge::Wait { answers } => answers,
+            // In one step, so that no answer comes between looking at what there is and asking for more.
+            let pledge = match self.stock.serve_or(request, |inner| self.pledge(inner, request, growth, turn))
+            {
+                Ok(block) => return Ok(Some(block)),
+                Err(pledge) => pledge,
             };
+            let answers = match pledge {
+                Pledge::NoRoom => return Ok(None),
+                Pledge::Wait { answers } => answers,
+                Pledge::Ask { units, calls } => match self.ask(request, units, ascent)? {
+                    Some(block) => return Ok(Some(block)),
+                    None if calls == Some(ascent.calls) => return Ok(None),
+                    // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
+                    // or after the next answer.
+                    None => self.stock.inner.lock().answers,
+                },
+            };
+            let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
             let mut patience = PATIENCE;
-            while patience > 0 && self.stock.inner.lock().answers == answers {
+            while patience > 0 && comes(&self.stock.inner.lock()) {
                 patience -= 1;
                 yield_now();
             }
-            if let Some(block) = self.stock.serve(request, &[]) {
-                return Ok(Some(block));
-            }
         }
-        Ok(None)
+        Ok(self.stock.serve(request, &[]))
     }
 
-    fn pledge(&self, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
+    fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let need = request.need();
-        let mut inner = self.stock.inner.lock();
         let reserved = inner.core.reserved_units();
-        let taken = reserved + inner.pledged;
+        let taken = reserved + inner.pledged + inner.leaving;
         let room = self.stock.maximum_units.saturating_sub(taken);
-        let others_may_do = if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged > 0 };
+        let others_may_do =
+            if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
         if others_may_do && turn + 1 < TURNS && !Asking::is_mine() {
             return Pledge::Wait { answers: inner.answers };
         }
@@ -112,8 +130,10 @@ impl<U: Resource> Carver<U> {
             Growth::Spare => (need + (reserved / 16).max(SPARE_UNITS)).next_multiple_of(PAGE_UNITS),
         };
         let units = units.min(room).min(u64::from(u32::MAX));
+        let is_alone = inner.pledged + inner.leaving == 0;
         inner.pledged += units;
-        Pledge::Ask(units)
+        inner.calls += 1;
+        Pledge::Ask { units, calls: is_alone.then_some(inner.calls) }
     }
 
     /// Asks for `pledged` units, and for half as long as the upstream refuses and it would do.
@@ -144,6 +164,7 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             inner.pledged -= pledged;
             inner.answers += 1;
+            ascent.calls = inner.calls;
         }
         if refused.is_context_lost() || refused.is_shut_down() {
             return Err(refused);

@@ -9,8 +9,10 @@ pub(super) enum Rung {
     WithinReach,
     /// What the driver says is over, once it is asked.
     Completed,
-    /// What lies in the caches of others; then the two before, again.
-    OthersCaches,
+    /// What lies in the taker's own cache, merged.
+    OwnCache,
+    /// What lies in all caches, the taker's own included; then the two before, again.
+    Caches,
     /// A segment, as large as the policy says.
     Grow,
     /// What is not over: the taker's stream waits for it, on the device.
@@ -27,10 +29,10 @@ pub(super) enum Rung {
 /// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
 /// 0.1 µs, a segment 50.
 pub(super) const fn ladder(reuse: Reuse) -> &'static [Rung] {
-    use Rung::{Completed, DeviceWait, Grow, HostWait, OthersCaches, Trim, WithinReach};
+    use Rung::{Caches, Completed, DeviceWait, Grow, HostWait, OwnCache, Trim, WithinReach};
     match reuse {
-        Reuse::Own => &[WithinReach, Grow, Completed, OthersCaches, HostWait, Trim],
-        Reuse::Completed => &[WithinReach, Completed, OthersCaches, Grow, HostWait, Trim],
-        Reuse::Wait => &[WithinReach, Completed, OthersCaches, Grow, DeviceWait, HostWait, Trim],
+        Reuse::Own => &[WithinReach, OwnCache, Grow, Completed, Caches, HostWait, Trim],
+        Reuse::Completed => &[WithinReach, Completed, Caches, Grow, HostWait, Trim],
+        Reuse::Wait => &[WithinReach, Completed, Caches, Grow, DeviceWait, HostWait, Trim],
     }
 }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
 
 use super::Carver;
-use super::grow::segment_layout;
+use super::grow::{Asking, segment_layout};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, StreamRef};
@@ -30,7 +30,7 @@ impl<U: Resource> Carver<U> {
 
     /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.stock.spill(None);
+        self.stock.spill();
         let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
         self.stock.ask_what_is_over(&owned)
     }
@@ -38,7 +38,7 @@ impl<U: Resource> Carver<U> {
     /// Makes a stream wait for all others that have freed here, and merges what it may then take.
     pub(in crate::suballoc) fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.stock.device.require(stream.device())?;
-        self.stock.spill(None);
+        self.stock.spill();
         self.stock.merge_for(stream)
     }
 
@@ -51,9 +51,26 @@ impl<U: Resource> Carver<U> {
         if at_most == 0 {
             return None;
         }
-        let segment = self.stock.inner.lock().core.take_segment(at_most)?;
+        let segment = {
+            let mut inner = self.stock.inner.lock();
+            let segment = inner.core.take_segment(at_most)?;
+            inner.leaving += u64::from(segment.units);
+            inner.calls += 1;
+            segment
+        };
+        let bytes = self.send_back(segment);
+        // Not before: until then the upstream may lack it, and the maximum counts it.
+        let mut inner = self.stock.inner.lock();
+        inner.leaving -= u64::from(segment.units);
+        inner.answers += 1;
+        bytes
+    }
+
+    /// Gives a segment back that `take_segment` of the core has named.
+    fn send_back(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
+        let _asking = Asking::begin();
         self.note_upstream_call();
         // SAFETY:
         // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
@@ -85,32 +102,23 @@ impl<U: Resource> Drop for Carver<U> {
         if segments.is_empty() {
             return;
         }
+        let device = &self.stock.device;
         // Blocks that are still out end here. What uses them was submitted, nobody knows where: wait for everything.
-        let live = out > cached_blocks;
-        let over = if live { self.stock.device.synchronize() } else { Ok(()) };
-        let service = self.stock.device.service_stream();
-        let behind = service.and_then(|service| {
-            service.as_ref().wait_for(&frontier)?;
-            Ok(service)
-        });
+        let live = if out > cached_blocks { device.synchronize() } else { Ok(()) };
+        // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
+        // somebody has waited for that stream, and nobody would.
+        if live.and_then(|()| device.machine().wait_quiescent(&frontier)).is_err() {
+            // The last use cannot be placed in any order: a stream captures, or the context is lost. All is leaked.
+            return;
+        }
         for (Segment { address, units }, _) in segments {
             let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
                 continue;
             };
             self.note_upstream_call();
-            match (&behind, &over) {
-                // SAFETY:
-                // - the block came from this upstream, with this layout.
-                // - every use of it is ordered before this point of the service stream, which has waited for all frees; what
-                //   was out is over.
-                (Ok(service), Ok(())) => unsafe { self.upstream.deallocate(block, layout, service.as_ref()) },
-                _ if self.stock.device.machine().wait_quiescent(&frontier).is_ok() && over.is_ok() => {
-                    // SAFETY: the block came from this upstream, with this layout, and every use of it is over.
-                    unsafe { self.upstream.deallocate_sync(block, layout) }
-                }
-                // The last use cannot be placed in any order: a stream captures, or the context is lost. It is leaked.
-                _ => {}
-            }
+            // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was freed, the
+            // frontier is; of what was not, all work of the device.
+            unsafe { self.upstream.deallocate_sync(block, layout) };
         }
     }
 }

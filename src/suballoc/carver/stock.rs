@@ -51,8 +51,12 @@ pub(super) struct Inner {
     pub(super) core: Core,
     /// Units asked of the upstream and not answered yet.
     pub(super) pledged: u64,
-    /// How often an answer came.
+    /// How often an answer came, or a segment had come back to the upstream.
     pub(super) answers: u64,
+    /// Units on their way back to the upstream: still had of it, but carved no more.
+    pub(super) leaving: u64,
+    /// How many calls to the upstream have set out: for a segment, or with one.
+    pub(super) calls: u64,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for.
@@ -76,6 +80,19 @@ impl Tally {
 }
 
 /// What a suballocator has, whatever its upstream: found in a stack of layers by [`find_layer`](crate::Resource::find_layer).
+///
+/// ```
+/// use alluvion::suballoc::Stock;
+/// use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), erased.clone())?;
+/// let stock = erased.find_layer::<Stock>().expect("there is a pool in it");
+/// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stock {
     pub(super) device: Device,
@@ -119,6 +136,8 @@ impl Stock {
                 core: Core::new(),
                 pledged: 0,
                 answers: 0,
+                leaving: 0,
+                calls: 0,
                 peak_reserved: 0,
                 misses: 0,
                 largest_want: 0,
@@ -177,7 +196,7 @@ impl Stock {
     }
 
     /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
-    fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
+    pub(super) fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
         let Some(id) = taker else { return self.host_shard().cache.lock() };
         let mut cache = self.shards.get_or_make(id.index(), Box::default).cache.lock();
         if !cache.is_of(id) {
@@ -204,8 +223,26 @@ impl Stock {
         first: impl FnOnce(&mut Inner),
     ) -> Option<DevicePtr> {
         let mut inner = self.inner.lock();
-        let inner = &mut *inner;
-        first(inner);
+        first(&mut inner);
+        self.serve_locked(&mut inner, request, reach)
+    }
+
+    /// As [`serve`](Self::serve); if there is none, does something else before anything comes.
+    pub(super) fn serve_or<T>(
+        &self,
+        request: &Request<'_>,
+        or: impl FnOnce(&mut Inner) -> T,
+    ) -> Result<DevicePtr, T> {
+        let mut inner = self.inner.lock();
+        self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
+    }
+
+    fn serve_locked(
+        &self,
+        inner: &mut Inner,
+        request: &Request<'_>,
+        reach: &[(StreamId, Epoch)],
+    ) -> Option<DevicePtr> {
         let mut cache = self.cache(&mut inner.core, request.taker.id());
         // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
         let now = request.taker.now();
@@ -220,7 +257,8 @@ impl Stock {
         let claim = self.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
-            None if spill_all(&mut cache, &mut inner.core) > 0 => {
+            // What is long is in the core already; for the sake of that, what is short stays where it is.
+            None if request.want.units() <= LONG_UNITS && spill_all(&mut cache, &mut inner.core) > 0 => {
                 carve(inner, &mut cache, request, now, reach, claim)?
             }
             None => return None,
@@ -231,7 +269,18 @@ impl Stock {
 
     /// A block comes back that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        let mut inner = self.inner.lock();
+        self.put_or_take_back(&mut self.inner.lock(), want, block, stream, epoch);
+    }
+
+    /// A block comes back: into the cache if that has room, or makes some.
+    pub(super) fn put_or_take_back(
+        &self,
+        inner: &mut Inner,
+        want: Want,
+        block: DevicePtr,
+        stream: Option<StreamId>,
+        epoch: Epoch,
+    ) {
         let mut cache = self.cache(&mut inner.core, stream);
         let owner = cache.owner();
         if cache.put(want, block.address(), epoch) {
@@ -244,15 +293,19 @@ impl Stock {
         }
     }
 
-    /// Empties every cache, but that of one stream if one is named. Returns how many blocks went.
-    pub(super) fn spill(&self, but: Option<StreamId>) -> usize {
+    /// Empties the cache of one taker. Returns how many blocks went.
+    pub(super) fn spill_own(&self, taker: Option<StreamId>) -> usize {
+        let mut inner = self.inner.lock();
+        let mut cache = self.cache(&mut inner.core, taker);
+        spill_all(&mut cache, &mut inner.core)
+    }
+
+    /// Empties every cache. Returns how many blocks went.
+    pub(super) fn spill(&self) -> usize {
         let mut inner = self.inner.lock();
         let mut spilled = 0;
         for shard in self.shards.iter().map(|shard| &**shard).chain(&self.host) {
-            let mut cache = shard.cache.lock();
-            if but.is_none() || cache.stream() != but {
-                spilled += spill_all(&mut cache, &mut inner.core);
-            }
+            spilled += spill_all(&mut shard.cache.lock(), &mut inner.core);
         }
         spilled
     }
