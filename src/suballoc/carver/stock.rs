@@ -80,6 +80,19 @@ impl Tally {
 }
 
 /// What a suballocator has, whatever its upstream: found in a stack of layers by [`find_layer`](crate::Resource::find_layer).
+///
+/// ```
+/// use alluvion::suballoc::Stock;
+/// use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), erased.clone())?;
+/// let stock = erased.find_layer::<Stock>().expect("there is a pool in it");
+/// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stock {
     pub(super) device: Device,
