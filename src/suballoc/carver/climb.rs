@@ -279,7 +279,7 @@ impl Stock {
         owned.sort_by_key(|other| other.free_units);
         let fits = |other: &&Owned| self.has_for(other.stream, request);
         let one = owned.iter().find(fits).copied();
-        for round in [one.as_ref().map_or(&[][..], core::slice::from_ref), &owned] {
+        for round in [one.as_slice(), &owned] {
             let mut waited = false;
             for other in round {
                 let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });
