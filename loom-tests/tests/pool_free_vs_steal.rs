@@ -8,7 +8,7 @@ use std::sync::Arc;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{Frontier, PoolConfig};
 use loom::sync::Mutex;
-use loom_tests::{Rig, Seen, Site, Work, explore, spawn};
+use loom_tests::{Rig, Seen, Site, Work, explore, explore_bounded, spawn};
 
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
@@ -107,6 +107,66 @@ fn a_block_is_taken_again_or_stolen() {
     });
     assert_eq!(SEEN[0].times(), 0, "whoever was refused was so because the other one had it");
     assert!(SEEN[1..].iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
+/// Two streams want the one block that a third one has freed: one gets it.
+#[test]
+fn one_of_two_steals_it() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    // Both climb the whole ladder: with four preemptions there are 620,000 schedules.
+    explore_bounded(Some(2), || {
+        let site = site(LONG, Reuse::Wait);
+        let [home, one, other] = [(); 3].map(|()| site.rig.stream());
+        let plot = site.take(home.as_ref(), LONG).expect("there is room");
+        site.use_on(home.as_ref(), &plot, USE);
+        site.give(home.as_ref(), plot);
+        site.rig.mock.keep_busy();
+        let stealing = {
+            let site = site.clone();
+            spawn(move || {
+                let plot = site.take(other.as_ref(), LONG);
+                plot.iter().for_each(|plot| site.use_on(other.as_ref(), plot, AGAIN));
+                (plot, other)
+            })
+        };
+        let plot = site.take(one.as_ref(), LONG);
+        plot.iter().for_each(|plot| site.use_on(one.as_ref(), plot, NEXT));
+        let (of_other, other) = stealing.join().unwrap();
+        assert_ne!(plot.is_some(), of_other.is_some(), "nothing else is live");
+        SEEN[usize::from(plot.is_some())].note(true);
+        plot.into_iter().for_each(|plot| site.give(one.as_ref(), plot));
+        of_other.into_iter().for_each(|plot| site.give(other.as_ref(), plot));
+        drop((home, one, other));
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
+/// The host takes what nothing uses any more, as soon as that is so.
+#[test]
+fn the_host_takes_what_is_over() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore(|| {
+        let site = site(LONG, Reuse::Wait);
+        let home = site.rig.stream();
+        let plot = site.take(home.as_ref(), LONG).expect("there is room");
+        site.rig.mock.keep_busy();
+        let freeing = {
+            let (site, home) = (site.clone(), home.clone());
+            spawn(move || {
+                site.use_on(home.as_ref(), &plot, USE);
+                site.give(home.as_ref(), plot);
+                site.take(home.as_ref(), LONG).into_iter().for_each(|plot| site.give(home.as_ref(), plot));
+            })
+        };
+        let plot = site.take_for_host(LONG);
+        SEEN[usize::from(plot.is_some())].note(true);
+        plot.into_iter().for_each(|plot| site.give_by_host(plot));
+        freeing.join().unwrap();
+        drop(home);
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
 }
 
 /// Two threads share the stream. What one frees the other cuts in two: half of it for itself, half for its stream's cache. A

@@ -37,8 +37,9 @@ use crate::stream::StreamRef;
 ///
 /// # The end
 ///
-/// A pool that is dropped gives its segments back behind all work that was freed before. Containers keep their pool alive;
-/// a block that was allocated by hand and not freed ends with the pool, which then waits for the device first.
+/// A pool that is dropped waits for the work before what was freed, on the host, and gives its segments back. Containers
+/// keep their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
+/// of the device. Where it cannot wait, because a stream captures or the context is lost, the segments are leaked.
 ///
 /// # Examples
 ///

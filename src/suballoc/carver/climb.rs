@@ -261,7 +261,8 @@ impl Stock {
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
-        let owner = inner.core.enter(own);
+        // With its cache, so that it leaves when another stream gets that.
+        let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())

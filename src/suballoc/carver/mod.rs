@@ -14,7 +14,7 @@ mod survey;
 mod taker;
 
 pub use stock::Stock;
-use stock::{Request, Tally};
+use stock::{Inner, Request, Tally};
 use taker::Taker;
 
 use super::core::{Inspected, Want};
@@ -195,14 +195,16 @@ impl<U: Resource> Carver<U> {
             return Ok(());
         }
         let wanted = want.ok_or_else(|| self.too_large(layout))?;
-        match &self.stock.ledger {
-            Some(_) => self.strike_out(block, layout)?,
-            None => self.inspect(wanted, block, layout)?,
+        if self.stock.ledger.is_some() {
+            self.strike_out(block, layout)?;
         }
         let stamp = stream.release();
-        if !self.stock.put(wanted, block, stamp.stream(), stamp.epoch()) {
-            self.stock.take_back(wanted, block, Some(stamp.stream()), stamp.epoch());
+        let mut inner = self.stock.inner.lock();
+        if self.stock.ledger.is_none() {
+            self.inspect(&inner, wanted, block, layout)?;
         }
+        // Still with the mutex: of two threads that free one block the second one sees what the first did.
+        self.stock.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
     }
 
@@ -232,8 +234,7 @@ impl<U: Resource> Carver<U> {
 
     /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
     /// block; sizes are told apart as far as their classes differ.
-    fn inspect(&self, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
-        let inner = self.stock.inner.lock();
+    fn inspect(&self, inner: &Inner, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
         let kind = match inner.core.inspect(block.address()) {
             Inspected::Out { units } => {
                 let caches = self.stock.caches();

@@ -196,7 +196,7 @@ impl Stock {
     }
 
     /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
-    fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
+    pub(super) fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
         let Some(id) = taker else { return self.host_shard().cache.lock() };
         let mut cache = self.shards.get_or_make(id.index(), Box::default).cache.lock();
         if !cache.is_of(id) {
@@ -269,7 +269,18 @@ impl Stock {
 
     /// A block comes back that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        let mut inner = self.inner.lock();
+        self.put_or_take_back(&mut self.inner.lock(), want, block, stream, epoch);
+    }
+
+    /// A block comes back: into the cache if that has room, or makes some.
+    pub(super) fn put_or_take_back(
+        &self,
+        inner: &mut Inner,
+        want: Want,
+        block: DevicePtr,
+        stream: Option<StreamId>,
+        epoch: Epoch,
+    ) {
         let mut cache = self.cache(&mut inner.core, stream);
         let owner = cache.owner();
         if cache.put(want, block.address(), epoch) {

@@ -127,8 +127,9 @@ impl Stock {
         for other in owned.iter().filter(|other| Some(other.stream) != own) {
             reach.push((other.stream, taker.reach(&self.device, other.stream)));
         }
-        let mut inner = self.inner.lock();
-        let owner = own.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+        let inner = self.inner.lock();
+        // Not entered for asking: a stream that has no cache would never leave.
+        let owner = own.and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);
         // What no class of this stock is long enough for is served exactly: see `want`.
