@@ -51,6 +51,7 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
 }
 
 enum Bin<U: Resource, B> {
+    /// Boxed, because a search steps over the bins, and a suballocator is a few KiB in place.
     Own(Box<FixedSize<Arc<U>>>),
     Given(B),
 }
