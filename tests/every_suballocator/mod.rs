@@ -40,7 +40,7 @@ pub(crate) const FIXED_BYTES: usize = 64 << 10;
 /// Blocks of 64 KiB, sixteen at a time, and at most 1 GiB: a GPU holds two millions of them.
 #[track_caller]
 pub(crate) fn fixed_over<U: Resource>(upstream: U) -> FixedSize<U> {
-    let config = FixedSizeConfig::default().block(FIXED_BYTES).blocks(16).maximum(1 << 30);
+    let config = FixedSizeConfig::default().block(FIXED_BYTES).blocks(16).maximum(32 << 20).maximum(1 << 30);
     FixedSize::new(upstream, config).expect("there is as much")
 }
 
