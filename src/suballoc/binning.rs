@@ -51,7 +51,7 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
 }
 
 enum Bin<U: Resource, B> {
-    Own(FixedSize<Arc<U>>),
+    Own(Box<FixedSize<Arc<U>>>),
     Given(B),
 }
 
@@ -200,7 +200,8 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             ));
         }
         for bytes in sizes {
-            bins.push((bytes, Bin::Own(FixedSize::new(Arc::clone(&upstream), config.block(bytes))?)));
+            let bin = FixedSize::new(Arc::clone(&upstream), config.block(bytes))?;
+            bins.push((bytes, Bin::Own(Box::new(bin))));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);
         let of_bins = bins.iter().map(|(_, bin)| match bin {
