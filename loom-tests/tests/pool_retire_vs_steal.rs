@@ -14,8 +14,8 @@ const USE: Work = Work(0);
 const NEXT: Work = Work(1);
 const OTHER: Work = Work(2);
 
-/// How often a thread is preempted. All schedules would take hours.
-const PREEMPTIONS: Option<usize> = Some(4);
+/// How often a thread is preempted: with six there are up to 21,000 schedules of a model, and all would take hours.
+const PREEMPTIONS: Option<usize> = Some(6);
 
 /// Long enough that a request comes from the core alone, and not with others.
 const UNIT: usize = 64 << 10;
