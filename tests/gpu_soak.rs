@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use alluvion::source::Cuda;
 use alluvion::testing::Bench;
-use alluvion::{Pool, PoolConfig, Resource, Stream};
+use alluvion::{DevicePtr, PoolConfig, Resource, Stream};
 use gpu_kernels::Kernels;
 use held::Held;
 use soak::{Hand, Plan, soak};
@@ -21,14 +21,12 @@ struct OnGpu<'c> {
 }
 
 impl Hand for OnGpu<'_> {
-    fn write(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
-        let words = block.layout.bytes() / 4;
-        self.kernels.write_late(stream.as_ref(), block.pointer, words, word, Duration::ZERO);
+    fn write(&self, stream: &Stream, block: DevicePtr, bytes: usize, word: u32) {
+        self.kernels.write_late(stream.as_ref(), block, bytes / 4, word, Duration::ZERO);
     }
 
-    fn check(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
-        let words = block.layout.bytes() / 4;
-        self.kernels.count_others(stream.as_ref(), block.pointer, words, word, self.others.pointer);
+    fn check(&self, stream: &Stream, block: DevicePtr, bytes: usize, word: u32) {
+        self.kernels.count_others(stream.as_ref(), block, bytes / 4, word, self.others.pointer);
     }
 
     fn wrong(&self) -> u64 {
@@ -60,8 +58,8 @@ fn sixteen_threads() {
     assert!(lost <= 64 << 20, "{lost} bytes are lost");
     // That a kernel finds what is another's.
     let block = Held::of(&pool, 4000, hand.stream.as_ref());
-    hand.write(&hand.stream, &block, 7);
-    hand.check(&hand.stream, &block, 8);
+    hand.write(&hand.stream, block.pointer, 4000, 7);
+    hand.check(&hand.stream, block.pointer, 4000, 8);
     assert_eq!(hand.wrong(), 1000, "all words were another's");
     block.free(hand.stream.as_ref());
     let OnGpu { stream, others, .. } = hand;

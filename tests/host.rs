@@ -8,6 +8,7 @@ mod host_contract;
 use core::any::Any;
 use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
+use std::sync::Arc;
 
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
@@ -15,8 +16,8 @@ use alluvion::driver::sim::{Fault, SimConfig};
 use alluvion::driver::{Call, CaptureMode, Code, DeviceAttribute};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
-    Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, Resource, ResourceId,
-    Sim, StreamRef,
+    Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, PoolConfig, Resource,
+    ResourceId, Sim, StreamRef,
 };
 use host_contract::{MAPPED, config, pinned};
 use proptest::prelude::*;
@@ -149,6 +150,30 @@ fn a_stream_of_another_device_is_refused() {
     let stream = sim.device(1).stream().unwrap();
     let error = pinned(&sim.device(0)).allocate(layout(10), stream.as_ref()).unwrap_err();
     assert!(error.is_device_mismatch());
+    assert_eq!(held(&sim), (0, 0));
+}
+
+/// A collection that grows in a pool moves as often as any, and pins nothing for it.
+#[test]
+fn collections_grow_in_a_pool_of_pinned_memory() {
+    let sim = Sim::new();
+    let pool = Arc::new(pinned(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20)).unwrap());
+    let pinnings = || sim.calls()[Call::AllocatePinned] + sim.calls()[Call::RegisterHost];
+    let before = (sim.calls().total(), pinnings());
+    assert_eq!(before.1, 1);
+
+    let alloc = PinnedAlloc::from_resource(Arc::clone(&pool));
+    let (mut owning, mut borrowing) = (Vec::new_in(alloc), Vec::new_in(OnHost::new(&*pool)));
+    for number in 0..50_000_u64 {
+        owning.push(number);
+        borrowing.push(number);
+    }
+    assert!(owning == borrowing && owning.iter().copied().eq(0..50_000));
+    assert_eq!(pool.status().live_blocks, 2);
+    drop((owning, borrowing));
+    assert_eq!(pool.status().live_blocks, 0);
+    assert_eq!((sim.calls().total(), pinnings()), before, "no call of any kind");
+    drop(pool);
     assert_eq!(held(&sim), (0, 0));
 }
 

@@ -322,6 +322,25 @@ fn ended_streams_leave_nothing_on_the_heap() {
     assert_eq!((status.live_blocks, status.reserved_bytes <= 4 * MIB), (0, true), "{status:?}");
 }
 
+/// Nor for those that only asked, or had it merge.
+#[test]
+fn ended_streams_that_took_nothing_leave_nothing_on_the_heap() {
+    let bench = Bench::sim();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().maximum(4 * MIB)).unwrap();
+    let resident = bench.stream();
+    let ask_on_streams = |count: usize| {
+        for _ in 0..count {
+            Held::of(&pool, MIB, resident.as_ref()).free(resident.as_ref());
+            let stream = bench.stream();
+            assert!(pool.largest_bytes(stream.as_ref()) <= 4 * MIB);
+            pool.merge(stream.as_ref()).unwrap();
+        }
+    };
+    ask_on_streams(200);
+    let (_, bytes) = heap_of(|| ask_on_streams(2000));
+    assert!(bytes < 64 * 1024, "2000 streams have left {bytes} bytes on the heap");
+}
+
 /// The books of a pool: at most 64 bytes for a block.
 #[test]
 fn a_block_costs_at_most_64_bytes_of_the_heap() {

@@ -12,7 +12,7 @@ use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
-use alluvion::{Device, Layout, PoolConfig, Resource, Stream};
+use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
@@ -79,17 +79,16 @@ fn a_pool_outlives_a_stream_without_an_event() {
 fn slow(device: &Device) -> impl Resource + Send + Sync + use<> {
     let cuda = Arc::new(Cuda::new(device));
     let to_free = Arc::clone(&cuda);
+    let allocate = move |layout: Layout, stream: StreamRef<'_>| {
+        thread::sleep(Duration::from_millis(500));
+        Ok(cuda.allocate(layout, stream)?.address())
+    };
+    let deallocate = move |block: DevicePtr, layout: Layout, stream: StreamRef<'_>| {
+        // SAFETY: the block came from `allocate` above, with this layout, and is used no more: what `Callback` promises.
+        unsafe { to_free.deallocate(block, layout, stream) }
+    };
     // SAFETY: the closures hand out the blocks of a source, and give them back to it.
-    unsafe {
-        Callback::new(
-            device,
-            move |layout, stream| {
-                thread::sleep(Duration::from_millis(500));
-                Ok(cuda.allocate(layout, stream)?.address())
-            },
-            move |block, layout, stream| to_free.deallocate(block, layout, stream),
-        )
-    }
+    unsafe { Callback::new(device, allocate, deallocate) }
 }
 
 /// Three threads that ask for a block at once.

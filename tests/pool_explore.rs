@@ -33,13 +33,15 @@ enum Step {
     TakeSync(usize),
     Synchronize(usize),
     Query(usize),
+    /// Makes a stream wait for all that is on another.
+    Wait(usize, usize),
     Merge(usize),
     /// Ends a stream and makes another, which gets its handle.
     Renew(usize),
     Defragment,
     Trim,
 }
-use Step::{Defragment, Free, FreeOn, Merge, Query, Renew, Synchronize, Take, TakeSync, Trim};
+use Step::{Defragment, Free, FreeOn, Merge, Query, Renew, Synchronize, Take, TakeSync, Trim, Wait};
 
 struct Block {
     pointer: DevicePtr,
@@ -128,6 +130,9 @@ impl World {
             FreeOn(block, stream) => self.free(block, Some(stream)),
             Synchronize(stream) => self.streams[stream].synchronize().expect("nothing fails"),
             Query(stream) => _ = self.streams[stream].is_idle().expect("nothing fails"),
+            Wait(stream, on) => {
+                self.streams[stream].wait_for_stream(&self.streams[on]).expect("nothing fails");
+            }
             Merge(stream) => self.pool.merge(self.streams[stream].as_ref()).expect("nothing fails"),
             Renew(stream) => {
                 drop(self.streams.remove(stream));
@@ -179,7 +184,9 @@ fn programs(
                 let (mut streams, mut taken, mut live) = (1, 0, BTreeSet::new());
                 for step in &program {
                     match *step {
-                        Take(stream, _) | FreeOn(_, stream) => streams = streams.max(stream + 1),
+                        Take(stream, _) | FreeOn(_, stream) | Wait(stream, _) => {
+                            streams = streams.max(stream + 1);
+                        }
                         _ => {}
                     }
                     match *step {
@@ -200,11 +207,11 @@ fn programs(
     all
 }
 
-fn explore_all(programs: &[Vec<Step>], reuses: &[Reuse]) {
+fn explore_all(programs: &[Vec<Step>], reuses: &[Reuse], segments: &[usize]) {
     let mut schedules = 0;
     for program in programs {
         for &reuse in reuses {
-            for segments in [1, 2] {
+            for &segments in segments {
                 schedules += schedules_of(program, reuse, segments);
             }
         }
@@ -220,7 +227,21 @@ fn every_program_of_takes_and_frees_is_in_order() {
         let takes = (0..streams).flat_map(|stream| [Take(stream, 1), Take(stream, 2)]);
         takes.chain(live.iter().map(|block| Free(*block))).collect()
     };
-    explore_all(&programs(TAKES_AND_FREES, alphabet), &[Reuse::Wait]);
+    explore_all(&programs(TAKES_AND_FREES, alphabet), &[Reuse::Wait], &[1, 2]);
+}
+
+/// What one stream frees at two times lies side by side, and another has waited for the first time alone, or for both.
+#[test]
+fn every_program_of_two_streams_that_wait_is_in_order() {
+    let alphabet = |streams: usize, live: &BTreeSet<usize>| {
+        let two = streams.min(2);
+        let takes = (0..two).map(|stream| Take(stream, 1));
+        let waits = (0..two).map(|stream| Wait(stream, 1 - stream));
+        takes.chain(waits).chain(live.iter().map(|block| Free(*block))).collect()
+    };
+    let mut all = programs(TAKES_AND_FREES, alphabet);
+    all.iter_mut().for_each(|program| program.push(Take(1, 2)));
+    explore_all(&all, &[Reuse::Wait], &[1]);
 }
 
 /// All that can be done, in fewer steps.
@@ -238,7 +259,7 @@ fn every_shorter_program_of_everything_is_in_order() {
     let mut all = programs(OF_EVERYTHING, alphabet);
     // Behind each, somebody takes everything.
     all.iter_mut().for_each(|program| program.extend([Take(2, 1), Take(1, 1)]));
-    explore_all(&all, &[Reuse::Wait]);
+    explore_all(&all, &[Reuse::Wait], &[1, 2]);
 }
 
 /// The merge that lost a dependency, in each of its forms and under each policy (scenario 1).

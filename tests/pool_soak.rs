@@ -1,4 +1,4 @@
-//! Threads on one pool of a simulated machine, for three seconds in all.
+//! Threads on one suballocator of a simulated machine, for three seconds in all.
 
 #![expect(unsafe_code, reason = "launches kernels")]
 
@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use alluvion::driver::sim::{Kernel, SimConfig};
 use alluvion::source::Cuda;
-use alluvion::suballoc::{Growth, Reuse};
-use alluvion::{Pool, PoolConfig, Resource, Sim, Stream};
-use held::Held;
-use soak::{Hand, Plan, soak};
+use alluvion::suballoc::{Arena, ArenaConfig, FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::{Device, DevicePtr, PoolConfig, Resource, Sim, Stream};
+use soak::{Hand, Plan, Subject, soak};
 
 /// Words that are written and looked at, at either end of a block. Its whole length is watched by the machine.
 const WORDS: usize = 16;
@@ -25,8 +24,8 @@ struct Kernels<'s> {
 }
 
 impl Kernels<'_> {
-    fn launch(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32, writes: bool) {
-        let (address, bytes) = (block.pointer.address(), block.layout.bytes());
+    fn launch(&self, stream: &Stream, block: DevicePtr, bytes: usize, word: u32, writes: bool) {
+        let address = block.address();
         let count = (bytes / 4).min(WORDS);
         let pattern = word.to_ne_bytes().repeat(count);
         let starts = [address, address + (bytes / 4 - count) as u64 * 4];
@@ -50,12 +49,12 @@ impl Kernels<'_> {
 }
 
 impl Hand for Kernels<'_> {
-    fn write(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
-        self.launch(stream, block, word, true);
+    fn write(&self, stream: &Stream, block: DevicePtr, bytes: usize, word: u32) {
+        self.launch(stream, block, bytes, word, true);
     }
 
-    fn check(&self, stream: &Stream, block: &Held<'_, Pool<Cuda>>, word: u32) {
-        self.launch(stream, block, word, false);
+    fn check(&self, stream: &Stream, block: DevicePtr, bytes: usize, word: u32) {
+        self.launch(stream, block, bytes, word, false);
     }
 
     fn wrong(&self) -> u64 {
@@ -66,25 +65,52 @@ impl Hand for Kernels<'_> {
     }
 }
 
-/// Half a second for each, unless `ALLUVION_SOAK_SECONDS` says otherwise.
+/// A third of a second for each, unless `ALLUVION_SOAK_SECONDS` says otherwise.
 fn duration() -> Duration {
     let said = std::env::var("ALLUVION_SOAK_SECONDS");
     let seconds = said.map(|seconds| seconds.parse().expect("ALLUVION_SOAK_SECONDS is a number of seconds"));
-    seconds.map_or(Duration::from_millis(500), Duration::from_secs)
+    seconds.map_or(Duration::from_millis(333), Duration::from_secs)
+}
+
+fn soak_one<S: Subject>(threads: usize, largest: usize, make: impl Fn(&Device) -> S) {
+    let sim = Sim::with_config(SimConfig::default().memory_bytes(128 << 20));
+    let subject = make(&sim.device(0));
+    let kernels = Kernels { sim: &sim, wrong: Arc::default() };
+    soak(&subject, &kernels, Plan { threads, duration: duration(), largest });
+    drop(subject);
+    assert_eq!(sim.live().allocations(), 0);
 }
 
 /// Four threads on a pool with memory to spare, and eight on one that runs out all the time.
 #[test]
-fn threads_with_each_policy() {
+fn pools_with_each_policy() {
     for reuse in [Reuse::Wait, Reuse::Completed, Reuse::Own] {
         for (threads, maximum, checked) in [(4, 96 << 20, true), (8, 12 << 20, false)] {
-            let sim = Sim::with_config(SimConfig::default().memory_bytes(128 << 20));
-            let config = PoolConfig::default().checked(checked).maximum(maximum).reuse(reuse);
-            let pool = Cuda::new(&sim.device(0)).pool(config.growth(Growth::Step(5 << 20))).unwrap();
-            let kernels = Kernels { sim: &sim, wrong: Arc::default() };
-            soak(&pool, &kernels, Plan { threads, duration: duration(), largest: maximum / 12 });
-            drop(pool);
-            assert_eq!(sim.live().allocations(), 0);
+            let config = || PoolConfig::default().checked(checked).maximum(maximum).reuse(reuse);
+            soak_one(threads, maximum / 12, |device| {
+                Cuda::new(device).pool(config().growth(Growth::Step(5 << 20))).expect("a pool can be made")
+            });
         }
+    }
+}
+
+#[test]
+fn arenas() {
+    for (threads, bytes) in [(4, 96 << 20), (8, 12 << 20)] {
+        let config = || ArenaConfig::default().bytes(bytes).checked(false);
+        soak_one(threads, bytes / 12, |device| {
+            Arena::new(Cuda::new(device), config()).expect("there is as much")
+        });
+    }
+}
+
+#[test]
+fn fixed_sizes() {
+    for (threads, blocks) in [(4, 1024), (8, 80)] {
+        let config =
+            FixedSizeConfig::default().block(50_000).blocks(8).maximum(blocks * 50_176).checked(false);
+        soak_one(threads, 50_000, |device| {
+            FixedSize::new(Cuda::new(device), config).expect("there is as much")
+        });
     }
 }

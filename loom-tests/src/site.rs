@@ -109,6 +109,18 @@ impl Site {
         unsafe { self.pool.deallocate(plot.block, plot.layout, stream) };
     }
 
+    /// As [`give`](Self::give), by the call that says what is wrong. Returns whether nothing was. The block may be given back so more
+    /// than once: nobody else takes one meanwhile.
+    pub fn try_to_give(&self, stream: StreamRef<'_>, plot: &Plot) -> bool {
+        // SAFETY: the block came from this pool with this layout, and if it is live it is this one. Nothing uses memory in a
+        // model.
+        let given = unsafe { self.pool.try_deallocate(plot.block, plot.layout, stream) };
+        if given.is_ok() {
+            self.ground.leave(plot.address());
+        }
+        given.is_ok()
+    }
+
     /// Frees a block whose uses are over.
     ///
     /// # Panics

@@ -115,6 +115,28 @@ fn two_at_once() {
     });
 }
 
+/// Two threads free the same block: one of them is told so.
+#[test]
+fn one_block_twice_at_once() {
+    static FIRST: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore(|| {
+        let (site, plot, home, other) = site();
+        let plot = Arc::new(plot);
+        let freeing = {
+            let (site, plot, other) = (site.clone(), Arc::clone(&plot), other.clone());
+            spawn(move || site.try_to_give(other.as_ref(), &plot))
+        };
+        let is_mine = site.try_to_give(home.as_ref(), &plot);
+        assert_ne!(freeing.join().unwrap(), is_mine, "one of the two");
+        FIRST[usize::from(is_mine)].note(true);
+        let status = site.pool.status();
+        assert_eq!((status.live_blocks, status.cached_bytes + status.free_bytes), (0, LONG));
+        drop((home, other));
+        site.end();
+    });
+    assert!(FIRST.iter().all(|first| first.times() > 0), "{FIRST:?}");
+}
+
 /// A container that another thread drops, behind a use on a stream of that thread's.
 #[test]
 fn a_container_that_another_thread_drops() {

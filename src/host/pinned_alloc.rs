@@ -73,6 +73,20 @@ impl PinnedAlloc {
     }
 
     /// Any memory that both host and device touch: pinned, under a pool or under what watches it.
+    ///
+    /// ```
+    /// use alluvion::{PinnedAlloc, PinnedVec, PoolConfig, Resource, Sim, source::Pinned};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Pinned::new(&sim.device(0))?.pool(PoolConfig::default().initial(2 << 20))?;
+    /// let alloc = PinnedAlloc::from_resource(pool);
+    /// let mut growing = PinnedVec::new_in(alloc.clone());
+    /// for number in 0..100_000 {
+    ///     growing.push(number); // It moves at each doubling, and the driver is not asked once.
+    /// }
+    /// assert_eq!(alloc.describe().to_string(), "Pool(2 MiB) > Pinned(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     #[must_use]
     pub fn from_resource<R: HostAccessible + DeviceAccessible + Send + Sync + 'static>(resource: R) -> Self {
         Self { host: OnHost::new(Arc::new(resource)) }

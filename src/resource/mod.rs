@@ -37,6 +37,9 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::stream::StreamRef;
+use crate::suballoc::{
+    Arena, ArenaConfig, Binning, BinningBuilder, FixedSize, FixedSizeConfig, Pool, PoolConfig,
+};
 
 /// A source of blocks of memory on one device, ordered by streams.
 ///
@@ -185,16 +188,95 @@ pub unsafe trait Resource {
         Describe::new(self)
     }
 
-    /// A [`Pool`](crate::Pool) over this resource.
+    /// A [`Pool`] over this resource.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{PoolConfig, Resource, Sim, source::CudaAsync};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = CudaAsync::new(&sim.device(0))?.pool(PoolConfig::default().initial(8 << 20))?;
+    /// assert_eq!(pool.describe().to_string(), "Pool(8 MiB) > CudaAsync(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`Pool::new`](crate::Pool::new).
-    fn pool(self, config: crate::PoolConfig) -> Result<crate::Pool<Self>, Error>
+    /// As [`Pool::new`].
+    fn pool(self, config: PoolConfig) -> Result<Pool<Self>, Error>
     where
         Self: Sized,
     {
-        crate::Pool::new(self, config)
+        Pool::new(self, config)
+    }
+
+    /// An [`Arena`] over this resource.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::suballoc::ArenaConfig;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let arena = Cuda::new(&sim.device(0)).arena(ArenaConfig::default().bytes(16 << 20))?;
+    /// assert_eq!(arena.describe().to_string(), "Arena(16 MiB) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Arena::new`].
+    fn arena(self, config: ArenaConfig) -> Result<Arena<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Arena::new(self, config)
+    }
+
+    /// A [`FixedSize`] over this resource.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::suballoc::FixedSizeConfig;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let tiles = Cuda::new(&sim.device(0)).fixed_size(FixedSizeConfig::default().block(64 << 10).blocks(32))?;
+    /// assert_eq!(tiles.describe().to_string(), "FixedSize(2 MiB of 64 KiB) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`FixedSize::new`].
+    fn fixed_size(self, config: FixedSizeConfig) -> Result<FixedSize<Self>, Error>
+    where
+        Self: Sized,
+    {
+        FixedSize::new(self, config)
+    }
+
+    /// Begins to decide on the bins of a [`Binning`] over this resource, which serves what no bin does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+    /// let bins = pool.binning().blocks(16).range(10..=12).build()?;
+    /// assert_eq!(bins.bins().collect::<Vec<_>>(), [1024, 2048, 4096]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn binning(self) -> BinningBuilder<Self>
+    where
+        Self: Sized,
+    {
+        Binning::over(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

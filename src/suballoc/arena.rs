@@ -38,12 +38,13 @@ const SUPERBLOCK_BYTES: usize = 1 << 20;
 ///
 /// ```
 /// use alluvion::source::Cuda;
-/// use alluvion::suballoc::{Arena, ArenaConfig};
+/// use alluvion::suballoc::ArenaConfig;
 /// use alluvion::{Layout, Resource, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
-/// let arena = Arena::new(Cuda::new(&device), ArenaConfig::default().bytes(16 << 20))?;
+/// let arena = Cuda::new(&device).arena(ArenaConfig::default().bytes(16 << 20))?;
+/// assert_eq!(arena.bytes(), 16 << 20);
 /// let layout = Layout::from_bytes(10_000)?;
 /// let block = arena.allocate(layout, stream.as_ref())?;
 /// assert!(arena.allocate(Layout::from_bytes(17 << 20)?, stream.as_ref()).unwrap_err().is_out_of_memory());
@@ -61,6 +62,23 @@ pub struct Arena<U: Resource> {
 type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
 /// How large an [`Arena`] is, and whom it tells when it has run out.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use alluvion::suballoc::{ArenaConfig, Cause};
+/// use alluvion::{Layout, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let (tell, told) = mpsc::channel();
+/// let config = ArenaConfig::default().bytes(4 << 20).dump_on_failure(move |report| {
+///     let _ = tell.send(report.cause);
+/// });
+/// let arena = Cuda::new(&sim.device(0)).arena(config)?;
+/// assert!(arena.allocate_sync(Layout::from_bytes(5 << 20)?).is_err());
+/// assert_eq!(told.try_recv(), Ok(Cause::Limit));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct ArenaConfig {

@@ -26,14 +26,14 @@ use crate::stream::StreamRef;
 ///
 /// ```
 /// use alluvion::source::Cuda;
-/// use alluvion::suballoc::{Binning, PoolConfig};
+/// use alluvion::suballoc::PoolConfig;
 /// use alluvion::{Layout, Resource, Sim};
 ///
 /// let sim = Sim::with_config(alluvion::driver::sim::SimConfig::default().memory_bytes(1 << 30));
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
 /// // Bins of 4, 8 and 16 KiB, 16 blocks each at a time, over a pool.
 /// let pool = Cuda::new(&device).pool(PoolConfig::default())?;
-/// let bins = Binning::over(pool).blocks(16).range(12..=14).build()?;
+/// let bins = pool.binning().blocks(16).range(12..=14).build()?;
 /// assert_eq!(bins.bins().collect::<Vec<_>>(), [4096, 8192, 16384]);
 /// let layout = Layout::from_bytes(5000)?;
 /// let block = bins.allocate(layout, stream.as_ref())?; // A block of 8 KiB.
@@ -51,11 +51,23 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
 }
 
 enum Bin<U: Resource, B> {
-    Own(FixedSize<Arc<U>>),
+    /// Boxed, because a search steps over the bins, and a suballocator is a few KiB in place.
+    Own(Box<FixedSize<Arc<U>>>),
     Given(B),
 }
 
-/// Decides on the bins of a [`Binning`].
+/// Decides on the bins of a [`Binning`]: begun by [`Resource::binning`].
+///
+/// ```
+/// use alluvion::{Error, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let pool = || Cuda::new(&sim.device(0)).pool(PoolConfig::default());
+/// let bins = pool()?.binning().blocks(8).checked(true).bin(1000).bin(10_000).build()?;
+/// assert_eq!(bins.bins().collect::<Vec<_>>(), [1024, 10_240], "in units of 256 bytes");
+/// assert!(pool()?.binning().bin(1000).bin(1024).build().is_err(), "two of one size");
+/// # Ok::<(), Error>(())
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: U,
@@ -67,7 +79,7 @@ pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
 }
 
 impl<U: Resource> Binning<U> {
-    /// Begins to decide on bins over `upstream`.
+    /// Begins to decide on bins over `upstream`: what [`Resource::binning`] does.
     pub fn over(upstream: U) -> BinningBuilder<U> {
         Binning::with_given_bins(upstream)
     }
@@ -75,6 +87,19 @@ impl<U: Resource> Binning<U> {
 
 impl<U: Resource, B: Resource> Binning<U, B> {
     /// As [`over`](Binning::over), for bins of your own of type `B`.
+    ///
+    /// ```
+    /// use alluvion::suballoc::{Binning, FixedSize, FixedSizeConfig};
+    /// use alluvion::{Pool, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let device = sim.device(0);
+    /// let tiles = Cuda::new(&device).fixed_size(FixedSizeConfig::default().block(4096).blocks(64).maximum(1 << 20))?;
+    /// let pool = Cuda::new(&device).pool(PoolConfig::default())?;
+    /// let bins = Binning::<Pool<Cuda>, FixedSize<Cuda>>::with_given_bins(pool).bin_over(4096, tiles).build()?;
+    /// assert_eq!(bins.bins().collect::<Vec<_>>(), [4096]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     pub fn with_given_bins(upstream: U) -> BinningBuilder<U, B> {
         BinningBuilder {
             upstream,
@@ -176,7 +201,8 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             ));
         }
         for bytes in sizes {
-            bins.push((bytes, Bin::Own(FixedSize::new(Arc::clone(&upstream), config.block(bytes))?)));
+            let bin = FixedSize::new(Arc::clone(&upstream), config.block(bytes))?;
+            bins.push((bytes, Bin::Own(Box::new(bin))));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);
         let of_bins = bins.iter().map(|(_, bin)| match bin {

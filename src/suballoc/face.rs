@@ -32,6 +32,20 @@ macro_rules! face_of_carver {
             /// Empties all caches, asks the driver what is over, and merges what is. Does not wait. A safe point of a
             /// program, such as the end of an iteration, is the place for it.
             ///
+            /// ```
+            /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+            ///
+            /// let sim = Sim::new();
+            /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+            /// let pool = Cuda::new(&device).pool(PoolConfig::default().initial(4 << 20))?;
+            /// drop(DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &pool)?);
+            /// assert_eq!(pool.largest_bytes(stream.as_ref()), 3 << 20, "the rest lies in the cache of the stream");
+            /// stream.synchronize()?;
+            /// pool.defragment()?;
+            /// assert_eq!(pool.largest_bytes(stream.as_ref()), 4 << 20);
+            /// # Ok::<(), alluvion::Error>(())
+            /// ```
+            ///
             /// # Errors
             ///
             /// Those of the work itself.
@@ -44,6 +58,22 @@ macro_rules! face_of_carver {
             ///
             /// Without a ledger (see `checked` of the configuration) it looks through every cache, and tells sizes apart
             /// only as far as they are served by blocks of different lengths.
+            ///
+            /// ```
+            /// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, Sim, source::Cuda};
+            ///
+            /// let sim = Sim::new();
+            /// let stream = sim.device(0).stream()?;
+            /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+            /// let layout = Layout::from_bytes(1000)?;
+            /// let block = pool.allocate(layout, stream.as_ref())?;
+            /// // SAFETY: nothing uses the block.
+            /// unsafe { pool.try_deallocate(block, layout, stream.as_ref()) }?;
+            /// // SAFETY: as before.
+            /// let error = unsafe { pool.try_deallocate(block, layout, stream.as_ref()) }.unwrap_err();
+            /// assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
+            /// # Ok::<(), alluvion::Error>(())
+            /// ```
             ///
             /// # Errors
             ///

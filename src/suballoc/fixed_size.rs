@@ -30,13 +30,13 @@ use crate::stream::StreamRef;
 ///
 /// ```
 /// use alluvion::source::Cuda;
-/// use alluvion::suballoc::{FixedSize, FixedSizeConfig};
+/// use alluvion::suballoc::FixedSizeConfig;
 /// use alluvion::{Layout, Resource, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
-/// let tiles = FixedSize::new(Cuda::new(&device), FixedSizeConfig::default().block(64 << 10).blocks(32))?;
-/// assert_eq!(tiles.status().reserved_bytes, 2 << 20);
+/// let tiles = Cuda::new(&device).fixed_size(FixedSizeConfig::default().block(64 << 10).blocks(32))?;
+/// assert_eq!((tiles.block_bytes(), tiles.status().reserved_bytes), (64 << 10, 2 << 20));
 /// let block = tiles.allocate(Layout::from_bytes(1000)?, stream.as_ref())?;
 /// assert_eq!(tiles.status().live_bytes, 64 << 10);
 /// assert!(tiles.allocate(Layout::from_bytes(65 << 10)?, stream.as_ref()).unwrap_err().is_out_of_memory());
@@ -51,6 +51,18 @@ pub struct FixedSize<U: Resource> {
 }
 
 /// How a [`FixedSize`] is cut. The defaults are RMM's.
+///
+/// ```
+/// use alluvion::suballoc::FixedSizeConfig;
+/// use alluvion::{Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// // Sixteen blocks of 4 KiB at a time, sixty-four in all, and wrong frees are refused.
+/// let config = FixedSizeConfig::default().block(4096).blocks(16).maximum(256 << 10).checked(true);
+/// assert_eq!(Cuda::new(&sim.device(0)).fixed_size(config)?.status().free_bytes, 64 << 10);
+/// assert!(Cuda::new(&sim.device(0)).fixed_size(config.maximum(4096)).is_err(), "not even the first sixteen");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct FixedSizeConfig {

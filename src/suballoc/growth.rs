@@ -4,13 +4,31 @@
 ///
 /// Whatever the policy, never less than the request needs, and never beyond the maximum. If the upstream refuses, the
 /// amount is halved until it is what the request needs.
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::suballoc::Growth;
+/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// // How many MiB a pool has after a request for three.
+/// let after = |growth| -> Result<usize, Error> {
+///     let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().growth(growth))?;
+///     let _numbers = DeviceVec::<u8, _>::uninit_in(3 << 20, stream.as_ref(), &pool)?;
+///     Ok(pool.pool_size() >> 20)
+/// };
+/// assert_eq!((after(Growth::Spare)?, after(Growth::Doubling)?), (36, 4));
+/// assert_eq!((after(Growth::Step(16 << 20))?, after(Growth::Exact)?), (16, 3));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Growth {
     /// What the request needs, and a sixteenth of what the pool has, at least 32 MiB, to spare: few calls, and little that
-    /// is never used.
+    /// is never used. In whole pages of 2 MiB.
     Spare,
-    /// As much as the pool has already, as RMM's.
+    /// As much as the pool has already, as RMM's. In whole pages of 2 MiB.
     Doubling,
     /// This many bytes.
     Step(usize),

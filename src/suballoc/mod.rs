@@ -3,6 +3,16 @@
 //! A suballocator takes *segments* from its upstream and hands out *blocks* of them. All have one machinery: per stream a
 //! cache, behind the caches one core of plain data, and around both a shell that asks the driver what the core cannot know.
 //!
+//! | Suballocator | For | Takes from its upstream |
+//! |---|---|---|
+//! | [`Pool`] | everything | as it needs, and some to spare: [`Growth`] |
+//! | [`Arena`] | a fixed amount, of which streams have large parts each | all of it, once |
+//! | [`FixedSize`] | blocks of one size | many blocks at a time |
+//! | [`Binning`] | small requests to bins of one size each, the rest to the upstream | as the bins do |
+//!
+//! Each is a method of every resource, too: [`pool`](crate::Resource::pool), [`arena`](crate::Resource::arena),
+//! [`fixed_size`](crate::Resource::fixed_size), [`binning`](crate::Resource::binning).
+//!
 //! The words, beside those of [`stream`](crate::stream) and [`resource`](crate::resource):
 //!
 //! - *unit*: 256 bytes, the grain of everything here;

@@ -12,6 +12,21 @@ use crate::stream::StreamId;
 /// [`Error::out_of_memory_report`] tells.
 ///
 /// The figures are of about one moment: other threads go on while they are gathered. Displayed, it is one line.
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::suballoc::Cause;
+/// use alluvion::{Layout, PoolConfig, Resource, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(1 << 20))?;
+/// let error = pool.allocate(Layout::from_bytes(2 << 20)?, stream.as_ref()).unwrap_err();
+/// let report = error.out_of_memory_report().expect("a pool says why");
+/// assert_eq!((report.cause, report.maximum_bytes, report.live_bytes), (Cause::Limit, Some(1 << 20), 0));
+/// assert!(report.to_string().starts_with("2 MiB wanted on stream 0.1: more than may be had; live 0 B"));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
@@ -44,7 +59,7 @@ pub struct OutOfMemory {
     pub cause: Cause,
 }
 
-/// Why there was no memory.
+/// Why there was no memory: part of the [report](OutOfMemory).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -62,7 +77,7 @@ pub enum Cause {
     Others,
 }
 
-/// What a handler has done about it.
+/// What a [handler](super::PoolConfig::on_out_of_memory) has done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relief {
     /// Memory was freed: try again.

@@ -37,8 +37,9 @@ use crate::stream::StreamRef;
 ///
 /// # The end
 ///
-/// A pool that is dropped gives its segments back behind all work that was freed before. Containers keep their pool alive;
-/// a block that was allocated by hand and not freed ends with the pool, which then waits for the device first.
+/// A pool that is dropped waits for the work before what was freed, on the host, and gives its segments back. Containers
+/// keep their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
+/// of the device. Where it cannot wait, because a stream captures or the context is lost, the segments are leaked.
 ///
 /// # Examples
 ///
@@ -105,6 +106,19 @@ impl<U: Resource> Pool<U> {
     /// Makes `stream` wait, on the device, for all that was freed on other streams, and merges all free memory for it. For
     /// a safe point before a large request on one stream.
     ///
+    /// ```
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let halves = [&first, &second].map(|stream| DeviceVec::filled_in(2 << 20, 7_u8, stream.as_ref(), &pool));
+    /// drop(halves);
+    /// pool.merge(first.as_ref())?;
+    /// assert_eq!(pool.largest_bytes(first.as_ref()), 4 << 20);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// Capture errors, while the stream captures; those of the work itself.
@@ -113,6 +127,22 @@ impl<U: Resource> Pool<U> {
     }
 
     /// A block for each layout, or none at all.
+    ///
+    /// ```
+    /// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(4 << 20))?;
+    /// let layouts = [1 << 20, 1000, 2 << 20].map(|bytes| Layout::from_bytes(bytes).expect("it is small"));
+    /// let blocks = pool.allocate_many(&layouts, stream.as_ref())?;
+    /// assert!(pool.allocate_many(&layouts, stream.as_ref()).is_err(), "there is no room for as much again");
+    /// assert_eq!(pool.status().live_blocks, 3);
+    /// let blocks: Vec<_> = blocks.into_iter().zip(layouts).collect();
+    /// // SAFETY: the blocks came from `pool` with these layouts, and nothing uses them.
+    /// unsafe { pool.deallocate_many(&blocks, stream.as_ref()) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -134,7 +164,7 @@ impl<U: Resource> Pool<U> {
         Ok(blocks)
     }
 
-    /// Gives many blocks back.
+    /// Gives many blocks back: what [`allocate_many`](Self::allocate_many) gave, or others.
     ///
     /// # Safety
     ///

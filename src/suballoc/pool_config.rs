@@ -13,7 +13,12 @@ use crate::resource::Layout;
 /// use alluvion::suballoc::{Growth, Reuse};
 /// use alluvion::PoolConfig;
 ///
-/// let config = PoolConfig::default().initial(1 << 30).maximum(8 << 30).growth(Growth::Step(256 << 20)).reuse(Reuse::Completed);
+/// let config = PoolConfig::default()
+///     .initial(1 << 30)
+///     .maximum(8 << 30)
+///     .growth(Growth::Step(256 << 20))
+///     .reuse(Reuse::Completed)
+///     .checked(true);
 /// assert!(format!("{config:?}").contains("Completed"));
 /// ```
 #[derive(Clone)]
@@ -76,6 +81,34 @@ impl PoolConfig {
 
     /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn, with no lock held; one
     /// that says [`Relief::Freed`] sends the request round again, as long as something has moved.
+    ///
+    /// What a handler itself asks of a suballocator asks no handlers. One that panics has freed nothing.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// use alluvion::source::Cuda;
+    /// use alluvion::suballoc::Relief;
+    /// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let (keep, kept) = mpsc::channel();
+    /// let kept = std::sync::Mutex::new(kept);
+    /// // What can be done without is let go of, one piece at a time.
+    /// let config = PoolConfig::default().maximum(8 << 20).on_out_of_memory(move |_report| {
+    ///     let piece = kept.lock().ok().and_then(|kept| kept.try_recv().ok());
+    ///     if piece.is_some() { Relief::Freed } else { Relief::None }
+    /// });
+    /// let pool = std::sync::Arc::new(Cuda::new(&sim.device(0)).pool(config)?);
+    /// for _ in 0..8 {
+    ///     let piece: DeviceVec<u8, std::sync::Arc<Pool<Cuda>>> = DeviceVec::zeroed_in(1 << 20, stream.as_ref(), pool.clone())?;
+    ///     keep.send(piece).expect("the handler has the other end");
+    /// }
+    /// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, stream.as_ref(), pool.clone())?;
+    /// assert_eq!(pool.status().live_blocks, 6, "three pieces of eight have gone");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     pub fn on_out_of_memory(
         mut self,
         handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,

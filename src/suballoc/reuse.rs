@@ -3,6 +3,26 @@
 /// What a stream may take of the memory that was freed on other streams. Each includes those before it.
 ///
 /// What a stream has freed itself, and what it has already waited for, it may always take: that needs no driver call.
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::suballoc::Reuse;
+/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, Sim};
+///
+/// let sim = Sim::new();
+/// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
+/// // One stream fills and frees 8 MiB, another one wants as much: how much has the pool then?
+/// let after = |config: PoolConfig| -> Result<usize, Error> {
+///     let pool = Cuda::new(&sim.device(0)).pool(config.initial(8 << 20))?;
+///     drop(DeviceVec::filled_in(8 << 20, 1_u8, first.as_ref(), &pool)?);
+///     let _taken = DeviceVec::filled_in(8 << 20, 2_u8, second.as_ref(), &pool)?;
+///     Ok(pool.pool_size() >> 20)
+/// };
+/// assert!(after(PoolConfig::default().reuse(Reuse::Own))? > 8);
+/// // It cannot grow, so the second stream waits for the first, on the device.
+/// assert_eq!(after(PoolConfig::default().reuse(Reuse::Wait).maximum(8 << 20))?, 8);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reuse {

@@ -13,6 +13,7 @@ use crate::stream::{Stamp, StreamId};
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
 /// let pool = Cuda::new(&device).pool(PoolConfig::default().initial(2 << 20))?;
+/// assert_eq!(pool.snapshot().segments[0].bytes, 2 << 20);
 /// let layout = Layout::from_bytes(1 << 20)?;
 /// let block = pool.allocate(layout, stream.as_ref())?;
 /// let states = |pool: &alluvion::Pool<Cuda>| pool.snapshot().blocks.iter().map(|block| block.state).collect::<Vec<_>>();
@@ -31,7 +32,7 @@ pub struct Snapshot {
     pub blocks: Vec<BlockView>,
 }
 
-/// What was taken from the upstream in one piece.
+/// What was taken from the upstream in one piece: part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentView {
@@ -41,7 +42,7 @@ pub struct SegmentView {
     pub bytes: usize,
 }
 
-/// A piece of a segment.
+/// A piece of a segment: part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockView {
@@ -53,7 +54,7 @@ pub struct BlockView {
     pub state: BlockState,
 }
 
-/// Who has a block.
+/// Who has a block: part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockState {

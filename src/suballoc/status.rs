@@ -3,6 +3,20 @@
 /// What a suballocator holds, and what it has done since it was made.
 ///
 /// The bytes are of one moment: `reserved = live + cached + free`. The counts only go up.
+///
+/// ```
+/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+/// let numbers = DeviceVec::<u8, _>::uninit_in(1 << 20, stream.as_ref(), &pool)?;
+/// let status = pool.status();
+/// assert_eq!((status.live_bytes, status.free_bytes, status.reserved_bytes), (1 << 20, 3 << 20, 4 << 20));
+/// drop(numbers);
+/// assert_eq!((pool.status().live_bytes, pool.status().cached_bytes), (0, 1 << 20));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {

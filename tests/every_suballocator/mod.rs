@@ -37,10 +37,10 @@ pub(crate) fn arena_of<U: Resource>(bytes: usize, upstream: U) -> Arena<U> {
 /// The largest block of `fixed_over`.
 pub(crate) const FIXED_BYTES: usize = 64 << 10;
 
-/// Blocks of 64 KiB, sixteen at a time.
+/// Blocks of 64 KiB, sixteen at a time, and at most 1 GiB: a GPU holds two millions of them.
 #[track_caller]
 pub(crate) fn fixed_over<U: Resource>(upstream: U) -> FixedSize<U> {
-    let config = FixedSizeConfig::default().block(FIXED_BYTES).blocks(16);
+    let config = FixedSizeConfig::default().block(FIXED_BYTES).blocks(16).maximum(32 << 20).maximum(1 << 30);
     FixedSize::new(upstream, config).expect("there is as much")
 }
 

@@ -16,15 +16,15 @@ const KERNELS: &str = r"
 .version 6.3
 .target sm_75
 .address_size 64
-.visible .entry write_late(.param .u64 words, .param .u32 count, .param .u32 word, .param .u64 wait)
+.visible .entry write_late(.param .u64 words, .param .u32 count, .param .u32 value, .param .u64 nanoseconds)
 {
     .reg .pred %early, %beyond;
     .reg .b32 %block, %width, %thread, %index, %count, %word;
     .reg .b64 %base, %offset, %address, %begun, %now, %spent, %wait;
     ld.param.u64 %base, [words];
     ld.param.u32 %count, [count];
-    ld.param.u32 %word, [word];
-    ld.param.u64 %wait, [wait];
+    ld.param.u32 %word, [value];
+    ld.param.u64 %wait, [nanoseconds];
     mov.u64 %begun, %globaltimer;
 again:
     mov.u64 %now, %globaltimer;
@@ -44,15 +44,15 @@ again:
 done:
     ret;
 }
-.visible .entry count_others(.param .u64 words, .param .u32 count, .param .u32 word, .param .u64 others)
+.visible .entry count_others(.param .u64 words, .param .u32 count, .param .u32 value, .param .u64 counter)
 {
     .reg .pred %beyond, %same;
     .reg .b32 %block, %width, %thread, %index, %count, %word, %found;
     .reg .b64 %base, %offset, %address, %others;
     ld.param.u64 %base, [words];
     ld.param.u32 %count, [count];
-    ld.param.u32 %word, [word];
-    ld.param.u64 %others, [others];
+    ld.param.u32 %word, [value];
+    ld.param.u64 %others, [counter];
     mov.u32 %block, %ctaid.x;
     mov.u32 %width, %ntid.x;
     mov.u32 %thread, %tid.x;

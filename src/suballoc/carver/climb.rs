@@ -23,6 +23,8 @@ pub(super) struct Ascent {
     pub(super) refused: Option<Error>,
     /// What `Inner::calls` said then.
     pub(super) calls: u64,
+    /// What kept the driver from answering.
+    failed: Option<Error>,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -42,8 +44,12 @@ impl<U: Resource> Carver<U> {
         loop {
             ascent.attempt += 1;
             for rung in ladder(self.reuse) {
-                if let Some(block) = self.step(*rung, request, &mut ascent)? {
-                    return Ok(block);
+                match self.step(*rung, request, &mut ascent) {
+                    Ok(Some(block)) => return Ok(block),
+                    Ok(None) => {}
+                    Err(error) if error.is_context_lost() || error.is_shut_down() => return Err(error),
+                    // As when there is no event to be had: another rung may do without.
+                    Err(error) => ascent.failed = Some(error),
                 }
             }
             let report = self.report(request, &ascent);
@@ -126,11 +132,9 @@ impl<U: Resource> Carver<U> {
 
 #[cold]
 fn refusal(report: OutOfMemory, ascent: Ascent) -> Error {
-    match ascent.refused {
-        // What is no lack of memory is told as it is.
-        Some(error) if !error.is_out_of_memory() => error,
-        _ => Error::with_report(report),
-    }
+    // What is no lack of memory is told as it is.
+    let other = [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
+    other.unwrap_or_else(|| Error::with_report(report))
 }
 
 impl Stock {
@@ -280,7 +284,7 @@ impl Stock {
             .collect();
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
-        // Entered with a cache: the next stream in its place then finds it, and takes it out.
+        // With its cache, so that it leaves when another stream gets that.
         let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
@@ -294,7 +298,7 @@ impl Stock {
         owned.sort_by_key(|other| other.free_units);
         let fits = |other: &&Owned| self.has_for(other.stream, request);
         let one = owned.iter().find(fits).copied();
-        for round in [one.as_ref().map_or(&[][..], core::slice::from_ref), &owned] {
+        for round in [one.as_slice(), &owned] {
             let mut waited = false;
             for other in round {
                 let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });

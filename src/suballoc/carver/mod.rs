@@ -214,10 +214,10 @@ impl<U: Resource> Carver<U> {
         let stamp = stream.release();
         let mut inner = self.stock.inner.lock();
         if self.stock.ledger.is_none() {
-            // In one step with taking it back: else of two threads that free one block both would find it live.
             self.inspect(&inner, wanted, block, layout)?;
         }
-        self.stock.take_back_locked(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
+        // Still with the mutex: of two threads that free one block the second one sees what the first did.
+        self.stock.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
     }
 

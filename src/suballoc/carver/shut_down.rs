@@ -118,31 +118,23 @@ impl<U: Resource> Drop for Carver<U> {
         if segments.is_empty() {
             return;
         }
+        let device = &self.stock.device;
         // Blocks that are still out end here. What uses them was submitted, nobody knows where: wait for everything.
-        let live = out > cached_blocks;
-        let over = if live { self.stock.device.synchronize() } else { Ok(()) };
-        let service = self.stock.device.service_stream();
-        let behind = service.and_then(|service| {
-            service.as_ref().wait_for(&frontier)?;
-            Ok(service)
-        });
-        let over = over.is_ok() && (behind.is_ok() || self.wait_until_over(&frontier));
+        let live = if out > cached_blocks { device.synchronize() } else { Ok(()) };
+        // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
+        // somebody has waited for that stream, and nobody would.
+        if live.is_err() || !self.wait_until_over(&frontier) {
+            // The last use cannot be placed in any order: a stream captures, or the context is lost. All is leaked.
+            return;
+        }
         for (Segment { address, units }, _) in segments {
             let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
                 continue;
             };
             self.note_upstream_call();
-            match &behind {
-                // The last use cannot be placed in any order: a stream captures, or the context is lost. It is leaked.
-                _ if !over => {}
-                // SAFETY:
-                // - the block came from this upstream, with this layout.
-                // - every use of it is ordered before this point of the service stream, which has waited for all frees; what
-                //   was out is over.
-                Ok(service) => unsafe { self.upstream.deallocate(block, layout, service.as_ref()) },
-                // SAFETY: the block came from this upstream, with this layout, and every use of it is over.
-                Err(_) => unsafe { self.upstream.deallocate_sync(block, layout) },
-            }
+            // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was freed, the
+            // frontier is; of what was not, all work of the device.
+            unsafe { self.upstream.deallocate_sync(block, layout) };
         }
     }
 }

@@ -84,6 +84,19 @@ impl Tally {
 }
 
 /// What a suballocator has, whatever its upstream: found in a stack of layers by [`find_layer`](crate::Resource::find_layer).
+///
+/// ```
+/// use alluvion::suballoc::Stock;
+/// use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), erased.clone())?;
+/// let stock = erased.find_layer::<Stock>().expect("there is a pool in it");
+/// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Stock {
     pub(super) device: Device,
@@ -93,7 +106,7 @@ pub struct Stock {
     claim_units: u32,
     pub(super) ledger: Option<Ledger>,
     shards: Places<Box<Shard>>,
-    host: [Shard; HOST_CACHES],
+    host: Box<[Shard; HOST_CACHES]>,
     pub(super) inner: Mutex<Inner>,
     pub(super) tally: Tally,
 }
@@ -128,7 +141,7 @@ impl Stock {
             claim_units,
             ledger: checked.then(Ledger::new),
             shards: Places::default(),
-            host: core::array::from_fn(|_| Shard::default()),
+            host: Box::default(),
             inner: Mutex::new(Inner {
                 core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
                 pledged: 0,
@@ -267,10 +280,11 @@ impl Stock {
 
     /// A block comes back that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        self.take_back_locked(&mut self.inner.lock(), want, block, stream, epoch);
+        self.put_or_take_back(&mut self.inner.lock(), want, block, stream, epoch);
     }
 
-    pub(super) fn take_back_locked(
+    /// A block comes back: into the cache if that has room, or makes some.
+    pub(super) fn put_or_take_back(
         &self,
         inner: &mut Inner,
         want: Want,
@@ -301,7 +315,7 @@ impl Stock {
     pub(super) fn spill(&self) -> usize {
         let mut inner = self.inner.lock();
         let mut spilled = 0;
-        for shard in self.shards.iter().map(|shard| &**shard).chain(&self.host) {
+        for shard in self.shards.iter().map(|shard| &**shard).chain(&*self.host) {
             spilled += spill_all(&mut shard.cache.lock(), &mut inner.core);
         }
         spilled
@@ -309,7 +323,7 @@ impl Stock {
 
     /// Locks every cache. The caller has the mutex.
     pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
-        self.shards.iter().map(|shard| &**shard).chain(&self.host).map(|shard| shard.cache.lock()).collect()
+        self.shards.iter().map(|shard| &**shard).chain(&*self.host).map(|shard| shard.cache.lock()).collect()
     }
 }
 

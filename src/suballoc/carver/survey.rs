@@ -128,6 +128,7 @@ impl Stock {
             reach.push((other.stream, taker.reach(&self.device, other.stream)));
         }
         let inner = self.inner.lock();
+        // Not entered for asking: a stream that has no cache would never leave.
         let owner = own.and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);

@@ -52,6 +52,18 @@ fn neighbours_of_two_streams_are_joined_by_gathering_only() {
     assert_eq!(states(&core), [(28, SeenState::Free(Some((stream(1), Epoch(10)))))]);
 }
 
+/// A caller that read the taker's epoch a little too early: its own blocks know better.
+#[test]
+fn gathering_never_makes_a_block_earlier() {
+    for own in [0, 1] {
+        let (mut core, first, second, all) = core(&[4, 8]);
+        release(&mut core, all[own], first, 9);
+        release(&mut core, all[1 - own], second, 2);
+        assert_eq!(core.gather(first, Epoch(6), &[(second, Epoch(2))]), 1);
+        assert_eq!(states(&core), [(12, SeenState::Free(Some((stream(1), Epoch(9)))))]);
+    }
+}
+
 #[test]
 fn gathering_for_nobody_makes_nobody_s_blocks() {
     let (mut core, first, second, all) = core(&[4, 8]);
@@ -79,6 +91,18 @@ fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
     assert_eq!(take(5), Some((all[0], second)));
     assert_eq!(take(5), None);
     assert_eq!(take(6), Some((all[2], second)));
+}
+
+/// Blocks of 1024 to 1055 units share a bin. Of a few the smallest that is large enough is taken, else a larger bin.
+#[test]
+fn a_block_of_the_same_bin_may_be_too_small() {
+    let (mut core, first, _, all) = core(&[1050, 1, 1024, 1, 1040, 1, 2048]);
+    [6, 0, 4, 2].into_iter().for_each(|at| release(&mut core, all[at], first, 5));
+    let mut take = |units| core.allocate(first, units, 1, &[]).map(|taken| taken.address);
+    assert_eq!(take(1030), Some(all[4]));
+    assert_eq!(take(1030), Some(all[0]));
+    assert_eq!(take(1030), Some(all[6]));
+    assert_eq!(take(1030), None);
 }
 
 #[test]
@@ -140,6 +164,22 @@ fn settling_takes_what_is_over_and_leaves_the_rest() {
         core.owners().map(|owned| (owned.stream, owned.free_units, owned.newest)).collect::<Vec<_>>(),
         [(stream(1), 4, Epoch(12))]
     );
+}
+
+#[test]
+fn settling_again_looks_at_nothing() {
+    let sizes: Vec<u32> = (0..40).flat_map(|_| [4, 1]).collect();
+    let (mut core, first, _, all) = core(&sizes);
+    (0..40).for_each(|at| release(&mut core, all[2 * at], first, at as u64));
+    core.settle(first, Epoch(20));
+    core.nodes.take_visits();
+    core.settle(first, Epoch(20));
+    assert_eq!(core.nodes.take_visits(), 0);
+
+    // The latest is taken: the next settling says which one is the latest now.
+    assert_eq!(core.allocate(first, 4, 1, &[]).map(|taken| taken.address), Some(all[78]));
+    core.settle(first, Epoch(30));
+    assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(38)]);
 }
 
 #[test]
