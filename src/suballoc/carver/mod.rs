@@ -167,8 +167,11 @@ impl<U: Resource> Carver<U> {
         stream: StreamRef<'_>,
     ) {
         let Some(want) = want else { return };
-        if self.stock.ledger.is_some() && self.strike_out(block, layout).is_err() {
-            // Not a live block: nothing is done, so that whoever has it keeps it.
+        if self.stock.ledger.is_some()
+            && (self.stock.device.require(stream.device()).is_err()
+                || self.strike_out(block, layout).is_err())
+        {
+            // Not a live block, or no stream of its device: nothing is done, so that whoever has it keeps it.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
