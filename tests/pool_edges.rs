@@ -11,7 +11,7 @@ use std::time::Duration;
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
-use alluvion::testing::Bench;
+use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
 use held::{Held, layout_of};
 
@@ -252,4 +252,25 @@ fn bins_keep_no_more_than_they_may() {
     assert_eq!(bins.trim(7 * MIB / 2).unwrap(), 0);
     assert_eq!((bins.trim(2 * MIB).unwrap(), free()), (3 * MIB / 2, before + 3 * MIB / 2));
     assert_eq!((bins.trim(0).unwrap(), free()), (2 * MIB, before + 7 * MIB / 2));
+}
+
+/// What comes back while a thread waits for a stream is found when it wakes up, in whatever cache it lies.
+#[test]
+fn what_is_freed_during_a_wait_is_found() {
+    let bench = Bench::sim();
+    let (busy, other, taker) = (bench.stream(), bench.stream(), bench.stream());
+    let pool =
+        Cuda::new(&bench.device()).pool(PoolConfig::default().initial(8 * MIB).maximum(8 * MIB)).unwrap();
+    let pending = Held::of(&pool, 4 * MIB, busy.as_ref());
+    let live = Held::of(&pool, 4 * MIB, other.as_ref());
+    stall(busy.as_ref(), Duration::from_millis(400));
+    pending.free(busy.as_ref());
+    thread::scope(|scope| {
+        let taken =
+            scope.spawn(|| Held::allocate(&pool, layout_of(8 * MIB), taker.as_ref()).map(Held::into_parts));
+        thread::sleep(Duration::from_millis(100));
+        live.free(other.as_ref());
+        let (block, layout) = taken.join().unwrap().unwrap();
+        Held::adopt(&pool, block, layout).free(taker.as_ref());
+    });
 }
