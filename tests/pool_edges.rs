@@ -274,3 +274,35 @@ fn what_is_freed_during_a_wait_is_found() {
         Held::adopt(&pool, block, layout).free(taker.as_ref());
     });
 }
+
+/// Three threads, three blocks, and each thread has one at a time: there is always one for who asks, wherever it lies and
+/// whoever has been looking for it at the same moment.
+#[test]
+fn as_many_blocks_as_threads_are_enough() {
+    const BLOCK: usize = 3 * MIB;
+    let use_up = |pool: &(dyn Resource + Sync), bench: &Bench| {
+        let streams: [_; 6] = std::array::from_fn(|_| bench.stream());
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                let streams = &streams;
+                scope.spawn(move || {
+                    for round in 0..3_000 {
+                        let stream = streams[round * (5 + 2 * thread) % 6 ^ round / 7 % 2].as_ref();
+                        if round % 8 == thread {
+                            Held::allocate_sync(&pool, layout_of(BLOCK)).unwrap().free_sync();
+                        } else {
+                            Held::of(&pool, BLOCK, stream).free(stream);
+                        }
+                    }
+                });
+            }
+        });
+    };
+    for reuse in [Reuse::Own, Reuse::Completed, Reuse::Wait] {
+        let bench = Bench::sim();
+        let config = PoolConfig::default().maximum(3 * BLOCK).growth(Growth::Exact).reuse(reuse);
+        use_up(&Cuda::new(&bench.device()).pool(config).unwrap(), &bench);
+        let config = FixedSizeConfig::default().block(BLOCK).blocks(1).maximum(3 * BLOCK);
+        use_up(&Cuda::new(&bench.device()).fixed_size(config).unwrap(), &bench);
+    }
+}

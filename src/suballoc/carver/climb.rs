@@ -15,9 +15,10 @@ use crate::suballoc::{OutOfMemory, Relief};
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
 const ATTEMPTS: u32 = 64;
 
-/// How often a climb begins anew because something has come back meanwhile: a thread that waits for a stream sleeps for as long
-/// as that takes. Others may take it each time, so there is an end. In the models nobody sleeps.
-const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
+/// How often a climb begins anew because something has come back meanwhile: while a thread asks and waits others take what it
+/// has seen, and free what it has looked for elsewhere. With three threads at three blocks eight times were too few once in
+/// 200,000. There is an end, because others may go on like that for ever. In the models nobody sleeps.
+const ROUNDS: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// What a climb has met so far.
 #[derive(Debug, Default)]
@@ -50,10 +51,11 @@ impl<U: Resource> Carver<U> {
         loop {
             ascent.attempt += 1;
             for round in 1..=ROUNDS {
+                let before = self.stock.released();
                 if let Some(block) = self.climb_once(request, &mut ascent)? {
                     return Ok(block);
                 }
-                if round < ROUNDS && self.stock.spill() == 0 {
+                if round == ROUNDS || !self.stock.may_have_more_for(request, before) {
                     break;
                 }
             }
@@ -157,6 +159,19 @@ fn refusal(report: OutOfMemory, ascent: Ascent) -> Error {
 }
 
 impl Stock {
+    /// How many blocks have come back to the core.
+    fn released(&self) -> u64 {
+        self.inner.lock().core.released()
+    }
+
+    /// Empties all caches. Returns `true` if blocks have come back since the core had seen so many, by this thread or another,
+    /// and those that are free are enough, taken together.
+    fn may_have_more_for(&self, request: &Request<'_>, released: u64) -> bool {
+        self.spill();
+        let inner = self.inner.lock();
+        inner.core.released() != released && inner.core.free_units() >= u64::from(request.want.units())
+    }
+
     /// The owners of free blocks, and how far the taker comes after each. Those that are over are dissolved.
     fn others(&self, request: &Request<'_>) -> Others {
         let own = request.taker.id();

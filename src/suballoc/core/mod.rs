@@ -66,6 +66,8 @@ pub(crate) struct Core {
     segments: Segments,
     /// Of all owners.
     free_units: u64,
+    /// How many blocks have ever come back.
+    released: u64,
     /// What is nobody's stays so, even while there is one stream.
     apart: bool,
     /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.

@@ -24,6 +24,7 @@ impl Core {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
         let Node { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
+        self.released += 1;
         debug_assert!(owner == Owner::NOBODY || self.stream_of(owner).is_some(), "the stream has left");
         let epoch = if owner == Owner::NOBODY { 0 } else { epoch.0 };
         let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);

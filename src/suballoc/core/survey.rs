@@ -75,6 +75,11 @@ impl Core {
         self.owners.place(Owner::NOBODY).free_units
     }
 
+    /// How many blocks have ever come back: who finds another figure than before may look again.
+    pub(crate) fn released(&self) -> u64 {
+        self.released
+    }
+
     pub(crate) fn out_units(&self) -> u64 {
         self.segments.units() - self.free_units
     }
