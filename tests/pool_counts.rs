@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use alluvion::driver::Call;
 use alluvion::source::{Cuda, Null};
-use alluvion::suballoc::{Growth, Reuse, Status};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse, Status};
 use alluvion::testing::{Bench, stall};
-use alluvion::{Layout, Pool, PoolConfig, Resource};
+use alluvion::{AnyResource, Layout, Pool, PoolConfig, Resource};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
@@ -110,6 +110,35 @@ fn the_fast_path_costs_nothing() {
             assert_eq!(after.hits - status.hits, 100, "{bytes} bytes, configuration {number}: {after:?}");
             assert_eq!(after.misses, status.misses, "{bytes} bytes, configuration {number}: {after:?}");
             assert_eq!(quiet(after), quiet(status), "{bytes} bytes, configuration {number}");
+        }
+    }
+}
+
+/// The others have the same fast path.
+#[test]
+fn the_fast_path_of_the_others_costs_nothing() {
+    let bench = Bench::sim();
+    let (sim, device, stream) = (bench.simulated().unwrap(), bench.device(), bench.stream());
+    let arena = ArenaConfig::default().bytes(8 * MIB).checked(false);
+    let fixed = FixedSizeConfig::default().block(65_536).blocks(4).checked(false);
+    let others: [AnyResource; 3] = [
+        AnyResource::new(Arena::new(Cuda::new(&device), arena).unwrap()),
+        AnyResource::new(FixedSize::new(Cuda::new(&device), fixed).unwrap()),
+        AnyResource::new(
+            Binning::over(Cuda::new(&device)).blocks(4).checked(false).range(8..=17).build().unwrap(),
+        ),
+    ];
+    for other in others {
+        for bytes in [1, 1000, 4096, 65_000] {
+            (0..4).for_each(|_| Held::of(&other, bytes, stream.as_ref()).free(stream.as_ref()));
+            let calls = sim.calls();
+            let heap = heap_of(|| {
+                for _ in 0..100 {
+                    Held::of(&other, bytes, stream.as_ref()).free(stream.as_ref());
+                }
+            });
+            assert_eq!((sim.calls() - calls).total(), 0, "{bytes} bytes of {other:?}");
+            assert_eq!(heap, (0, 0), "{bytes} bytes of {other:?}: calls of the heap, bytes kept");
         }
     }
 }
