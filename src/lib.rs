@@ -1,14 +1,16 @@
 //! Stream-ordered GPU and pinned memory in composable, typed layers, with a simulated GPU to test them.
 //!
 //! ```
-//! use alluvion::{DeviceVec, Sim};
+//! use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::CudaAsync};
 //!
-//! let sim = Sim::new(); // With a GPU: `alluvion::Device::cuda(0)?`.
-//! let (copies, computes) = (sim.device(0).stream()?, sim.device(0).stream()?);
-//! let mut numbers = DeviceVec::from_slice(&[1_u32, 2, 3], copies.as_ref())?;
+//! let sim = Sim::new();
+//! let device = sim.device(0); // With a GPU: `alluvion::Device::cuda(0)?`.
+//! let (copies, computes) = (device.stream()?, device.stream()?);
+//! let pool = CudaAsync::new(&device)?.pool(PoolConfig::default())?;
+//! let mut numbers = DeviceVec::from_slice_in(&[1_u32, 2, 3], copies.as_ref(), &pool)?;
 //! numbers.fill(7, computes.as_ref())?; // On another stream: it waits for the upload, on the device.
 //! assert_eq!(numbers.to_vec(copies.as_ref())?, [7, 7, 7]);
-//! drop(numbers); // At once: the memory goes back behind the work of both streams.
+//! drop(numbers); // At once: the memory goes back to the pool, behind the work of both streams.
 //! assert!(sim.hazards().is_empty()); // The simulator has watched every access.
 //! # Ok::<(), alluvion::Error>(())
 //! ```
@@ -21,6 +23,7 @@
 //! | [`host`] | What can `Vec` use? | [`PinnedAlloc`], [`OnHost`] |
 //! | [`resource`] | What is a resource? | [`Resource`], [`AnyResource`], [`ResourceRef`], [`Layout`] |
 //! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
+//! | [`suballoc`] | Who carves them up? | [`Pool`], [`Arena`], [`FixedSize`], [`Binning`] |
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |

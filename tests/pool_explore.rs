@@ -131,7 +131,7 @@ impl World {
             Synchronize(stream) => self.streams[stream].synchronize().expect("nothing fails"),
             Query(stream) => _ = self.streams[stream].is_idle().expect("nothing fails"),
             Wait(stream, on) => {
-                self.streams[stream].wait_for_stream(&self.streams[on]).expect("nothing fails")
+                self.streams[stream].wait_for_stream(&self.streams[on]).expect("nothing fails");
             }
             Merge(stream) => self.pool.merge(self.streams[stream].as_ref()).expect("nothing fails"),
             Renew(stream) => {
@@ -185,7 +185,7 @@ fn programs(
                 for step in &program {
                     match *step {
                         Take(stream, _) | FreeOn(_, stream) | Wait(stream, _) => {
-                            streams = streams.max(stream + 1)
+                            streams = streams.max(stream + 1);
                         }
                         _ => {}
                     }

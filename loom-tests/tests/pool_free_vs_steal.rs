@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use alluvion::suballoc::{Growth, Reuse};
-use alluvion::{Frontier, PoolConfig};
+use alluvion::{Frontier, PoolConfig, Stream};
 use loom::sync::Mutex;
-use loom_tests::{Rig, Seen, Site, Work, explore, explore_bounded, spawn};
+use loom_tests::{Plot, Rig, Seen, Site, Work, explore, explore_bounded, spawn};
 
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
@@ -71,7 +71,37 @@ fn what_is_not_over_is_stolen_behind_a_wait_of_the_host() {
     stolen(Reuse::Own, true, &SEEN);
 }
 
-/// The stream takes the block again: one of the two has it at a time, and the one who is second comes after the first.
+/// A thread frees the block and takes it again, meanwhile another stream wants it.
+fn taken_again_or_stolen(site: &Site, home: &Stream, taking: &Stream, plot: Plot, seen: &'static [Seen; 4]) {
+    let freeing = {
+        let (site, home) = (site.clone(), home.clone());
+        spawn(move || {
+            site.give(home.as_ref(), plot);
+            let again = site.take(home.as_ref(), LONG);
+            let had = again.is_some();
+            again.into_iter().for_each(|plot| {
+                site.use_on(home.as_ref(), &plot, AGAIN);
+                site.give(home.as_ref(), plot);
+            });
+            had
+        })
+    };
+    let stolen = site.take(taking.as_ref(), LONG);
+    let stole = stolen.is_some();
+    stolen.into_iter().for_each(|plot| {
+        site.use_on(taking.as_ref(), &plot, NEXT);
+        site.give(taking.as_ref(), plot);
+    });
+    let had = freeing.join().unwrap();
+    seen[2 * usize::from(had) + usize::from(stole)].note(true);
+}
+
+fn assert_all_but_none(seen: &[Seen; 4]) {
+    assert_eq!(seen[0].times(), 0, "whoever was refused was so because the other one had it");
+    assert!(seen[1..].iter().all(|seen| seen.times() > 0), "{seen:?}");
+}
+
+/// One of the two has it at a time, and the one who is second comes after the first.
 #[test]
 fn a_block_is_taken_again_or_stolen() {
     static SEEN: [Seen; 4] = [const { Seen::never() }; 4];
@@ -81,32 +111,29 @@ fn a_block_is_taken_again_or_stolen() {
         let plot = site.take(home.as_ref(), LONG).expect("there is room");
         site.use_on(home.as_ref(), &plot, USE);
         site.rig.mock.keep_busy();
-        let freeing = {
-            let (site, home) = (site.clone(), home.clone());
-            spawn(move || {
-                site.give(home.as_ref(), plot);
-                let again = site.take(home.as_ref(), LONG);
-                let had = again.is_some();
-                again.into_iter().for_each(|plot| {
-                    site.use_on(home.as_ref(), &plot, AGAIN);
-                    site.give(home.as_ref(), plot);
-                });
-                had
-            })
-        };
-        let stolen = site.take(taking.as_ref(), LONG);
-        let stole = stolen.is_some();
-        stolen.into_iter().for_each(|plot| {
-            site.use_on(taking.as_ref(), &plot, NEXT);
-            site.give(taking.as_ref(), plot);
-        });
-        let had = freeing.join().unwrap();
-        SEEN[2 * usize::from(had) + usize::from(stole)].note(true);
+        taken_again_or_stolen(&site, &home, &taking, plot, &SEEN);
         drop((home, taking));
         site.end();
     });
-    assert_eq!(SEEN[0].times(), 0, "whoever was refused was so because the other one had it");
-    assert!(SEEN[1..].iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+    assert_all_but_none(&SEEN);
+}
+
+/// A record fails while a block is stolen: then another way is found, and nobody comes too early.
+#[test]
+fn a_record_that_fails_loses_nothing() {
+    static SEEN: [Seen; 4] = [const { Seen::never() }; 4];
+    explore(|| {
+        let site = site(LONG, Reuse::Wait);
+        let (home, taking) = (site.rig.stream(), site.rig.stream());
+        let plot = site.take(home.as_ref(), LONG).expect("there is room");
+        site.use_on(home.as_ref(), &plot, USE);
+        site.rig.mock.keep_busy();
+        site.rig.mock.fail_records(1);
+        taken_again_or_stolen(&site, &home, &taking, plot, &SEEN);
+        drop((home, taking));
+        site.end();
+    });
+    assert_all_but_none(&SEEN);
 }
 
 /// Two streams want the one block that a third one has freed: one gets it.

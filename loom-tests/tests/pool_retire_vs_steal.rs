@@ -14,8 +14,8 @@ const USE: Work = Work(0);
 const NEXT: Work = Work(1);
 const OTHER: Work = Work(2);
 
-/// How often a thread is preempted. All schedules would take hours.
-const PREEMPTIONS: Option<usize> = Some(4);
+/// How often a thread is preempted: with six there are up to 21,000 schedules of a model, and all would take hours.
+const PREEMPTIONS: Option<usize> = Some(6);
 
 /// Long enough that a request comes from the core alone, and not with others.
 const UNIT: usize = 64 << 10;
@@ -58,6 +58,38 @@ fn what_a_stream_leaves_behind_is_taken_when_it_is_over() {
 #[test]
 fn what_a_stream_leaves_behind_is_waited_for() {
     left_behind(true);
+}
+
+/// A stream of somebody else's, who ends it as soon as the last handle is gone: the pool, too, leaves it alone from there on.
+#[test]
+fn a_foreign_stream_is_left_alone() {
+    static STOLEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore_bounded(PREEMPTIONS, || {
+        let site = site(1);
+        let taking = site.rig.stream();
+        let (home, raw) = site.rig.foreign();
+        let plot = site.take(home.as_ref(), UNIT).expect("there is room");
+        site.rig.mock.keep_busy();
+        // The record at the free fails, so whoever steals has to record, or the last handle.
+        site.rig.mock.fail_records(1);
+        let ending = {
+            let site = site.clone();
+            spawn(move || {
+                site.use_on(home.as_ref(), &plot, USE);
+                site.give(home.as_ref(), plot);
+                drop(home);
+                site.rig.mock.end(raw);
+            })
+        };
+        let plot = site.take(taking.as_ref(), UNIT);
+        STOLEN[usize::from(plot.is_some())].note(true);
+        plot.iter().for_each(|plot| site.use_on(taking.as_ref(), plot, NEXT));
+        ending.join().unwrap();
+        plot.into_iter().for_each(|plot| site.give(taking.as_ref(), plot));
+        drop(taking);
+        site.end();
+    });
+    assert!(STOLEN.iter().all(|stolen| stolen.times() > 0), "{STOLEN:?}");
 }
 
 /// A site of two units, all of it free in the core, the last thing that a stream did which is over by now; the stream in its place;

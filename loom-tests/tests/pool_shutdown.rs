@@ -1,4 +1,4 @@
-//! The end of a pool: whichever thread lets go of it last, every segment comes back once, behind all work that was freed before.
+//! The end of a pool: whichever thread lets go of it last, every segment comes back once, and nothing is at work on it any more.
 
 #![cfg(loom)]
 

@@ -11,6 +11,9 @@
 //! | `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
+//!
+//! A source asks the driver for each block. To ask it seldom, put a [`pool`](crate::Resource::pool) over one: over [`Cuda`]
+//! or [`CudaAsync`] for the device, over [`Pinned`] for what host and device both touch.
 
 mod block_range;
 mod callback;

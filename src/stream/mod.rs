@@ -37,6 +37,8 @@ pub use stream::{Stream, StreamKind, StreamRef};
 pub use stream_pool::StreamPool;
 pub(crate) use table::Table;
 pub use thread::PerThreadStream;
+#[cfg(not(loom))]
+pub(crate) use thread::ThreadToken;
 pub(crate) use timeline::{Ending, Timeline, Underlying};
 
 pub use crate::driver::StreamFlags;

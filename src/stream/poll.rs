@@ -2,6 +2,7 @@
 
 use super::{Epoch, StreamId};
 use crate::device::Machine;
+use crate::driver::Code;
 use crate::error::Error;
 
 /// What asking about a stream took and brought.
@@ -24,6 +25,14 @@ impl Machine {
     /// [`Epoch::ALL`] for a stream that is gone and its work over; none for one of another machine.
     pub(crate) fn done_up_to(&self, of: StreamId) -> Epoch {
         self.table().done_up_to(of)
+    }
+
+    /// Returns `true` if the error says no more than that the stream has ended, and without an event that covers what was asked
+    /// for: it captured at its end. Nobody can say then how far it came, until somebody has waited for its device; but nothing
+    /// is wrong with anything else.
+    pub(crate) fn has_no_last_event(&self, of: StreamId, error: &Error) -> bool {
+        error.code() == Some(Code::CONTEXT_DESTROYED)
+            && self.table().timeline(of).is_some_and(|timeline| timeline.has_ended())
     }
 
     /// Asks the driver how far the stream has come, unless it is known to be over up to `want`. Does not wait.
@@ -67,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::driver::sim::Fault;
-    use crate::driver::{Call, CaptureMode, Code};
+    use crate::driver::{Call, CaptureMode};
     use crate::testing::stall;
     use crate::{Sim, Stamp};
 

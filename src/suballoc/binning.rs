@@ -51,7 +51,8 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
 }
 
 enum Bin<U: Resource, B> {
-    Own(FixedSize<Arc<U>>),
+    /// Boxed, because a search steps over the bins, and a suballocator is a few KiB in place.
+    Own(Box<FixedSize<Arc<U>>>),
     Given(B),
 }
 
@@ -200,7 +201,8 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             ));
         }
         for bytes in sizes {
-            bins.push((bytes, Bin::Own(FixedSize::new(Arc::clone(&upstream), config.block(bytes))?)));
+            let bin = FixedSize::new(Arc::clone(&upstream), config.block(bytes))?;
+            bins.push((bytes, Bin::Own(Box::new(bin))));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);
         let of_bins = bins.iter().map(|(_, bin)| match bin {

@@ -29,6 +29,14 @@ pub(crate) use loom::thread::yield_now;
 #[cfg(not(loom))]
 pub(crate) use std::thread::yield_now;
 
+/// Waits for a millisecond. In a model, where there is no time, for other threads.
+pub(crate) fn nap() {
+    #[cfg(loom)]
+    yield_now();
+    #[cfg(not(loom))]
+    std::thread::sleep(core::time::Duration::from_millis(1));
+}
+
 #[cfg(loom)]
 use loom::sync as imp;
 #[cfg(not(loom))]

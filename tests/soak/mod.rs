@@ -196,7 +196,7 @@ impl<'p, S: Subject> Worker<'_, 'p, S> {
         }
     }
 
-    fn is_refused(&mut self, error: &alluvion::Error) {
+    fn is_refused(&mut self, error: &Error) {
         assert!(error.is_out_of_memory(), "{error}");
         self.shared.refused.fetch_add(1, Ordering::Relaxed);
         (0..4).for_each(|_| self.free());

@@ -23,6 +23,8 @@ pub(super) struct Ascent {
     pub(super) refused: Option<Error>,
     /// What `Inner::calls` said then.
     pub(super) calls: u64,
+    /// What kept the driver from answering.
+    failed: Option<Error>,
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
@@ -42,8 +44,12 @@ impl<U: Resource> Carver<U> {
         loop {
             ascent.attempt += 1;
             for rung in ladder(self.reuse) {
-                if let Some(block) = self.step(*rung, request, &mut ascent)? {
-                    return Ok(block);
+                match self.step(*rung, request, &mut ascent) {
+                    Ok(Some(block)) => return Ok(block),
+                    Ok(None) => {}
+                    Err(error) if error.is_context_lost() || error.is_shut_down() => return Err(error),
+                    // As when there is no event to be had: another rung may do without.
+                    Err(error) => ascent.failed = Some(error),
                 }
             }
             let report = self.report(request, &ascent);
@@ -125,11 +131,9 @@ impl<U: Resource> Carver<U> {
 
 #[cold]
 fn refusal(report: OutOfMemory, ascent: Ascent) -> Error {
-    match ascent.refused {
-        // What is no lack of memory is told as it is.
-        Some(error) if !error.is_out_of_memory() => error,
-        _ => Error::with_report(report),
-    }
+    // What is no lack of memory is told as it is.
+    let other = [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
+    other.unwrap_or_else(|| Error::with_report(report))
 }
 
 impl Stock {
@@ -222,27 +226,39 @@ impl Stock {
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.taker.stream() else { return Ok(None) };
         let others = self.others(request);
-        let fits = |other: &&Owned| self.has_for(other.stream, request);
-        // The one that has freed the least: its work is the likeliest to be over soon.
-        let one = others.owned.iter().filter(fits).min_by_key(|other| other.free_units);
-        let all = match one {
-            Some(one) => core::slice::from_ref(one).iter().chain(&[]),
-            None => [].iter().chain(&others.owned),
-        };
-        let mut waited = 0;
-        for other in all {
-            match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
-                Ok(wait) => {
-                    waited += 1;
-                    Tally::add(&self.tally.waits, u64::from(wait.needed));
-                    Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
-                }
-                // One of the two captures: what is behind it cannot be had this way.
-                Err(error) if error.is_capture() => {}
-                Err(error) => return Err(error),
+        let mut fitting: Vec<&Owned> =
+            others.owned.iter().filter(|other| self.has_for(other.stream, request)).collect();
+        // The one that has freed the least first: its work is the likeliest to be over soon.
+        fitting.sort_by_key(|other| other.free_units);
+        for other in fitting {
+            if self.follow(stream, other)? {
+                return Ok(self.serve_within_reach(request));
             }
         }
-        if waited == 0 { Ok(None) } else { Ok(self.serve_within_reach(request)) }
+        let mut waited = false;
+        for other in &others.owned {
+            waited |= self.follow(stream, other)?;
+        }
+        if waited { Ok(self.serve_within_reach(request)) } else { Ok(None) }
+    }
+
+    /// Makes `stream` wait for all that another has freed. Returns `false` if what is behind that cannot be had this way.
+    fn follow(&self, stream: StreamRef<'_>, other: &Owned) -> Result<bool, Error> {
+        match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
+            Ok(wait) => {
+                Tally::add(&self.tally.waits, u64::from(wait.needed));
+                Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+                Ok(true)
+            }
+            Err(error) if self.is_out_of_reach(other.stream, &error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns `true` if it was only that the other stream captures, or the one that is to wait does, or that the other did at
+    /// its end.
+    fn is_out_of_reach(&self, other: StreamId, error: &Error) -> bool {
+        error.is_capture() || self.device.machine().has_no_last_event(other, error)
     }
 
     /// Makes `stream` wait for all others, and merges all free memory for it.
@@ -250,9 +266,15 @@ impl Stock {
         let own = stream.id();
         let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         for other in owned.iter().filter(|other| other.stream != own) {
-            let wait = stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest })?;
-            Tally::add(&self.tally.waits, u64::from(wait.needed));
-            Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+            match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
+                Ok(wait) => {
+                    Tally::add(&self.tally.waits, u64::from(wait.needed));
+                    Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+                }
+                // It stays where it is.
+                Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
+                Err(error) => return Err(error),
+            }
         }
         let reach: Reach = owned
             .iter()
@@ -275,13 +297,13 @@ impl Stock {
         owned.sort_by_key(|other| other.free_units);
         let fits = |other: &&Owned| self.has_for(other.stream, request);
         let one = owned.iter().find(fits).copied();
-        for round in [one.as_ref().map_or(&[][..], core::slice::from_ref), &owned] {
+        for round in [one.as_slice(), &owned] {
             let mut waited = false;
             for other in round {
                 let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });
                 match machine.wait_quiescent(&point) {
                     Ok(()) => waited = true,
-                    Err(error) if error.is_capture() => {}
+                    Err(error) if self.is_out_of_reach(other.stream, &error) => {}
                     Err(error) => return Err(error),
                 }
             }

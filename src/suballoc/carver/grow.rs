@@ -1,14 +1,12 @@
 //! Growing: asking the upstream for a segment.
 
-use core::cell::Cell;
-
 use super::climb::Ascent;
 use super::stock::{Inner, Request};
 use super::{Carver, Tally};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
-use crate::sync::yield_now;
+use crate::sync::{nap, yield_now};
 
 /// What growth is rounded to: 2 MiB, the page in which a device has its memory.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
@@ -18,43 +16,51 @@ const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 /// seven traces of PyTorch jobs; a larger part for itself, or none, is above it on some.
 const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
-/// How often a thread looks whether another one's growth has come before it goes on without. The driver takes 50 µs for a
-/// segment; a yield is about one.
+/// How often a thread looks whether another one's growth has come before it asks itself, or sleeps between looks. The driver
+/// takes 50 µs for a segment; a yield is about one.
 ///
 /// Under loom more often than the models let a thread be preempted, so that an answer always comes.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
+/// How often a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because pinning 4 GiB
+/// takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
+const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
+
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
+/// Who is in a call to an upstream. The threads of a model are one to the standard library.
 #[cfg(not(loom))]
-thread_local! {
-    // No destructor, so it can be used while the thread's other locals are being dropped.
-    static ASKING: Cell<u32> = const { Cell::new(0) };
-}
-// The threads of a model are one to the standard library.
+pub(super) type Asker = crate::stream::ThreadToken;
 #[cfg(loom)]
-loom::thread_local! {
-    static ASKING: Cell<u32> = Cell::new(0);
+pub(super) type Asker = loom::thread::ThreadId;
+
+fn this_thread() -> Asker {
+    #[cfg(not(loom))]
+    return Asker::current();
+    #[cfg(loom)]
+    loom::thread::current().id()
 }
 
-/// This thread is in a call to an upstream. What is allocated meanwhile, by a handler further down, must not wait for its end.
-pub(super) struct Asking;
-
-impl Asking {
-    pub(super) fn begin() -> Self {
-        ASKING.with(|asking| asking.set(asking.get() + 1));
-        Self
+impl Inner {
+    /// This thread is about to call the upstream.
+    pub(super) fn begin_call(&mut self) {
+        self.calls += 1;
+        self.askers.push(this_thread());
     }
 
-    fn is_mine() -> bool {
-        ASKING.with(|asking| asking.get() > 0)
+    /// The call is over, and what was to be said about it is said.
+    pub(super) fn end_call(&mut self) {
+        self.answers += 1;
+        let me = this_thread();
+        if let Some(at) = self.askers.iter().rposition(|asker| *asker == me) {
+            self.askers.swap_remove(at);
+        }
     }
-}
 
-impl Drop for Asking {
-    fn drop(&mut self) {
-        ASKING.with(|asking| asking.set(asking.get() - 1));
+    /// Returns `true` if this thread is in a call to the upstream, so that it must not wait for its end.
+    fn is_asking(&self) -> bool {
+        self.askers.contains(&this_thread())
     }
 }
 
@@ -63,7 +69,7 @@ enum Pledge {
     /// Ask for so many units; they are set aside. `calls` is what `Inner::calls` says, unless there are others under way.
     Ask { units: u64, calls: Option<u64> },
     /// Somebody else has asked for enough, or gives back: wait for the answer after this one.
-    Wait { answers: u64 },
+    Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
 }
@@ -81,6 +87,7 @@ impl<U: Resource> Carver<U> {
         growth: Growth,
         ascent: &mut Ascent,
     ) -> Result<Option<DevicePtr>, Error> {
+        let mut naps = NAPS;
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
             // In one step, so that no answer comes between looking at what there is and asking for more.
@@ -89,15 +96,18 @@ impl<U: Resource> Carver<U> {
                 Ok(block) => return Ok(Some(block)),
                 Err(pledge) => pledge,
             };
-            let answers = match pledge {
+            let (answers, may_ask) = match pledge {
                 Pledge::NoRoom => return Ok(None),
-                Pledge::Wait { answers } => answers,
+                Pledge::Wait { answers, may_ask } => (answers, may_ask),
                 Pledge::Ask { units, calls } => match self.ask(request, units, ascent)? {
                     Some(block) => return Ok(Some(block)),
                     None if calls == Some(ascent.calls) => return Ok(None),
                     // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
                     // or after the next answer.
-                    None => self.stock.inner.lock().answers,
+                    None => {
+                        let inner = self.stock.inner.lock();
+                        (inner.answers, inner.is_asking())
+                    }
                 },
             };
             let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
@@ -105,6 +115,10 @@ impl<U: Resource> Carver<U> {
             while patience > 0 && comes(&self.stock.inner.lock()) {
                 patience -= 1;
                 yield_now();
+            }
+            while !may_ask && naps > 0 && comes(&self.stock.inner.lock()) {
+                naps -= 1;
+                nap();
             }
         }
         Ok(self.stock.serve(request, &[]))
@@ -117,8 +131,8 @@ impl<U: Resource> Carver<U> {
         let room = self.stock.maximum_units.saturating_sub(taken);
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
-        if others_may_do && turn + 1 < TURNS && !Asking::is_mine() {
-            return Pledge::Wait { answers: inner.answers };
+        if others_may_do && turn + 1 < TURNS && !inner.is_asking() {
+            return Pledge::Wait { answers: inner.answers, may_ask: need <= room };
         }
         if need > room {
             return Pledge::NoRoom;
@@ -132,7 +146,7 @@ impl<U: Resource> Carver<U> {
         let units = units.min(room).min(u64::from(u32::MAX));
         let is_alone = inner.pledged + inner.leaving == 0;
         inner.pledged += units;
-        inner.calls += 1;
+        inner.begin_call();
         Pledge::Ask { units, calls: is_alone.then_some(inner.calls) }
     }
 
@@ -151,7 +165,7 @@ impl<U: Resource> Carver<U> {
                     let served = self.stock.serve_with(request, &[], |inner| {
                         inner.core.add_segment(address, units as u32);
                         inner.pledged -= pledged;
-                        inner.answers += 1;
+                        inner.end_call();
                         inner.peak_reserved = inner.peak_reserved.max(inner.core.reserved_units());
                     });
                     return Ok(served);
@@ -163,7 +177,7 @@ impl<U: Resource> Carver<U> {
         {
             let mut inner = self.stock.inner.lock();
             inner.pledged -= pledged;
-            inner.answers += 1;
+            inner.end_call();
             ascent.calls = inner.calls;
         }
         if refused.is_context_lost() || refused.is_shut_down() {
@@ -176,11 +190,8 @@ impl<U: Resource> Carver<U> {
     /// A segment of the upstream, for anybody to use.
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
-        let asking = Asking::begin();
         Tally::add(&self.stock.tally.upstream_calls, 1);
-        let block = self.upstream.allocate_sync(layout);
-        drop(asking);
-        let block = block?;
+        let block = self.upstream.allocate_sync(layout)?;
         if block.is_aligned_to(Layout::MIN_ALIGN) {
             return Ok(block.address());
         }

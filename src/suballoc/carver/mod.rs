@@ -198,6 +198,7 @@ impl<U: Resource> Carver<U> {
         if self.stock.ledger.is_some() {
             self.strike_out(block, layout)?;
         }
+        // Before the lock: on a stream that is somebody else's it is a driver call.
         let stamp = stream.release();
         let mut inner = self.stock.inner.lock();
         if self.stock.ledger.is_none() {

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
 
 use super::Carver;
-use super::grow::{Asking, segment_layout};
+use super::grow::segment_layout;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, StreamRef};
@@ -55,14 +55,14 @@ impl<U: Resource> Carver<U> {
             let mut inner = self.stock.inner.lock();
             let segment = inner.core.take_segment(at_most)?;
             inner.leaving += u64::from(segment.units);
-            inner.calls += 1;
+            inner.begin_call();
             segment
         };
         let bytes = self.send_back(segment);
         // Not before: until then the upstream may lack it, and the maximum counts it.
         let mut inner = self.stock.inner.lock();
         inner.leaving -= u64::from(segment.units);
-        inner.answers += 1;
+        inner.end_call();
         bytes
     }
 
@@ -70,7 +70,6 @@ impl<U: Resource> Carver<U> {
     fn send_back(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
-        let _asking = Asking::begin();
         self.note_upstream_call();
         // SAFETY:
         // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
@@ -78,6 +77,23 @@ impl<U: Resource> Carver<U> {
         //   because it is nobody's.
         unsafe { self.upstream.deallocate_sync(block, layout) };
         Some(layout.bytes())
+    }
+}
+
+impl<U: Resource> Carver<U> {
+    /// Waits, on the host, for all that was freed: for the device, where a stream has ended without a last event. Returns
+    /// `false` if that is not to be had.
+    fn wait_until_over(&self, frontier: &Frontier) -> bool {
+        let machine = self.stock.device.machine();
+        let mut for_all = false;
+        for stamp in frontier.iter() {
+            match machine.wait_quiescent(&Frontier::of(stamp)) {
+                Ok(()) => {}
+                Err(error) if machine.has_no_last_event(stamp.stream, &error) => for_all = true,
+                Err(_) => return false,
+            }
+        }
+        !for_all || self.stock.device.synchronize().is_ok()
     }
 }
 
@@ -107,7 +123,7 @@ impl<U: Resource> Drop for Carver<U> {
         let live = if out > cached_blocks { device.synchronize() } else { Ok(()) };
         // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
         // somebody has waited for that stream, and nobody would.
-        if live.and_then(|()| device.machine().wait_quiescent(&frontier)).is_err() {
+        if live.is_err() || !self.wait_until_over(&frontier) {
             // The last use cannot be placed in any order: a stream captures, or the context is lost. All is leaked.
             return;
         }

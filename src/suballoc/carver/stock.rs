@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU8, Ordering as CounterOrdering};
 
 use smallvec::SmallVec;
 
+use super::grow::Asker;
 use super::taker::Taker;
 use crate::device::Device;
 use crate::resource::{DevicePtr, Layout};
@@ -57,6 +58,9 @@ pub(super) struct Inner {
     pub(super) leaving: u64,
     /// How many calls to the upstream have set out: for a segment, or with one.
     pub(super) calls: u64,
+    /// The threads that are in one. What such a thread asks for meanwhile, through a handler further down, must not wait for
+    /// its end; what it asks of another suballocator may.
+    pub(super) askers: SmallVec<[Asker; 4]>,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for.
@@ -102,7 +106,7 @@ pub struct Stock {
     claim_units: u32,
     pub(super) ledger: Option<Ledger>,
     shards: Places<Box<Shard>>,
-    host: [Shard; HOST_CACHES],
+    host: Box<[Shard; HOST_CACHES]>,
     pub(super) inner: Mutex<Inner>,
     pub(super) tally: Tally,
 }
@@ -131,13 +135,14 @@ impl Stock {
             claim_units,
             ledger: checked.then(Ledger::new),
             shards: Places::default(),
-            host: core::array::from_fn(|_| Shard::default()),
+            host: Box::default(),
             inner: Mutex::new(Inner {
                 core: Core::new(),
                 pledged: 0,
                 answers: 0,
                 leaving: 0,
                 calls: 0,
+                askers: SmallVec::new(),
                 peak_reserved: 0,
                 misses: 0,
                 largest_want: 0,
@@ -304,7 +309,7 @@ impl Stock {
     pub(super) fn spill(&self) -> usize {
         let mut inner = self.inner.lock();
         let mut spilled = 0;
-        for shard in self.shards.iter().map(|shard| &**shard).chain(&self.host) {
+        for shard in self.shards.iter().map(|shard| &**shard).chain(&*self.host) {
             spilled += spill_all(&mut shard.cache.lock(), &mut inner.core);
         }
         spilled
@@ -312,7 +317,7 @@ impl Stock {
 
     /// Locks every cache. The caller has the mutex.
     pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
-        self.shards.iter().map(|shard| &**shard).chain(&self.host).map(|shard| shard.cache.lock()).collect()
+        self.shards.iter().map(|shard| &**shard).chain(&*self.host).map(|shard| shard.cache.lock()).collect()
     }
 }
 

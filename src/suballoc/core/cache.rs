@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(cache.blocks().count(), held - spilled + 1);
 
         let large = Want::of_units(9999).expect("not zero");
-        let held = (0..).take_while(|at| cache.put(large, 1 << 50 | at * 256, Epoch(1))).count();
+        let held = (0..).take_while(|at| cache.put(large, (1 << 50) + at * 256, Epoch(1))).count();
         assert_eq!(held, WAYS);
         let mut spilled = 0;
         cache.make_room(large, |_| spilled += 1);
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn bytes_and_epochs_have_bounds() {
         let (mut cache, medium) = (Cache::default(), Want::of_units(4096).expect("not zero"));
-        let held = (0..).take_while(|at| cache.put(medium, at << 20 | 256, Epoch(1))).count() as u64;
+        let held = (0..).take_while(|at| cache.put(medium, (at << 20) + 256, Epoch(1))).count() as u64;
         assert_eq!(held * 4096, MOST_UNITS);
         let mut cache = Cache::default();
         assert!(!cache.put(medium, 256, Epoch(EPOCH_LIMIT)), "the epoch would run into the link");

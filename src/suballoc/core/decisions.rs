@@ -93,6 +93,18 @@ fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
     assert_eq!(take(6), Some((all[2], second)));
 }
 
+/// Blocks of 1024 to 1055 units share a bin. Of a few the smallest that is large enough is taken, else a larger bin.
+#[test]
+fn a_block_of_the_same_bin_may_be_too_small() {
+    let (mut core, first, _, all) = core(&[1050, 1, 1024, 1, 1040, 1, 2048]);
+    [6, 0, 4, 2].into_iter().for_each(|at| release(&mut core, all[at], first, 5));
+    let mut take = |units| core.allocate(first, units, 1, &[]).map(|taken| taken.address);
+    assert_eq!(take(1030), Some(all[4]));
+    assert_eq!(take(1030), Some(all[0]));
+    assert_eq!(take(1030), Some(all[6]));
+    assert_eq!(take(1030), None);
+}
+
 #[test]
 fn what_is_cut_off_stays_with_its_owner_at_its_epoch() {
     let (mut core, first, second, all) = core(&[100]);

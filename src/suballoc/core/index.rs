@@ -4,14 +4,14 @@ use super::UNIT;
 use super::node::{Id, NONE};
 use super::nodes::Nodes;
 
-/// Tables grow one at a time: at 100,000 blocks one moves 1,600 entries, not all.
-const SHARDS: usize = 64;
+/// Tables grow one at a time: at 100,000 blocks one moves 3,100 entries, not all.
+const SHARDS: usize = 32;
 /// The homes in a table that gets its first block.
 const FIRST: usize = 8;
 /// Slots that are compared at once.
 const GROUP: usize = 4;
 /// Slots behind the last home, at first.
-const OVERHANG: usize = 16;
+const OVERHANG: usize = 8;
 
 /// A block that is out: a part of its hash above, and its node below. 0 is nothing, as no block has the node 0.
 ///
@@ -222,7 +222,7 @@ mod tests {
             let mut index = Index::default();
             (1..=64_000).for_each(|at| index.insert(0x7f00_0000_0000 + u64::from(at) * step, at));
             let most = index.shards.iter().map(|shard| shard.len).max();
-            assert!(most < Some(1_200), "{most:?} of 1,000 in one table, step {step}");
+            assert!(most < Some(2_400), "{most:?} of 2,000 in one table, step {step}");
             let far = index.shards.iter().map(Shard::longest_way).max();
             assert!(far < Some(40), "{far:?} slots from home, step {step}");
         }

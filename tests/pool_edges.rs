@@ -1,0 +1,153 @@
+//! Suballocators at their edges: streams that ended badly, upstreams that take long, two frees at once, sizes at the limit.
+
+#![expect(unsafe_code, reason = "frees by hand")]
+
+mod held;
+
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use alluvion::driver::CaptureMode;
+use alluvion::source::{Callback, Cuda};
+use alluvion::suballoc::{Growth, Reuse};
+use alluvion::testing::Bench;
+use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
+use held::{Held, layout_of};
+
+const MIB: usize = 1 << 20;
+
+/// Ends a stream so that nobody can ever say how far it came: it captures when it goes.
+fn end_badly(bench: &Bench, stream: Stream) {
+    let sim = bench.simulated().unwrap();
+    sim.begin_capture(stream.device().ordinal(), stream.as_ref().raw(), CaptureMode::Relaxed).unwrap();
+    drop(stream);
+}
+
+/// without such a stream.
+#[test]
+fn a_stream_that_ended_without_an_event_stops_nobody() {
+    for reuse in [Reuse::Own, Reuse::Completed, Reuse::Wait] {
+        let bench = Bench::sim();
+        let (lost, busy, taker) = (bench.stream(), bench.stream(), bench.stream());
+        let config = PoolConfig::default().maximum(9 * MIB).growth(Growth::Exact).reuse(reuse).checked(true);
+        let pool = Cuda::new(&bench.device()).pool(config).unwrap();
+        let block = Held::of(&pool, 4 * MIB, lost.as_ref());
+        let pending = Held::of(&pool, 5 * MIB, busy.as_ref());
+        block.fill(1, lost.as_ref());
+        block.free(lost.as_ref());
+        end_badly(&bench, lost);
+        pending.fill(2, busy.as_ref());
+        pending.free(busy.as_ref());
+        let served = Held::of(&pool, 4 * MIB, taker.as_ref());
+        served.fill(3, taker.as_ref());
+        let error = pool.allocate(layout_of(4 * MIB), taker.as_ref()).unwrap_err();
+        assert!(error.is_out_of_memory(), "{reuse:?}: {error}");
+        let error = pool.allocate_sync(layout_of(4 * MIB)).unwrap_err();
+        assert!(error.is_out_of_memory(), "{reuse:?}: {error}");
+        served.check(3, taker.as_ref());
+        served.free(taker.as_ref());
+        pool.merge(busy.as_ref()).unwrap();
+        Held::of(&pool, 5 * MIB, busy.as_ref()).free(busy.as_ref());
+        // Once the device has been waited for, all is over.
+        bench.device().synchronize().unwrap();
+        Held::of(&pool, 9 * MIB, taker.as_ref()).free(taker.as_ref());
+        drop(pool);
+        bench.check();
+    }
+}
+
+/// A pool whose blocks lie behind such a stream waits for the device at its end, and leaks nothing.
+#[test]
+fn a_pool_outlives_a_stream_without_an_event() {
+    let bench = Bench::sim();
+    drop(Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap());
+    let before = bench.footprint();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default()).unwrap();
+    let lost = bench.stream();
+    let block = Held::of(&pool, 4 * MIB, lost.as_ref());
+    block.fill(1, lost.as_ref());
+    block.free(lost.as_ref());
+    end_badly(&bench, lost);
+    drop(pool);
+    bench.device().synchronize().unwrap();
+    assert_eq!(bench.footprint(), before);
+    bench.check();
+}
+
+/// Cuda, but a call takes longer than anybody would spin.
+fn slow(device: &Device) -> impl Resource + Send + Sync + use<> {
+    let cuda = Arc::new(Cuda::new(device));
+    let to_free = Arc::clone(&cuda);
+    let allocate = move |layout: Layout, stream: StreamRef<'_>| {
+        thread::sleep(Duration::from_millis(500));
+        Ok(cuda.allocate(layout, stream)?.address())
+    };
+    let deallocate = move |block: DevicePtr, layout: Layout, stream: StreamRef<'_>| {
+        // SAFETY: the block came from `allocate` above, with this layout, and is used no more: what `Callback` promises.
+        unsafe { to_free.deallocate(block, layout, stream) }
+    };
+    // SAFETY: the closures hand out the blocks of a source, and give them back to it.
+    unsafe { Callback::new(device, allocate, deallocate) }
+}
+
+/// Three threads that ask for a block at once.
+fn ask_at_once(bench: &Bench, pool: &(impl Resource + Sync)) {
+    let (start, streams) = (Barrier::new(3), [bench.stream(), bench.stream(), bench.stream()]);
+    thread::scope(|scope| {
+        for stream in &streams {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                Held::of(pool, MIB, stream.as_ref()).free(stream.as_ref());
+            });
+        }
+    });
+}
+
+/// Who waits for another one's growth gets a part of it, however long it takes.
+#[test]
+fn growth_that_takes_long_is_waited_for() {
+    let bench = Bench::sim();
+    let config = || PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB));
+    let pool = slow(&bench.device()).pool(config()).unwrap();
+    ask_at_once(&bench, &pool);
+    assert_eq!(pool.status().upstream_calls, 1);
+}
+
+/// So does who asks on behalf of a pool that stands over it.
+#[test]
+fn growth_below_a_pool_is_waited_for() {
+    let bench = Bench::sim();
+    let below = PoolConfig::default().maximum(4 * MIB).growth(Growth::Step(4 * MIB));
+    let pool =
+        slow(&bench.device()).pool(below).unwrap().pool(PoolConfig::default().growth(Growth::Exact)).unwrap();
+    ask_at_once(&bench, &pool);
+    assert_eq!(pool.upstream().status().upstream_calls, 1);
+}
+
+/// Of two threads that free one block at the same time, one does: with a ledger, and without.
+#[test]
+fn one_of_two_frees_at_once_is_refused() {
+    let bench = Bench::sim();
+    for checked in [true, false] {
+        let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().checked(checked)).unwrap();
+        let streams = [bench.stream(), bench.stream()];
+        for round in 0..2_000 {
+            let (block, layout) = Held::of(&pool, 1000, streams[0].as_ref()).into_parts();
+            let start = Barrier::new(2);
+            let freed = thread::scope(|scope| {
+                let threads = streams.each_ref().map(|stream| {
+                    let (pool, start) = (&pool, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        // SAFETY: nothing uses the block; that it may be free by then is what is tested.
+                        unsafe { pool.try_deallocate(block, layout, stream.as_ref()) }.is_ok()
+                    })
+                });
+                threads.map(|thread| thread.join().unwrap()).iter().filter(|freed| **freed).count()
+            });
+            assert_eq!(freed, 1, "round {round}, checked: {checked}");
+        }
+    }
+}
