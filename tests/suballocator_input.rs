@@ -100,7 +100,8 @@ fn a_fixed_size_serves_its_size_and_no_more() {
 fn bins_that_make_no_sense_are_refused() {
     let bench = bench();
     type Builder = BinningBuilder<Cuda>;
-    let cases: [(&str, fn(Builder) -> Builder); 10] = [
+    type Decide = fn(Builder) -> Builder;
+    let cases: [(&str, Decide); 10] = [
         ("a bin of nothing", |bins| bins.bin(0)),
         ("two of one size", |bins| bins.bin(4096).bin(4096)),
         ("two of one size, rounded", |bins| bins.bin(4000).bin(4096)),
