@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
-use alluvion::source::{Callback, Cuda};
-use alluvion::suballoc::{Growth, Reuse};
+use alluvion::source::{Callback, Cuda, Null};
+use alluvion::suballoc::{FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::Bench;
 use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
 use held::{Held, layout_of};
@@ -149,5 +149,58 @@ fn one_of_two_frees_at_once_is_refused() {
             });
             assert_eq!(freed, 1, "round {round}, checked: {checked}");
         }
+    }
+}
+
+/// Blocks so long that twice their length is more than a number of units can say.
+#[test]
+fn blocks_of_half_a_tebibyte() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let config = FixedSizeConfig::default().block(1 << 39).blocks(1).checked(true);
+    let fixed = FixedSize::new(Null::new(&bench.device()), config).unwrap();
+    let first = Held::of(&fixed, 1 << 39, stream.as_ref());
+    let second = Held::of(&fixed, 1, stream.as_ref());
+    assert!(!first.overlaps(&second));
+    assert_eq!((fixed.status().live_bytes, fixed.status().live_blocks), (1 << 40, 2));
+    first.free(stream.as_ref());
+    second.free(stream.as_ref());
+}
+
+/// A stream that only merges, or only asks, is forgotten once it is gone.
+#[test]
+fn streams_that_only_look_leave_nothing_on_the_heap() {
+    let bench = Bench::sim();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
+    let look = || {
+        let stream = bench.stream();
+        pool.merge(stream.as_ref()).unwrap();
+        assert!(pool.largest_bytes(stream.as_ref()) > 0);
+        stream.synchronize().unwrap();
+    };
+    (0..20).for_each(|_| look());
+    let before = pool.status().metadata_bytes;
+    (0..500).for_each(|_| look());
+    assert_eq!(pool.status().metadata_bytes, before);
+}
+
+/// While nothing is live a request for the maximum succeeds, whatever its alignment, if the upstream's memory allows it.
+#[test]
+fn the_maximum_is_served_aligned() {
+    for sync in [false, true] {
+        let bench = Bench::sim();
+        let stream = bench.stream();
+        let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().maximum(4 * MIB)).unwrap();
+        let layout = Layout::new(4 * MIB, 2 * MIB).unwrap();
+        let block = if sync {
+            Held::allocate_sync(&pool, layout)
+        } else {
+            Held::allocate(&pool, layout, stream.as_ref())
+        };
+        let block = block.unwrap();
+        assert!(block.pointer.is_aligned_to(2 * MIB));
+        assert!(pool.allocate(layout, stream.as_ref()).unwrap_err().is_out_of_memory());
+        block.free_sync();
+        bench.check();
     }
 }

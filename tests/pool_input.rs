@@ -129,12 +129,12 @@ fn many_are_served_or_none() {
 fn streams_of_other_devices_are_refused_everywhere() {
     let bench = Bench::sim();
     let there = bench.second_device().unwrap().stream().unwrap();
-    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default()).unwrap();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
     assert!(pool.allocate(layout_of(1), there.as_ref()).unwrap_err().is_device_mismatch());
     assert!(pool.allocate_many(&[layout_of(1)], there.as_ref()).unwrap_err().is_device_mismatch());
     assert!(pool.merge(there.as_ref()).unwrap_err().is_device_mismatch());
     assert_eq!(pool.largest_bytes(there.as_ref()), 0);
-    assert_eq!((pool.status().live_blocks, pool.pool_size()), (0, 0));
+    assert_eq!((pool.status().live_blocks, pool.pool_size()), (0, MIB));
 }
 
 /// Blocks that are live when their pool is dropped end with it: their memory goes back behind the work that was submitted

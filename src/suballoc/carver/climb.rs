@@ -121,7 +121,8 @@ impl<U: Resource> Carver<U> {
             let inner = self.stock.inner.lock();
             inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
         };
-        let has_room = ascent.refused.is_none() && room(&self.stock) >= request.need();
+        let left = room(&self.stock);
+        let has_room = ascent.refused.is_none() && left >= request.need_within(left);
         if gone == 0 && !others_called && !has_room {
             return Ok(self.stock.serve(request, &[]));
         }

@@ -125,10 +125,10 @@ impl<U: Resource> Carver<U> {
     }
 
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
-        let need = request.need();
         let reserved = inner.core.reserved_units();
         let taken = reserved + inner.pledged + inner.leaving;
         let room = self.stock.maximum_units.saturating_sub(taken);
+        let need = request.need_within(room);
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
         if others_may_do && turn + 1 < TURNS && !inner.is_asking() {

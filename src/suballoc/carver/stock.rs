@@ -125,6 +125,12 @@ impl Request<'_> {
     pub(super) fn need(&self) -> u64 {
         u64::from(self.want.units()) + u64::from(self.align_units) - 1
     }
+
+    /// The same of a new segment, where there is room for so many units: all of it, if that serves the request where the segment
+    /// is aligned well. Most upstreams' are.
+    pub(super) fn need_within(&self, room: u64) -> u64 {
+        self.need().min(room.max(u64::from(self.want.units())))
+    }
 }
 
 impl Stock {
@@ -331,7 +337,7 @@ fn carve(
     claim: u32,
 ) -> Option<u64> {
     let (owner, units) = (cache.owner(), request.want.units());
-    if request.want.stack().is_some() && request.align_units == 1 && units * 2 <= RUN_UNITS {
+    if request.want.stack().is_some() && request.align_units == 1 && units <= RUN_UNITS / 2 {
         let mut run = SmallVec::new();
         let count = (RUN_UNITS / units).min(RUN_BLOCKS);
         if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {

@@ -148,6 +148,9 @@ impl<U: Resource> Carver<U> {
     }
 
     pub(in crate::suballoc) fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
+        if self.stock.device.require(stream.device()).is_err() {
+            return 0;
+        }
         self.stock.largest(Taker::Stream(stream))
     }
 
