@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Callback, Cuda, Null};
-use alluvion::suballoc::{FixedSize, FixedSizeConfig, Growth, Reuse};
-use alluvion::testing::Bench;
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
 use held::{Held, layout_of};
 
@@ -203,4 +203,74 @@ fn the_maximum_is_served_aligned() {
         block.free_sync();
         bench.check();
     }
+}
+
+/// What a stream of an arena has not claimed is there for others, whatever becomes of that stream.
+#[test]
+fn an_arena_keeps_streams_apart() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().unwrap();
+    let (first, second) = (bench.stream(), bench.stream());
+    let arena = Arena::new(Cuda::new(&bench.device()), ArenaConfig::default().bytes(16 * MIB)).unwrap();
+    for bytes in [1000, 100_000, 1000] {
+        Held::of(&arena, bytes, first.as_ref()).free(first.as_ref());
+    }
+    let raw = first.as_ref().raw();
+    sim.begin_capture(0, raw, CaptureMode::Relaxed).unwrap();
+    let block = Held::of(&arena, 8 * MIB, second.as_ref());
+    sim.end_capture(0, raw).unwrap();
+    assert_eq!(arena.status().waits, 0);
+    block.free(second.as_ref());
+}
+
+/// A tile is all that can be had of tiles, and nothing where there is not one left.
+#[test]
+fn the_largest_block_of_one_size_is_of_that_size() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let cuda = Cuda::new(&bench.device());
+    let before = Held::of(&cuda, 1, stream.as_ref());
+    let config = FixedSizeConfig::default().block(64 << 10).blocks(4);
+    let tiles = FixedSize::new(&cuda, config).unwrap();
+    assert_eq!(tiles.largest_bytes(stream.as_ref()), 64 << 10);
+    // Behind that block the four begin at no multiple of their size. Three that do leave a piece at either end.
+    let held = [(); 3].map(|()| Held::allocate_sync(&tiles, Layout::new(1, 64 << 10).unwrap()).unwrap());
+    assert_eq!((tiles.status().free_bytes, tiles.status().reserved_bytes), (64 << 10, 256 << 10));
+    assert_eq!(tiles.largest_bytes(stream.as_ref()), 0);
+    held.into_iter().for_each(Held::free_sync);
+    drop(tiles);
+    before.free_sync();
+}
+
+/// Bins share what they may keep.
+#[test]
+fn bins_keep_no_more_than_they_may() {
+    let bench = Bench::sim();
+    let bins = Binning::over(Cuda::new(&bench.device())).blocks(256).range(11..=13).build().unwrap();
+    let free = || bench.device().memory_info().unwrap().free_bytes;
+    let before = free();
+    assert_eq!(bins.trim(7 * MIB / 2).unwrap(), 0);
+    assert_eq!((bins.trim(2 * MIB).unwrap(), free()), (3 * MIB / 2, before + 3 * MIB / 2));
+    assert_eq!((bins.trim(0).unwrap(), free()), (2 * MIB, before + 7 * MIB / 2));
+}
+
+/// What comes back while a thread waits for a stream is found when it wakes up, in whatever cache it lies.
+#[test]
+fn what_is_freed_during_a_wait_is_found() {
+    let bench = Bench::sim();
+    let (busy, other, taker) = (bench.stream(), bench.stream(), bench.stream());
+    let pool =
+        Cuda::new(&bench.device()).pool(PoolConfig::default().initial(8 * MIB).maximum(8 * MIB)).unwrap();
+    let pending = Held::of(&pool, 4 * MIB, busy.as_ref());
+    let live = Held::of(&pool, 4 * MIB, other.as_ref());
+    stall(busy.as_ref(), Duration::from_millis(400));
+    pending.free(busy.as_ref());
+    thread::scope(|scope| {
+        let taken =
+            scope.spawn(|| Held::allocate(&pool, layout_of(8 * MIB), taker.as_ref()).map(Held::into_parts));
+        thread::sleep(Duration::from_millis(100));
+        live.free(other.as_ref());
+        let (block, layout) = taken.join().unwrap().unwrap();
+        Held::adopt(&pool, block, layout).free(taker.as_ref());
+    });
 }

@@ -179,6 +179,7 @@ impl<U: Resource> Arena<U> {
                 maximum_bytes: bytes,
                 largest_bytes: bytes,
                 claim_units: (SUPERBLOCK_BYTES / Layout::MIN_ALIGN) as u32,
+                is_of_one_size: false,
                 growth: Growth::Step(bytes),
                 reuse: Reuse::Wait,
                 checked,

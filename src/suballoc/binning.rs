@@ -277,12 +277,17 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     }
 
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        let mut gone = 0;
-        for (_, bin) in &self.bins {
-            gone += match bin {
-                Bin::Own(bin) => bin.trim(keep_bytes)?,
-                Bin::Given(bin) => bin.trim(keep_bytes)?,
-            };
+        let (mut gone, mut keep_bytes) = (0, keep_bytes);
+        // The largest first: what they keep at a time is the most, so that which is kept is kept whole.
+        for (_, bin) in self.bins.iter().rev() {
+            match bin {
+                Bin::Own(bin) => {
+                    gone += bin.trim(keep_bytes)?;
+                    keep_bytes = keep_bytes.saturating_sub(bin.status().reserved_bytes);
+                }
+                // What a bin of somebody else's keeps, nobody knows.
+                Bin::Given(bin) => gone += bin.trim(keep_bytes)?,
+            }
         }
         Ok(gone.max(self.upstream.trim(keep_bytes)?))
     }

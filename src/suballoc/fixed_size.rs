@@ -142,6 +142,7 @@ impl<U: Resource> FixedSize<U> {
             Plan {
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: block_units as usize * Layout::MIN_ALIGN,
+                is_of_one_size: true,
                 growth: Growth::Step(chunk_units as usize * Layout::MIN_ALIGN),
                 reuse: Reuse::Wait,
                 checked: config.checked,

@@ -84,6 +84,7 @@ impl<U: Resource> Pool<U> {
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: usize::MAX,
                 claim_units: 0,
+                is_of_one_size: false,
                 growth: config.growth,
                 reuse: config.reuse,
                 checked: config.checked,

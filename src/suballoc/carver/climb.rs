@@ -15,6 +15,10 @@ use crate::suballoc::{OutOfMemory, Relief};
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
 const ATTEMPTS: u32 = 64;
 
+/// How often a climb begins anew because something has come back meanwhile: a thread that waits for a stream sleeps for as long
+/// as that takes. Others may take it each time, so there is an end. In the models nobody sleeps.
+const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
+
 /// What a climb has met so far.
 #[derive(Debug, Default)]
 pub(super) struct Ascent {
@@ -43,13 +47,12 @@ impl<U: Resource> Carver<U> {
         let mut moved = None;
         loop {
             ascent.attempt += 1;
-            for rung in ladder(self.reuse) {
-                match self.step(*rung, request, &mut ascent) {
-                    Ok(Some(block)) => return Ok(block),
-                    Ok(None) => {}
-                    Err(error) if error.is_context_lost() || error.is_shut_down() => return Err(error),
-                    // As when there is no event to be had: another rung may do without.
-                    Err(error) => ascent.failed = Some(error),
+            for round in 1..=ROUNDS {
+                if let Some(block) = self.climb_once(request, &mut ascent)? {
+                    return Ok(block);
+                }
+                if round < ROUNDS && self.stock.spill() == 0 {
+                    break;
                 }
             }
             let report = self.report(request, &ascent);
@@ -68,6 +71,20 @@ impl<U: Resource> Carver<U> {
             }
             moved = Some(after);
         }
+    }
+
+    /// One rung after the other.
+    fn climb_once(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
+        for rung in ladder(self.reuse) {
+            match self.step(*rung, request, ascent) {
+                Ok(None) => {}
+                Ok(served) => return Ok(served),
+                Err(error) if error.is_context_lost() || error.is_shut_down() => return Err(error),
+                // As when there is no event to be had: another rung may do without.
+                Err(error) => ascent.failed = Some(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Free memory outside of this suballocator, if anybody knows.

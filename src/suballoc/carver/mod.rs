@@ -35,6 +35,8 @@ pub(super) struct Plan {
     pub(super) maximum_bytes: usize,
     /// The largest request that it serves.
     pub(super) largest_bytes: usize,
+    /// Every block is so large, whatever is asked for.
+    pub(super) is_of_one_size: bool,
     /// A stream that needs a small block takes so much of what is nobody's at a time: what it takes lies together.
     pub(super) claim_units: u32,
     pub(super) growth: Growth,
@@ -48,6 +50,7 @@ pub(super) struct Plan {
 pub(super) struct Carver<U: Resource> {
     stock: Stock,
     largest_bytes: usize,
+    is_of_one_size: bool,
     growth: Growth,
     reuse: Reuse,
     handlers: Handlers,
@@ -56,10 +59,19 @@ pub(super) struct Carver<U: Resource> {
 
 impl<U: Resource> Carver<U> {
     pub(super) fn new(upstream: U, plan: Plan) -> Self {
-        let Plan { maximum_bytes, largest_bytes, claim_units, growth, reuse, checked, handlers } = plan;
+        let Plan {
+            maximum_bytes,
+            largest_bytes,
+            is_of_one_size,
+            claim_units,
+            growth,
+            reuse,
+            checked,
+            handlers,
+        } = plan;
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let stock = Stock::new(upstream.device(), maximum_units, claim_units, checked);
-        Self { stock, largest_bytes, growth, reuse, handlers, upstream }
+        Self { stock, largest_bytes, is_of_one_size, growth, reuse, handlers, upstream }
     }
 
     pub(super) fn upstream(&self) -> &U {
@@ -155,8 +167,11 @@ impl<U: Resource> Carver<U> {
         stream: StreamRef<'_>,
     ) {
         let Some(want) = want else { return };
-        if self.stock.ledger.is_some() && self.strike_out(block, layout).is_err() {
-            // Not a live block: nothing is done, so that whoever has it keeps it.
+        if self.stock.ledger.is_some()
+            && (self.stock.device.require(stream.device()).is_err()
+                || self.strike_out(block, layout).is_err())
+        {
+            // Not a live block, or no stream of its device: nothing is done, so that whoever has it keeps it.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.

@@ -143,7 +143,7 @@ impl Stock {
             shards: Places::default(),
             host: Box::default(),
             inner: Mutex::new(Inner {
-                core: Core::new(),
+                core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
                 pledged: 0,
                 answers: 0,
                 leaving: 0,

@@ -151,7 +151,13 @@ impl<U: Resource> Carver<U> {
         if self.stock.device.require(stream.device()).is_err() {
             return 0;
         }
-        self.stock.largest(Taker::Stream(stream))
+        self.largest(Taker::Stream(stream))
+    }
+
+    /// The largest request that `taker` could have served now, without growth and without waiting.
+    fn largest(&self, taker: Taker<'_>) -> usize {
+        let bytes = self.stock.largest(taker);
+        if self.is_of_one_size && bytes < self.largest_bytes { 0 } else { bytes.min(self.largest_bytes) }
     }
 
     /// As the upstream says, and what lies free here besides.
@@ -175,7 +181,7 @@ impl<U: Resource> Carver<U> {
             free_bytes: status.free_bytes + status.cached_bytes - status.pending_bytes,
             pending_bytes: status.pending_bytes,
             reserved_bytes: status.reserved_bytes,
-            largest_bytes: self.stock.largest(request.taker),
+            largest_bytes: self.largest(request.taker),
             maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
             upstream_memory: self.upstream.memory_info().ok(),
             upstream_error: ascent.refused.clone(),

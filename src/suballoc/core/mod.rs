@@ -66,6 +66,8 @@ pub(crate) struct Core {
     segments: Segments,
     /// Of all owners.
     free_units: u64,
+    /// What is nobody's stays so, even while there is one stream.
+    apart: bool,
     /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.
     mixed: bool,
 }
@@ -73,5 +75,10 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, where streams take of nobody's memory what they need and no more.
+    pub(crate) fn keeping_apart() -> Self {
+        Self { apart: true, ..Self::default() }
     }
 }

@@ -14,7 +14,7 @@ impl Core {
     ///
     /// It is joined at once with free neighbours of the same owner. While only one stream has ever been entered, what that
     /// stream frees is joined with nobody's memory too, and is the stream's: nobody else is there to take it sooner, and
-    /// a program of one stream never needs to gather.
+    /// a program of one stream never needs to gather. Not where streams are [kept apart](Core::keeping_apart).
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl Core {
         debug_assert!(owner == Owner::NOBODY || self.stream_of(owner).is_some(), "the stream has left");
         let epoch = if owner == Owner::NOBODY { 0 } else { epoch.0 };
         let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);
-        if self.owners.is_sole() {
+        if !self.apart && self.owners.is_sole() {
             self.mixed |= owner == Owner::NOBODY;
             if owner != Owner::NOBODY && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
                 self.join(id, owner, epoch, true);
