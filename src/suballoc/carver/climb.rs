@@ -27,6 +27,8 @@ pub(super) struct Ascent {
     pub(super) refused: Option<Error>,
     /// What `Inner::calls` said then.
     pub(super) calls: u64,
+    /// How often it has slept until another thread's call to the upstream was over.
+    pub(super) naps: usize,
     /// What kept the driver from answering.
     failed: Option<Error>,
 }

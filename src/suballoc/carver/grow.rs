@@ -22,8 +22,8 @@ const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 /// Under loom more often than the models let a thread be preempted, so that an answer always comes.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
-/// How often a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because pinning 4 GiB
-/// takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
+/// How often, in one climb, a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because
+/// pinning 4 GiB takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
 const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
@@ -87,7 +87,6 @@ impl<U: Resource> Carver<U> {
         growth: Growth,
         ascent: &mut Ascent,
     ) -> Result<Option<DevicePtr>, Error> {
-        let mut naps = NAPS;
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
             // In one step, so that no answer comes between looking at what there is and asking for more.
@@ -116,8 +115,8 @@ impl<U: Resource> Carver<U> {
                 patience -= 1;
                 yield_now();
             }
-            while !may_ask && naps > 0 && comes(&self.stock.inner.lock()) {
-                naps -= 1;
+            while !may_ask && ascent.naps < NAPS && comes(&self.stock.inner.lock()) {
+                ascent.naps += 1;
                 nap();
             }
         }
