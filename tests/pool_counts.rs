@@ -8,19 +8,14 @@ mod held;
 
 use std::alloc::{GlobalAlloc, Layout as HostLayout, System};
 use std::cell::Cell;
-use std::time::Duration;
 
-use alluvion::driver::Call;
 use alluvion::source::{Cuda, Null};
-use alluvion::suballoc::{Growth, Reuse, Status};
-use alluvion::testing::{Bench, stall};
-use alluvion::{Layout, Pool, PoolConfig, Resource};
-use held::{Held, layout_of};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse, Status};
+use alluvion::testing::Bench;
+use alluvion::{AnyResource, Layout, Pool, PoolConfig, Resource};
+use held::Held;
 
 const MIB: usize = 1 << 20;
-
-/// Longer than a hundred allocations on a busy machine.
-const STALL: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// Calls of this thread, and the bytes that they took less those that they gave.
@@ -114,6 +109,35 @@ fn the_fast_path_costs_nothing() {
     }
 }
 
+/// The others have the same fast path.
+#[test]
+fn the_fast_path_of_the_others_costs_nothing() {
+    let bench = Bench::sim();
+    let (sim, device, stream) = (bench.simulated().unwrap(), bench.device(), bench.stream());
+    let arena = ArenaConfig::default().bytes(8 * MIB).checked(false);
+    let fixed = FixedSizeConfig::default().block(65_536).blocks(4).checked(false);
+    let others: [AnyResource; 3] = [
+        AnyResource::new(Arena::new(Cuda::new(&device), arena).unwrap()),
+        AnyResource::new(FixedSize::new(Cuda::new(&device), fixed).unwrap()),
+        AnyResource::new(
+            Binning::over(Cuda::new(&device)).blocks(4).checked(false).range(8..=17).build().unwrap(),
+        ),
+    ];
+    for other in others {
+        for bytes in [1, 1000, 4096, 65_000] {
+            (0..4).for_each(|_| Held::of(&other, bytes, stream.as_ref()).free(stream.as_ref()));
+            let calls = sim.calls();
+            let heap = heap_of(|| {
+                for _ in 0..100 {
+                    Held::of(&other, bytes, stream.as_ref()).free(stream.as_ref());
+                }
+            });
+            assert_eq!((sim.calls() - calls).total(), 0, "{bytes} bytes of {other:?}");
+            assert_eq!(heap, (0, 0), "{bytes} bytes of {other:?}: calls of the heap, bytes kept");
+        }
+    }
+}
+
 /// What no hit changes.
 fn quiet(status: Status) -> [u64; 6] {
     let Status { steals, waits, events_recorded, upstream_calls, live_bytes, reserved_bytes, .. } = status;
@@ -168,117 +192,6 @@ fn holes_cost_nothing() {
         );
     }
     kept.into_iter().for_each(|block| block.free(stream.as_ref()));
-}
-
-/// What orders one stream behind another: a record there, and a wait here.
-const ORDERS: u64 = 2;
-
-/// With those, what says whether either stream captures (34 ns each), and what asks whether the work is over, which is not
-/// asked under the strict rule of captures: a query in between two changes of that rule.
-const ASKED: u64 = 2 + 3;
-
-/// What was recorded earlier and is not known to be over is asked for again, now and then.
-const ASKED_AGAIN: u64 = 9;
-
-/// What a stream takes of another's costs one order when nothing is known, however much was freed there before.
-#[test]
-fn a_steal_costs_one_order() {
-    for bytes in [1000, 100_000, 3 * MIB] {
-        for pending in [1, 10, 100] {
-            let bench = Bench::sim();
-            let sim = bench.simulated().unwrap();
-            let most = pending * layout_of(bytes).rounded_bytes().next_power_of_two();
-            if most > 48 * MIB {
-                continue;
-            }
-            // Nothing is left but what is pending, so that growing is no way out.
-            let config = PoolConfig::default().checked(false).growth(Growth::Exact);
-            let pool = Cuda::new(&bench.device()).pool(config).unwrap();
-            let (first, second) = (bench.stream(), bench.stream());
-            let blocks: Vec<_> = (0..pending).map(|_| Held::of(&pool, bytes, first.as_ref())).collect();
-            // Not over before the steal is.
-            stall(first.as_ref(), STALL);
-            blocks.into_iter().for_each(|block| block.free(first.as_ref()));
-            let full = fill_the_device(&bench);
-            let (calls, before) = (sim.calls(), pool.status());
-            let taken: Vec<_> = (0..pending).map(|_| Held::of(&pool, bytes, second.as_ref())).collect();
-            let (made, after) = (sim.calls() - calls, pool.status());
-            let refusals = made[Call::AllocateDevice] + made[Call::MemoryInfo];
-            let orders = made[Call::EventRecord] + made[Call::StreamWaitEvent];
-            assert_eq!(orders, ORDERS, "{pending} blocks of {bytes} bytes: {made:?}");
-            let rest = made.total() - refusals - orders - made[Call::EventCreate];
-            assert!(rest <= ASKED + ASKED_AGAIN, "{pending} blocks of {bytes} bytes: {made:?}");
-            assert_eq!(after.waits - before.waits, 1, "{pending} blocks of {bytes} bytes: {after:?}");
-            assert!(
-                (1..=pending as u64).contains(&(after.steals - before.steals)),
-                "{bytes} bytes: {after:?}"
-            );
-            taken.into_iter().for_each(|block| block.free(second.as_ref()));
-            full.into_iter().for_each(Held::free_sync);
-            bench.check();
-        }
-    }
-}
-
-/// Takes what the device has left, a MiB or less at a time.
-fn fill_the_device(bench: &Bench) -> Vec<Held<'static, Cuda>> {
-    let cuda: &'static Cuda = Box::leak(Box::new(Cuda::new(&bench.device())));
-    let mut full = Vec::new();
-    for bytes in [MIB, 16_384, 256] {
-        while let Ok(block) = Held::allocate_sync(cuda, layout_of(bytes)) {
-            full.push(block);
-        }
-    }
-    full
-}
-
-/// Two streams that use one block in turn: each time one order, and a few questions.
-#[test]
-fn streams_in_turn_cost_one_order_each() {
-    const TURNS: u64 = 100;
-    let bench = Bench::sim();
-    let sim = bench.simulated().unwrap();
-    let config = PoolConfig::default().checked(false).initial(MIB).maximum(MIB);
-    let pool = Cuda::new(&bench.device()).pool(config).unwrap();
-    let streams = [bench.stream(), bench.stream()];
-    let mut all = 0;
-    for turn in 0..TURNS {
-        let stream = &streams[turn as usize % 2];
-        let calls = sim.calls();
-        let block = Held::of(&pool, MIB, stream.as_ref());
-        let made = sim.calls() - calls;
-        block.fill(1, stream.as_ref());
-        block.free(stream.as_ref());
-        assert!(made[Call::EventRecord] + made[Call::StreamWaitEvent] <= ORDERS, "turn {turn}: {made:?}");
-        let rest = made.total() - made[Call::EventCreate];
-        assert!(rest <= ORDERS + ASKED + ASKED_AGAIN, "turn {turn}: {made:?}");
-        all += rest;
-    }
-    assert!(all <= TURNS * (ORDERS + ASKED + 2), "{all} calls in {TURNS} turns");
-    bench.check();
-}
-
-/// What a stream has waited for already, it takes with no driver call, however it came to wait.
-#[test]
-fn what_was_waited_for_costs_nothing() {
-    let bench = Bench::sim();
-    let sim = bench.simulated().unwrap();
-    let config = PoolConfig::default().checked(false).initial(4 * MIB).maximum(4 * MIB);
-    let pool = Cuda::new(&bench.device()).pool(config).unwrap();
-    let (first, second) = (bench.stream(), bench.stream());
-    for bytes in [1000, 4 * MIB] {
-        let blocks: Vec<_> =
-            (0..4 * MIB / bytes.max(100_000)).map(|_| Held::of(&pool, bytes, first.as_ref())).collect();
-        let count = blocks.len();
-        blocks.into_iter().for_each(|block| block.free(first.as_ref()));
-        second.wait_for_stream(&first).unwrap();
-        let calls = sim.calls();
-        let taken: Vec<_> = (0..count).map(|_| Held::of(&pool, bytes, second.as_ref())).collect();
-        let made = sim.calls() - calls;
-        assert_eq!(made.total(), 0, "{bytes} bytes: {made:?}");
-        taken.into_iter().for_each(|block| block.free(second.as_ref()));
-        second.synchronize().unwrap();
-    }
 }
 
 /// Aligned blocks come and go as others do, and leave what they skipped to others.

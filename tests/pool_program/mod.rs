@@ -5,41 +5,21 @@
 
 #![allow(dead_code, reason = "some tests need a part of it")]
 #![expect(unsafe_code, reason = "launches kernels, and frees by hand")]
-#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 pub(crate) mod books;
 pub(crate) mod op;
+mod pattern;
+mod tally;
 pub(crate) mod worker;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use alluvion::driver::sim::Kernel;
 use alluvion::source::Cuda;
-use alluvion::{
-    DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, Sim, Stream, StreamRef,
-};
+use alluvion::{DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, Sim, Stream};
 use op::{Kind, Op, SLOTS};
-
-/// More is declared than is written: the ends of a block tell whose it is, and its whole length is watched.
-const PATTERN_BYTES: usize = 512;
-
-/// What came about, over all programs: shows that they reach what they are about.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) served: AtomicUsize,
-    pub(crate) refused: AtomicUsize,
-    pub(crate) steals: AtomicUsize,
-    pub(crate) waits: AtomicUsize,
-    pub(crate) hits: AtomicUsize,
-}
-
-impl Tally {
-    pub(crate) fn counts(&self) -> [usize; 5] {
-        [&self.served, &self.refused, &self.steals, &self.waits, &self.hits]
-            .map(|count| count.load(Ordering::Relaxed))
-    }
-}
+use pattern::Wrong;
+pub(crate) use tally::Tally;
 
 /// What a program's pool is made to do, beside what a resource does.
 pub(crate) trait Subject: DeviceAccessible + Send + Sync + 'static {
@@ -75,7 +55,7 @@ pub(crate) struct World<S> {
     slots: [Option<Stream>; SLOTS],
     next_word: u32,
     /// What kernels have found that was not theirs.
-    wrong: Arc<Mutex<Vec<String>>>,
+    wrong: Wrong,
     tally: Arc<Tally>,
 }
 
@@ -115,29 +95,6 @@ impl<S: Subject> World<S> {
         // A linear congruential generator of full period: no word comes twice in 2^32.
         self.next_word = self.next_word.wrapping_mul(0x0019_660D).wrapping_add(0x3C6E_F35F);
         self.next_word
-    }
-
-    /// Queues a kernel on a block: it finds the old word at both ends, if there is one, and writes the new one.
-    fn launch(&self, stream: StreamRef<'_>, pointer: DevicePtr, layout: Layout, old: Option<u32>, new: u32) {
-        let (address, bytes) = (pointer.address(), layout.bytes());
-        let ends = if bytes <= 2 * PATTERN_BYTES { bytes } else { PATTERN_BYTES };
-        let starts = [address, address + (bytes - ends) as u64];
-        let wrong = Arc::clone(&self.wrong);
-        let kernel = Kernel::new("pattern").writes(address, bytes).run(move |memory| {
-            let pattern =
-                |word: u32| -> Vec<u8> { word.to_le_bytes().into_iter().cycle().take(ends).collect() };
-            for start in starts.iter().take(if bytes > ends { 2 } else { 1 }) {
-                let mut found = vec![0; ends];
-                memory.read(*start, &mut found);
-                if old.is_some_and(|word| found != pattern(word)) {
-                    let words = format!("{ends} bytes at {start:#x} are {:x?} and not {old:x?}", &found[..4]);
-                    wrong.lock().expect("no kernel panics").push(words);
-                }
-                memory.write(*start, &pattern(new));
-            }
-        });
-        // SAFETY: the stream is borrowed, and the block live until a free behind the kernel; a conflict is reported.
-        unsafe { self.sim.launch(0, stream.raw(), kernel) }.expect("a kernel can be launched");
     }
 
     pub(crate) fn run(&mut self, op: Op) {
@@ -338,12 +295,5 @@ impl<S: Subject> World<S> {
         self.subject.trim(0).expect("nothing fails");
         let status = self.subject.inner().status();
         assert_eq!((status.reserved_bytes, status.free_bytes, status.cached_bytes), (0, 0, 0), "{status:?}");
-    }
-
-    /// What went wrong, by the machine and by the kernels.
-    pub(crate) fn mistakes(&self) -> Vec<String> {
-        let mut mistakes: Vec<String> = self.sim.hazards().iter().map(ToString::to_string).collect();
-        mistakes.extend(self.wrong.lock().expect("no kernel panics").iter().cloned());
-        mistakes
     }
 }
