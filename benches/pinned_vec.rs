@@ -1,4 +1,4 @@
-//! `Vec` over pinned memory against `Vec` over the heap: growing it, and filling it.
+//! `Vec` over pinned memory, with a pool and without, against `Vec` over the heap: growing it, and filling it.
 
 #[path = "../examples/machine/mod.rs"]
 mod machine;
@@ -7,7 +7,8 @@ use std::hint::black_box;
 
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
-use alluvion::{NewDelete, PinnedAlloc};
+use alluvion::source::Pinned;
+use alluvion::{NewDelete, PinnedAlloc, PoolConfig, Resource};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -42,11 +43,14 @@ fn refill(
 fn pinned_vec(criterion: &mut Criterion) {
     let machine = machine::choose().expect("there is a machine, if a simulated one");
     let pinned = PinnedAlloc::new(&machine.device).expect("the machine pins memory");
+    let pool = Pinned::new(&machine.device).and_then(|pinned| pinned.pool(PoolConfig::default()));
+    let pooled = PinnedAlloc::from_resource(pool.expect("a pool that begins empty is made"));
     for count in [1_000, 1_000_000] {
         let mut group = criterion.benchmark_group("pinned_vec/push, growing");
         group.throughput(Throughput::Elements(count));
         push(&mut group, "the heap", count, &NewDelete);
         push(&mut group, "pinned", count, &pinned);
+        push(&mut group, "a pool of pinned", count, &pooled);
         group.finish();
         let mut group = criterion.benchmark_group("pinned_vec/push, with room");
         group.throughput(Throughput::Elements(count));

@@ -12,7 +12,7 @@ use crate::sync::{nap, yield_now};
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 
 /// The least that a pool with [`Growth::Spare`] takes on top of what it needs: 32 MiB. Segments that are cut to one request
-/// never serve a larger one. From 24 to 40 MiB, and from an eighth to a sixteenth, the footprint is below RMM's on each of
+/// never serve a larger one. From 24 to 40 MiB, with a twelfth or a sixteenth, the footprint is below that of RMM on each of
 /// seven traces of PyTorch jobs; a larger part for itself, or none, is above it on some.
 const SPARE_UNITS: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
