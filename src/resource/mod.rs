@@ -148,8 +148,9 @@ pub unsafe trait Resource {
         self.upstream().map_or(Layout::MIN_ALIGN, Resource::max_align)
     }
 
-    /// Gives memory that no block uses back to where it came from, until at most `keep_bytes` are kept. Returns how many
-    /// bytes went. A resource that keeps nothing returns 0.
+    /// Gives memory that no block uses back to where it came from, until at most `keep_bytes` are kept, or what is next in
+    /// turn would leave less: a suballocator gives back whole segments. Returns how many bytes went. A resource that keeps
+    /// nothing returns 0.
     ///
     /// # Errors
     ///

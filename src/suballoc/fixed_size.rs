@@ -20,8 +20,8 @@ use crate::stream::StreamRef;
 /// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
 ///
 /// For programs that ask for one size all the time, and as a bin of [`Binning`](super::Binning). Nothing is split unless an
-/// alignment above 256 is asked for, so there is no fragmentation
-/// and nothing to merge; what a stream has freed it gets back first, as with a [`Pool`](super::Pool).
+/// alignment above 256 is asked for, so there is no fragmentation and nothing to merge; what a stream has freed it gets back
+/// first, as with a [`Pool`](super::Pool).
 ///
 /// # Stream ordering, thread safety, the end
 ///

@@ -50,6 +50,8 @@ impl<U: Resource> Carver<U> {
         let mut moved = None;
         loop {
             ascent.attempt += 1;
+            // What stood in the way last time may not any more.
+            (ascent.refused, ascent.failed) = (None, None);
             for round in 1..=ROUNDS {
                 let before = self.stock.released();
                 if let Some(block) = self.climb_once(request, &mut ascent)? {
