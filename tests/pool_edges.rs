@@ -287,7 +287,7 @@ fn as_many_blocks_as_threads_are_enough() {
                 let streams = &streams;
                 scope.spawn(move || {
                     for round in 0..3_000 {
-                        let stream = streams[round * (5 + 2 * thread) % 6 ^ round / 7 % 2].as_ref();
+                        let stream = streams[(round * (5 + 2 * thread) + round / 7) % 6].as_ref();
                         if round % 8 == thread {
                             Held::allocate_sync(&pool, layout_of(BLOCK)).unwrap().free_sync();
                         } else {

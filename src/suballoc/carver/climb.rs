@@ -4,21 +4,20 @@
 //! from a state that may have changed meanwhile: by others, too.
 
 use super::rung::{Rung, ladder};
-use super::stock::{Reach, Request, Stock, Tally, of_owners};
+use super::stock::{Reach, Request, Stock, Tally, give_back, of_owners, spill_all};
 use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::{Owned, Owner};
+use crate::suballoc::core::{Owned, Owner, Spilled};
 use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
 const ATTEMPTS: u32 = 64;
 
-/// How often a climb begins anew because something has come back meanwhile: while a thread asks and waits others take what it
-/// has seen, and free what it has looked for elsewhere. With three threads at three blocks eight times were too few once in
-/// 200,000. There is an end, because others may go on like that for ever. In the models nobody sleeps.
-const ROUNDS: u32 = if cfg!(loom) { 1 } else { 32 };
+/// How often a climb begins anew because something has come back meanwhile: while a thread waits others free what it has looked
+/// for elsewhere. There is an end, because they may go on like that for ever. In the models nobody sleeps.
+const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
 
 /// What a climb has met so far.
 #[derive(Debug, Default)]
@@ -90,7 +89,17 @@ impl<U: Resource> Carver<U> {
                 Err(error) => ascent.failed = Some(error),
             }
         }
-        Ok(None)
+        if cfg!(loom) {
+            // A model has what the rungs find; exploring this on top takes minutes instead of seconds.
+            return Ok(None);
+        }
+        self.stock.serve_then_wait(request).or_else(|error| {
+            if error.is_context_lost() || error.is_shut_down() {
+                return Err(error);
+            }
+            ascent.failed = Some(error);
+            Ok(None)
+        })
     }
 
     /// Free memory outside of this suballocator, if anybody knows.
@@ -352,5 +361,47 @@ impl Stock {
             }
         }
         Ok(None)
+    }
+
+    /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a wait others may have
+    /// taken what was waited for, again and again.
+    fn serve_then_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let mut out_of_reach: Vec<StreamId> = Vec::new();
+        loop {
+            let (address, point) = {
+                let mut inner = self.inner.lock();
+                let inner = &mut *inner;
+                // All at once: else a block may go from one that is looked at later to one that has been looked at.
+                for mut cache in self.caches() {
+                    spill_all(&mut cache, &mut inner.core);
+                }
+                let owner = self.cache(&mut inner.core, request.taker.id()).owner();
+                let owned: Vec<Owned> =
+                    inner.core.owners().filter(|other| !out_of_reach.contains(&other.stream)).collect();
+                let reach: Reach = owned.iter().map(|other| (other.stream, Epoch::ALL)).collect();
+                let reach = of_owners(&inner.core, &reach);
+                let taken = inner.core.allocate(owner, request.want.units(), request.align_units, &reach);
+                let Some(taken) = taken else { return Ok(None) };
+                // What it had when the block was still there: no block of it was later.
+                let from = inner.core.stream_of(taken.from).filter(|_| taken.from != owner);
+                let from = from.and_then(|from| owned.iter().find(|other| other.stream == from));
+                (taken.address, from.map(|other| Stamp { stream: other.stream, epoch: other.newest }))
+            };
+            let waited =
+                point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
+            let mut inner = self.inner.lock();
+            let (Some(point), Err(error)) = (point, waited) else {
+                inner.misses += 1;
+                inner.steals += u64::from(point.is_some());
+                return Ok(DevicePtr::new(address));
+            };
+            // Back to whose it was. A stream that has left meanwhile is over.
+            let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::NOBODY);
+            give_back(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
+            if !self.is_out_of_reach(point.stream, &error) {
+                return Err(error);
+            }
+            out_of_reach.push(point.stream);
+        }
     }
 }

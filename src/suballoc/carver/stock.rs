@@ -368,13 +368,13 @@ fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u
     }
 }
 
-fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
+pub(super) fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
     let owner = cache.owner();
     cache.spill(|spilled| give_back(core, owner, spilled))
 }
 
 /// What a cache holds began as a block of this core, unless somebody has freed what was not his: that is kept out.
-fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
+pub(super) fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
     let known = core.release(spilled.address, owner, spilled.epoch);
     debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
 }
