@@ -363,8 +363,8 @@ impl Stock {
         Ok(None)
     }
 
-    /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a wait others may have
-    /// taken what was waited for, again and again.
+    /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a
+    /// wait others may have taken what was waited for, again and again.
     fn serve_then_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let mut out_of_reach: Vec<StreamId> = Vec::new();
         loop {
