@@ -1,8 +1,11 @@
 //! Beginning and ending a capture, on either machine: the seam to a driver does neither.
 
-use alluvion::Stream;
+use std::sync::Barrier;
+use std::thread;
+
 use alluvion::driver::{CaptureMode, Code};
-use alluvion::{Sim, testing::Bench};
+use alluvion::testing::Bench;
+use alluvion::{Error, Sim, Stream};
 
 /// Who records.
 #[derive(Clone, Copy)]
@@ -40,6 +43,40 @@ impl<'a> Recorder<'a> {
             #[cfg(feature = "gpu-tests")]
             Self::Hardware => hardware::end(raw),
         }
+    }
+
+    /// A stream captures in the strictest mode on this thread; what is done meanwhile succeeds, and does not break it.
+    pub(super) fn is_not_broken_here(
+        self,
+        capturing: &Stream,
+        meanwhile: impl FnOnce() -> Result<(), Error>,
+    ) {
+        self.begin(capturing, CaptureMode::Global);
+        let here = meanwhile();
+        assert_eq!(self.end(capturing), Ok(()), "the capture was broken; meanwhile: {here:?}");
+        here.unwrap();
+    }
+
+    /// The same, with the capture on another thread.
+    pub(super) fn is_not_broken_from_here(
+        self,
+        capturing: &Stream,
+        meanwhile: impl FnOnce() -> Result<(), Error>,
+    ) {
+        let (begun, over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let capture = scope.spawn(|| {
+                self.begin(capturing, CaptureMode::Global);
+                begun.wait();
+                over.wait();
+                self.end(capturing)
+            });
+            begun.wait();
+            let here = meanwhile();
+            over.wait();
+            assert_eq!(capture.join().unwrap(), Ok(()), "the capture was broken; meanwhile: {here:?}");
+            here.unwrap();
+        });
     }
 
     /// Does what a capture forbids, and ends the capture that this has broken.

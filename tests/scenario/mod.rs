@@ -144,27 +144,11 @@ pub(crate) fn the_first_allocation_may_be_beside_a_capture(bench: &Bench) {
 
     // On the thread that captures.
     let recorder = Recorder::of(bench);
-    recorder.begin(&capturing, CaptureMode::Global);
-    let here = first_use();
-    assert_eq!(recorder.end(&capturing), Ok(()), "the capture was broken; meanwhile: {here:?}");
-    here.unwrap();
+    recorder.is_not_broken_here(&capturing, first_use);
 
     // On another thread, with a device that has served nothing yet.
     device.machine().reset_current_resources();
-    let (begun, over) = (Barrier::new(2), Barrier::new(2));
-    thread::scope(|scope| {
-        let capture = scope.spawn(|| {
-            recorder.begin(&capturing, CaptureMode::Global);
-            begun.wait();
-            over.wait();
-            recorder.end(&capturing)
-        });
-        begun.wait();
-        let here = first_use();
-        over.wait();
-        assert_eq!(capture.join().unwrap(), Ok(()), "the capture was broken; meanwhile: {here:?}");
-        here.unwrap();
-    });
+    recorder.is_not_broken_from_here(&capturing, first_use);
     bench.check();
 }
 

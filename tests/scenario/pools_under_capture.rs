@@ -1,8 +1,5 @@
 //! What hurt the users of pools while somebody recorded a graph.
 
-use std::sync::Barrier;
-use std::thread;
-
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Cuda, CudaAsync, Pinned};
 use alluvion::suballoc::Growth;
@@ -42,25 +39,8 @@ pub(crate) fn a_pool_may_begin_beside_a_capture(bench: &Bench) {
         Ok(())
     };
     let recorder = Recorder::of(bench);
-    recorder.begin(&capturing, CaptureMode::Global);
-    let here = use_pools();
-    assert_eq!(recorder.end(&capturing), Ok(()), "the capture was broken; meanwhile: {here:?}");
-    here.unwrap();
-
-    let (begun, over) = (Barrier::new(2), Barrier::new(2));
-    thread::scope(|scope| {
-        let capture = scope.spawn(|| {
-            recorder.begin(&capturing, CaptureMode::Global);
-            begun.wait();
-            over.wait();
-            recorder.end(&capturing)
-        });
-        begun.wait();
-        let here = use_pools();
-        over.wait();
-        assert_eq!(capture.join().unwrap(), Ok(()), "the capture was broken; meanwhile: {here:?}");
-        here.unwrap();
-    });
+    recorder.is_not_broken_here(&capturing, use_pools);
+    recorder.is_not_broken_from_here(&capturing, use_pools);
     bench.check();
 }
 
