@@ -2,13 +2,11 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, checked")]
 
-use core::any::Any;
 use core::fmt;
 use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::device::Device;
-use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
@@ -270,24 +268,8 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
         write!(f, "Shadow({} live)", self.seen.lock().heap.len())
     }
 
-    fn max_align(&self) -> usize {
-        self.upstream.max_align()
-    }
-
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.upstream.trim(keep_bytes)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.upstream.memory_info()
-    }
-
     fn upstream(&self) -> Option<&dyn Resource> {
         Some(&self.upstream)
-    }
-
-    fn layer(&self) -> Option<&dyn Any> {
-        None
     }
 }
 

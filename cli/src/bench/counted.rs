@@ -2,13 +2,11 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, MemoryInfo, Resource, ResourceId,
-    StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, ResourceId, StreamRef,
 };
 
 /// Counts the bytes that are out of a source, and the most that ever were: what a pool over it reserves.
@@ -77,24 +75,8 @@ unsafe impl<U: Resource> Resource for Counted<U> {
         f.write_str("Counted")
     }
 
-    fn max_align(&self) -> usize {
-        self.upstream.max_align()
-    }
-
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.upstream.trim(keep_bytes)
-    }
-
-    fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.upstream.memory_info()
-    }
-
     fn upstream(&self) -> Option<&dyn Resource> {
         Some(&self.upstream)
-    }
-
-    fn layer(&self) -> Option<&dyn Any> {
-        None
     }
 }
 
