@@ -396,6 +396,11 @@ impl Error {
         self.kind == ErrorKind::ContextLost
     }
 
+    /// Returns `true` if nothing works any more: whoever meets it stops trying.
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_context_lost() || self.is_shut_down()
+    }
+
     /// Returns `true` if the driver has shut down, or belongs to the parent of this process.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {

@@ -201,7 +201,7 @@ impl PinnedCore {
         let registered = unsafe { driver.register_host(ordinal, start, mapping.bytes(), self.flags()) };
         if let Err(error) = registered {
             let error = Error::of_driver(error, mapping.bytes());
-            return if error.is_context_lost() || error.is_shut_down() { Err(error) } else { Ok(None) };
+            return if error.is_final() { Err(error) } else { Ok(None) };
         }
         let origin = Origin::Mapped(ManuallyDrop::new(mapping));
         Ok(self.record(driver, start.as_ptr().expose_provenance() as u64, origin))

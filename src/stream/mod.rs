@@ -37,7 +37,6 @@ pub use stream::{Stream, StreamKind, StreamRef};
 pub use stream_pool::StreamPool;
 pub(crate) use table::Table;
 pub use thread::PerThreadStream;
-#[cfg(not(loom))]
 pub(crate) use thread::ThreadToken;
 pub(crate) use timeline::{Ending, Timeline, Underlying};
 

@@ -31,6 +31,11 @@ impl ThreadToken {
         Self(TOKEN.get())
     }
 
+    /// A number that no other thread has, and none had before.
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+
     /// Makes the calling thread another one, which owns nothing yet.
     fn renew() {
         TOKEN.set(0);

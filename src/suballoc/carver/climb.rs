@@ -4,7 +4,8 @@
 //! from a state that may have changed meanwhile: by others, too.
 
 use super::rung::{Rung, ladder};
-use super::stock::{Reach, Request, Stock, Tally, give_back, of_owners, spill_all};
+use super::stock::{Reach, Request, Stock, Tally, give_back, of_owners};
+use super::taker::Taker;
 use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
@@ -34,9 +35,9 @@ pub(super) struct Ascent {
 }
 
 /// Whose blocks are looked at, and what has been learnt about them.
-struct Others {
+pub(super) struct Others {
     owned: Vec<Owned>,
-    reach: Reach,
+    pub(super) reach: Reach,
 }
 
 impl<U: Resource> Carver<U> {
@@ -84,22 +85,12 @@ impl<U: Resource> Carver<U> {
             match self.step(*rung, request, ascent) {
                 Ok(None) => {}
                 Ok(served) => return Ok(served),
-                Err(error) if error.is_context_lost() || error.is_shut_down() => return Err(error),
+                Err(error) if error.is_final() => return Err(error),
                 // As when there is no event to be had: another rung may do without.
                 Err(error) => ascent.failed = Some(error),
             }
         }
-        if cfg!(loom) {
-            // A model has what the rungs find; exploring this on top takes minutes instead of seconds.
-            return Ok(None);
-        }
-        self.stock.serve_then_wait(request).or_else(|error| {
-            if error.is_context_lost() || error.is_shut_down() {
-                return Err(error);
-            }
-            ascent.failed = Some(error);
-            Ok(None)
-        })
+        Ok(None)
     }
 
     /// Free memory outside of this suballocator, if anybody knows.
@@ -131,16 +122,15 @@ impl<U: Resource> Carver<U> {
             Rung::DeviceWait => self.stock.serve_after_device_wait(request),
             Rung::HostWait => self.stock.serve_after_host_wait(request),
             Rung::Trim => self.trim_and_grow(request, ascent),
+            // A model has what the other rungs find; exploring this on top takes minutes instead of seconds.
+            Rung::TakeThenWait if cfg!(loom) => Ok(None),
+            Rung::TakeThenWait => self.stock.serve_then_wait(request),
         }
     }
 
     /// Gives back the segments that nothing is left in, as far as that makes room, and grows by what is needed.
     fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
-        let room = |stock: &Stock| {
-            let inner = stock.inner.lock();
-            let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
-            stock.maximum_units.saturating_sub(taken)
-        };
+        let room = |stock: &Stock| stock.room(&stock.inner.lock());
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
         while ascent.refused.is_some() || room(&self.stock) < request.need() {
@@ -183,15 +173,15 @@ impl Stock {
         inner.core.released() != released && inner.core.free_units() >= u64::from(request.want.units())
     }
 
-    /// The owners of free blocks, and how far the taker comes after each. Those that are over are dissolved.
-    fn others(&self, request: &Request<'_>) -> Others {
-        let own = request.taker.id();
+    /// The owners of free blocks, and how far the taker comes after each. About those that are over there is nothing to ask.
+    pub(super) fn others(&self, taker: Taker<'_>) -> Others {
+        let own = taker.id();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         owned.retain(|other| Some(other.stream) != own);
         let mut over = Vec::new();
         let mut reach = Reach::new();
         for other in &owned {
-            match request.taker.reach(&self.device, other.stream) {
+            match taker.reach(&self.device, other.stream) {
                 Epoch::NONE => {}
                 Epoch::ALL => {
                     over.push(other.stream);
@@ -206,11 +196,7 @@ impl Stock {
 
     /// Serves from what the taker comes after anyway; if pieces of it have to be merged, merges them.
     fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
-        let others = self.others(request);
-        self.serve_or_gather(request, &others.reach)
-    }
-
-    fn serve_or_gather(&self, request: &Request<'_>, reach: &Reach) -> Option<DevicePtr> {
+        let reach = &self.others(request.taker).reach;
         if !reach.is_empty()
             && let Some(block) = self.serve(request, reach)
         {
@@ -234,7 +220,7 @@ impl Stock {
 
     /// Asks the driver what is over on the streams that others have freed on, and serves from that.
     fn serve_completed(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
-        let others = self.others(request);
+        let others = self.others(request.taker);
         if others.owned.is_empty() {
             return Ok(None);
         }
@@ -271,7 +257,7 @@ impl Stock {
     /// Makes the taker's stream wait for one other, whose memory would do; if none would, for all of them.
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.taker.stream() else { return Ok(None) };
-        let others = self.others(request);
+        let others = self.others(request.taker);
         let mut fitting: Vec<&Owned> =
             others.owned.iter().filter(|other| self.has_for(other.stream, request)).collect();
         // The one that has freed the least first: its work is the likeliest to be over soon.
@@ -290,15 +276,18 @@ impl Stock {
 
     /// Makes `stream` wait for all that another has freed. Returns `false` if what is behind that cannot be had this way.
     fn follow(&self, stream: StreamRef<'_>, other: &Owned) -> Result<bool, Error> {
-        match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
-            Ok(wait) => {
-                Tally::add(&self.tally.waits, u64::from(wait.needed));
-                Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
-                Ok(true)
-            }
+        match self.wait_for(stream, other) {
+            Ok(()) => Ok(true),
             Err(error) if self.is_out_of_reach(other.stream, &error) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn wait_for(&self, stream: StreamRef<'_>, other: &Owned) -> Result<(), Error> {
+        let wait = stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest })?;
+        Tally::add(&self.tally.waits, u64::from(wait.needed));
+        Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
+        Ok(())
     }
 
     /// Returns `true` if it was only that the other stream captures, or the one that is to wait does, or that the other did at
@@ -312,21 +301,14 @@ impl Stock {
         let own = stream.id();
         let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         for other in owned.iter().filter(|other| other.stream != own) {
-            match stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest }) {
-                Ok(wait) => {
-                    Tally::add(&self.tally.waits, u64::from(wait.needed));
-                    Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
-                }
+            match self.wait_for(stream, other) {
+                Ok(()) => {}
                 // It stays where it is.
                 Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
                 Err(error) => return Err(error),
             }
         }
-        let reach: Reach = owned
-            .iter()
-            .filter(|other| other.stream != own)
-            .map(|other| (other.stream, stream.reach(other.stream)))
-            .collect();
+        let reach = self.others(Taker::Stream(stream)).reach;
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
         // With its cache, so that it leaves when another stream gets that.
@@ -371,10 +353,7 @@ impl Stock {
             let (address, point) = {
                 let mut inner = self.inner.lock();
                 let inner = &mut *inner;
-                // All at once: else a block may go from one that is looked at later to one that has been looked at.
-                for mut cache in self.caches() {
-                    spill_all(&mut cache, &mut inner.core);
-                }
+                self.spill_locked(inner);
                 let owner = self.cache(&mut inner.core, request.taker.id()).owner();
                 let owned: Vec<Owned> =
                     inner.core.owners().filter(|other| !out_of_reach.contains(&other.stream)).collect();

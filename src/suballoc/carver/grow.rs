@@ -1,8 +1,8 @@
 //! Growing: asking the upstream for a segment.
 
+use super::Carver;
 use super::climb::Ascent;
 use super::stock::{Inner, Request};
-use super::{Carver, Tally};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
@@ -125,8 +125,7 @@ impl<U: Resource> Carver<U> {
 
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let reserved = inner.core.reserved_units();
-        let taken = reserved + inner.pledged + inner.leaving;
-        let room = self.stock.maximum_units.saturating_sub(taken);
+        let room = self.stock.room(inner);
         let need = request.need_within(room);
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
@@ -179,7 +178,7 @@ impl<U: Resource> Carver<U> {
             inner.end_call();
             ascent.calls = inner.calls;
         }
-        if refused.is_context_lost() || refused.is_shut_down() {
+        if refused.is_final() {
             return Err(refused);
         }
         ascent.refused = Some(refused);
@@ -189,7 +188,7 @@ impl<U: Resource> Carver<U> {
     /// A segment of the upstream, for anybody to use.
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
-        Tally::add(&self.stock.tally.upstream_calls, 1);
+        self.note_upstream_call();
         let block = self.upstream.allocate_sync(layout)?;
         if block.is_aligned_to(Layout::MIN_ALIGN) {
             return Ok(block.address());

@@ -238,36 +238,24 @@ impl<U: Resource> Carver<U> {
 
     /// What an address is that is no live block.
     fn what_is(&self, block: DevicePtr) -> MisuseKind {
-        match self.stock.inner.lock().core.inspect(block.address()) {
-            Inspected::Foreign => MisuseKind::ForeignPointer,
-            Inspected::Inside { block: begin } => match DevicePtr::new(begin) {
-                Some(block) => MisuseKind::InteriorPointer { block },
-                None => MisuseKind::ForeignPointer,
-            },
-            Inspected::Free { .. } | Inspected::Out { .. } => MisuseKind::DoubleFree,
-        }
+        what_is_not_live(self.stock.inner.lock().core.inspect(block.address()))
     }
 
     /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
     /// block; sizes are told apart as far as their classes differ.
     fn inspect(&self, inner: &Inner, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let is_cached = || {
+            let caches = self.stock.caches();
+            caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address()))
+        };
         let kind = match inner.core.inspect(block.address()) {
-            Inspected::Out { units } => {
-                let caches = self.stock.caches();
-                if caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address())) {
-                    MisuseKind::DoubleFree
-                } else if units != want.units() {
-                    MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
-                } else {
+            Inspected::Out { units } if !is_cached() => {
+                if units == want.units() {
                     return Ok(());
                 }
+                MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
             }
-            Inspected::Free { .. } => MisuseKind::DoubleFree,
-            Inspected::Inside { block } => match DevicePtr::new(block) {
-                Some(block) => MisuseKind::InteriorPointer { block },
-                None => MisuseKind::ForeignPointer,
-            },
-            Inspected::Foreign => MisuseKind::ForeignPointer,
+            inspected => what_is_not_live(inspected),
         };
         Err(misuse(block, layout, kind))
     }
@@ -283,6 +271,18 @@ impl<U: Resource> Carver<U> {
     /// A call to the upstream is about to be made.
     fn note_upstream_call(&self) {
         Tally::add(&self.stock.tally.upstream_calls, 1);
+    }
+}
+
+/// What an address is that is no live block: what is out in the core's eyes lies in a cache.
+fn what_is_not_live(inspected: Inspected) -> MisuseKind {
+    match inspected {
+        Inspected::Foreign => MisuseKind::ForeignPointer,
+        Inspected::Inside { block } => match DevicePtr::new(block) {
+            Some(block) => MisuseKind::InteriorPointer { block },
+            None => MisuseKind::ForeignPointer,
+        },
+        Inspected::Free { .. } | Inspected::Out { .. } => MisuseKind::DoubleFree,
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Rung {
     HostWait,
     /// Segments that nothing is left in go back, and one that fits is taken.
     Trim,
+    /// A block is taken, whoever has freed it, and then the host waits for that stream.
+    TakeThenWait,
 }
 
 /// The order in which they are tried. Then the user's handlers are asked; if they freed something it begins anew.
@@ -29,10 +31,10 @@ pub(super) enum Rung {
 /// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
 /// 0.1 µs, a segment 50.
 pub(super) const fn ladder(reuse: Reuse) -> &'static [Rung] {
-    use Rung::{Caches, Completed, DeviceWait, Grow, HostWait, OwnCache, Trim, WithinReach};
+    use Rung::{Caches, Completed, DeviceWait, Grow, HostWait, OwnCache, TakeThenWait, Trim, WithinReach};
     match reuse {
-        Reuse::Own => &[WithinReach, OwnCache, Grow, Completed, Caches, HostWait, Trim],
-        Reuse::Completed => &[WithinReach, Completed, Caches, Grow, HostWait, Trim],
-        Reuse::Wait => &[WithinReach, Completed, Caches, Grow, DeviceWait, HostWait, Trim],
+        Reuse::Own => &[WithinReach, OwnCache, Grow, Completed, Caches, HostWait, Trim, TakeThenWait],
+        Reuse::Completed => &[WithinReach, Completed, Caches, Grow, HostWait, Trim, TakeThenWait],
+        Reuse::Wait => &[WithinReach, Completed, Caches, Grow, DeviceWait, HostWait, Trim, TakeThenWait],
     }
 }

@@ -4,9 +4,10 @@
 
 use super::Carver;
 use super::grow::segment_layout;
+use super::survey::freed;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
-use crate::stream::{Frontier, Stamp, StreamRef};
+use crate::stream::{Frontier, StreamRef};
 use crate::suballoc::core::Segment;
 
 impl<U: Resource> Carver<U> {
@@ -100,27 +101,20 @@ impl<U: Resource> Carver<U> {
 impl<U: Resource> Drop for Carver<U> {
     fn drop(&mut self) {
         let mut frontier = Frontier::quiescent();
-        let mut cached_blocks = 0;
-        let (segments, out) = {
+        let (segments, live_blocks) = {
             let mut inner = self.stock.inner.lock();
-            for cache in self.stock.caches() {
-                cached_blocks += cache.blocks().count();
-                if let (Some(stream), Some(epoch)) = (cache.stream(), cache.newest()) {
-                    frontier.extend(Stamp { stream, epoch });
-                }
-            }
-            for owned in inner.core.owners() {
-                frontier.extend(Stamp { stream: owned.stream, epoch: owned.newest });
-            }
-            let out = inner.core.out_blocks();
-            (inner.core.drain_segments(), out)
+            let caches = self.stock.caches();
+            freed(&inner, &caches).into_iter().for_each(|(newest, _)| frontier.extend(newest));
+            let cached_blocks: usize = caches.iter().map(|cache| cache.blocks().count()).sum();
+            let live_blocks = inner.core.out_blocks().saturating_sub(cached_blocks);
+            (inner.core.drain_segments(), live_blocks)
         };
         if segments.is_empty() {
             return;
         }
         let device = &self.stock.device;
         // Blocks that are still out end here. What uses them was submitted, nobody knows where: wait for everything.
-        let live = if out > cached_blocks { device.synchronize() } else { Ok(()) };
+        let live = if live_blocks > 0 { device.synchronize() } else { Ok(()) };
         // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
         // somebody has waited for that stream, and nobody would.
         if live.is_err() || !self.wait_until_over(&frontier) {

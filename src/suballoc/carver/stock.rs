@@ -6,16 +6,13 @@
 //! take tokens; who holds a token takes nothing. Blocks move between a cache and the core under both, so that with the
 //! mutex and all tokens in hand every block is somewhere. Neither is held across a call to an upstream, a driver or a user.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicU8, Ordering as CounterOrdering};
-
 use smallvec::SmallVec;
 
 use super::grow::Asker;
 use super::taker::Taker;
 use crate::device::Device;
 use crate::resource::{DevicePtr, Layout};
-use crate::stream::{Epoch, Places, StreamId, StreamRef};
+use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
 use crate::sync::{AtomicU64, Mutex, Ordering, Token, TokenGuard};
@@ -203,7 +200,7 @@ impl Stock {
 
     #[inline]
     fn host_shard(&self) -> &Shard {
-        &self.host[thread_number() as usize % HOST_CACHES]
+        &self.host[ThreadToken::current().number() % HOST_CACHES]
     }
 
     /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
@@ -313,12 +310,19 @@ impl Stock {
 
     /// Empties every cache. Returns how many blocks went.
     pub(super) fn spill(&self) -> usize {
-        let mut inner = self.inner.lock();
-        let mut spilled = 0;
-        for shard in self.shards.iter().map(|shard| &**shard).chain(&*self.host) {
-            spilled += spill_all(&mut shard.cache.lock(), &mut inner.core);
-        }
-        spilled
+        self.spill_locked(&mut self.inner.lock())
+    }
+
+    /// As [`spill`](Self::spill). All caches at once: else a block may go from one that is looked at later to one that has
+    /// been looked at.
+    pub(super) fn spill_locked(&self, inner: &mut Inner) -> usize {
+        self.caches().iter_mut().map(|cache| spill_all(cache, &mut inner.core)).sum()
+    }
+
+    /// The units that may still be had of the upstream.
+    pub(super) fn room(&self, inner: &Inner) -> u64 {
+        let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
+        self.maximum_units.saturating_sub(taken)
     }
 
     /// Locks every cache. The caller has the mutex.
@@ -368,7 +372,7 @@ fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u
     }
 }
 
-pub(super) fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
+fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
     let owner = cache.owner();
     cache.spill(|spilled| give_back(core, owner, spilled))
 }
@@ -377,18 +381,4 @@ pub(super) fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
 pub(super) fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
     let known = core.release(spilled.address, owner, spilled.epoch);
     debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
-}
-
-/// A small number for this thread.
-fn thread_number() -> u8 {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    thread_local! {
-        // No destructor, so it can be read while the thread's other locals are being dropped.
-        static MINE: Cell<u8> = const { Cell::new(0) };
-    }
-    if MINE.get() == 0 {
-        // Relaxed: only that the numbers are spread matters. Zero is skipped, it means none yet.
-        MINE.set(NEXT.fetch_add(1, CounterOrdering::Relaxed).max(1));
-    }
-    MINE.get()
 }

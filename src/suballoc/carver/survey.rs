@@ -2,18 +2,31 @@
 
 use super::Carver;
 use super::climb::Ascent;
-use super::stock::{Reach, Request, Stock, of_owners};
+use super::stock::{Inner, Request, Stock, of_owners};
 use super::taker::Taker;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
-use crate::stream::{Epoch, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::{Owner, SeenState, Want};
+use crate::stream::{Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Cache, Owner, SeenState, Want};
 use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, TokenGuard};
 
 fn bytes(units: u64) -> usize {
     units as usize * Layout::MIN_ALIGN
+}
+
+/// Up to when blocks were freed on each stream, and how many units: for those in the core, and for those in each cache.
+pub(super) fn freed(inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Vec<(Stamp, u64)> {
+    let in_core = inner.core.owners().map(|owned| {
+        let newest = Stamp { stream: owned.stream, epoch: owned.newest };
+        (newest, owned.free_units)
+    });
+    let cached = caches.iter().filter_map(|cache| {
+        let newest = Stamp { stream: cache.stream()?, epoch: cache.newest()? };
+        Some((newest, cache.units()))
+    });
+    in_core.chain(cached).collect()
 }
 
 /// What is where.
@@ -61,17 +74,11 @@ impl Stock {
             events_recorded: load(&self.tally.events_recorded),
             upstream_calls: load(&self.tally.upstream_calls),
         };
-        let mut pending: Vec<(StreamId, Epoch, u64)> =
-            inner.core.owners().map(|owned| (owned.stream, owned.newest, owned.free_units)).collect();
-        for cache in &caches {
-            if let (Some(stream), Some(newest)) = (cache.stream(), cache.newest()) {
-                pending.push((stream, newest, cache.units()));
-            }
-        }
+        let freed = freed(&inner, &caches);
         drop(caches);
         drop(inner);
-        for (stream, newest, units) in pending {
-            if machine.done_up_to(stream) < newest {
+        for (newest, units) in freed {
+            if machine.done_up_to(newest.stream) < newest.epoch {
                 status.pending_bytes += bytes(units);
             }
         }
@@ -121,15 +128,10 @@ impl Stock {
 
     /// The largest block that `taker` could get now, without growth and without waiting.
     fn largest(&self, taker: Taker<'_>) -> usize {
-        let own = taker.id();
-        let owned: Vec<_> = self.inner.lock().core.owners().collect();
-        let mut reach = Reach::new();
-        for other in owned.iter().filter(|other| Some(other.stream) != own) {
-            reach.push((other.stream, taker.reach(&self.device, other.stream)));
-        }
+        let reach = self.others(taker).reach;
         let inner = self.inner.lock();
         // Not entered for asking: a stream that has no cache would never leave.
-        let owner = own.and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let owner = taker.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);
         // What no class of this stock is long enough for is served exactly: see `want`.
