@@ -17,6 +17,8 @@ mod access;
 mod any_resource;
 mod describe;
 mod device_ptr;
+mod handle;
+mod layer;
 mod layout;
 mod resource_id;
 mod resource_ref;
@@ -25,13 +27,14 @@ pub use access::{DeviceAccessible, HostAccessible};
 pub use any_resource::AnyResource;
 pub use describe::Describe;
 pub use device_ptr::DevicePtr;
+pub(crate) use handle::forward_resource;
+pub(crate) use layer::{blocks_of_upstream, stand_on_upstream};
 pub use layout::Layout;
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
 
 use core::any::Any;
 use core::fmt;
-use std::sync::Arc;
 
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -306,106 +309,3 @@ pub unsafe trait Resource {
 }
 
 static_assertions::assert_obj_safe!(Resource);
-
-/// Forwards every method of `Resource` to what `$target` borrows.
-macro_rules! forward_resource {
-    (|$this:ident| $target:expr) => {
-        #[inline]
-        fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-            let $this = self;
-            $target.allocate(layout, stream)
-        }
-
-        #[inline]
-        unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-            let $this = self;
-            // SAFETY: the caller's promises to a handle are promises to what it names: they have one id.
-            unsafe { $target.deallocate(block, layout, stream) }
-        }
-
-        #[inline]
-        fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-            let $this = self;
-            $target.allocate_sync(layout)
-        }
-
-        #[inline]
-        unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-            let $this = self;
-            // SAFETY: as in `deallocate`.
-            unsafe { $target.deallocate_sync(block, layout) }
-        }
-
-        #[inline]
-        fn device(&self) -> &Device {
-            let $this = self;
-            $target.device()
-        }
-
-        #[inline]
-        fn id(&self) -> ResourceId {
-            let $this = self;
-            $target.id()
-        }
-
-        fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let $this = self;
-            $target.fmt_layer(f)
-        }
-
-        #[inline]
-        fn max_align(&self) -> usize {
-            let $this = self;
-            $target.max_align()
-        }
-
-        fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-            let $this = self;
-            $target.trim(keep_bytes)
-        }
-
-        fn memory_info(&self) -> Result<MemoryInfo, Error> {
-            let $this = self;
-            $target.memory_info()
-        }
-
-        fn upstream(&self) -> Option<&dyn Resource> {
-            let $this = self;
-            $target.upstream()
-        }
-
-        fn layer(&self) -> Option<&dyn Any> {
-            let $this = self;
-            $target.layer()
-        }
-    };
-}
-pub(crate) use forward_resource;
-
-// SAFETY: everything is forwarded to one resource, which keeps the contract; a handle can be moved without moving it.
-unsafe impl<R: Resource + ?Sized> Resource for &R {
-    forward_resource!(|this| (**this));
-}
-
-// SAFETY: as for `&R`.
-unsafe impl<R: Resource + ?Sized> Resource for Box<R> {
-    forward_resource!(|this| (**this));
-}
-
-// SAFETY: as for `&R`.
-unsafe impl<R: Resource + ?Sized> Resource for Arc<R> {
-    forward_resource!(|this| (**this));
-}
-
-// SAFETY: a handle hands out the blocks of what it names.
-unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for &R {}
-// SAFETY: as for `&R`.
-unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for Box<R> {}
-// SAFETY: as for `&R`.
-unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for Arc<R> {}
-// SAFETY: a handle hands out the blocks of what it names.
-unsafe impl<R: HostAccessible + ?Sized> HostAccessible for &R {}
-// SAFETY: as for `&R`.
-unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Box<R> {}
-// SAFETY: as for `&R`.
-unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Arc<R> {}

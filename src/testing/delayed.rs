@@ -5,9 +5,10 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::device::Device;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
+};
 use crate::stream::StreamRef;
 
 /// Frees, and then keeps the caller waiting.
@@ -86,9 +87,7 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
         self.dawdle();
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
+    stand_on_upstream!();
 
     fn id(&self) -> ResourceId {
         self.upstream.id()
@@ -97,19 +96,6 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delayed({:?})", self.delay)
     }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
 }
 
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: DeviceAccessible> DeviceAccessible for Delayed<U> {}
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: HostAccessible> HostAccessible for Delayed<U> {}
-
-impl<U: Resource> fmt::Debug for Delayed<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.describe())
-    }
-}
+blocks_of_upstream!(Delayed);

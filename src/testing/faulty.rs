@@ -5,9 +5,10 @@
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::device::Device;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
+};
 use crate::stream::StreamRef;
 
 /// Fails chosen allocations as out of memory, before they reach its upstream.
@@ -136,9 +137,7 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
+    stand_on_upstream!();
 
     fn id(&self) -> ResourceId {
         self.upstream.id()
@@ -151,22 +150,9 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
             Plan::From(n) => write!(f, "Faulty(from {n})"),
         }
     }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
 }
 
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: DeviceAccessible> DeviceAccessible for Faulty<U> {}
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: HostAccessible> HostAccessible for Faulty<U> {}
-
-impl<U: Resource> fmt::Debug for Faulty<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.describe())
-    }
-}
+blocks_of_upstream!(Faulty);
 
 #[cfg(test)]
 mod tests {

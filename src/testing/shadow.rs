@@ -6,9 +6,11 @@ use core::fmt;
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::device::Device;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
+    stand_on_upstream,
+};
 use crate::stream::StreamRef;
 use crate::sync::Mutex;
 
@@ -256,9 +258,7 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
         }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
+    stand_on_upstream!();
 
     fn id(&self) -> ResourceId {
         self.id
@@ -267,22 +267,9 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shadow({} live)", self.seen.lock().heap.len())
     }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
 }
 
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: DeviceAccessible> DeviceAccessible for Shadow<U> {}
-// SAFETY: the blocks are the upstream's.
-unsafe impl<U: HostAccessible> HostAccessible for Shadow<U> {}
-
-impl<U: Resource> fmt::Debug for Shadow<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.describe())
-    }
-}
+blocks_of_upstream!(Shadow);
 
 #[cfg(test)]
 mod tests {
