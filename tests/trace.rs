@@ -125,7 +125,7 @@ fn a_block_whose_free_is_missing_stays_live() {
 fn a_row_says_what_the_line_says() {
     let text = format!("{HEADING}\n590,23:59:60.000123,allocate failure,0xFFFFFFFFFFFFFFFF,42,0x2\n");
     let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
-    let [row] = rows[..] else { panic!("{rows:?}") };
+    let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!((row.line, row.thread, row.action), (2, 590, Action::AllocateFailure));
     assert_eq!((row.address, row.bytes, row.stream), (u64::MAX, 42, 2));
     assert_eq!(row.microseconds, 86_400_000_123);
@@ -135,14 +135,14 @@ fn a_row_says_what_the_line_says() {
 fn columns_may_move_and_lines_may_end_as_on_windows() {
     let text = "Stream,Note,Size,Pointer,Action,Time,Thread\r\n\r\n0x3,hi,64,0x100,allocate,00:00:01.000000,5\r\n\r\n";
     let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
-    let [row] = rows[..] else { panic!("{rows:?}") };
+    let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!((row.line, row.thread, row.microseconds, row.stream), (3, 5, 1_000_000, 3));
     assert_eq!((row.action, row.address, row.bytes), (Action::Allocate, 0x100, 64));
 }
 
 #[test]
 fn a_heading_alone_is_an_empty_trace() {
-    assert_eq!(trace(&[]).unwrap(), Trace::default());
+    assert_eq!(trace(&[]).unwrap(), Trace { tags: vec![String::new()], ..Trace::default() });
 }
 
 #[track_caller]
@@ -236,4 +236,38 @@ fn every_mutation_of_a_log_is_read_or_refused() {
         }
     }
     assert!(read > 0);
+}
+
+#[test]
+fn tags_and_reserved_bytes_are_read_where_there_are_columns_for_them() {
+    let text = "Thread,Time,Action,Pointer,Size,Stream,Tag,Reserved
+7,00:00:00.000001,allocate,0x100,1000,0,query;join,2097152
+7,00:00:00.000002,allocate,0x500,20,0x3,,
+7,00:00:00.000003,free,0x100,1000,0,,4194304
+";
+    let trace = Trace::from_rmm_csv(text.as_bytes()).unwrap();
+    assert_eq!(trace.tags, ["", "query;join"]);
+    assert_eq!((trace.stream_handles, trace.thread_numbers), (vec![0, 3], vec![7]));
+    let said: Vec<_> = trace.moments.iter().map(|moment| (moment.tag, moment.reserved_bytes)).collect();
+    assert_eq!(said, [(1, Some(2 << 20)), (0, None), (0, Some(4 << 20))]);
+    assert_eq!(trace.moments[1].address, 0x500);
+}
+
+#[test]
+fn what_is_reserved_is_a_number() {
+    let text = "Thread,Time,Action,Pointer,Size,Stream,Reserved\n7,00:00:00.000001,free,0x100,1,0,much\n";
+    let error = Trace::from_rmm_csv(text.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "malformed: line 2: Reserved is `much` and not a number of bytes");
+}
+
+#[test]
+fn time_goes_on_past_midnight() {
+    let trace = trace(&[
+        "7,23:59:59.999999,allocate,0x100,1,0",
+        "7,00:00:00.000002,free,0x100,1,0",
+        "8,00:00:00.000001,allocate,0x100,1,0",
+    ])
+    .unwrap();
+    let times: Vec<_> = trace.moments.iter().map(|moment| moment.microseconds).collect();
+    assert_eq!(times, [86_399_999_999, 86_400_000_002, 86_400_000_001]);
 }

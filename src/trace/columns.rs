@@ -5,23 +5,28 @@ use super::{Action, Row};
 /// The columns of a log, in the order in which RMM writes them.
 const NAMES: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
-/// Where each of `NAMES` is in a row, and how many columns a row has.
+/// The columns that a log may have beside them. RMM passes over what it does not know.
+const MORE_NAMES: [&str; 2] = ["Tag", "Reserved"];
+
+/// Where each of `NAMES` is in a row, and of `MORE_NAMES` those that there are; and how many columns a row has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     places: [usize; 6],
+    more_places: [Option<usize>; 2],
     count: usize,
 }
 
 impl Columns {
     /// Of the heading: the columns may come in any order, and others may be among them.
     pub(super) fn of_heading(heading: &str) -> Result<Self, String> {
+        let place_of = |name: &str| heading.split(',').position(|column| column.trim() == name);
         let mut places = [0; 6];
         for (place, name) in places.iter_mut().zip(NAMES) {
-            *place = heading.split(',').position(|column| column.trim() == name).ok_or_else(|| {
+            *place = place_of(name).ok_or_else(|| {
                 format!("the heading has no column {name}: a log begins with {}", NAMES.join(","))
             })?;
         }
-        Ok(Self { places, count: heading.split(',').count() })
+        Ok(Self { places, more_places: MORE_NAMES.map(place_of), count: heading.split(',').count() })
     }
 
     pub(super) fn row(&self, line: usize, text: &str) -> Result<Row, String> {
@@ -30,12 +35,16 @@ impl Columns {
             return Err(format!("it has {count} columns where the heading has {}", self.count));
         }
         let mut fields = [""; 6];
+        let mut more = [""; 2];
         for (at, field) in text.split(',').enumerate() {
             if let Some(which) = self.places.iter().position(|place| *place == at) {
                 fields[which] = field.trim();
+            } else if let Some(which) = self.more_places.iter().position(|place| *place == Some(at)) {
+                more[which] = field.trim();
             }
         }
         let [thread, time, action, pointer, size, stream] = fields;
+        let [tag, reserved] = more;
         Ok(Row {
             line,
             thread: thread.parse().map_err(|_| wrong("Thread", thread, "a number"))?,
@@ -48,6 +57,11 @@ impl Columns {
             stream: address(stream).ok_or_else(|| {
                 wrong("Stream", stream, "the handle of a stream, 0x and sixteen digits at most")
             })?,
+            tag: tag.into(),
+            reserved_bytes: match reserved {
+                "" => None,
+                bytes => Some(bytes.parse().map_err(|_| wrong("Reserved", bytes, "a number of bytes"))?),
+            },
         })
     }
 }

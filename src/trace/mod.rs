@@ -11,6 +11,7 @@
 mod action;
 mod columns;
 mod event;
+mod moment;
 mod rmm_csv;
 mod row;
 #[expect(clippy::module_inception, reason = "file = type")]
@@ -18,6 +19,7 @@ mod trace;
 
 pub use action::Action;
 pub use event::{Event, EventKind};
+pub use moment::Moment;
 pub use rmm_csv::RmmCsv;
 pub use row::Row;
 pub use trace::Trace;

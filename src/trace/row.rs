@@ -3,7 +3,7 @@
 use super::Action;
 
 /// One line of a log, as it stands there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The line in the file, counted from 1; the heading is line 1.
     pub line: usize,
@@ -19,4 +19,8 @@ pub struct Row {
     pub bytes: u64,
     /// The handle of the stream: 0 and 1 are the default stream, 2 that of the thread.
     pub stream: u64,
+    /// What it was for: the path of [tags](crate::adaptor::Tag), if the log has a column for it. Empty for none.
+    pub tag: Box<str>,
+    /// What the suballocator under the log had taken from its upstream, if the log has a column for it.
+    pub reserved_bytes: Option<u64>,
 }

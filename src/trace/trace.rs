@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
 use std::io::BufRead;
 
-use super::{Action, Event, EventKind, RmmCsv, Row};
+use super::{Action, Event, EventKind, Moment, RmmCsv, Row};
 use crate::error::Error;
 use crate::resource::Layout;
 
@@ -23,6 +24,7 @@ use crate::resource::Layout;
 /// let trace = Trace::from_rmm_csv(log.as_bytes())?;
 /// assert_eq!((trace.events.len(), trace.blocks, trace.streams, trace.threads), (3, 2, 2, 1));
 /// assert_eq!((trace.events[2].kind, trace.events[2].block), (EventKind::Free, 0));
+/// assert_eq!((trace.moments[0].address, trace.stream_handles[1]), (0x3_0200_0000, 0x7f_653d));
 /// assert_eq!(trace.peak_live_bytes(), 1024 + 256);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -30,6 +32,14 @@ use crate::resource::Layout;
 pub struct Trace {
     /// What happened, in order. Each `block` is below [`blocks`](Self::blocks), and so on.
     pub events: Vec<Event>,
+    /// Of each event, when it was and what it was for.
+    pub moments: Vec<Moment>,
+    /// What blocks were for, as paths of names with semicolons between them. The first is empty: nobody said.
+    pub tags: Vec<String>,
+    /// The handle of each stream.
+    pub stream_handles: Vec<u64>,
+    /// The number that the operating system had given each thread.
+    pub thread_numbers: Vec<u64>,
     /// How many blocks there were.
     pub blocks: u32,
     /// How many streams there were.
@@ -53,12 +63,20 @@ impl Trace {
     /// `Malformed` with the line and the reason, as [`RmmCsv`], and for a size that no allocation can have. `Unreadable` as
     /// `log` says.
     pub fn from_rmm_csv(log: impl BufRead) -> Result<Self, Error> {
-        let mut trace = Self::default();
+        let mut trace = Self { tags: vec![String::new()], ..Self::default() };
         let (mut streams, mut threads, mut live) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut tags = HashMap::from([(Box::default(), 0)]);
+        let mut clock = Clock::default();
         for row in RmmCsv::new(log)? {
             let row = row?;
-            let stream = number(&mut streams, row.stream, &row)?;
-            let thread = number(&mut threads, row.thread, &row)?;
+            let stream = number(&mut streams, &row.stream, &mut trace.stream_handles, &row)?;
+            let thread = number(&mut threads, &row.thread, &mut trace.thread_numbers, &row)?;
+            let moment = Moment {
+                microseconds: clock.at(row.microseconds),
+                address: row.address,
+                reserved_bytes: row.reserved_bytes,
+                tag: number(&mut tags, &row.tag, &mut trace.tags, &row)?,
+            };
             match row.action {
                 Action::AllocateFailure => trace.failures += 1,
                 Action::Allocate if row.bytes == 0 => {}
@@ -72,14 +90,17 @@ impl Trace {
                     let block = trace.blocks;
                     trace.blocks = block.checked_add(1).ok_or_else(|| too_many(&row))?;
                     live.insert(row.address, (block, row.bytes));
-                    trace.push(EventKind::Allocate, block, stream, thread, row.bytes);
+                    trace.push(
+                        Event { kind: EventKind::Allocate, block, stream, thread, bytes: row.bytes },
+                        moment,
+                    );
                 }
                 Action::Free => match live.entry(row.address) {
                     Entry::Vacant(_) if row.bytes == 0 => {}
                     Entry::Vacant(_) => trace.strays += 1,
                     Entry::Occupied(entry) => {
                         let (block, bytes) = entry.remove();
-                        trace.push(EventKind::Free, block, stream, thread, bytes);
+                        trace.push(Event { kind: EventKind::Free, block, stream, thread, bytes }, moment);
                     }
                 },
             }
@@ -89,8 +110,9 @@ impl Trace {
         Ok(trace)
     }
 
-    fn push(&mut self, kind: EventKind, block: u32, stream: u32, thread: u32, bytes: u64) {
-        self.events.push(Event { kind, block, stream, thread, bytes });
+    fn push(&mut self, event: Event, moment: Moment) {
+        self.events.push(event);
+        self.moments.push(moment);
     }
 
     /// The most bytes that were live at once, each block rounded up to whole units of 256.
@@ -109,12 +131,40 @@ impl Trace {
     }
 }
 
-/// The number of a name: those that come first have the lowest.
-fn number(known: &mut HashMap<u64, u32>, name: u64, row: &Row) -> Result<u32, Error> {
+/// The number of a name: those that come first have the lowest. A new one goes to the end of `names`.
+fn number<N, O>(known: &mut HashMap<N, u32>, name: &N, names: &mut Vec<O>, row: &Row) -> Result<u32, Error>
+where
+    N: Clone + Eq + Hash + Into<O>,
+{
+    if let Some(&number) = known.get(name) {
+        return Ok(number);
+    }
     let next = u32::try_from(known.len()).map_err(|_| too_many(row))?;
-    Ok(*known.entry(name).or_insert(next))
+    known.insert(name.clone(), next);
+    names.push(name.clone().into());
+    Ok(next)
 }
 
 fn too_many(row: &Row) -> Error {
     Error::malformed(row.line, "it is one more than 4294967295 of a kind")
+}
+
+/// Makes times of day into times that go on.
+#[derive(Default)]
+struct Clock {
+    before: u64,
+    midnight: u64,
+}
+
+impl Clock {
+    const DAY: u64 = 24 * 60 * 60 * 1_000_000;
+
+    /// Rows of two threads may stand in another order than their times, by a little: that is no new day.
+    fn at(&mut self, microseconds: u64) -> u64 {
+        if microseconds + Self::DAY / 2 < self.before {
+            self.midnight += Self::DAY;
+        }
+        self.before = microseconds;
+        self.midnight + microseconds
+    }
 }
