@@ -58,6 +58,7 @@
 
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
+pub mod adaptor;
 pub mod container;
 pub mod device;
 pub mod driver;

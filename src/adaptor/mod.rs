@@ -1,0 +1,18 @@
+//! Who watches, who forbids?
+//!
+//! An adaptor is a layer over another resource: it counts, writes down, limits or checks what passes, and hands out its
+//! upstream's blocks. Layers nest as generics and are built from the inside out, each by the method of
+//! [`Resource`](crate::Resource) that is called as its file is.
+//!
+//! All label what they see with the [`Tag`] of the calling thread: [`with_tag`].
+//!
+//! # The words, beside those of [`resource`](crate::resource)
+//!
+//! - The *book* of an adaptor is what it knows beside its upstream: plain data, without a type parameter, which
+//!   [`find_layer`](crate::Resource::find_layer) finds from outside, through any handle.
+//! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
+//!   address.
+
+mod tag;
+
+pub use tag::{Tag, with_tag};

@@ -1,0 +1,215 @@
+//! `Tag`: what an allocation is for.
+
+use core::cell::Cell;
+use core::fmt;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::sync::Mutex;
+
+/// So many different tags are told apart; what comes after them is called `…`. Names are kept for ever, so that a program that
+/// makes one up for each request must not fill the memory.
+const MOST: usize = 1 << 16;
+
+/// What an allocation is for: a name that a scope of the program has given to what is allocated in it.
+///
+/// Scopes nest, and a tag knows the one around it. A tag is a number: cheap to copy, compare and keep.
+///
+/// ```
+/// use alluvion::adaptor::{Tag, with_tag};
+///
+/// let tag = with_tag("query", || with_tag("join", Tag::current));
+/// assert_eq!((tag.name(), tag.to_string()), ("join", "query;join".to_owned()));
+/// assert_eq!(tag.parent().map(Tag::name), Some("query"));
+/// assert_eq!(Tag::current(), Tag::NONE);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(u32);
+
+static_assertions::assert_eq_size!(Tag, u32);
+
+thread_local! {
+    // No destructor, so it can be read while the thread's other locals are being dropped.
+    static CURRENT: Cell<Tag> = const { Cell::new(Tag::NONE) };
+}
+
+/// Runs `body`. What it allocates on this thread is labelled `name`, within the label that is there already.
+///
+/// A name is a part of rows and of paths: line ends, commas and semicolons in it become `_`.
+///
+/// ```
+/// use alluvion::adaptor::{Tag, with_tag};
+///
+/// let sum = with_tag("join", || {
+///     assert_eq!(Tag::current().name(), "join");
+///     1 + 1
+/// });
+/// assert_eq!(sum, 2);
+/// ```
+pub fn with_tag<T>(name: &str, body: impl FnOnce() -> T) -> T {
+    /// Puts the tag back that was there, however `body` ends.
+    struct Restore(Tag);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let around = CURRENT.get();
+    let _restore = Restore(around);
+    CURRENT.set(around.within(name));
+    body()
+}
+
+impl Tag {
+    /// No tag: what is allocated outside of all scopes.
+    pub const NONE: Self = Self(0);
+
+    /// That of the innermost scope of this thread.
+    #[must_use]
+    #[inline]
+    pub fn current() -> Self {
+        CURRENT.get()
+    }
+
+    /// The name of the scope; empty for [`NONE`](Self::NONE).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.index().map_or("", |index| names().lock().known[index].name)
+    }
+
+    /// The tag of the scope around it.
+    #[must_use]
+    pub fn parent(self) -> Option<Self> {
+        let parent = names().lock().known[self.index()?].parent;
+        (parent != Self::NONE).then_some(parent)
+    }
+
+    /// Its number, from 1 in the order in which tags first came up; 0 for [`NONE`](Self::NONE).
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    fn index(self) -> Option<usize> {
+        (self.0 as usize).checked_sub(1)
+    }
+
+    fn within(self, name: &str) -> Self {
+        names().lock().number(self, name)
+    }
+}
+
+/// One name within another.
+struct Known {
+    parent: Tag,
+    name: &'static str,
+}
+
+#[derive(Default)]
+struct Names {
+    /// A tag's number less one is its place.
+    known: Vec<Known>,
+    numbers: HashMap<(Tag, &'static str), Tag>,
+}
+
+fn names() -> &'static Mutex<Names> {
+    static NAMES: OnceLock<Mutex<Names>> = OnceLock::new();
+    NAMES.get_or_init(Mutex::default)
+}
+
+impl Names {
+    fn number(&mut self, parent: Tag, name: &str) -> Tag {
+        let clean;
+        let mut name = name;
+        if name.contains([',', ';', '\n', '\r']) {
+            clean = name.replace([',', ';', '\n', '\r'], "_");
+            name = &clean;
+        }
+        if let Some(known) = self.numbers.get(&(parent, name)) {
+            return *known;
+        }
+        match self.known.len() {
+            ..MOST => self.enter(parent, Box::leak(name.into())),
+            MOST => self.enter(Tag::NONE, "…"),
+            _ => Tag(MOST as u32 + 1),
+        }
+    }
+
+    fn enter(&mut self, parent: Tag, name: &'static str) -> Tag {
+        self.known.push(Known { parent, name });
+        let tag = Tag(self.known.len() as u32);
+        self.numbers.insert((parent, name), tag);
+        tag
+    }
+
+    fn path(&self, tag: Tag) -> Vec<&'static str> {
+        let mut path = Vec::new();
+        let mut at = tag;
+        while let Some(index) = at.index() {
+            path.push(self.known[index].name);
+            at = self.known[index].parent;
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// The path of names from the outermost scope, with semicolons between them.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not while the lock is held: the formatter may be anybody's.
+        let path = names().lock().path(*self);
+        f.pad(&path.join(";"))
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({self})")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_number() {
+        let tag = || with_tag("outer", || with_tag("inner", Tag::current));
+        assert_eq!(tag(), tag());
+        assert_ne!(tag(), with_tag("inner", Tag::current));
+        assert_eq!(tag().parent(), Some(with_tag("outer", Tag::current)));
+        assert_eq!((Tag::NONE.name(), Tag::NONE.parent(), Tag::NONE.to_string()), ("", None, String::new()));
+    }
+
+    #[test]
+    fn names_are_parts_of_rows_and_paths() {
+        assert_eq!(with_tag("a,b;c\nd\re", Tag::current).to_string(), "a_b_c_d_e");
+        assert_eq!(with_tag("", || with_tag("x", Tag::current)).to_string(), ";x");
+    }
+
+    #[test]
+    fn a_panic_leaves_no_tag_behind() {
+        let thrown = catch_unwind(AssertUnwindSafe(|| with_tag("torn", || resume_unwind(Box::new(())))));
+        assert!(thrown.is_err() && Tag::current() == Tag::NONE);
+    }
+
+    #[test]
+    fn threads_have_tags_of_their_own() {
+        with_tag("here", || {
+            let there = std::thread::spawn(Tag::current).join().expect("it does not panic");
+            assert_eq!(there, Tag::NONE);
+        });
+    }
+
+    #[test]
+    fn there_is_an_end_to_names() {
+        let mut names = Names::default();
+        let tags: Vec<_> = (0..MOST + 3).map(|n| names.number(Tag::NONE, &n.to_string())).collect();
+        assert_eq!(names.path(tags[MOST - 1]), [(MOST - 1).to_string()]);
+        assert!(tags[MOST..].iter().all(|&tag| names.path(tag) == ["…"]));
+        assert_eq!((names.known.len(), names.number(Tag::NONE, "7")), (MOST + 1, tags[7]));
+    }
+}
