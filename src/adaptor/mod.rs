@@ -13,6 +13,10 @@
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 
+mod log;
+mod logging;
 mod tag;
 
+pub use log::{Log, LogConfig};
+pub use logging::Logging;
 pub use tag::{Tag, with_tag};

@@ -36,6 +36,7 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
+use crate::adaptor::{Log, Logging};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -281,6 +282,26 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// A [`Logging`] over this resource: every call that passes is a row of `log`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::adaptor::Log;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let logged = Cuda::new(&sim.device(0)).logging(Log::write_to(std::io::sink())?);
+    /// assert_eq!(logged.describe().to_string(), "Logging(writer) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn logging(self, log: Log) -> Logging<Self>
+    where
+        Self: Sized,
+    {
+        Logging::new(self, log)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
