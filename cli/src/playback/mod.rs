@@ -236,7 +236,12 @@ mod tests {
 
     fn steps(playback: Playback<'_>) -> Vec<Step> {
         let mut steps = Vec::new();
-        playback.run(|step| Ok(steps.push(step))).expect("it plays to the end");
+        playback
+            .run(|step| {
+                steps.push(step);
+                Ok(())
+            })
+            .expect("it plays to the end");
         steps
     }
 
@@ -296,8 +301,10 @@ mod tests {
         let trace =
             trace("", &["7,00:00:00.000001,allocate,0x300,300,0", "7,00:00:00.000002,free,0x300,300,0"]);
         let mut steps = Vec::new();
-        let played =
-            Playback::new(&trace).run_over(Ok, |step| Ok(steps.push((step.what, step.reserved_bytes))));
+        let played = Playback::new(&trace).run_over(Ok, |step| {
+            steps.push((step.what, step.reserved_bytes));
+            Ok(())
+        });
         assert!(played.is_ok());
         let What::SegmentTaken { address, .. } = steps[0].0 else { panic!("{steps:?}") };
         let [block, bytes] = [0, 300];

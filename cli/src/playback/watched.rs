@@ -1,6 +1,7 @@
 //! `Watched`: sees which segments are taken from a source.
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
+#![expect(clippy::disallowed_types, reason = "loom does not see the program")]
 
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
