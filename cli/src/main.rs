@@ -2,6 +2,8 @@
 
 mod bench;
 mod failure;
+#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
+mod playback;
 mod rig;
 mod trace_file;
 mod workload;
