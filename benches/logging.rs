@@ -60,7 +60,8 @@ fn pair(criterion: &mut Criterion) {
         });
         assert_eq!(logged.log().stalls(), 0, "a burst has room");
     }
-    let logged = Null::new(&device).logging(Log::write_to(std::io::sink()).expect("there is a thread for it"));
+    let logged =
+        Null::new(&device).logging(Log::write_to(std::io::sink()).expect("there is a thread for it"));
     group.bench_function("sustained/Logging<Null>", |bencher| {
         bencher.iter(|| pairs(&logged, stream, 1));
     });

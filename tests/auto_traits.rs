@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
@@ -13,6 +14,7 @@ use alluvion::source::*;
 use alluvion::stream::*;
 use alluvion::suballoc::*;
 use alluvion::testing::*;
+use alluvion::trace::{RmmCsv, RmmCsvWriter};
 use alluvion::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
@@ -39,16 +41,20 @@ all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
-all!([Error, Unsupported, OutOfMemory, Snapshot, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
+all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 
 // Handles: cloning is a reference count.
+all!([Log] are [Send Sync Clone] not [Copy]);
 all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Pinned] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
 // Owners.
+all!([Logging<Cuda>] are [Send Sync] not [Clone]);
+all!([LogConfig] are [Send Sync Clone] not [Copy]);
+all!([RmmCsvWriter<Vec<u8>>, RmmCsv<&'static [u8]>] are [Send Sync] not [Clone]);
 all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
