@@ -13,6 +13,10 @@
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 
+mod aligned;
+mod moves;
 mod tag;
 
+pub use aligned::{Aligned, AlignedConfig};
+pub use moves::Moves;
 pub use tag::{Tag, with_tag};

@@ -36,6 +36,7 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
+use crate::adaptor::{Aligned, AlignedConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -281,6 +282,30 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// An [`Aligned`] over this resource: blocks that begin at multiples of more than 256.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).aligned(4096)?;
+    /// assert_eq!(resource.describe().to_string(), "Aligned(4 KiB) > Cuda(gpu 0)");
+    /// assert!(resource.aligned(3000).unwrap_err().is_alignment());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Aligned::new`].
+    fn aligned(self, config: impl Into<AlignedConfig>) -> Result<Aligned<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Aligned::new(self, config)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
