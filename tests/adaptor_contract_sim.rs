@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use adaptor_contract::Plain;
 use alluvion::adaptor::AlignedConfig;
-use alluvion::source::{Cuda, Null, Pinned};
+use alluvion::driver::sim::Fault;
+use alluvion::driver::{Call, CaptureMode, Code};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Shadow};
 use alluvion::{ErrorKind, Layout, PoolConfig, Resource};
 use held::{Held, layout_of};
@@ -68,7 +70,7 @@ fn an_address_may_come_back_at_once() {
     let bench = Bench::sim();
     let config = alluvion::suballoc::FixedSizeConfig::default().block(96 << 10).blocks(8).checked(true);
     let tiles = Cuda::new(&bench.device()).fixed_size(config).expect("there is as much");
-    let below = Shadow::new(Delayed::new(Plain(tiles), Duration::ZERO));
+    let below = Shadow::new(Delayed::new(Plain::over(tiles), Duration::ZERO));
     let resource = below.aligned(64 << 10).expect("a power of two");
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -99,9 +101,94 @@ fn zero_bytes_are_aligned_too() {
 alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
 alluvion::resource_suite!(aligned_over_pool, |device| {
     let pool = Cuda::new(device).pool(PoolConfig::default().checked(true)).unwrap();
-    Shadow::new(Plain(pool)).aligned(AlignedConfig::new(64 << 10).threshold(2000)).unwrap()
+    Shadow::new(Plain::over(pool)).aligned(AlignedConfig::new(64 << 10).threshold(2000)).unwrap()
 });
 alluvion::resource_suite!(pool_over_aligned, |device| {
     Cuda::new(device).aligned(2 << 20).unwrap().pool(PoolConfig::default()).unwrap()
 });
 alluvion::resource_suite!(aligned_over_null, no_memory, |device| Null::new(device).aligned(512).unwrap());
+
+/// How often the driver is asked for a migration, and for whether a stream captures, while `body` runs.
+fn asked(bench: &Bench, body: impl FnOnce()) -> (u64, u64) {
+    let sim = bench.simulated().expect("it is simulated");
+    let before = sim.calls();
+    body();
+    let made = sim.calls() - before;
+    (made[Call::PrefetchAsync], made[Call::StreamCaptureStatus])
+}
+
+#[test]
+fn a_block_costs_two_calls_and_none_where_nothing_migrates() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let managed = || Managed::new(&bench.device()).expect("there is managed memory");
+    let config = PoolConfig::default().initial(16 << 20);
+    let pool = managed().pool(config.clone()).expect("there is as much").prefetch();
+    let use_ten = |resource: &dyn Resource| {
+        for _ in 0..10 {
+            Held::of(&resource, 1000, stream.as_ref()).free(stream.as_ref());
+        }
+    };
+    assert_eq!(asked(&bench, || use_ten(&pool)), (10, 10));
+    // Synchronous ones, and those of no bytes, are not what a stream waits for.
+    let others = || {
+        Held::allocate_sync(&pool, layout_of(1000)).expect("there is room").free_sync();
+        Held::of(&pool, 0, stream.as_ref()).free(stream.as_ref());
+    };
+    assert_eq!(asked(&bench, others), (0, 0));
+    let stays = Cuda::new(&bench.device()).pool(config).expect("there is as much").prefetch();
+    assert_eq!(asked(&bench, || use_ten(&stays)), (0, 0));
+    let unknown = Plain::unknown(Cuda::new(&bench.device())).prefetch();
+    assert_eq!(asked(&bench, || use_ten(&unknown)), (1, 1));
+    bench.check();
+}
+
+#[test]
+fn a_refused_hint_neither_fails_nor_loses_the_block() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().expect("it is simulated");
+    let stream = bench.stream();
+    let resource = Shadow::new(Managed::new(&bench.device()).expect("there is managed memory")).prefetch();
+    for code in [Code::INVALID_VALUE, Code::OUT_OF_MEMORY, Code::INVALID_DEVICE] {
+        sim.inject(Fault::every(Call::PrefetchAsync, code));
+        let block = Held::of(&resource, 1000, stream.as_ref());
+        sim.clear_faults();
+        block.fill(7, stream.as_ref());
+        block.check(7, stream.as_ref());
+        block.free(stream.as_ref());
+    }
+    assert_eq!((resource.hints().queued(), resource.hints().refused()), (0, 3));
+    // What the source is does not hang on what the driver once said.
+    assert_eq!(resource.hints().migrates(), Some(true));
+    Held::of(&resource, 1000, stream.as_ref()).free(stream.as_ref());
+    assert_eq!(resource.hints().queued(), 1);
+    resource.upstream().assert_clean();
+    bench.check();
+}
+
+#[test]
+fn a_capture_is_left_alone() {
+    let bench = Bench::sim();
+    let sim = bench.simulated().expect("it is simulated");
+    let stream = bench.stream();
+    let managed = Managed::new(&bench.device()).expect("there is managed memory");
+    let pool = managed.pool(PoolConfig::default().initial(1 << 20)).expect("there is as much").prefetch();
+    // What is in the cache of the stream needs no driver.
+    Held::of(&pool, 1000, stream.as_ref()).free(stream.as_ref());
+    let raw = stream.as_ref().raw();
+    sim.begin_capture(0, raw, CaptureMode::Global).expect("a stream can capture");
+    let block = Held::of(&pool, 1000, stream.as_ref());
+    let graph = sim.end_capture(0, raw).expect("the capture is whole");
+    assert_eq!((graph.node_count(), pool.hints().queued()), (0, 1));
+    block.free(stream.as_ref());
+    bench.check();
+}
+
+alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_managed_pool, |device| {
+    Shadow::new(Managed::new(device).unwrap().pool(PoolConfig::default()).unwrap().prefetch())
+});
+alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
+    CudaAsyncManaged::new(device).unwrap().prefetch()
+});

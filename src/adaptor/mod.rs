@@ -14,9 +14,13 @@
 //!   address.
 
 mod aligned;
+mod hints;
 mod moves;
+mod prefetch;
 mod tag;
 
 pub use aligned::{Aligned, AlignedConfig};
+pub use hints::Hints;
 pub use moves::Moves;
+pub use prefetch::Prefetch;
 pub use tag::{Tag, with_tag};

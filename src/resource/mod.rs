@@ -36,7 +36,7 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Aligned, AlignedConfig};
+use crate::adaptor::{Aligned, AlignedConfig, Prefetch};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -306,6 +306,25 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Aligned::new(self, config)
+    }
+
+    /// A [`Prefetch`] over this resource: managed memory that is on the device before it is used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Managed};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Managed::new(&sim.device(0))?.prefetch();
+    /// assert_eq!(resource.describe().to_string(), "Prefetch > Managed(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn prefetch(self) -> Prefetch<Self>
+    where
+        Self: Sized,
+    {
+        Prefetch::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

@@ -64,7 +64,7 @@ pub(crate) fn a_moved_block_is_given_back_from_where_it_began(bench: &Bench) {
     let tiles = Cuda::new(&bench.device()).fixed_size(config).expect("there is as much");
     // Over a layer that says that it honours 256 and no more.
     let resource =
-        Shadow::new(crate::adaptor_contract::Plain(tiles)).aligned(64 << 10).expect("a power of two");
+        Shadow::new(crate::adaptor_contract::Plain::over(tiles)).aligned(64 << 10).expect("a power of two");
     let held: Vec<_> = (0..16).map(|_| Held::of(&resource, 10_000, stream.as_ref())).collect();
     let moved = held.iter().filter(|block| resource.moves().origin(block.pointer) != block.pointer).count();
     assert_eq!(resource.moves().moved_blocks(), moved);
@@ -79,6 +79,6 @@ pub(crate) fn a_moved_block_is_given_back_from_where_it_began(bench: &Bench) {
     held.into_iter().for_each(|block| block.free(stream.as_ref()));
     assert_eq!(resource.moves().moved_blocks(), 0);
     resource.upstream().assert_clean();
-    assert_eq!(resource.upstream().upstream().0.status().live_blocks, 0);
+    assert_eq!(resource.upstream().upstream().upstream.status().live_blocks, 0);
     bench.check();
 }

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
 pub(crate) mod aligned;
+pub(crate) mod prefetch;
 
 use std::fmt;
 
@@ -18,6 +19,11 @@ macro_rules! clauses {
             blocks_of_every_size_are_aligned
             the_threshold_is_a_boundary
             a_moved_block_is_given_back_from_where_it_began
+        }
+        $crate::adaptor_contract::clauses! { $bench, prefetch:
+            managed_blocks_migrate_and_hold_what_is_written
+            memory_that_stays_is_left_alone
+            the_driver_is_asked_about_what_is_not_known
         }
     };
     ($bench:expr, $module:ident: $($clause:ident)+) => {
@@ -34,37 +40,50 @@ macro_rules! clauses {
 }
 pub(crate) use clauses;
 
-/// A resource that honours no more than every one must.
-pub(crate) struct Plain<U>(pub(crate) U);
+/// A resource that honours no more than every one must; and, if it is unknown, does not say what is under it.
+pub(crate) struct Plain<U> {
+    pub(crate) upstream: U,
+    is_known: bool,
+}
+
+impl<U> Plain<U> {
+    pub(crate) fn over(upstream: U) -> Self {
+        Self { upstream, is_known: true }
+    }
+
+    pub(crate) fn unknown(upstream: U) -> Self {
+        Self { upstream, is_known: false }
+    }
+}
 
 // SAFETY: everything but `max_align` is forwarded, and larger alignments are refused.
 unsafe impl<U: Resource> Resource for Plain<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align())?;
-        self.0.allocate(layout, stream)
+        self.upstream.allocate(layout, stream)
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.0.deallocate(block, layout, stream) }
+        unsafe { self.upstream.deallocate(block, layout, stream) }
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align())?;
-        self.0.allocate_sync(layout)
+        self.upstream.allocate_sync(layout)
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
         // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.0.deallocate_sync(block, layout) }
+        unsafe { self.upstream.deallocate_sync(block, layout) }
     }
 
     fn device(&self) -> &Device {
-        self.0.device()
+        self.upstream.device()
     }
 
     fn id(&self) -> ResourceId {
-        self.0.id()
+        self.upstream.id()
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,7 +95,7 @@ unsafe impl<U: Resource> Resource for Plain<U> {
     }
 
     fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.0)
+        self.is_known.then_some(&self.upstream as &dyn Resource)
     }
 }
 
