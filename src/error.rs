@@ -526,6 +526,7 @@ mod tests {
             maximum_bytes: None,
             upstream_memory: None,
             upstream_error,
+            snapshot_file: None,
             cause: Cause::Full,
         }
     }

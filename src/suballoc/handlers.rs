@@ -74,6 +74,7 @@ mod tests {
             maximum_bytes: None,
             upstream_memory: None,
             upstream_error: None,
+            snapshot_file: None,
             cause: Cause::Full,
         }
     }
