@@ -196,6 +196,7 @@ impl<U: Resource> FailureCallback<U> {
             maximum_bytes: error.limit(),
             upstream_memory: memory,
             upstream_error: Some(error.clone()),
+            snapshot_file: None,
             cause: Cause::Full,
         };
         report.explained()
