@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::pointed::Pointed;
 use super::{Misuse, Unsupported};
 use crate::suballoc::OutOfMemory;
 
@@ -17,6 +18,7 @@ pub(super) enum Detail {
         used_bytes: usize,
     },
     Text(Box<str>),
+    Pointed(Pointed),
 }
 
 impl fmt::Display for Detail {
@@ -27,6 +29,7 @@ impl fmt::Display for Detail {
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Limit { name, used_bytes } => write!(f, "`{name}` has {used_bytes} out"),
             Self::Text(text) => f.write_str(text),
+            Self::Pointed(pointed) => pointed.fmt(f),
         }
     }
 }
