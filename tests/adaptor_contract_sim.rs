@@ -11,7 +11,7 @@ use adaptor_contract::Plain;
 use alluvion::adaptor::AlignedConfig;
 use alluvion::driver::sim::Fault;
 use alluvion::driver::{Call, CaptureMode, Code};
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::source::{Cuda, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Shadow};
 use alluvion::{ErrorKind, Layout, PoolConfig, Resource};
 use held::{Held, layout_of};
@@ -98,16 +98,6 @@ fn zero_bytes_are_aligned_too() {
     Held::adopt(&resource, block, layout_of(0)).free_sync();
 }
 
-alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
-alluvion::resource_suite!(aligned_over_pool, |device| {
-    let pool = Cuda::new(device).pool(PoolConfig::default().checked(true)).unwrap();
-    Shadow::new(Plain::over(pool)).aligned(AlignedConfig::new(64 << 10).threshold(2000)).unwrap()
-});
-alluvion::resource_suite!(pool_over_aligned, |device| {
-    Cuda::new(device).aligned(2 << 20).unwrap().pool(PoolConfig::default()).unwrap()
-});
-alluvion::resource_suite!(aligned_over_null, no_memory, |device| Null::new(device).aligned(512).unwrap());
-
 /// How often the driver is asked for a migration, and for whether a stream captures, while `body` runs.
 fn asked(bench: &Bench, body: impl FnOnce()) -> (u64, u64) {
     let sim = bench.simulated().expect("it is simulated");
@@ -183,12 +173,3 @@ fn a_capture_is_left_alone() {
     block.free(stream.as_ref());
     bench.check();
 }
-
-alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
-alluvion::resource_suite!(prefetch_over_managed_pool, |device| {
-    Shadow::new(Managed::new(device).unwrap().pool(PoolConfig::default()).unwrap().prefetch())
-});
-alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(device).unwrap().prefetch());
-alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
-    CudaAsyncManaged::new(device).unwrap().prefetch()
-});

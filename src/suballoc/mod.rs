@@ -45,6 +45,7 @@ pub use binning::{Binning, BinningBuilder};
 pub use carver::Stock;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
+pub(crate) use handlers::Handlers;
 pub use out_of_memory::{Cause, OutOfMemory, Relief};
 pub use pool::Pool;
 pub use pool_config::PoolConfig;
