@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use alluvion::adaptor::{Allowance, Budget};
 use alluvion::metrics::{Kind, Metrics};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{FixedSizeConfig, Stock};
-use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, Sim};
+use alluvion::{AnyResource, DeviceVec, Layout, PoolConfig, Resource, Sim};
 
 /// One sample: the labels in order, and the value.
 type Sample = (Vec<(String, String)>, f64);
@@ -115,6 +116,30 @@ fn every_layer_that_keeps_a_book_is_on_the_page() {
     assert_eq!(value(&page, "alluvion_memory_total_bytes", &[("resource", "blocks")]), total as f64);
     assert_eq!(page["alluvion_hits_total"].0, "counter");
     assert_eq!(page["alluvion_live_bytes"].0, "gauge");
+}
+
+#[test]
+fn allowances_are_on_the_page_with_those_above_them() {
+    let sim = Sim::new();
+    let gpu = Allowance::new("gpu", 8 << 20).soft(1 << 20);
+    let queries = Budget::new(Cuda::new(&sim.device(0)), gpu.child("queries", 4 << 20));
+    let limited = Cuda::new(&sim.device(0)).limiting(1 << 20);
+    let stream = sim.device(0).stream().unwrap();
+    let _block = DeviceVec::<u8, _>::uninit_in(3 << 20, stream.as_ref(), &queries).unwrap();
+    assert!(limited.allocate_sync(Layout::from_bytes(2 << 20).unwrap()).is_err());
+    let mut page = Metrics::new();
+    page.add_stack("queries", &queries);
+    page.add_stack("limited", &limited);
+    let page = parse(&page.to_string());
+    for (allowance, limit) in [("gpu", 8 << 20), ("gpu/queries", 4 << 20)] {
+        let labels = [("allowance", allowance)];
+        assert_eq!(value(&page, "alluvion_allowance_limit_bytes", &labels), f64::from(limit));
+        assert_eq!(value(&page, "alluvion_allowance_used_bytes", &labels), f64::from(3 << 20));
+    }
+    assert_eq!(value(&page, "alluvion_allowance_crossings_total", &[("allowance", "gpu")]), 1.0);
+    assert_eq!(page["alluvion_allowance_soft_bytes"].1.len(), 1, "the others have none");
+    let refused = [("resource", "limited"), ("layer", "Limiting"), ("depth", "0")];
+    assert_eq!(value(&page, "alluvion_allowance_refusals_total", &refused), 1.0);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use core::any::Any;
 use core::fmt;
 
 use super::{Kind, Metrics};
+use crate::adaptor::Allowance;
 use crate::resource::Resource;
 use crate::suballoc::{Status, Stock};
 
@@ -34,7 +35,38 @@ pub(super) fn add(to: &mut Metrics, name: &str, resource: &dyn Resource) {
 fn add_book(to: &mut Metrics, labels: &Labels<'_>, book: &dyn Any) {
     if let Some(stock) = book.downcast_ref::<Stock>() {
         labels.with(|labels| add_status(to, labels, &stock.status()));
+    } else if let Some(allowance) = book.downcast_ref::<Allowance>() {
+        // With those above it: a request is refused because of any of them.
+        for allowance in core::iter::successors(Some(allowance), |allowance| allowance.parent()) {
+            let path = path_of(allowance);
+            labels.with(|labels| add_allowance(to, &[labels, &[("allowance", &path)]].concat(), allowance));
+        }
     }
+}
+
+/// `gpu/queries`: what an allowance is called, after those that it is under.
+fn path_of(allowance: &Allowance) -> String {
+    let upwards = core::iter::successors(Some(allowance), |allowance| allowance.parent());
+    let mut names: Vec<&str> = upwards.map(Allowance::name).collect();
+    names.reverse();
+    names.join("/")
+}
+
+fn add_allowance(to: &mut Metrics, labels: &[(&str, &str)], allowance: &Allowance) {
+    let mut gauge = |name, help, bytes: usize| to.add(name, Kind::Gauge, help, labels, bytes);
+    gauge("alluvion_allowance_limit_bytes", "The most bytes that may be out.", allowance.limit_bytes());
+    gauge("alluvion_allowance_used_bytes", "Bytes that are out.", allowance.used_bytes());
+    gauge("alluvion_allowance_peak_bytes", "The most bytes that were ever out.", allowance.peak_bytes());
+    if let Some(bytes) = allowance.soft_bytes() {
+        gauge("alluvion_allowance_soft_bytes", "So many bytes may be out before observers are told.", bytes);
+    }
+    let mut counter = |name, help, count: u64| to.add(name, Kind::Counter, help, labels, count);
+    counter("alluvion_allowance_refusals_total", "Requests refused because of it.", allowance.refusals());
+    counter(
+        "alluvion_allowance_crossings_total",
+        "Times that the soft limit was crossed.",
+        allowance.crossings(),
+    );
 }
 
 /// Which layer of which stack a figure is of.

@@ -6,6 +6,7 @@
 //! | Layer | Figures |
 //! |---|---|
 //! | [`Pool`](crate::Pool), [`Arena`](crate::Arena), [`FixedSize`](crate::FixedSize) | those of [`Status`](crate::suballoc::Status) |
+//! | [`Limiting`](crate::adaptor::Limiting), [`Budget`](crate::adaptor::Budget) | those of [`Allowance`](crate::adaptor::Allowance), and of all above it, labelled `allowance` |
 //! | every stack | `alluvion_memory_free_bytes`, `alluvion_memory_total_bytes`; `alluvion_layer` is 1 for each layer |
 //!
 //! Each has the labels `resource`, the name that the program gave the stack; `device`; `depth`, 0 for the outermost layer;

@@ -16,9 +16,9 @@ use crate::playback::{Playback, Step, What};
 /// The number of the process that stands for the device.
 const DEVICE: u64 = 1;
 
-pub(super) fn write_trace(trace: &Trace, to: &mut impl Write) -> Result<(), Failure> {
-    let mut timeline = Timeline::begin(trace, to).map_err(unwritten)?;
-    Playback::new(trace).run(|step| timeline.add(&step).map_err(unwritten))?;
+pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
+    let mut timeline = Timeline::begin(playback.trace(), to).map_err(unwritten)?;
+    playback.run(|step| timeline.add(&step).map_err(unwritten))?;
     timeline.end().map_err(unwritten)
 }
 

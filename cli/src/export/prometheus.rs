@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use alluvion::metrics::{Kind, Metrics};
-use alluvion::trace::Trace;
 
 use super::output::unwritten;
 use crate::failure::Failure;
@@ -12,10 +11,11 @@ use crate::playback::{Playback, What};
 use crate::snapshot_file::SnapshotFile;
 
 /// What there is after the last event of a log, and what there was on the way.
-pub(super) fn write_trace(trace: &Trace, to: &mut impl Write) -> Result<(), Failure> {
+pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
+    let trace = playback.trace();
     let mut sums = Sums::default();
     let mut tags = vec![0_u64; trace.tags.len()];
-    Playback::new(trace).run(|step| {
+    playback.run(|step| {
         sums.live = step.live_bytes;
         sums.reserved = step.reserved_bytes;
         sums.peak_live = sums.peak_live.max(sums.live);

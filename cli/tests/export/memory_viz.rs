@@ -196,6 +196,15 @@ fn a_snapshot_has_segments_and_no_history() {
 }
 
 #[test]
+fn snapshots_of_the_library_hold_together() {
+    for name in ["pool", "out-of-memory"] {
+        let path = format!("{}/../tests/snapshots/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let snapshot = exported(&path);
+        assert!(!snapshot["segments"].as_array().unwrap().is_empty(), "{name}");
+    }
+}
+
+#[test]
 fn real_logs_hold_together() {
     for (path, _) in real_traces() {
         let snapshot = exported(&path);

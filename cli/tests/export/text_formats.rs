@@ -29,10 +29,10 @@ fn timeline(path: &str) -> Vec<Value> {
         let id = || format!("{} {}", event["cat"], event["id"]);
         match phase {
             "b" => {
-                assert!(open.insert(id(), (event["name"].clone(), pid)).is_none(), "{event} is open already")
+                assert!(open.insert(id(), (event["name"].clone(), pid)).is_none(), "{event} is open already");
             }
             "e" => {
-                assert_eq!(open.remove(&id()), Some((event["name"].clone(), pid)), "{event} was not begun")
+                assert_eq!(open.remove(&id()), Some((event["name"].clone(), pid)), "{event} was not begun");
             }
             "C" => assert!(event["args"]["bytes"].is_u64()),
             "i" => assert_eq!(event["s"], "g"),
@@ -143,6 +143,21 @@ fn folded_stacks_of_a_snapshot_are_its_blocks() {
         lines,
         "cached;stream 0:1 256\nfree 256\nlive 256\nlive;query;join 512\npending;stream 0:2 256\n"
     );
+}
+
+#[test]
+fn a_log_can_be_played_through_another_stack() {
+    let folder = Folder::new("export-resource");
+    let path = folder.file("tagged.csv", TAGGED);
+    let figure = |stack: &str, name: &str| {
+        let page = text(&["export", &path, "--format", "prometheus", "--resource", stack]);
+        samples(&page)[&*format!("{name}{{device=\"0\"}}")]
+    };
+    assert_eq!(figure("pool(initial=8MiB)", "alluvion_reserved_bytes"), f64::from(8 << 20));
+    // The log has four allocations and a failure; one of the four is more than this.
+    let small = "pool(maximum=512)";
+    assert_eq!(figure(small, "alluvion_failures_total"), 1.0 + 1.0);
+    assert_eq!(figure(small, "alluvion_live_bytes"), 512.0);
 }
 
 /// The samples of a page, by name and labels.

@@ -26,6 +26,10 @@ fn what_is_not_understood_is_said() {
         (vec!["export", &log, "--format", "folded", "--at-end", "--total"], "cannot be used with"),
         (vec!["export", &snapshot, "--format", "perfetto"], "one moment"),
         (vec!["export", &snapshot, "--format", "folded", "--total"], "one moment"),
+        (vec!["export", &snapshot, "--format", "prometheus", "--resource", "pool"], "for logs"),
+        (vec!["export", &log, "--format", "folded", "--resource", "pool"], "no difference"),
+        (vec!["export", &log, "--format", "perfetto", "--resource", "pond"], "pond"),
+        (vec!["export", &log, "--format", "perfetto", "--resource", "pool | cuda"], "names a source"),
     ] {
         let said = refused(2, &arguments);
         assert!(said.contains(words), "{arguments:?}: {said}");

@@ -9,8 +9,6 @@ mod segments;
 
 use std::io::{self, Write};
 
-use alluvion::trace::Trace;
-
 use super::output::unwritten;
 use super::pickle::Pickle;
 use crate::failure::Failure;
@@ -23,8 +21,8 @@ use segments::{Piece, Segment, write_segments};
 /// More devices than any machine has: PyTorch's format has a list for each.
 const MOST_DEVICES: u32 = 1024;
 
-pub(super) fn write_trace(trace: &Trace, to: &mut impl Write) -> Result<(), Failure> {
-    let playback = Playback::new(trace);
+pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
+    let trace = playback.trace();
     let mut pickle = Pickle::begin(to).map_err(unwritten)?;
     begin(&mut pickle, 0).map_err(unwritten)?;
     let mut history = History::new(trace, playback.is_recorded(), pickle);
