@@ -30,6 +30,7 @@
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
 //! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Logging`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
+//! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
 //!
 //! # Three rules
@@ -68,6 +69,7 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod host;
+pub mod metrics;
 pub mod recipe;
 pub mod resource;
 pub mod source;

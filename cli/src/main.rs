@@ -1,13 +1,11 @@
 //! The program `alluvion`: measures memory resources for GPUs on the workloads that their peers are measured on.
 
 mod bench;
+mod export;
 mod failure;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod input;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod playback;
 mod rig;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod snapshot_file;
 mod trace_file;
 mod workload;
@@ -28,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
+  alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
   alluvion bench --help                        every workload
 
 Exit codes: 0 done, 1 failed, 2 not understood.";
@@ -35,12 +34,14 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Export(export::Export),
 }
 
 fn main() -> ExitCode {
     let Program { command } = Program::parse();
     let done = match command {
         Command::Bench(bench) => bench.run(),
+        Command::Export(export) => export.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
