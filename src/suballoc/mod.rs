@@ -47,5 +47,6 @@ pub use out_of_memory::{Cause, OutOfMemory, Relief};
 pub use pool::Pool;
 pub use pool_config::PoolConfig;
 pub use reuse::Reuse;
+pub(crate) use size::Size;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;
