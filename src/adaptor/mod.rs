@@ -13,6 +13,10 @@
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 
+mod stats;
 mod tag;
+mod tally;
 
+pub use stats::Stats;
 pub use tag::{Tag, with_tag};
+pub use tally::{Counter, Counts, Scope, TagCounts, Tally};

@@ -36,6 +36,7 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
+use crate::adaptor::Stats;
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -281,6 +282,24 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// [`Stats`] over this resource: counts what passes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// assert_eq!(stats.counts().allocations.total, 0);
+    /// ```
+    fn stats(self) -> Stats<Self>
+    where
+        Self: Sized,
+    {
+        Stats::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
