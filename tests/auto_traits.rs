@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
@@ -39,7 +40,7 @@ all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
-all!([Error, Unsupported, OutOfMemory, Snapshot, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
+all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 
@@ -54,6 +55,11 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, Tally, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts] are [Send Sync Copy]);
+all!([Allowance] are [Send Sync Clone] not [Copy]);
+all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
@@ -92,6 +98,7 @@ const NO_TYPES: [&str; 7] = [
 #[test]
 fn the_table_is_whole() {
     let rooms = [
+        include_str!("../src/adaptor/mod.rs"),
         include_str!("../src/container/mod.rs"),
         include_str!("../src/device/mod.rs"),
         include_str!("../src/driver/mod.rs"),
