@@ -66,6 +66,11 @@ all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f3
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 
+// Layers, and their books.
+all!([Tag, AlignedConfig] are [Send Sync Copy]);
+all!([Aligned<Cuda>, Prefetch<Managed>] are [Send Sync] not [Clone]);
+all!([Moves, Hints] are [Send Sync] not [Clone]);
+
 // What names a place in the order of one thread's work, or is about one thread, does not leave it.
 all!([StreamRef<'static>] are [Copy] not [Send Sync]);
 all!([PerThreadStream, RelaxedCapture<'static>, ReadGuard<'static, u8>, WriteGuard<'static, u8>] are [Sized] not [Send Sync Clone]);

@@ -1,7 +1,7 @@
 //! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
 
-use alluvion::adaptor::{Allowance, Budget, Stats};
-use alluvion::source::Cuda;
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Stats};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
 use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
@@ -16,9 +16,7 @@ alluvion::resource_suite!(limiting_over_pool, |device| Shadow::new(pool(device).
 alluvion::resource_suite!(pool_over_limiting, |device| {
     Cuda::new(device).limiting(48 << 20).pool(PoolConfig::default()).expect("a pool over a limit")
 });
-alluvion::resource_suite!(limiting_over_null, no_memory, |device| {
-    alluvion::source::Null::new(device).limiting(usize::MAX)
-});
+alluvion::resource_suite!(limiting_over_null, no_memory, |device| { Null::new(device).limiting(usize::MAX) });
 
 /// Within a limit of its own, one that it shares with nobody, and one that is the tightest.
 fn budgeted<U: DeviceAccessible>(upstream: U) -> Budget<U> {
@@ -45,6 +43,29 @@ alluvion::resource_suite!(pool_over_failure_callback, |device| {
     asking.pool(PoolConfig::default()).expect("a pool over a handler")
 });
 
+alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
+alluvion::resource_suite!(aligned_over_pool, |device| {
+    Shadow::new(pool(device).aligned(64 << 10).unwrap())
+});
+alluvion::resource_suite!(pool_over_aligned, |device| {
+    Cuda::new(device).aligned(2 << 20).unwrap().pool(PoolConfig::default()).unwrap()
+});
+alluvion::resource_suite!(aligned_over_null, no_memory, |device| Null::new(device).aligned(512).unwrap());
+
+alluvion::resource_suite!(aligned_over_cuda_async, |device| {
+    let config = AlignedConfig::new(64 << 10).threshold(2000);
+    Shadow::new(CudaAsync::new(device).unwrap()).aligned(config).unwrap()
+});
+
+alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_managed_pool, |device| {
+    Shadow::new(Managed::new(device).unwrap().pool(PoolConfig::default()).unwrap().prefetch())
+});
+alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
+    CudaAsyncManaged::new(device).unwrap().prefetch()
+});
+
 alluvion::resource_suite!(stats_over_cuda, |device| Cuda::new(device).stats());
 alluvion::resource_suite!(stats_over_pool, |device| Shadow::new(pool(device).stats()));
 alluvion::resource_suite!(stats_with_exact_peaks_over_pool, |device| Shadow::new(Stats::with_slack(
@@ -54,4 +75,4 @@ alluvion::resource_suite!(stats_with_exact_peaks_over_pool, |device| Shadow::new
 alluvion::resource_suite!(pool_over_stats, |device| {
     Cuda::new(device).stats().pool(PoolConfig::default()).expect("a pool over counters")
 });
-alluvion::resource_suite!(stats_over_null, no_memory, |device| alluvion::source::Null::new(device).stats());
+alluvion::resource_suite!(stats_over_null, no_memory, |device| Null::new(device).stats());

@@ -36,7 +36,7 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Allowance, Budget, FailureCallback, Limiting, Stats};
+use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Prefetch, Stats};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -362,6 +362,49 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         FailureCallback::new(self, handler)
+    }
+
+    /// An [`Aligned`] over this resource: blocks that begin at multiples of more than 256.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).aligned(4096)?;
+    /// assert_eq!(resource.describe().to_string(), "Aligned(4 KiB) > Cuda(gpu 0)");
+    /// assert!(resource.aligned(3000).unwrap_err().is_alignment());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Aligned::new`].
+    fn aligned(self, config: impl Into<AlignedConfig>) -> Result<Aligned<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Aligned::new(self, config)
+    }
+
+    /// A [`Prefetch`] over this resource: managed memory that is on the device before it is used.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Managed};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Managed::new(&sim.device(0))?.prefetch();
+    /// assert_eq!(resource.describe().to_string(), "Prefetch > Managed(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn prefetch(self) -> Prefetch<Self>
+    where
+        Self: Sized,
+    {
+        Prefetch::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
