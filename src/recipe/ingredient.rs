@@ -129,7 +129,7 @@ pub fn help() -> String {
                 if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
             let _ = writeln!(help, "  {}{arguments}\n      {}", ingredient.name, ingredient.about);
             for parameter in ingredient.parameters {
-                let _ = writeln!(help, "      {:<12} {}", parameter.name, parameter.about);
+                let _ = writeln!(help, "      {:<13} {}", parameter.name, parameter.about);
             }
         }
     }
