@@ -47,10 +47,10 @@
 
 #![forbid(unsafe_code)]
 
+mod adaptors;
 mod amount;
 mod call;
 mod ingredient;
-mod layers;
 mod nearest;
 mod parser;
 mod place;
@@ -58,6 +58,7 @@ mod place;
 mod recipe;
 mod sources;
 mod step;
+mod suballocators;
 mod under;
 mod value;
 
