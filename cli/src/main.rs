@@ -2,14 +2,12 @@
 
 mod bench;
 mod counted;
+mod export;
 mod failure;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod input;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod playback;
 mod replay;
 mod rig;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod snapshot_file;
 mod timing;
 mod trace_file;
@@ -31,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
+  alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
   alluvion bench --help                        every workload
   alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
 
@@ -40,6 +39,7 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 enum Command {
     Bench(bench::Bench),
     Replay(replay::Replay),
+    Export(export::Export),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Export(export) => export.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
