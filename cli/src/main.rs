@@ -4,6 +4,7 @@ mod bench;
 mod failure;
 mod rig;
 mod trace_file;
+mod viz;
 mod workload;
 
 use std::process::ExitCode;
@@ -23,18 +24,21 @@ Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion bench --help                        every workload
+  alluvion viz trace.csv.gz -o out.html        what memory did, as a page for a browser
 
 Exit codes: 0 done, 1 failed, 2 not understood.";
 
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Viz(viz::Viz),
 }
 
 fn main() -> ExitCode {
     let Program { command } = Program::parse();
     let done = match command {
         Command::Bench(bench) => bench.run(),
+        Command::Viz(viz) => viz.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
