@@ -36,9 +36,9 @@ impl<'r, R: Resource> Block<'r, R> {
         self.bytes
     }
 
-    /// Where it is. A number to show: nothing may be done with the memory there.
-    pub(crate) fn address(&self) -> DevicePtr {
-        self.address
+    /// Where it is: a number, with which nobody touches the memory.
+    pub(crate) fn address(&self) -> u64 {
+        self.address.address()
     }
 
     #[inline]
@@ -47,7 +47,7 @@ impl<'r, R: Resource> Block<'r, R> {
         // SAFETY:
         // - the block came from this resource, and `self` is the only one of its kind and gone after this;
         // - the layout is the one that `take` made of the same size;
-        // - its address has left `self` as a number to show only, so nothing uses it; the process has streams of one device only.
+        // - its address has left `self` as a number at most, so nothing uses it; the process has streams of one device only.
         unsafe { self.resource.deallocate(self.address, layout, stream) };
     }
 }
