@@ -2,7 +2,6 @@
 
 mod bench;
 mod failure;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod input;
 #[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod playback;

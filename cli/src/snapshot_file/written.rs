@@ -1,6 +1,6 @@
 //! A snapshot as it stands in the file.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The whole file. Keys that are not known are passed over.
 #[derive(Debug, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Device {
 }
 
 /// As `alluvion::suballoc::Status`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Status {
     pub(crate) live_bytes: u64,
     pub(crate) live_blocks: u64,

@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn ranges_are_put_end_to_end() {
-        let space = AddressSpace::of_ranges(vec![(9000, 9100), (1000, 1100), (1100, 1300), (1400, 1500)], 100);
+        let space =
+            AddressSpace::of_ranges(vec![(9000, 9100), (1000, 1100), (1100, 1300), (1400, 1500)], 100);
         let region = |address, bytes, place| Region { address, bytes, place };
         assert_eq!(space.regions, [region(1000, 500, 0), region(9000, 100, 500)]);
         assert_eq!(space.place_of(1000), Some(0));

@@ -35,7 +35,12 @@ impl Columns {
         match numbers.iter().max() {
             None | Some(..=0xff) => self.add(name, "u8", count, bytes.step_by(4)),
             Some(..=0xffff) => {
-                self.add(name, "u16", count, numbers.iter().flat_map(|number| (*number as u16).to_le_bytes()));
+                self.add(
+                    name,
+                    "u16",
+                    count,
+                    numbers.iter().flat_map(|number| (*number as u16).to_le_bytes()),
+                );
             }
             _ => self.add(name, "u32", count, bytes),
         }

@@ -206,10 +206,17 @@ mod tests {
                 });
                 blocks.push((block, place, bytes));
             }
-            let taken = |at: u64| blocks.iter().any(|(_, place, bytes)| (*place..place + bytes).contains(&at));
+            let taken =
+                |at: u64| blocks.iter().any(|(_, place, bytes)| (*place..place + bytes).contains(&at));
             let (mut free, mut longest, mut run) = (0, 0, 0);
             for at in 0..100 {
-                run = if taken(at) { 0 } else if at == 60 { 1 } else { run + 1 };
+                run = if taken(at) {
+                    0
+                } else if at == 60 {
+                    1
+                } else {
+                    run + 1
+                };
                 free += u64::from(!taken(at));
                 longest = longest.max(run);
             }

@@ -8,8 +8,11 @@ use serde::Serialize;
 
 use alluvion::trace::EventKind;
 
+use super::address_space::AddressSpace;
 use super::columns::Columns;
 use super::picture::{Origin, Picture};
+use super::snapshot::Still;
+use crate::snapshot_file::Status;
 
 const FRAME: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
@@ -60,6 +63,66 @@ struct Heading<'p> {
     regions: Vec<String>,
 }
 
+/// What the page of a snapshot is told beside its columns.
+#[derive(Serialize)]
+struct StillHeading<'p> {
+    title: &'p str,
+    kind: &'static str,
+    notes: &'p [String],
+    unit: u64,
+    unix_microseconds: u64,
+    driver: &'p str,
+    ordinal: u32,
+    status: Status,
+    events: usize,
+    blocks: usize,
+    tags: &'p [String],
+    streams: &'p [String],
+    threads: [String; 0],
+    regions: Vec<String>,
+}
+
+/// The page of a snapshot.
+pub(super) fn of_snapshot(still: &Still) -> io::Result<Vec<u8>> {
+    let heading = StillHeading {
+        title: &still.title,
+        kind: "snapshot",
+        notes: &still.notes,
+        unit: 1,
+        unix_microseconds: still.unix_microseconds,
+        driver: &still.device.driver,
+        ordinal: still.device.ordinal,
+        status: still.status,
+        events: 0,
+        blocks: still.bytes.len(),
+        tags: &still.tag_names,
+        streams: &still.stream_names,
+        threads: [],
+        regions: starts(&still.space),
+    };
+    let mut columns = Columns::default();
+    columns.add_u64("block.bytes", &still.bytes);
+    columns.add_u64("block.place", &still.places);
+    columns.add_u32("block.tag", &still.tags);
+    columns.add_u32("block.state", &still.states);
+    columns.add_u32("block.stream", &still.streams);
+    add_regions(&mut columns, &still.space);
+    columns.add_u64("segment.place", &still.segments.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+    columns.add_u64("segment.bytes", &still.segments.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>());
+    columns.add_u32("segment.born", &vec![0; still.segments.len()]);
+    columns.add_u32("segment.died", &vec![u32::MAX; still.segments.len()]);
+    Ok(assemble(&still.title, &columns.pack(&heading)?))
+}
+
+fn starts(space: &AddressSpace) -> Vec<String> {
+    space.regions.iter().map(|region| format!("{:#x}", region.address)).collect()
+}
+
+fn add_regions(columns: &mut Columns, space: &AddressSpace) {
+    columns.add_u64("region.place", &space.regions.iter().map(|region| region.place).collect::<Vec<_>>());
+    columns.add_u64("region.bytes", &space.regions.iter().map(|region| region.bytes).collect::<Vec<_>>());
+}
+
 /// The page of a picture.
 pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     let trace = &picture.trace;
@@ -68,7 +131,6 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
         Origin::Replayed { resource } => ("replayed", Some(resource.as_str()), true),
     };
     let hex = |number: &u64| format!("{number:#x}");
-    let regions = &picture.space.regions;
     let heading = Heading {
         title: &picture.title,
         kind,
@@ -84,12 +146,11 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
         tags: &trace.tags,
         streams: trace.stream_handles.iter().map(hex).collect(),
         threads: trace.thread_numbers.iter().map(u64::to_string).collect(),
-        regions: regions.iter().map(|region| hex(&region.address)).collect(),
+        regions: starts(&picture.space),
     };
     let mut columns = Columns::default();
     add_events(&mut columns, picture);
-    columns.add_u64("region.place", &regions.iter().map(|region| region.place).collect::<Vec<_>>());
-    columns.add_u64("region.bytes", &regions.iter().map(|region| region.bytes).collect::<Vec<_>>());
+    add_regions(&mut columns, &picture.space);
     let segments = &picture.segments;
     columns.add_u64("segment.place", &segments.iter().map(|segment| segment.address).collect::<Vec<_>>());
     columns.add_u64("segment.bytes", &segments.iter().map(|segment| segment.bytes).collect::<Vec<_>>());
@@ -101,7 +162,6 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     let samples = &picture.samples;
     columns.add_u32("sample.step", &samples.iter().map(|sample| sample.step).collect::<Vec<_>>());
     columns.add_u64("sample.cached", &samples.iter().map(|sample| sample.cached_bytes).collect::<Vec<_>>());
-    columns.add_u64("sample.pending", &samples.iter().map(|sample| sample.pending_bytes).collect::<Vec<_>>());
     let covered = &picture.covered;
     columns.add_u32("covered.block", &covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
     columns.add_u32("covered.step", &covered.iter().map(|covered| covered.step).collect::<Vec<_>>());

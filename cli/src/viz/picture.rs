@@ -5,7 +5,6 @@ use alluvion::trace::{EventKind, Trace};
 
 use super::address_space::{AddressSpace, Region};
 use super::holes::Holes;
-use super::segments::Segment;
 
 /// The place of a block that is nowhere: the allocation failed, or nobody knows its address.
 pub(super) const NOWHERE: u64 = u64::MAX;
@@ -44,6 +43,17 @@ pub(super) enum Origin {
     Replayed { resource: String },
 }
 
+/// A piece that was taken from the source in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+    /// The step that took it.
+    pub(super) born: u32,
+    /// The step that gave it back, or `u32::MAX`.
+    pub(super) died: u32,
+}
+
 /// What was reserved after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reserved {
@@ -56,7 +66,6 @@ pub(super) struct Reserved {
 pub(super) struct Sample {
     pub(super) step: u32,
     pub(super) cached_bytes: u64,
-    pub(super) pending_bytes: u64,
 }
 
 /// A block that another was laid over.

@@ -1,29 +1,31 @@
 //! A log, replayed: where its blocks would lie in a resource of one's choice.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 
+use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
 use alluvion::suballoc::Stock;
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{Error, PoolConfig, Resource};
+use alluvion::{Error, Resource};
 
-use super::picture::{Laid, Origin, Picture, Reserved, Sample};
-use super::segments::{Register, Segment, Segments};
+use super::picture::{Laid, Origin, Picture, Reserved, Sample, Segment};
 use crate::failure::Failure;
-use crate::rig::{Driver, Rig};
+use crate::playback::{Playback, Sightings, Watched, What};
 use crate::workload::Block;
 
-/// How often a suballocator is asked how it is. Each answer takes 10 µs and 12 bytes of the page; no screen is wider.
+/// How often a suballocator is asked how it is. Each answer takes 10 µs and 8 bytes of the page; no screen is wider.
 const SAMPLES: usize = 4096;
 
-/// Replays a trace through a pool on a simulated GPU, and draws it.
-pub(super) fn draw(path: &Path, trace: Trace) -> Result<Picture, Failure> {
-    let rig = Rig::open(Driver::Sim)?;
-    let register = Arc::new(Register::default());
-    let resource =
-        Segments::new(Cuda::new(&rig.device), Arc::clone(&register)).pool(PoolConfig::default())?;
-    let streams = (0..trace.streams).map(|_| rig.stream()).collect::<Result<Vec<_>, Error>>()?;
+/// Replays a trace through a stack on a simulated GPU, and draws it.
+pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture, Failure> {
+    let sim = Playback::new(&trace).machine();
+    let device = sim.machine().device(0)?;
+    let sightings = Sightings::default();
+    let resource = recipe.over_device(Watched::new(Cuda::new(&device), &sightings))?;
+    let mut segments = Taken::default();
+    segments.see(0, &sightings);
+    let streams = (0..trace.streams).map(|_| device.stream()).collect::<Result<Vec<_>, Error>>()?;
     let mut addresses = vec![None; trace.blocks as usize];
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
     live.resize_with(addresses.len(), || None);
@@ -31,13 +33,12 @@ pub(super) fn draw(path: &Path, trace: Trace) -> Result<Picture, Failure> {
     let mut failures = 0_u64;
     let stride = (trace.events.len() / SAMPLES).max(1);
     for (step, event) in trace.events.iter().enumerate() {
-        register.begin(step as u32);
         let stream = streams[event.stream as usize].as_ref();
         let block = &mut live[event.block as usize];
         match event.kind {
             EventKind::Allocate => match Block::take(&resource, event.bytes as usize, stream) {
                 Ok(taken) => {
-                    addresses[event.block as usize] = Some(taken.address().address());
+                    addresses[event.block as usize] = Some(taken.address());
                     *block = Some(taken);
                 }
                 Err(error) => {
@@ -51,30 +52,60 @@ pub(super) fn draw(path: &Path, trace: Trace) -> Result<Picture, Failure> {
                 }
             }
         }
+        segments.see(step as u32, &sightings);
         if (step.is_multiple_of(stride) || step + 1 == trace.events.len())
             && let Some(stock) = resource.find_layer::<Stock>()
         {
-            let status = stock.status();
-            samples.push(Sample {
-                step: step as u32,
-                cached_bytes: status.cached_bytes as u64,
-                pending_bytes: status.pending_bytes as u64,
-            });
+            samples.push(Sample { step: step as u32, cached_bytes: stock.status().cached_bytes as u64 });
         }
     }
-    let origin = Origin::Replayed { resource: resource.describe().to_string() };
-    let segments = register.segments();
+    let origin = Origin::Replayed { resource: described(&resource) };
+    let segments = segments.all;
     for block in live.into_iter().flatten() {
         // There is a block, so there is a stream.
         block.give_back(streams[0].as_ref());
     }
-    drop(resource);
     let mut notes = super::notes_about(&trace);
     if let Some((step, error)) = failed {
-        notes.push(format!("{failures} allocations failed in the replay; the first at event {step}: {error}."));
+        notes.push(format!(
+            "{failures} allocations failed in the replay; the first at event {step}: {error}."
+        ));
     }
     let laid = Laid { addresses, reserved: reserved_by(&segments), segments, samples };
     Ok(Picture::new(super::name_of(path), origin, notes, trace, laid))
+}
+
+/// The stack as it is described, without who watches its source.
+fn described(resource: &impl Resource) -> String {
+    resource.describe().to_string().replace("Watched > ", "")
+}
+
+/// What was taken from the source so far.
+#[derive(Debug, Default)]
+struct Taken {
+    all: Vec<Segment>,
+    /// Where in `all` those are that have not been given back, by their addresses.
+    out: HashMap<u64, usize>,
+}
+
+impl Taken {
+    /// What has been seen since the last time was the work of this step.
+    fn see(&mut self, step: u32, sightings: &Sightings) {
+        for seen in sightings.take() {
+            match seen {
+                What::SegmentTaken { address, bytes } => {
+                    self.out.insert(address, self.all.len());
+                    self.all.push(Segment { address, bytes, born: step, died: u32::MAX });
+                }
+                What::SegmentGiven { address, .. } => {
+                    if let Some(at) = self.out.remove(&address) {
+                        self.all[at].died = step;
+                    }
+                }
+                What::Allocated { .. } | What::Freed { .. } | What::Failed { .. } => {}
+            }
+        }
+    }
 }
 
 /// What is reserved after each step that takes a segment or gives one back.
@@ -107,7 +138,8 @@ mod tests {
     #[test]
     fn what_is_reserved_follows_the_segments() {
         let segment = |bytes, born, died| Segment { address: 0, bytes, born, died };
-        let reserved = reserved_by(&[segment(100, 0, 7), segment(50, 3, u32::MAX), segment(200, 7, u32::MAX)]);
+        let reserved =
+            reserved_by(&[segment(100, 0, 7), segment(50, 3, u32::MAX), segment(200, 7, u32::MAX)]);
         let step = |step, bytes| Reserved { step, bytes };
         assert_eq!(reserved, [step(0, 100), step(3, 150), step(7, 250)]);
     }

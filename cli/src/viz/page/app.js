@@ -42,6 +42,8 @@ class App {
     this.asked = false;
     /** Milliseconds that the last frames took. @type {number[]} */
     this.frames = [];
+    /** The version of the axis that is drawn. */
+    this.seenVersion = this.axis.version;
     this.map.all();
   }
 
@@ -200,12 +202,12 @@ class App {
       ramp.querySelector("i")?.classList.add("ramp");
       entries.push(ramp);
     } else if (map.by === "state") {
-      for (const [colour, name] of [["live", "live"], ["cached", "cached for a stream"], ["pending", "behind a point of a stream"]]) {
+      for (const [colour, name] of [["live", "live"], ["cached", "cached for a stream"], ["pending", "pending on a stream"]]) {
         entries.push(legendEntry(palette.of(colour), name, false));
       }
     } else {
       const groups = this.groups(map.by);
-      groups.order.slice(0, COLOURS).forEach((group, rank) => entries.push(legendEntry(palette.of(palette.group(rank)), groups.name(group), false)));
+      for (const group of groups.coloured) entries.push(legendEntry(palette.of(palette.group(groups.rank[group])), groups.name(group), false));
       if (groups.count > COLOURS) entries.push(legendEntry(palette.of("other"), "others", false));
     }
     entries.push(legendEntry(palette.of("hole"), model.kind === "recorded" ? "hole" : "hole, reserved", false));
@@ -223,8 +225,8 @@ class App {
     const live = model.live[moment] ?? 0;
     const block = model.eventBlock[moment];
     /** @type {[string, string][]} */
-    const facts = [["live", exactText(live)], ["live blocks", countText(map.blocks.length)]];
-    if (!Number.isNaN(reserved)) facts.push(["reserved", exactText(reserved)], ["reserved, not live", bytesText(Math.max(0, reserved - live))]);
+    const facts = [["live", bytesText(live)], ["live blocks", countText(map.blocks.length)]];
+    if (!Number.isNaN(reserved)) facts.push(["reserved", bytesText(reserved)], ["reserved, not live", bytesText(Math.max(0, reserved - live))]);
     const cached = model.cachedAt(moment);
     if (!Number.isNaN(cached)) facts.push(["cached for streams", bytesText(cached)]);
     if (model.events) {
@@ -245,16 +247,37 @@ class App {
   /** @returns {[string, string][]} */
   snapshotFacts() {
     const { model } = this;
-    const sums = [0, 0, 0, 0];
-    const counts = [0, 0, 0, 0];
+    const [sums, counts] = [new Float64Array(4), new Float64Array(4)];
     for (let block = 0; block < model.blocks; block += 1) {
       sums[model.state[block]] += model.bytes[block];
       counts[model.state[block]] += 1;
     }
-    const names = ["live", "cached for streams", "behind a point of a stream", "free for anybody"];
-    /** @type {[string, string][]} */
-    const facts = names.map((name, state) => [name, `${bytesText(sums[state])} · ${plural(counts[state], "block")}`]);
-    return [...facts, ...Object.entries(/** @type {Record<string, string>} */ (model.heading.facts ?? {}))];
+    const { status } = model.heading;
+    return [
+      ...["live", "cached for streams", "pending on a stream", "free for anybody"].map((name, state) => /** @type {[string, string]} */ ([name, `${bytesText(sums[state])} · ${plural(counts[state], "block")}`])),
+      ["largest free piece", bytesText(status.largest_free_bytes)],
+      ["from caches", `${countText(status.hits)} of ${countText(status.hits + status.misses)} allocations`],
+      ["taken from other streams", plural(status.steals, "block")],
+      ["calls of the upstream", countText(status.upstream_calls)],
+      ["memory of the host", bytesText(status.metadata_bytes)],
+    ];
+  }
+
+  /** @returns {[string, string][]} */
+  snapshotFigures() {
+    const { heading } = this.model;
+    const { status } = heading;
+    const free = status.free_bytes;
+    return [
+      ["Live", bytesText(status.live_bytes)],
+      ["Cached for streams", bytesText(status.cached_bytes)],
+      ["Free in the core", bytesText(free)],
+      ["Reserved", bytesText(status.reserved_bytes)],
+      ["Reserved peak", bytesText(status.peak_reserved_bytes)],
+      ["Reserved over live", status.live_bytes ? (status.reserved_bytes / status.live_bytes).toFixed(2) : "–"],
+      ["Fragmentation", free ? `${((1 - status.largest_free_bytes / free) * 100).toFixed(1)}%` : "–"],
+      ["Segments", countText(this.model.segment.place.length)],
+    ];
   }
 
   sayBlock() {
@@ -275,7 +298,7 @@ class App {
     const facts = [["address", model.addressOf(model.place[block])], ["size", exactText(model.bytes[block])]];
     if (model.tags[model.tag[block]]) facts.push(["tag", model.tagName(model.tag[block])]);
     if (this.snapshot) {
-      facts.push(["state", ["live", "cached", "behind a point of a stream", "free"][model.state[block]]]);
+      facts.push(["state", ["live", "cached for a stream", "pending on a stream", "free"][model.state[block]]]);
       const stream = model.streams[model.blockStream[block]];
       if (stream) facts.push(["stream", stream]);
       return facts;
@@ -304,28 +327,26 @@ class App {
         ? "Addresses and reserved bytes are those of the log."
         : "Addresses are those of the log. It does not say what was reserved.",
       replayed: `The log does not say what was reserved: it was replayed through ${heading.resource} of a simulated GPU. Addresses, segments, cached and reserved bytes are the replay's; sizes, streams, threads and times the log's.`,
-      snapshot: heading.how ?? "Every block at one moment.",
+      snapshot: `Every block of a suballocator at one moment, ${dateText(heading.unix_microseconds ?? 0)}, on ${heading.driver === "sim" ? "a simulated GPU" : `GPU ${heading.ordinal}`}.`,
     }[model.kind];
     byId("how").title = byId("how").textContent ?? "";
     byId("notes").hidden = heading.notes.length === 0;
     byId("notes").replaceChildren(...heading.notes.map((/** @type {string} */ note) => Object.assign(document.createElement("p"), { textContent: note })));
     const [live, reserved] = [model.live[model.peak] ?? 0, model.peakReserved()];
-    /** @type {[string, string, string][]} */
-    const facts = this.snapshot ? heading.figures ?? [] : [["Live peak", bytesText(live), ""]];
+    const facts = this.snapshot ? this.snapshotFigures() : [["Live peak", bytesText(live)]];
     if (!this.snapshot) {
       if (reserved) {
-        facts.push(["Reserved peak", bytesText(reserved), ""]);
-        facts.push(["Reserved over live", live ? (reserved / live).toFixed(2) : "–", ""]);
+        facts.push(["Reserved peak", bytesText(reserved)]);
+        facts.push(["Reserved over live", live ? (reserved / live).toFixed(2) : "–"]);
       }
       const left = model.live[model.events - 1] ?? 0;
-      facts.push(["Events", countText(model.events), ""], ["Blocks", countText(model.blocks), ""], ["Streams", countText(model.streams.length), ""], ["Threads", countText(model.threads.length), ""]);
-      facts.push(["Duration", durationText(model.time[model.events - 1] ?? 0), ""], ["Live at the end", bytesText(left), ""]);
+      facts.push(["Events", countText(model.events)], ["Blocks", countText(model.blocks)], ["Streams", countText(model.streams.length)], ["Threads", countText(model.threads.length)]);
+      facts.push(["Duration", durationText(model.time[model.events - 1] ?? 0)], ["Live at the end", bytesText(left)]);
     }
-    byId("facts").replaceChildren(...facts.map(([name, value, more]) => {
+    byId("facts").replaceChildren(...facts.map(([name, value]) => {
       const [box, term, text] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
       term.textContent = name;
       text.textContent = value;
-      if (more) text.append(Object.assign(document.createElement("small"), { textContent: ` ${more}` }));
       box.append(term, text);
       return box;
     }));

@@ -124,7 +124,7 @@ class BytesChart {
     this.scale();
     const bottom = this.bottom;
     drawTicks(surface, true, bottom);
-    const step = roundBytes(this.high - this.low, Math.max(2, bottom / 34));
+    const step = roundBytes(this.high - this.low, Math.max(2, bottom / 24));
     for (let bytes = Math.ceil(this.low / step) * step; bytes <= this.high; bytes += step) {
       const y = Math.round(this.yOf(bytes)) + 0.5;
       pen.strokeStyle = palette.of("grid");
@@ -132,7 +132,7 @@ class BytesChart {
       pen.moveTo(GUTTER, y);
       pen.lineTo(GUTTER + plotWidth, y);
       pen.stroke();
-      label(pen, bytesText(bytes), GUTTER - 8, y, palette.of("soft"), "right");
+      label(pen, roundText(bytes), GUTTER - 8, y, palette.of("soft"), "right");
     }
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const { from, to } = axis.columns(width);

@@ -50,14 +50,16 @@ class Histogram {
     if (most === 0) {
       label(pen, this.inView ? "nothing is allocated in view" : "nothing is live", width / 2, bottom / 2, palette.of("soft"), "center");
     }
+    let named = -44;
     bars.forEach((bar, at) => {
       const rise = most ? (bar[measure] / most) * (bottom - 16) : 0;
       pen.fillStyle = palette.of("live");
       if (bar.blocks) pen.fillRect(at * wide + 1, bottom - Math.max(1.5, rise), Math.max(1, wide - 2), Math.max(1.5, rise));
       const power = this.first + at;
-      if (power % 10 === 0 || power % 10 === 5) {
-        const align = at * wide < 12 ? "left" : at * wide > width - 30 ? "right" : "center";
-        label(pen, bytesText(2 ** power).replace(".00", ""), (at + (align === "center" ? 0.5 : 0)) * wide, bottom + 10, palette.of("soft"), align);
+      const middle = Math.min(width - 22, Math.max(18, (at + 0.5) * wide));
+      if (power % 5 === 0 && middle - named > 44) {
+        label(pen, roundText(2 ** power), middle, bottom + 10, palette.of("soft"), "center");
+        named = middle;
       }
     });
     if (most) label(pen, this.countsBlocks ? plural(most, "block") : bytesText(most), width - 2, 7, palette.of("soft"), "right");
@@ -66,7 +68,7 @@ class Histogram {
 
   /** @param {number} at */
   range(at) {
-    return `${bytesText(2 ** (this.first + at))} to ${bytesText(2 ** (this.first + at + 1))}`;
+    return `${roundText(2 ** (this.first + at))} to ${roundText(2 ** (this.first + at + 1))}`;
   }
 
   /** What is under the mouse. @param {number} x @returns {string | null} */

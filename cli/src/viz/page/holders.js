@@ -39,7 +39,7 @@ class Holders {
   draw() {
     const { model, palette } = app;
     const sums = this.count();
-    const total = sums.reduce((bytes, [, sum]) => bytes + sum.bytes, 0);
+    const most = sums.length ? sums[0][1].bytes : 0;
     const name = {
       tag: (/** @type {number} */ group) => model.tagName(group),
       size: (/** @type {number} */ group) => `of ${bytesText(group)}`,
@@ -57,7 +57,7 @@ class Holders {
     const shown = sums.slice(0, MOST_HOLDERS);
     this.rows = sums.map(([group, sum]) => ({ name: name(group), ...sum }));
     this.none.hidden = sums.length > 0;
-    const grouped = this.by === "size" || this.by === "block" ? null : app.groups(this.by);
+    const grouped = this.by === "size" || this.by === "block" || this.by !== app.map.by ? null : app.groups(this.by);
     const rows = shown.map(([group, sum]) => {
       const row = document.createElement("tr");
       const button = document.createElement("button");
@@ -81,8 +81,7 @@ class Holders {
         if (at > 0) cell.className = "number";
         return cell;
       });
-      cells[2].classList.add("share");
-      cells[2].style.setProperty("--share", `${(sum.bytes / total) * 100}%`);
+      button.style.setProperty("--share", `${(sum.bytes / most) * 100}%`);
       row.append(...cells);
       return row;
     });

@@ -7,9 +7,10 @@ const MOST_LANES = 40;
 
 /** What happened in one lane. */
 class Lane {
-  /** @param {string} name @param {number} rank @param {Uint32Array} steps of the calls that concern its blocks @param {Float64Array} live @param {Uint32Array} calls */
-  constructor(name, rank, steps, live, calls) {
+  /** @param {string} name @param {number} group its number @param {number} rank among all @param {Uint32Array} steps of the calls that concern its blocks @param {Float64Array} live @param {Uint32Array} calls */
+  constructor(name, group, rank, steps, live, calls) {
     this.name = name;
+    this.group = group;
     this.rank = rank;
     this.steps = steps;
     this.live = live;
@@ -52,8 +53,8 @@ function lanesOf(model, by) {
   }
   return steps.map((lane, rank) => {
     const others = rank === MOST_LANES && groups.count > MOST_LANES + 1;
-    return new Lane(others ? "others" : groups.name(groups.order[rank]), rank, lane, live[rank], calls[rank]);
-  });
+    return new Lane(others ? "others" : groups.name(groups.order[rank]), others ? Infinity : groups.order[rank], rank, lane, live[rank], calls[rank]);
+  }).sort((a, b) => a.group - b.group);
 }
 
 class Lanes {
@@ -70,7 +71,6 @@ class Lanes {
     if (!lanes) {
       lanes = lanesOf(app.model, this.by);
       this.known.set(this.by, lanes);
-      this.surface.box.style.height = `${lanes.length * LANE_HEIGHT}px`;
     }
     return lanes;
   }
@@ -78,7 +78,9 @@ class Lanes {
   /** @param {"stream" | "thread"} by */
   show(by) {
     this.by = by;
-    this.surface.box.style.height = `${this.lanes.length * LANE_HEIGHT}px`;
+    const height = `${this.lanes.length * LANE_HEIGHT}px`;
+    this.surface.box.style.height = height;
+    byId("lanes-scroll").style.maxHeight = height;
   }
 
   draw() {

@@ -51,19 +51,40 @@ class Model {
     const regions = this.region.place.length;
     /** How long all regions are together. */
     this.span = regions ? this.region.place[regions - 1] + this.region.bytes[regions - 1] : 0;
+    const { events, blocks } = this;
+    /** Of each event. */
+    this.eventBlock = new Uint32Array(events);
+    /** The events that allocated and freed each block. */
+    this.birth = new Uint32Array(blocks);
+    this.death = new Uint32Array(blocks).fill(NEVER);
+    /** Until when the map shows each block. */
+    this.gone = this.death;
+    /** How long each block is drawn, and what it counts. */
+    this.extent = new Float64Array(blocks);
+    this.held = new Float64Array(blocks);
+    /** The stream and the thread that each block was allocated on; of a snapshot, the stream that has to do with it. */
+    this.blockStream = data.column("block.stream");
+    /** @type {Numbers} */
+    this.blockThread = new Uint8Array(0);
     this.readBlocks(data);
-    this.readCurves(data);
+    /** Microseconds since the first event. They never go back. */
+    this.time = data.wide("event.microseconds");
+    this.live = new Float64Array(events);
+    /** The event after which most was live. */
+    this.peak = 0;
+    this.addUp();
+    this.livePyramid = new Pyramid(this.live);
+    this.fragmentationPyramid = new Pyramid(this.fragmentation);
+    this.reserved = { step: data.column("reserved.step"), bytes: data.wide("reserved.bytes") };
+    this.reservedPyramid = new Pyramid(this.reserved.bytes);
+    this.sample = { step: data.column("sample.step"), cached: data.wide("sample.cached") };
+    this.cachedPyramid = new Pyramid(this.sample.cached);
   }
 
   /** @param {Data} data */
   readBlocks(data) {
     const { events, blocks } = this;
     const back = data.column("event.back");
-    /** Of each event. */
-    this.eventBlock = new Uint32Array(events);
-    /** The events that allocated and freed each block. */
-    this.birth = new Uint32Array(blocks);
-    this.death = new Uint32Array(blocks).fill(NEVER);
     let known = 0;
     for (let i = 0; i < events; i += 1) {
       if (back[i] === 0) {
@@ -76,24 +97,18 @@ class Model {
         this.death[block] = i;
       }
     }
-    /** Until when the map shows each block. */
-    this.gone = this.death;
     const covered = data.column("covered.block");
     const since = data.column("covered.step");
     if (covered.length) this.gone = this.death.slice();
     for (let i = 0; i < covered.length; i += 1) this.gone[covered[i]] = Math.min(this.gone[covered[i]], since[i]);
-    /** How long each block is drawn, and what it counts. */
-    this.extent = new Float64Array(blocks);
-    this.held = new Float64Array(blocks);
     const unit = this.heading.unit;
     for (let block = 0; block < blocks; block += 1) {
       const whole = Math.ceil(this.bytes[block] / 256) * 256;
       this.extent[block] = unit === 256 ? whole : this.bytes[block];
-      // What failed in a replay was never there.
-      this.held[block] = this.kind === "replayed" && Number.isNaN(this.place[block]) ? 0 : whole;
+      // What failed in a replay was never there, and what is free in a snapshot is held by nobody.
+      const counts = this.state.length ? this.state[block] === 0 : this.kind !== "replayed" || !Number.isNaN(this.place[block]);
+      this.held[block] = counts ? whole : 0;
     }
-    this.blockStream = data.column("block.stream");
-    this.blockThread = new Uint8Array(0);
     if (this.kind !== "snapshot") {
       this.blockStream = new Uint32Array(blocks);
       this.blockThread = new Uint32Array(blocks);
@@ -104,15 +119,10 @@ class Model {
     }
   }
 
-  /** @param {Data} data */
-  readCurves(data) {
-    const { events } = this;
-    /** Microseconds since the first event. They never go back. */
-    this.time = data.wide("event.microseconds");
-    this.live = new Float64Array(events);
+  /** Makes times of the steps between them, and the curve of what is live. */
+  addUp() {
     let [now, live] = [0, 0];
-    this.peak = 0;
-    for (let i = 0; i < events; i += 1) {
+    for (let i = 0; i < this.events; i += 1) {
       now += this.time[i];
       this.time[i] = now;
       const block = this.eventBlock[i];
@@ -120,12 +130,6 @@ class Model {
       this.live[i] = live;
       if (live > this.live[this.peak]) this.peak = i;
     }
-    this.livePyramid = new Pyramid(this.live);
-    this.fragmentationPyramid = new Pyramid(this.fragmentation);
-    this.reserved = { step: data.column("reserved.step"), bytes: data.wide("reserved.bytes") };
-    this.reservedPyramid = new Pyramid(this.reserved.bytes);
-    this.sample = { step: data.column("sample.step"), cached: data.wide("sample.cached"), pending: data.wide("sample.pending") };
-    this.cachedPyramid = new Pyramid(this.sample.cached);
   }
 
   /** What was reserved after an event; NaN if nobody knows. @param {number} step */
@@ -146,10 +150,10 @@ class Model {
 
   /** The blocks that the map shows after an event, in the order of their allocation. @param {number} step */
   blocksAt(step) {
-    const { birth, gone, blocks } = this;
+    const { birth, gone, blocks, state } = this;
     const found = [];
     for (let block = 0; block < blocks && birth[block] <= step; block += 1) {
-      if (gone[block] > step) found.push(block);
+      if (gone[block] > step && state[block] !== 3) found.push(block);
     }
     return found;
   }

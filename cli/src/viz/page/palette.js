@@ -33,10 +33,11 @@ class Palette {
     let parts = this.parts.get(name);
     if (!parts) {
       const hex = this.of(name).slice(1);
-      parts = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
-      this.parts.set(name, /** @type {[number, number, number]} */ (parts));
+      const [red, green, blue] = [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+      parts = [red, green, blue];
+      this.parts.set(name, parts);
     }
-    return /** @type {[number, number, number]} */ (parts);
+    return parts;
   }
 
   /** @param {number} rank */
@@ -67,6 +68,8 @@ class Groups {
     for (let block = 0; block < model.blocks; block += 1) bytes[this.of[block]] += model.held[block];
     /** Those that held most come first. */
     this.order = Array.from(bytes.keys()).sort((a, b) => bytes[b] - bytes[a] || a - b);
+    /** Those of them that have a colour of their own, in the order of their numbers. */
+    this.coloured = this.order.slice(0, COLOURS).sort((a, b) => a - b);
     this.rank = new Uint32Array(count);
     this.order.forEach((group, rank) => { this.rank[group] = rank; });
     /** @param {number} group */

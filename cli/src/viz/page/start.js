@@ -292,7 +292,7 @@ function offerGroups() {
   const first = app.snapshot ? "state" : tagged ? "tag" : "stream";
   offer("map-by", [...(app.snapshot ? /** @type {[string, string][]} */ ([["state", "state"]]) : []), ...tags, ...common, ["size", "size"], ...(app.snapshot ? [] : /** @type {[string, string][]} */ ([["age", "age"]]))], first, (by) => {
     app.map.by = by;
-    app.changed("map");
+    app.changed("map", "holders");
   });
 }
 

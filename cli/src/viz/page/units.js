@@ -18,6 +18,12 @@ function bytesText(bytes) {
   return `${amount.toFixed(digits)} ${UNITS[unit]}`;
 }
 
+/** `32 KiB`: for round numbers, on axes. @param {number} bytes */
+function roundText(bytes) {
+  const unit = unitOf(bytes);
+  return `${+(bytes / 1024 ** unit).toFixed(2)} ${UNITS[unit]}`;
+}
+
 /** `3,264,348,160 B` where that says more than `bytesText`. @param {number} bytes */
 function exactText(bytes) {
   return bytes < 1024 ? bytesText(bytes) : `${bytesText(bytes)} (${countText(bytes)} B)`;
@@ -47,6 +53,13 @@ function clockText(microseconds) {
   const seconds = Math.floor(microseconds / 1e6);
   const clock = `${two(Math.floor(seconds / 3600) % 24)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`;
   return `${clock}.${String(microseconds % 1e6).padStart(6, "0")}`;
+}
+
+/** `2026-01-01 00:00:00 UTC`. @param {number} microseconds since 1970 */
+function dateText(microseconds) {
+  const date = new Date(microseconds / 1000);
+  // A file may say any time; browsers know those of some hundred thousand years.
+  return Number.isNaN(date.getTime()) ? "at a time unknown" : `${date.toISOString().replace("T", " ").slice(0, 19)} UTC`;
 }
 
 /** `1 block`, `2 blocks`. @param {number} count @param {string} noun */
