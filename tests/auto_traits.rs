@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
@@ -54,11 +55,19 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals] are [Send Sync] not [Clone]);
+all!([Allowance] are [Send Sync Clone] not [Copy]);
+all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
+
+// Layers, and their books.
+all!([Tag, AlignedConfig] are [Send Sync Copy]);
+all!([Aligned<Cuda>, Prefetch<Managed>] are [Send Sync] not [Clone]);
+all!([Moves, Hints] are [Send Sync] not [Clone]);
 
 // What names a place in the order of one thread's work, or is about one thread, does not leave it.
 all!([StreamRef<'static>] are [Copy] not [Send Sync]);
@@ -92,6 +101,7 @@ const NO_TYPES: [&str; 7] = [
 #[test]
 fn the_table_is_whole() {
     let rooms = [
+        include_str!("../src/adaptor/mod.rs"),
         include_str!("../src/container/mod.rs"),
         include_str!("../src/device/mod.rs"),
         include_str!("../src/driver/mod.rs"),

@@ -1,0 +1,67 @@
+//! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
+
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
+use alluvion::suballoc::Relief;
+use alluvion::testing::Shadow;
+use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
+
+/// A pool over the plainest source.
+fn pool(device: &Device) -> Pool<Cuda> {
+    Cuda::new(device).pool(PoolConfig::default().checked(true)).expect("a sound configuration makes a pool")
+}
+
+alluvion::resource_suite!(limiting_over_cuda, |device| Cuda::new(device).limiting(48 << 20));
+alluvion::resource_suite!(limiting_over_pool, |device| Shadow::new(pool(device).limiting(48 << 20)));
+alluvion::resource_suite!(pool_over_limiting, |device| {
+    Cuda::new(device).limiting(48 << 20).pool(PoolConfig::default()).expect("a pool over a limit")
+});
+alluvion::resource_suite!(limiting_over_null, no_memory, |device| { Null::new(device).limiting(usize::MAX) });
+
+/// Within a limit of its own, one that it shares with nobody, and one that is the tightest.
+fn budgeted<U: DeviceAccessible>(upstream: U) -> Budget<U> {
+    let all = Allowance::new("all", 48 << 20)
+        .soft(1 << 20)
+        .on_soft(|crossing| assert!(crossing.used_bytes > 1 << 20));
+    upstream.budget(all.child("half", 56 << 20).child("tenth", 64 << 20))
+}
+
+alluvion::resource_suite!(budget_over_cuda, |device| budgeted(Cuda::new(device)));
+alluvion::resource_suite!(budget_over_pool, |device| Shadow::new(budgeted(pool(device))));
+alluvion::resource_suite!(pool_over_budget, |device| {
+    budgeted(Cuda::new(device)).pool(PoolConfig::default()).expect("a pool within a budget")
+});
+
+alluvion::resource_suite!(failure_callback_over_cuda, |device| {
+    Cuda::new(device).failure_callback(|_| Relief::Freed)
+});
+alluvion::resource_suite!(failure_callback_over_pool, |device| {
+    Shadow::new(pool(device).failure_callback(|_| Relief::None))
+});
+alluvion::resource_suite!(pool_over_failure_callback, |device| {
+    let asking = Cuda::new(device).failure_callback(|_| Relief::None);
+    asking.pool(PoolConfig::default()).expect("a pool over a handler")
+});
+
+alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
+alluvion::resource_suite!(aligned_over_pool, |device| {
+    Shadow::new(pool(device).aligned(64 << 10).unwrap())
+});
+alluvion::resource_suite!(pool_over_aligned, |device| {
+    Cuda::new(device).aligned(2 << 20).unwrap().pool(PoolConfig::default()).unwrap()
+});
+alluvion::resource_suite!(aligned_over_null, no_memory, |device| Null::new(device).aligned(512).unwrap());
+
+alluvion::resource_suite!(aligned_over_cuda_async, |device| {
+    let config = AlignedConfig::new(64 << 10).threshold(2000);
+    Shadow::new(CudaAsync::new(device).unwrap()).aligned(config).unwrap()
+});
+
+alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_managed_pool, |device| {
+    Shadow::new(Managed::new(device).unwrap().pool(PoolConfig::default()).unwrap().prefetch())
+});
+alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
+    CudaAsyncManaged::new(device).unwrap().prefetch()
+});
