@@ -75,7 +75,7 @@ fn a_log_that_does_not_say_what_was_reserved_is_replayed() {
             let live: u64 = blocks.iter().map(|(begin, (end, _))| end - begin).sum();
             peak = peak.max(live);
             // Not each: the comparison looks at every segment.
-            if step % 19 != 0 {
+            if !step.is_multiple_of(19) {
                 return;
             }
             let there: Vec<_> = (0..born.len()).filter(|&at| born[at] <= step && died[at] > step).collect();
@@ -83,7 +83,7 @@ fn a_log_that_does_not_say_what_was_reserved_is_replayed() {
             let said = reserved.iter().take_while(|(since, _)| *since <= step).last().unwrap().1;
             assert_eq!(held, said, "{name}: what is reserved is what segments are there");
             assert!(live <= held);
-            if step % 95 == 0 {
+            if step.is_multiple_of(95) {
                 for (begin, (end, block)) in blocks {
                     let inside = |&at: &usize| starts[at] <= *begin && *end <= starts[at] + lengths[at];
                     assert!(there.iter().any(inside), "{name}: block {block} lies in a segment");
