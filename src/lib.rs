@@ -29,6 +29,7 @@
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
+//! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
 //!
 //! # Three rules
@@ -66,6 +67,7 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod host;
+pub mod metrics;
 pub mod recipe;
 pub mod resource;
 pub mod source;

@@ -1,12 +1,11 @@
 //! The program `alluvion`: measures memory resources for GPUs on the workloads that their peers are measured on.
 
 mod bench;
+mod export;
 mod failure;
 mod input;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod playback;
 mod rig;
-#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
 mod snapshot_file;
 mod trace_file;
 mod viz;
@@ -28,14 +27,16 @@ const EXAMPLES: &str = "\
 Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
+  alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
+  alluvion viz trace.csv -o page.html          the same, as a page for a browser
   alluvion bench --help                        every workload
-  alluvion viz trace.csv.gz -o out.html        what memory did, as a page for a browser
 
 Exit codes: 0 done, 1 failed, 2 not understood.";
 
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Export(export::Export),
     Viz(viz::Viz),
 }
 
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let Program { command } = Program::parse();
     let done = match command {
         Command::Bench(bench) => bench.run(),
+        Command::Export(export) => export.run(),
         Command::Viz(viz) => viz.run(),
     };
     match done {
