@@ -8,6 +8,7 @@ mod playback;
 mod rig;
 mod snapshot_file;
 mod trace_file;
+mod viz;
 mod workload;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
+  alluvion viz trace.csv -o page.html          the same, as a page for a browser
   alluvion bench --help                        every workload
 
 Exit codes: 0 done, 1 failed, 2 not understood.";
@@ -35,6 +37,7 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 enum Command {
     Bench(bench::Bench),
     Export(export::Export),
+    Viz(viz::Viz),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Export(export) => export.run(),
+        Command::Viz(viz) => viz.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
