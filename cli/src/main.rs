@@ -11,6 +11,7 @@ mod rig;
 mod snapshot_file;
 mod timing;
 mod trace_file;
+mod viz;
 mod workload;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ Examples:
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
+  alluvion viz trace.csv -o page.html          the same, as a page for a browser
   alluvion bench --help                        every workload
   alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
 
@@ -40,6 +42,7 @@ enum Command {
     Bench(bench::Bench),
     Replay(replay::Replay),
     Export(export::Export),
+    Viz(viz::Viz),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Replay(replay) => replay.run(),
         Command::Export(export) => export.run(),
+        Command::Viz(viz) => viz.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

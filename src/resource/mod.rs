@@ -36,7 +36,9 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Prefetch};
+use crate::adaptor::{
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Log, Logging, Prefetch,
+};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -283,6 +285,25 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// A [`Logging`] over this resource: every call that passes is a row of `log`.
+    ///
+    /// ```
+    /// use alluvion::adaptor::Log;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let logged = Cuda::new(&sim.device(0)).logging(Log::write_to(std::io::sink())?);
+    /// assert_eq!(logged.describe().to_string(), "Logging(writer) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    fn logging(self, log: Log) -> Logging<Self>
+    where
+        Self: Sized,
+    {
+        Logging::new(self, log)
     }
 
     /// A [`Limiting`] over this resource: at most `bytes` are out at a time.
