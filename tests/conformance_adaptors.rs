@@ -1,6 +1,6 @@
 //! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
 
-use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Stats};
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig, Stats};
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
@@ -65,6 +65,22 @@ alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(devi
 alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
     CudaAsyncManaged::new(device).unwrap().prefetch()
 });
+
+fn log() -> Log {
+    LogConfig::default()
+        .tags(true)
+        .reserved(true)
+        .room(64)
+        .write_to(std::io::sink())
+        .expect("there is a thread for it")
+}
+
+alluvion::resource_suite!(logging_over_cuda, |device| Cuda::new(device).logging(log()));
+alluvion::resource_suite!(logging_over_pool, |device| Shadow::new(pool(device).logging(log())));
+alluvion::resource_suite!(pool_over_logging, |device| {
+    Cuda::new(device).logging(log()).pool(PoolConfig::default()).expect("a pool over a log")
+});
+alluvion::resource_suite!(logging_over_null, no_memory, |device| Null::new(device).logging(log()));
 
 alluvion::resource_suite!(stats_over_cuda, |device| Cuda::new(device).stats());
 alluvion::resource_suite!(stats_over_pool, |device| Shadow::new(pool(device).stats()));

@@ -36,7 +36,9 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Prefetch, Stats};
+use crate::adaptor::{
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Log, Logging, Prefetch, Stats,
+};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -285,21 +287,23 @@ pub unsafe trait Resource {
         Binning::over(self)
     }
 
-    /// [`Stats`] over this resource: counts what passes.
+    /// A [`Logging`] over this resource: every call that passes is a row of `log`.
     ///
     /// ```
+    /// use alluvion::adaptor::Log;
     /// use alluvion::{Resource, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
-    /// let stats = Cuda::new(&sim.device(0)).stats();
-    /// assert_eq!(stats.counts().allocations.total, 0);
+    /// let logged = Cuda::new(&sim.device(0)).logging(Log::write_to(std::io::sink())?);
+    /// assert_eq!(logged.describe().to_string(), "Logging(writer) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
     /// ```
     #[must_use]
-    fn stats(self) -> Stats<Self>
+    fn logging(self, log: Log) -> Logging<Self>
     where
         Self: Sized,
     {
-        Stats::new(self)
+        Logging::new(self, log)
     }
 
     /// A [`Limiting`] over this resource: at most `bytes` are out at a time.
@@ -405,6 +409,23 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Prefetch::new(self)
+    }
+
+    /// [`Stats`] over this resource: counts what passes.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// assert_eq!(stats.counts().allocations.total, 0);
+    /// ```
+    #[must_use]
+    fn stats(self) -> Stats<Self>
+    where
+        Self: Sized,
+    {
+        Stats::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
