@@ -17,11 +17,15 @@ mod allowance;
 mod budget;
 mod face_of_allowance;
 mod failure_callback;
+mod fallback;
 mod limiting;
 mod tag;
+mod thread_safe;
 
 pub use allowance::{Allowance, Crossing, Reservation};
 pub use budget::Budget;
 pub use failure_callback::{Appeals, FailureCallback};
+pub use fallback::{Fallback, Spill};
 pub use limiting::Limiting;
 pub use tag::{Tag, with_tag};
+pub use thread_safe::{Reentries, ThreadSafe};
