@@ -2,8 +2,8 @@
 
 mod one_at_a_time;
 
-use alluvion::adaptor::{Allowance, Budget};
-use alluvion::source::{Cuda, CudaAsync, Managed};
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
 use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
@@ -19,9 +19,7 @@ alluvion::resource_suite!(limiting_over_pool, |device| Shadow::new(pool(device).
 alluvion::resource_suite!(pool_over_limiting, |device| {
     Cuda::new(device).limiting(48 << 20).pool(PoolConfig::default()).expect("a pool over a limit")
 });
-alluvion::resource_suite!(limiting_over_null, no_memory, |device| {
-    alluvion::source::Null::new(device).limiting(usize::MAX)
-});
+alluvion::resource_suite!(limiting_over_null, no_memory, |device| { Null::new(device).limiting(usize::MAX) });
 
 /// Within a limit of its own, one that it shares with nobody, and one that is the tightest.
 fn budgeted<U: DeviceAccessible>(upstream: U) -> Budget<U> {
@@ -76,3 +74,41 @@ alluvion::resource_suite!(pool_over_thread_safe, |device| {
     let shared = OneAtATime::new(CudaAsync::new(device).unwrap()).thread_safe();
     shared.pool(PoolConfig::default()).expect("a pool over one that is shared")
 });
+alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
+alluvion::resource_suite!(aligned_over_pool, |device| {
+    Shadow::new(pool(device).aligned(64 << 10).unwrap())
+});
+alluvion::resource_suite!(pool_over_aligned, |device| {
+    Cuda::new(device).aligned(2 << 20).unwrap().pool(PoolConfig::default()).unwrap()
+});
+alluvion::resource_suite!(aligned_over_null, no_memory, |device| Null::new(device).aligned(512).unwrap());
+
+alluvion::resource_suite!(aligned_over_cuda_async, |device| {
+    let config = AlignedConfig::new(64 << 10).threshold(2000);
+    Shadow::new(CudaAsync::new(device).unwrap()).aligned(config).unwrap()
+});
+
+alluvion::resource_suite!(prefetch_over_managed, |device| Managed::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_managed_pool, |device| {
+    Shadow::new(Managed::new(device).unwrap().pool(PoolConfig::default()).unwrap().prefetch())
+});
+alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(device).unwrap().prefetch());
+alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
+    CudaAsyncManaged::new(device).unwrap().prefetch()
+});
+
+fn log() -> Log {
+    LogConfig::default()
+        .tags(true)
+        .reserved(true)
+        .room(64)
+        .write_to(std::io::sink())
+        .expect("there is a thread for it")
+}
+
+alluvion::resource_suite!(logging_over_cuda, |device| Cuda::new(device).logging(log()));
+alluvion::resource_suite!(logging_over_pool, |device| Shadow::new(pool(device).logging(log())));
+alluvion::resource_suite!(pool_over_logging, |device| {
+    Cuda::new(device).logging(log()).pool(PoolConfig::default()).expect("a pool over a log")
+});
+alluvion::resource_suite!(logging_over_null, no_memory, |device| Null::new(device).logging(log()));

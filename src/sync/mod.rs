@@ -69,12 +69,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A condition variable over [`Mutex`], without poisoning. Only the simulated machine waits for other threads.
-#[cfg(feature = "sim")]
+/// A condition variable over [`Mutex`], without poisoning.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(imp::Condvar);
 
-#[cfg(feature = "sim")]
 impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         match self.0.wait(guard) {
