@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(front.balanced(1), None);
         front.offer(point("fast", "pool", 0, 1000));
         assert_eq!(front.balanced(1), Some(0));
-        front.offer(point("both", "pool", 25, 400));
-        front.offer(point("small", "pool", 100_000, 399));
+        front.offer(point("both", "pool", 25, 300));
+        front.offer(point("small", "pool", 100_000, 299));
         assert_eq!(front.balanced(1), Some(1));
         assert_eq!(front.balanced(1000), Some(1), "time counts by the event");
     }
