@@ -60,7 +60,10 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
-all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, Tally, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
+all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
@@ -85,6 +88,8 @@ all!([Bench] are [Sized] not [Clone]);
 
 // A resource is what its closures and its upstream are.
 type Local = std::rc::Rc<()>;
+all!([ThreadSafe<std::cell::Cell<u8>>] are [Send Sync] not [Clone]);
+all!([ThreadSafe<Local>] are [Sized] not [Send Sync Clone]);
 all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 
