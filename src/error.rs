@@ -2,12 +2,15 @@
 
 mod detail;
 mod misuse;
+mod pointed;
 
 use core::fmt;
+use core::ops::Range;
 use std::sync::Arc;
 
 use detail::Detail;
 pub use misuse::{Misuse, MisuseKind};
+use pointed::Pointed;
 
 use crate::driver::{Call, Code, DriverError};
 use crate::suballoc::OutOfMemory;
@@ -79,12 +82,25 @@ pub enum ErrorKind {
     InUse,
     /// A block was given back wrongly, and was not freed.
     Misuse,
-    /// A file is not what it should be; the error says in which line, and why.
+    /// A file or a description is not what it should be; the error says in which line, and why.
     Malformed,
     /// A file cannot be read.
     Unreadable,
     /// Any other code of the driver.
     Driver,
+}
+
+impl ErrorKind {
+    /// What is said before the place in a text that an error is about.
+    const fn name_at_a_place(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unsupported => "unsupported",
+            Self::NoDevice => "no such device",
+            Self::Unreadable => "unreadable",
+            _ => "invalid argument",
+        }
+    }
 }
 
 /// Why a feature is missing, and what to use in its place.
@@ -222,6 +238,15 @@ impl Error {
         Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
     }
 
+    /// Something is wrong at a place of a text: `Malformed`, or whatever `of` is, if that is what was refused there.
+    #[cold]
+    pub(crate) fn pointing(text: &str, place: Range<usize>, why: String, of: Option<Self>) -> Self {
+        let (kind, call, code) =
+            of.as_ref().map_or((ErrorKind::Malformed, None, 0), |error| (error.kind, error.call, error.code));
+        let (pointed, line, column) = Pointed::new(text, place, why, of);
+        Self { call, code, ..Self::new(kind, line, column) }.and(Detail::Pointed(pointed))
+    }
+
     #[cold]
     fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
         Self::new(kind, 0, 0).and(Detail::Unsupported(Unsupported { what, why, instead }))
@@ -294,6 +319,7 @@ impl Error {
     pub fn limit(&self) -> Option<usize> {
         use ErrorKind::{OutOfMemory, OutOfRange, UnsupportedAlignment};
         match self.kind {
+            _ if self.column().is_some() => None,
             OutOfMemory if self.second != usize::MAX => Some(self.second),
             UnsupportedAlignment | OutOfRange => Some(self.second),
             _ => None,
@@ -305,6 +331,7 @@ impl Error {
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
         match self.detail.as_deref() {
             Some(Detail::Unsupported(unsupported)) => Some(unsupported),
+            Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.unsupported_detail(),
             _ => None,
         }
     }
@@ -333,7 +360,22 @@ impl Error {
     /// The line that the error is about, counted from 1, if it is about one.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
-        matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable).then_some(self.first)
+        let is_of_a_line = matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable);
+        (is_of_a_line || self.column().is_some()).then_some(self.first)
+    }
+
+    /// The column of that line, in characters, counted from 1, if the error is about a place in a description.
+    #[must_use]
+    pub fn column(&self) -> Option<usize> {
+        matches!(self.detail.as_deref(), Some(Detail::Pointed(_))).then_some(self.second)
+    }
+
+    /// What it says, without its kind where the kind alone says nothing.
+    pub(crate) fn reason(&self) -> String {
+        match (self.kind, self.detail.as_deref()) {
+            (ErrorKind::InvalidArgument | ErrorKind::Unsupported, Some(detail)) => detail.to_string(),
+            _ => self.to_string(),
+        }
     }
 
     /// Returns `true` if freeing memory and asking again may succeed.
@@ -418,6 +460,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = (self.first, self.second);
         match self.kind {
+            _ if self.column().is_some() => {
+                write!(f, "{}: line {first}, column {second}", self.kind.name_at_a_place())?;
+            }
             ErrorKind::OutOfMemory if self.detail.is_some() => f.write_str("out of memory")?,
             ErrorKind::OutOfMemory => {
                 write!(f, "out of memory: {first} bytes wanted")?;
@@ -465,7 +510,8 @@ impl fmt::Display for Error {
             write!(f, ": {detail}")?;
         }
         // The report of a suballocator ends with what its upstream said, the call and its code included.
-        let is_said = self.out_of_memory_report().is_some();
+        // And what is said of a place has the error in it.
+        let is_said = self.out_of_memory_report().is_some() || self.column().is_some();
         if let Some(call) = self.call.filter(|_| !is_said) {
             write!(f, " ({})", DriverError::new(call, Code(self.code)))?;
         }
@@ -501,6 +547,7 @@ mod tests {
             maximum_bytes: None,
             upstream_memory: None,
             upstream_error,
+            snapshot_file: None,
             cause: Cause::Full,
         }
     }

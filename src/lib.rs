@@ -25,6 +25,7 @@
 //! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
 //! | [`suballoc`] | Who carves them up? | [`Pool`], [`Arena`], [`FixedSize`], [`Binning`] |
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
+//! | [`recipe`] | How is a stack written down? | [`recipe::Recipe`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
@@ -64,6 +65,7 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod host;
+pub mod recipe;
 pub mod resource;
 pub mod source;
 pub mod stream;

@@ -39,7 +39,7 @@ all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
-all!([Error, Unsupported, OutOfMemory, Snapshot, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
+all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 

@@ -125,7 +125,7 @@ fn arena() {
 #[test]
 fn fixed_size() {
     let config = FixedSizeConfig::default().block(7 * MIB).blocks(1).maximum(16 * MIB);
-    let make = |device: &Device| FixedSize::new(Cuda::new(device), config);
+    let make = |device: &Device| FixedSize::new(Cuda::new(device), config.clone());
     assert_thorough(sweep().run(|sim| use_resource(sim, make)), 20);
 }
 

@@ -110,7 +110,7 @@ fn fixed_sizes() {
         let config =
             FixedSizeConfig::default().block(50_000).blocks(8).maximum(blocks * 50_176).checked(false);
         soak_one(threads, 50_000, |device| {
-            FixedSize::new(Cuda::new(device), config).expect("there is as much")
+            FixedSize::new(Cuda::new(device), config.clone()).expect("there is as much")
         });
     }
 }

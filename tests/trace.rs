@@ -107,6 +107,8 @@ fn rows_that_are_no_events_are_left_out_and_counted() {
     .unwrap();
     assert_eq!(trace.events, [event(EventKind::Allocate, 0, 0, 0, 1)]);
     assert_eq!((trace.failures, trace.strays), (1, 1));
+    let refused = trace.refusals[0];
+    assert_eq!((refused.after_events, refused.bytes, refused.stream, refused.thread), (0, 1 << 40, 0, 0));
 }
 
 #[test]

@@ -2,7 +2,13 @@
 
 mod bench;
 mod failure;
+#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
+mod input;
+#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
+mod playback;
 mod rig;
+#[allow(dead_code, reason = "what is exported and what is drawn comes from it")]
+mod snapshot_file;
 mod trace_file;
 mod workload;
 

@@ -215,11 +215,14 @@ impl Device {
     /// [`Cuda`](crate::source::Cuda), made at the first call. Inside [`with_current_resource`](Self::with_current_resource)
     /// it is, on that thread, the one given there.
     ///
+    /// The environment variable `ALLUVION_RESOURCE` says otherwise, if it is set: a [recipe](crate::recipe), as
+    /// `pool(initial=1GiB) | cuda-async`, from which the initial resource of every device is made. It is read once a device.
+    ///
     /// The answer is owned: it stays good whatever is set afterwards.
     ///
     /// # Errors
     ///
-    /// Those of making the initial resource.
+    /// Those of making the initial resource. What is wrong with the recipe of the environment is told with its place.
     pub fn current_resource(&self) -> Result<AnyResource, Error> {
         self.machine.state(self.ordinal).current.resource(self)
     }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::pointed::Pointed;
 use super::{Misuse, Unsupported};
 use crate::suballoc::OutOfMemory;
 
@@ -12,6 +13,7 @@ pub(super) enum Detail {
     OutOfMemory(OutOfMemory),
     Misuse(Misuse),
     Text(Box<str>),
+    Pointed(Pointed),
 }
 
 impl fmt::Display for Detail {
@@ -21,6 +23,7 @@ impl fmt::Display for Detail {
             Self::OutOfMemory(report) => report.fmt(f),
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Text(text) => f.write_str(text),
+            Self::Pointed(pointed) => pointed.fmt(f),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use core::any::Any;
 use core::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::carver::{Carver, Plan};
@@ -11,6 +12,7 @@ use super::core::MAX_UNITS;
 use super::face::face_of_carver;
 use super::handlers::Handlers;
 use super::size::Size;
+use super::snapshot_files::SnapshotFiles;
 use super::{Growth, OutOfMemory, Relief, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -86,11 +88,18 @@ pub struct ArenaConfig {
     checked: bool,
     dump: Option<Dump>,
     handlers: Handlers,
+    snapshots: Option<SnapshotFiles>,
 }
 
 impl Default for ArenaConfig {
     fn default() -> Self {
-        Self { bytes: None, checked: cfg!(debug_assertions), dump: None, handlers: Handlers::default() }
+        Self {
+            bytes: None,
+            checked: cfg!(debug_assertions),
+            dump: None,
+            handlers: Handlers::default(),
+            snapshots: None,
+        }
     }
 }
 
@@ -123,6 +132,12 @@ impl ArenaConfig {
         self
     }
 
+    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
     fn into_handlers(self) -> Handlers {
         let Some(dump) = self.dump else { return self.handlers };
         let mut handlers = Handlers::default();
@@ -141,6 +156,7 @@ impl fmt::Debug for ArenaConfig {
             .field("bytes", &self.bytes)
             .field("checked", &self.checked)
             .field("handlers", &self.handlers)
+            .field("snapshots", &self.snapshots)
             .finish_non_exhaustive()
     }
 }
@@ -172,7 +188,7 @@ impl<U: Resource> Arena<U> {
                 "make it smaller, or use a `Pool`",
             ));
         };
-        let checked = config.checked;
+        let (checked, snapshots) = (config.checked, config.snapshots.clone());
         let carver = Carver::new(
             upstream,
             Plan {
@@ -184,6 +200,7 @@ impl<U: Resource> Arena<U> {
                 reuse: Reuse::Wait,
                 checked,
                 handlers: config.into_handlers(),
+                snapshots,
             },
         );
         carver.take_initial(units)?;

@@ -3,9 +3,11 @@
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
 use core::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::size::Size;
+use super::snapshot_files::SnapshotFiles;
 use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -73,6 +75,7 @@ pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: U,
     blocks: usize,
     checked: bool,
+    snapshots: Option<SnapshotFiles>,
     own: Vec<usize>,
     given: Vec<(usize, B)>,
     wrong: Option<Error>,
@@ -105,6 +108,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
             upstream,
             blocks: 128,
             checked: cfg!(debug_assertions),
+            snapshots: None,
             own: Vec::new(),
             given: Vec::new(),
             wrong: None,
@@ -141,6 +145,13 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
     /// As [`PoolConfig::checked`](super::PoolConfig::checked), for own bins.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
+        self
+    }
+
+    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory), for own bins,
+    /// which share the count.
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
         self
     }
 
@@ -186,7 +197,8 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             upstream.device().require(resource.device())?;
             bins.push((Layout::from_bytes(bytes)?.rounded_bytes(), Bin::Given(resource)));
         }
-        let config = FixedSizeConfig::default().blocks(self.blocks).checked(self.checked);
+        let config =
+            FixedSizeConfig::default().blocks(self.blocks).checked(self.checked).snapshots(self.snapshots);
         let mut sizes: Vec<usize> = Vec::with_capacity(self.own.len());
         for bytes in self.own {
             sizes.push(Layout::from_bytes(bytes)?.rounded_bytes());
@@ -201,7 +213,7 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             ));
         }
         for bytes in sizes {
-            let bin = FixedSize::new(Arc::clone(&upstream), config.block(bytes))?;
+            let bin = FixedSize::new(Arc::clone(&upstream), config.clone().block(bytes))?;
             bins.push((bytes, Bin::Own(Box::new(bin))));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);

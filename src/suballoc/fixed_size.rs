@@ -4,12 +4,14 @@
 
 use core::any::Any;
 use core::fmt;
+use std::path::PathBuf;
 
 use super::carver::{Carver, Plan};
 use super::core::Want;
 use super::face::face_of_carver;
 use super::handlers::Handlers;
 use super::size::Size;
+use super::snapshot_files::SnapshotFiles;
 use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -60,22 +62,29 @@ pub struct FixedSize<U: Resource> {
 /// let sim = Sim::new();
 /// // Sixteen blocks of 4 KiB at a time, sixty-four in all, and wrong frees are refused.
 /// let config = FixedSizeConfig::default().block(4096).blocks(16).maximum(256 << 10).checked(true);
-/// assert_eq!(Cuda::new(&sim.device(0)).fixed_size(config)?.status().free_bytes, 64 << 10);
+/// assert_eq!(Cuda::new(&sim.device(0)).fixed_size(config.clone())?.status().free_bytes, 64 << 10);
 /// assert!(Cuda::new(&sim.device(0)).fixed_size(config.maximum(4096)).is_err(), "not even the first sixteen");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct FixedSizeConfig {
     block_bytes: usize,
     blocks: usize,
     maximum_bytes: usize,
     checked: bool,
+    snapshots: Option<SnapshotFiles>,
 }
 
 impl Default for FixedSizeConfig {
     fn default() -> Self {
-        Self { block_bytes: 1 << 20, blocks: 128, maximum_bytes: usize::MAX, checked: cfg!(debug_assertions) }
+        Self {
+            block_bytes: 1 << 20,
+            blocks: 128,
+            maximum_bytes: usize::MAX,
+            checked: cfg!(debug_assertions),
+            snapshots: None,
+        }
     }
 }
 
@@ -101,6 +110,17 @@ impl FixedSizeConfig {
     /// As [`PoolConfig::checked`](super::PoolConfig::checked).
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
+        self
+    }
+
+    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
+    pub(super) fn snapshots(mut self, snapshots: Option<SnapshotFiles>) -> Self {
+        self.snapshots = snapshots;
         self
     }
 
@@ -149,6 +169,7 @@ impl<U: Resource> FixedSize<U> {
                 checked: config.checked,
                 claim_units: 0,
                 handlers: Handlers::default(),
+                snapshots: config.snapshots,
             },
         );
         carver.take_initial(chunk_units)?;

@@ -105,6 +105,7 @@ mod tests {
             maximum_bytes: None,
             upstream_memory: None,
             upstream_error: None,
+            snapshot_file: None,
             cause: Cause::Full,
         }
     }

@@ -36,6 +36,8 @@ mod pool_config;
 mod reuse;
 mod size;
 mod snapshot;
+mod snapshot_files;
+mod snapshot_json;
 mod status;
 
 pub use arena::{Arena, ArenaConfig};
@@ -48,4 +50,5 @@ pub use pool::Pool;
 pub use pool_config::PoolConfig;
 pub use reuse::Reuse;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
+pub use snapshot_files::SnapshotFile;
 pub use status::Status;

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::SnapshotFile;
 use super::size::Size;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -55,6 +56,8 @@ pub struct OutOfMemory {
     pub upstream_memory: Option<MemoryInfo>,
     /// What the upstream said when it refused; `None` if it was not asked, because of the limit.
     pub upstream_error: Option<Error>,
+    /// Where a snapshot of this moment is, if the configuration asks for one: once the request has failed.
+    pub snapshot_file: Option<SnapshotFile>,
     /// Why there was no memory, as far as the figures tell.
     pub cause: Cause,
 }
@@ -161,6 +164,9 @@ impl fmt::Display for OutOfMemory {
         if let Some(error) = &self.upstream_error {
             write!(f, "; it said: {error}")?;
         }
+        if let Some(file) = &self.snapshot_file {
+            write!(f, "; {file}")?;
+        }
         Ok(())
     }
 }
@@ -186,6 +192,7 @@ mod tests {
             maximum_bytes: None,
             upstream_memory: None,
             upstream_error: None,
+            snapshot_file: None,
             cause: Cause::Full,
         }
     }

@@ -89,6 +89,7 @@ impl<U: Resource> Pool<U> {
                 reuse: config.reuse,
                 checked: config.checked,
                 handlers: config.handlers,
+                snapshots: config.snapshots,
             },
         );
         if initial_units > 0 {

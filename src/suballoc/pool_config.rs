@@ -2,7 +2,10 @@
 
 use core::fmt;
 
+use std::path::PathBuf;
+
 use super::handlers::Handlers;
+use super::snapshot_files::SnapshotFiles;
 use super::{Growth, OutOfMemory, Relief, Reuse};
 use crate::error::Error;
 use crate::resource::Layout;
@@ -30,6 +33,7 @@ pub struct PoolConfig {
     pub(super) reuse: Reuse,
     pub(super) checked: bool,
     pub(super) handlers: Handlers,
+    pub(super) snapshots: Option<SnapshotFiles>,
 }
 
 impl Default for PoolConfig {
@@ -41,6 +45,7 @@ impl Default for PoolConfig {
             reuse: Reuse::Wait,
             checked: cfg!(debug_assertions),
             handlers: Handlers::default(),
+            snapshots: None,
         }
     }
 }
@@ -117,6 +122,33 @@ impl PoolConfig {
         self
     }
 
+    /// Writes a [`Snapshot`](super::Snapshot) to the file `path` when a request finds no memory and fails, with the report of
+    /// that request in it: once the handlers have been asked, and with no lock held. `alluvion viz` draws it.
+    ///
+    /// The first is `path`, the next three have a number, as in `pool-2.json`, and then there are no more; copies of a
+    /// configuration share that count. A file appears when it is whole, in place of one of that name.
+    /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none; the request fails as it does without.
+    ///
+    /// ```
+    /// use alluvion::suballoc::SnapshotFile;
+    /// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let path = std::env::temp_dir().join(format!("alluvion-doc-{}.json", std::process::id()));
+    /// let sim = Sim::new();
+    /// let config = PoolConfig::default().maximum(1 << 20).snapshot_on_out_of_memory(&path);
+    /// let pool = Cuda::new(&sim.device(0)).pool(config)?;
+    /// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
+    /// let report = error.out_of_memory_report().expect("a pool says why");
+    /// assert_eq!(report.snapshot_file, Some(SnapshotFile::Written(path.clone())));
+    /// assert!(std::fs::read_to_string(&path).is_ok_and(|json| json.contains("\"cause\": \"limit\"")));
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.maximum_bytes < Layout::MIN_ALIGN {
             return Err(Error::invalid_argument(
@@ -165,6 +197,7 @@ impl fmt::Debug for PoolConfig {
             .field("reuse", &self.reuse)
             .field("checked", &self.checked)
             .field("handlers", &self.handlers)
+            .field("snapshots", &self.snapshots)
             .finish()
     }
 }

@@ -1,9 +1,18 @@
 //! `Snapshot`: every block at one moment.
 
+use std::io;
+use std::time::SystemTime;
+
+use super::{Status, snapshot_json};
+use crate::adaptor::Tag;
+use crate::device::Device;
 use crate::resource::DevicePtr;
 use crate::stream::{Stamp, StreamId};
 
 /// Every segment and every block of a suballocator at one moment.
+///
+/// [`write_json`](Self::write_json) writes it down for `alluvion viz` and `alluvion export`;
+/// [`snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory) has that done when memory runs out.
 ///
 /// ```
 /// use alluvion::source::Cuda;
@@ -23,13 +32,63 @@ use crate::stream::{Stamp, StreamId};
 /// assert_eq!(states(&pool), [BlockState::Cached(Some(stream.id())), BlockState::Free]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
+    /// When it was taken.
+    pub time: SystemTime,
+    /// The device that the memory belongs to.
+    pub device: Device,
+    /// The figures of the same moment.
+    pub status: Status,
     /// In the order of their addresses.
     pub segments: Vec<SegmentView>,
     /// In the order of their addresses. They tile the segments, without gaps.
     pub blocks: Vec<BlockView>,
+}
+
+impl Snapshot {
+    /// Writes it as JSON, a segment and a block a line. `docs/snapshot-format.md` says what is where.
+    ///
+    /// ```
+    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(2 << 20))?;
+    /// let mut json = Vec::new();
+    /// pool.snapshot().write_json(&mut json).expect("a vector takes what it is given");
+    /// assert!(json.starts_with(b"{\n\"format\": \"alluvion-snapshot\",\n\"version\": 1,\n"));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of `to`, as they are.
+    pub fn write_json(&self, to: impl io::Write) -> io::Result<()> {
+        snapshot_json::write(self, None, to)
+    }
+
+    /// Says of each live block what it is for, as far as `tag_of` knows. A suballocator does not: a layer above it may.
+    ///
+    /// ```
+    /// use alluvion::adaptor::{Tag, with_tag};
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+    /// let numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &pool)?;
+    /// let mut snapshot = pool.snapshot();
+    /// let join = with_tag("join", Tag::current);
+    /// snapshot.label(|block| if block == numbers.as_device_ptr() { join } else { Tag::NONE });
+    /// assert_eq!(snapshot.blocks[0].tag, join);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn label(&mut self, mut tag_of: impl FnMut(DevicePtr) -> Tag) {
+        for block in self.blocks.iter_mut().filter(|block| block.state == BlockState::Live) {
+            block.tag = tag_of(block.address);
+        }
+    }
 }
 
 /// What was taken from the upstream in one piece: part of a [`Snapshot`].
@@ -52,6 +111,8 @@ pub struct BlockView {
     pub bytes: usize,
     /// Who has it.
     pub state: BlockState,
+    /// What it is for, if somebody has said so: see [`Snapshot::label`].
+    pub tag: Tag,
 }
 
 /// Who has a block: part of a [`Snapshot`].

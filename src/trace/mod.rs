@@ -12,6 +12,7 @@ mod action;
 mod columns;
 mod event;
 mod moment;
+mod refusal;
 mod rmm_csv;
 mod row;
 #[expect(clippy::module_inception, reason = "file = type")]
@@ -20,6 +21,7 @@ mod trace;
 pub use action::Action;
 pub use event::{Event, EventKind};
 pub use moment::Moment;
+pub use refusal::Refusal;
 pub use rmm_csv::RmmCsv;
 pub use row::Row;
 pub use trace::Trace;

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::io::BufRead;
 
-use super::{Action, Event, EventKind, Moment, RmmCsv, Row};
+use super::{Action, Event, EventKind, Moment, Refusal, RmmCsv, Row};
 use crate::error::Error;
 use crate::resource::Layout;
 
@@ -48,6 +48,8 @@ pub struct Trace {
     pub threads: u32,
     /// Allocations that failed. They are no events: nothing was allocated.
     pub failures: usize,
+    /// Each of them, in order.
+    pub refusals: Vec<Refusal>,
     /// Frees of blocks that were not allocated in the log, because it began later. They are no events.
     pub strays: usize,
 }
@@ -78,7 +80,11 @@ impl Trace {
                 tag: number(&mut tags, &row.tag, &mut trace.tags, &row)?,
             };
             match row.action {
-                Action::AllocateFailure => trace.failures += 1,
+                Action::AllocateFailure => {
+                    let after_events = trace.events.len();
+                    trace.failures += 1;
+                    trace.refusals.push(Refusal { after_events, stream, thread, bytes: row.bytes, moment });
+                }
                 Action::Allocate if row.bytes == 0 => {}
                 Action::Allocate => {
                     usize::try_from(row.bytes)

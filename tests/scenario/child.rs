@@ -1,6 +1,7 @@
 //! This test program again, as a child: for what ends a process or its context.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// `test` is the name of the calling test: the child runs this program with that test alone.
 pub(crate) fn in_child(test: &str, runs: usize, body: impl FnOnce()) {
+    in_child_with(test, &[], runs, body);
+}
+
+/// As [`in_child`], with these variables in the child's environment.
+pub(crate) fn in_child_with(test: &str, variables: &[(&str, &OsStr)], runs: usize, body: impl FnOnce()) {
     if env::var_os(CHILD).is_some_and(|name| name == test) {
         body();
         return;
@@ -24,6 +30,7 @@ pub(crate) fn in_child(test: &str, runs: usize, body: impl FnOnce()) {
         let mut child = Command::new(env::current_exe().expect("this program has a file"))
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(CHILD, test)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -88,7 +88,7 @@ pub(crate) enum Job {
     Random,
     Threads,
     Cross,
-    Replay(Replayed),
+    Replay(Box<Replayed>),
 }
 
 impl Bench {
@@ -102,7 +102,7 @@ impl Bench {
                 // All are read before the first is measured: the last may be malformed.
                 let jobs = traces
                     .iter()
-                    .map(|path| Ok(Job::Replay(Replayed::new(path, trace_file::read(path)?)?)))
+                    .map(|path| Ok(Job::Replay(Box::new(Replayed::new(path, trace_file::read(path)?)?))))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 measure(&jobs, &options)
             }

@@ -36,13 +36,18 @@ impl<'r, R: Resource> Block<'r, R> {
         self.bytes
     }
 
+    /// Where it is: a number, with which nobody touches the memory.
+    pub(crate) fn address(&self) -> u64 {
+        self.address.address()
+    }
+
     #[inline]
     pub(crate) fn give_back(self, stream: StreamRef<'_>) {
         let Ok(layout) = Layout::from_bytes(self.bytes) else { return };
         // SAFETY:
         // - the block came from this resource, and `self` is the only one of its kind and gone after this;
         // - the layout is the one that `take` made of the same size;
-        // - its address has not left `self`, so nothing uses it; the process has streams of one device only.
+        // - its address has left `self` as a number at most, so nothing uses it; the process has streams of one device only.
         unsafe { self.resource.deallocate(self.address, layout, stream) };
     }
 }

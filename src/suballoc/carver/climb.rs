@@ -63,17 +63,17 @@ impl<U: Resource> Carver<U> {
             }
             let report = self.report(request, &ascent);
             if ascent.attempt >= ATTEMPTS || self.handlers.is_empty() {
-                return Err(refusal(report, ascent));
+                return Err(self.refusal(report, ascent));
             }
             // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
             let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
             if self.handlers.ask(&report) == Relief::None {
-                return Err(refusal(report, ascent));
+                return Err(self.refusal(report, ascent));
             }
             let survey = self.stock.totals();
             let after = (survey.live_bytes, survey.reserved_bytes, self.elsewhere());
             if after == before && moved == Some(after) {
-                return Err(refusal(report, ascent));
+                return Err(self.refusal(report, ascent));
             }
             moved = Some(after);
         }
@@ -150,13 +150,21 @@ impl<U: Resource> Carver<U> {
         }
         self.grow(request, Growth::Exact, ascent)
     }
-}
 
-#[cold]
-fn refusal(report: OutOfMemory, ascent: Ascent) -> Error {
-    // What is no lack of memory is told as it is.
-    let other = [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
-    other.unwrap_or_else(|| Error::with_report(report))
+    /// The end of a climb. No lock is held: where it is asked for, a file is written.
+    #[cold]
+    fn refusal(&self, report: OutOfMemory, ascent: Ascent) -> Error {
+        // What is no lack of memory is told as it is.
+        let other =
+            [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
+        other.unwrap_or_else(|| {
+            let snapshot_file = self.snapshots.as_ref().and_then(|files| {
+                // Looked at only if there is a file left to write.
+                files.write(|| self.stock.snapshot(), &report)
+            });
+            Error::with_report(OutOfMemory { snapshot_file, ..report })
+        })
+    }
 }
 
 impl Stock {

@@ -20,6 +20,7 @@ use taker::Taker;
 use super::core::{Inspected, Want};
 use super::handlers::Handlers;
 use super::ledger::Entered;
+use super::snapshot_files::SnapshotFiles;
 use super::{Growth, Reuse};
 use crate::device::Device;
 use crate::error::{Error, Misuse, MisuseKind};
@@ -43,6 +44,7 @@ pub(super) struct Plan {
     pub(super) reuse: Reuse,
     pub(super) checked: bool,
     pub(super) handlers: Handlers,
+    pub(super) snapshots: Option<SnapshotFiles>,
 }
 
 /// Segments of an upstream, carved.
@@ -54,6 +56,7 @@ pub(super) struct Carver<U: Resource> {
     growth: Growth,
     reuse: Reuse,
     handlers: Handlers,
+    snapshots: Option<SnapshotFiles>,
     upstream: U,
 }
 
@@ -68,10 +71,11 @@ impl<U: Resource> Carver<U> {
             reuse,
             checked,
             handlers,
+            snapshots,
         } = plan;
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let stock = Stock::new(upstream.device(), maximum_units, claim_units, checked);
-        Self { stock, largest_bytes, is_of_one_size, growth, reuse, handlers, upstream }
+        Self { stock, largest_bytes, is_of_one_size, growth, reuse, handlers, snapshots, upstream }
     }
 
     pub(super) fn upstream(&self) -> &U {

@@ -1,9 +1,12 @@
 //! What there is: figures, a picture of every block, a report when there is not enough.
 
+use std::time::SystemTime;
+
 use super::Carver;
 use super::climb::Ascent;
 use super::stock::{Inner, Request, Stock, of_owners};
 use super::taker::Taker;
+use crate::adaptor::Tag;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -49,14 +52,21 @@ impl Stock {
     /// What it holds, and what it has done.
     #[must_use]
     pub fn status(&self) -> Status {
-        let machine = self.device.machine();
-        let inner = self.inner.lock();
-        let caches = self.caches();
+        let (status, freed) = {
+            let inner = self.inner.lock();
+            let caches = self.caches();
+            (self.status_locked(&inner, &caches), freed(&inner, &caches))
+        };
+        self.with_pending(status, &freed)
+    }
+
+    /// All but what is pending.
+    fn status_locked(&self, inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Status {
         let cached: u64 = caches.iter().map(|cache| cache.units()).sum();
         let cached_blocks: usize = caches.iter().map(|cache| cache.blocks().count()).sum();
         // Relaxed: figures for people.
         let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
-        let mut status = Status {
+        Status {
             live_bytes: bytes(inner.core.out_units() - cached),
             live_blocks: inner.core.out_blocks() - cached_blocks,
             free_bytes: bytes(inner.core.free_units()),
@@ -73,16 +83,15 @@ impl Stock {
             waits: load(&self.tally.waits),
             events_recorded: load(&self.tally.events_recorded),
             upstream_calls: load(&self.tally.upstream_calls),
-        };
-        let freed = freed(&inner, &caches);
-        drop(caches);
-        drop(inner);
-        for (newest, units) in freed {
-            if machine.done_up_to(newest.stream) < newest.epoch {
-                status.pending_bytes += bytes(units);
-            }
         }
-        status
+    }
+
+    /// Adds what is pending. The caller has none of the locks.
+    fn with_pending(&self, status: Status, freed: &[(Stamp, u64)]) -> Status {
+        let machine = self.device.machine();
+        let is_pending = |newest: &Stamp| machine.done_up_to(newest.stream) < newest.epoch;
+        let units = freed.iter().filter(|(newest, _)| is_pending(newest)).map(|(_, units)| units).sum();
+        Status { pending_bytes: bytes(units), ..status }
     }
 
     /// Every block at one moment.
@@ -96,8 +105,10 @@ impl Stock {
         }
         let segments = inner.core.segments();
         let seen: Vec<_> = inner.core.blocks().collect();
+        let (status, freed) = (self.status_locked(&inner, &caches), freed(&inner, &caches));
         drop(caches);
         drop(inner);
+        let time = SystemTime::now();
         cached.sort_unstable_by_key(|(address, _)| *address);
         let state = |address: u64, state: SeenState| match state {
             SeenState::Free(None) => BlockState::Free,
@@ -108,6 +119,9 @@ impl Stock {
             },
         };
         Snapshot {
+            time,
+            device: self.device.clone(),
+            status: self.with_pending(status, &freed),
             segments: segments
                 .iter()
                 .filter_map(|segment| {
@@ -120,7 +134,7 @@ impl Stock {
                 .filter_map(|block| {
                     let address = DevicePtr::new(block.address)?;
                     let state = state(block.address, block.state);
-                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state })
+                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state, tag: Tag::NONE })
                 })
                 .collect(),
         }
@@ -187,6 +201,7 @@ impl<U: Resource> Carver<U> {
             maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
             upstream_memory: self.upstream.memory_info().ok(),
             upstream_error: ascent.refused.clone(),
+            snapshot_file: None,
             cause: Cause::Full,
         };
         report.explained()

@@ -1,0 +1,71 @@
+//! A snapshot as it stands in the file.
+
+use serde::Deserialize;
+
+/// The whole file. Keys that are not known are passed over.
+#[derive(Debug, Deserialize)]
+pub(super) struct Written {
+    pub(super) format: String,
+    pub(super) version: u32,
+    pub(super) unix_microseconds: u64,
+    pub(super) device: Device,
+    pub(super) status: Status,
+    pub(super) out_of_memory: Option<Report>,
+    pub(super) segments: Vec<WrittenSegment>,
+    pub(super) blocks: Vec<WrittenBlock>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct WrittenSegment {
+    pub(super) address: String,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct WrittenBlock {
+    pub(super) address: String,
+    pub(super) bytes: u64,
+    pub(super) state: String,
+    pub(super) stream: Option<String>,
+    pub(super) epoch: Option<u64>,
+    pub(super) tag: Option<String>,
+}
+
+/// Whose memory it is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Device {
+    /// `cuda` or `sim`.
+    pub(crate) driver: String,
+    pub(crate) ordinal: u32,
+}
+
+/// As `alluvion::suballoc::Status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) live_bytes: u64,
+    pub(crate) live_blocks: u64,
+    pub(crate) free_bytes: u64,
+    pub(crate) cached_bytes: u64,
+    pub(crate) pending_bytes: u64,
+    pub(crate) reserved_bytes: u64,
+    pub(crate) peak_reserved_bytes: u64,
+    pub(crate) largest_free_bytes: u64,
+    pub(crate) metadata_bytes: u64,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) steals: u64,
+    pub(crate) waits: u64,
+    pub(crate) events_recorded: u64,
+    pub(crate) upstream_calls: u64,
+}
+
+/// What was known of the request that failed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(crate) struct Report {
+    /// `limit`, `fragmentation`, `pending`, `full` or `others`.
+    pub(crate) cause: String,
+    pub(crate) requested_bytes: u64,
+    pub(crate) stream: Option<String>,
+    /// All of it in one line.
+    pub(crate) message: String,
+}

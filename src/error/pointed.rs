@@ -1,0 +1,66 @@
+//! `Pointed`: what is wrong with a text, and where.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::Error;
+
+/// What is wrong with a text, and where.
+#[derive(Debug)]
+pub(super) struct Pointed {
+    why: String,
+    /// The line with that place, or as much of it as can be read at a glance, and where the place is in it, in characters.
+    line: String,
+    place: Range<usize>,
+    /// What was refused, where it was something else than the text itself.
+    pub(super) of: Option<Error>,
+}
+
+/// The most characters of a line that are shown before and behind its place.
+const MOST_BEFORE: usize = 60;
+const MOST_BEHIND: usize = 40;
+
+/// The most carets under a place.
+const MOST_CARETS: usize = 40;
+
+impl Pointed {
+    /// `place` is in bytes, between characters. Also returns line and column, in characters, counted from 1.
+    pub(super) fn new(
+        text: &str,
+        place: Range<usize>,
+        why: String,
+        of: Option<Error>,
+    ) -> (Self, usize, usize) {
+        let is_boundary = |at: &usize| text.is_char_boundary(*at);
+        let start = (0..=place.start.min(text.len())).rev().find(is_boundary).unwrap_or(0);
+        let end = (start..=place.end.clamp(start, text.len())).rev().find(is_boundary).unwrap_or(start);
+        let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let number = text[..start].matches('\n').count() + 1;
+        let before = text[begin..start].chars().count();
+        let rest = text[start..].split('\n').next().unwrap_or_default();
+        let width = text[start..end].chars().take_while(|c| *c != '\n').count();
+
+        let skipped = before.saturating_sub(MOST_BEFORE);
+        let shown = width.min(MOST_CARETS);
+        let mut line = String::from(if skipped > 0 { "…" } else { "" });
+        line.extend(text[begin..start].chars().skip(skipped).map(plain));
+        let at = line.chars().count();
+        line.extend(rest.chars().take(shown + MOST_BEHIND).map(plain));
+        if rest.chars().nth(shown + MOST_BEHIND).is_some() {
+            line.push('…');
+        }
+        (Self { why, line, place: at..at + shown.max(1), of }, number, before + 1)
+    }
+}
+
+/// What moves the cursor would move the carets away from their place.
+fn plain(c: char) -> char {
+    if c.is_control() { ' ' } else { c }
+}
+
+impl fmt::Display for Pointed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n  {}", self.why, self.line)?;
+        write!(f, "  {:at$}{:^<width$}", "", "", at = self.place.start, width = self.place.len())
+    }
+}

@@ -1,0 +1,67 @@
+//! How is a stack written down?
+//!
+//! On one line, outermost first, as its type reads:
+//!
+//! ```
+//! use alluvion::recipe::Recipe;
+//! use alluvion::{DeviceVec, Sim};
+//!
+//! let sim = Sim::new();
+//! let recipe: Recipe = "binning(1MiB, 4MiB, blocks=8) | pool(initial=64MiB, growth=doubling) | cuda-async".parse()?;
+//! let resource = recipe.build(&sim.device(0))?;
+//! let stream = sim.device(0).stream()?;
+//! let numbers = DeviceVec::from_slice_in(&[1, 2, 3], stream.as_ref(), resource)?;
+//! # drop(numbers);
+//! # Ok::<(), alluvion::Error>(())
+//! ```
+//!
+//! # The grammar
+//!
+//! - A recipe is a row of ingredients with `|` between them: layers, and at the end a source. The source may be left out;
+//!   then it is `cuda-async` where the device has memory pools, else `cuda`. So the empty recipe is that source alone.
+//! - An ingredient is a name, and its arguments in parentheses if it has any. The name is that of the type in kebab case or
+//!   in snake case: `cuda-async` and `cuda_async` are one.
+//! - An argument is `name=value`, or a value alone in the place that [`help`] shows; those without a name come first.
+//! - A *size* is a number and a unit: `1GiB`, `512MiB`, `64k` and `1.5g` count in powers of 1024, `1GB` and `20kB` in powers
+//!   of 1000, and no unit means bytes. `50%` is that part of what is free when the layer is made. A *flag* is `true` or
+//!   `false`. A text with anything but letters, digits and `._-/:~+@` in it stands in double quotes; a backslash takes the
+//!   character after it as it is.
+//!
+//! What there is, [`help`] tells, and [`ingredients`] lists. Types, names and places are checked when a line is parsed, values
+//! when it is built; both point at the place:
+//!
+//! ```
+//! use alluvion::recipe::Recipe;
+//!
+//! let error = "pool(initial=1GiB) | cuda-asinc".parse::<Recipe>().unwrap_err();
+//! assert_eq!(error.column(), Some(22));
+//! assert_eq!(
+//!     error.to_string(),
+//!     "malformed: line 1, column 22: nothing is called `cuda-asinc`; did you mean `cuda-async`?
+//!   pool(initial=1GiB) | cuda-asinc
+//!                        ^^^^^^^^^^",
+//! );
+//! ```
+//!
+//! No text makes the parser panic: a line has at most 4096 bytes and 32 ingredients, four recipes deep.
+
+#![forbid(unsafe_code)]
+
+mod amount;
+mod call;
+mod ingredient;
+mod layers;
+mod nearest;
+mod parser;
+mod place;
+#[expect(clippy::module_inception, reason = "file = type")]
+mod recipe;
+mod sources;
+mod step;
+mod under;
+mod value;
+
+pub(crate) use call::Call;
+pub use ingredient::{Ingredient, Parameter, help, ingredients};
+pub use recipe::Recipe;
+pub(crate) use sources::default_source;

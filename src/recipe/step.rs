@@ -1,0 +1,47 @@
+//! `Step`: one ingredient of a recipe, with its arguments.
+
+use core::fmt;
+
+use super::Ingredient;
+use super::place::Place;
+use super::value::Value;
+
+/// One ingredient of a recipe, with its arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) ingredient: &'static Ingredient,
+    pub(super) name: Place,
+    /// By the place of the parameter in the ingredient's table.
+    pub(super) arguments: Box<[Option<Argument>]>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Argument {
+    pub(super) value: Value,
+    pub(super) place: Place,
+}
+
+impl PartialEq for Step {
+    /// Where it stands does not count.
+    fn eq(&self, other: &Self) -> bool {
+        let values = |step: &Self| {
+            step.arguments.iter().map(|a| a.as_ref().map(|a| a.value.clone())).collect::<Vec<_>>()
+        };
+        self.ingredient.name() == other.ingredient.name() && values(self) == values(other)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.ingredient.name())?;
+        let given = self.ingredient.parameters().iter().zip(&self.arguments);
+        let mut before = "(";
+        for (parameter, argument) in
+            given.filter_map(|(parameter, argument)| Some((parameter, argument.as_ref()?)))
+        {
+            write!(f, "{before}{}={}", parameter.name(), argument.value)?;
+            before = ", ";
+        }
+        if before == "(" { Ok(()) } else { f.write_str(")") }
+    }
+}

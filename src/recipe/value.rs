@@ -1,0 +1,113 @@
+//! `Value` and `Kind`: an argument, and what it has to be.
+
+use core::fmt;
+
+use super::Recipe;
+use super::amount::Amount;
+
+/// What an argument has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Size,
+    Count,
+    Flag,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// One of these, or a size.
+    WordOrSize(&'static [&'static str]),
+    /// One of these, or a whole number.
+    WordOrCount(&'static [&'static str]),
+    /// A recipe of its own.
+    Recipe,
+}
+
+/// An argument, read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Size(Amount),
+    Count(u64),
+    Flag(bool),
+    Word(&'static str),
+    Recipe(Recipe),
+}
+
+impl Kind {
+    /// Reads an argument that is no recipe; otherwise says what is wrong with it.
+    pub(super) fn read(self, text: &str) -> Result<Value, String> {
+        let count = || text.parse().map(Value::Count);
+        let size = || Amount::parse(text).map(Value::Size);
+        let word = |words: &[&'static str]| {
+            words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| Value::Word(word))
+        };
+        match self {
+            Self::Size => size().map_err(str::to_owned),
+            Self::Count => count().map_err(|_| self.wanted()),
+            Self::Flag => match text.to_ascii_lowercase().as_str() {
+                "true" | "on" | "yes" => Ok(Value::Flag(true)),
+                "false" | "off" | "no" => Ok(Value::Flag(false)),
+                _ => Err(self.wanted()),
+            },
+            Self::Word(words) => word(words).ok_or_else(|| self.wanted()),
+            Self::WordOrSize(words) => match word(words) {
+                Some(value) => Ok(value),
+                None if text.starts_with(|c: char| c.is_ascii_digit()) => size().map_err(str::to_owned),
+                None => Err(self.wanted()),
+            },
+            Self::WordOrCount(words) => word(words).map_or_else(|| count().map_err(|_| self.wanted()), Ok),
+            Self::Recipe => Err(self.wanted()),
+        }
+    }
+
+    fn wanted(self) -> String {
+        format!("it is not {}", self.name())
+    }
+
+    /// What an argument has to be, in words.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Size => "a size".into(),
+            Self::Count => "a whole number".into(),
+            Self::Flag => "true or false".into(),
+            Self::Word(words) => any_of(words, None),
+            Self::WordOrSize(words) => any_of(words, Some("a size")),
+            Self::WordOrCount(words) => any_of(words, Some("a whole number")),
+            Self::Recipe => "a recipe".into(),
+        }
+    }
+
+    /// The same in the shortest form, for a list of arguments.
+    pub(super) fn short(self) -> String {
+        match self {
+            Self::Size => "SIZE".into(),
+            Self::Count => "N".into(),
+            Self::Flag => "true|false".into(),
+            Self::Word(words) => words.join("|"),
+            Self::WordOrSize(words) => format!("{}|SIZE", words.join("|")),
+            Self::WordOrCount(words) => format!("{}|N", words.join("|")),
+            Self::Recipe => "RECIPE".into(),
+        }
+    }
+}
+
+fn any_of(words: &[&str], last: Option<&str>) -> String {
+    let mut all: Vec<&str> = words.iter().copied().chain(last).collect();
+    let end = all.pop().unwrap_or_default();
+    if all.is_empty() { end.into() } else { format!("{} or {end}", all.join(", ")) }
+}
+
+/// What a text may have in it without being put in quotes.
+pub(super) fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '~' | '+' | '@' | '%')
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size(amount) => amount.fmt(f),
+            Self::Count(count) => count.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Word(word) => f.write_str(word),
+            Self::Recipe(recipe) => recipe.fmt(f),
+        }
+    }
+}

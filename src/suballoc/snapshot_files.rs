@@ -1,0 +1,142 @@
+//! `SnapshotFiles`: the files that a suballocator writes when memory runs out.
+
+use core::fmt;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{OutOfMemory, Snapshot, snapshot_json};
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// So many are written: a program that goes on after it ran out may run out a thousand times a second.
+const MOST: u64 = 4;
+
+/// Where the next file goes. Copies count together.
+#[derive(Clone, Debug)]
+pub(super) struct SnapshotFiles {
+    path: PathBuf,
+    begun: Arc<AtomicU64>,
+}
+
+/// What became of a snapshot that was to be written when memory ran out: part of the [report](OutOfMemory).
+///
+/// ```
+/// use alluvion::suballoc::SnapshotFile;
+/// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let config = PoolConfig::default().maximum(1 << 20).snapshot_on_out_of_memory("/no/such/folder/pool.json");
+/// let pool = Cuda::new(&sim.device(0)).pool(config)?;
+/// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
+/// let report = error.out_of_memory_report().expect("a pool says why");
+/// assert!(matches!(report.snapshot_file, Some(SnapshotFile::Failed { .. })));
+/// assert!(error.to_string().contains("no snapshot in /no/such/folder/pool.json: "));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotFile {
+    /// It is here.
+    Written(PathBuf),
+    /// It could not be written.
+    #[non_exhaustive]
+    Failed {
+        /// Where it would be.
+        path: PathBuf,
+        /// What the operating system said.
+        why: String,
+    },
+}
+
+impl SnapshotFiles {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, begun: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// Writes the next file; `None` if there have been enough. The caller holds no lock.
+    pub(super) fn write(
+        &self,
+        snapshot: impl FnOnce() -> Snapshot,
+        report: &OutOfMemory,
+    ) -> Option<SnapshotFile> {
+        // Relaxed: it only gives each file a number of its own. The load keeps the counter from ever coming round.
+        if self.begun.load(Ordering::Relaxed) >= MOST {
+            return None;
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > MOST {
+            return None;
+        }
+        let path = numbered(&self.path, number);
+        Some(match write_whole(&path, &snapshot(), report) {
+            Ok(()) => SnapshotFile::Written(path),
+            Err(error) => SnapshotFile::Failed { path, why: error.to_string() },
+        })
+    }
+}
+
+/// Two are equal if they name one file.
+impl PartialEq for SnapshotFiles {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for SnapshotFiles {}
+
+/// `pool.json`, `pool-2.json`, and so on.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Beside it first, so that what has the name is whole, also when the disk is full.
+fn write_whole(path: &Path, snapshot: &Snapshot, report: &OutOfMemory) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.partial", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = File::create(&beside)
+        .and_then(|file| snapshot_json::write(snapshot, Some(report), file))
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // Nothing more can be done about a piece that does not go away either.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+impl fmt::Display for SnapshotFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written(path) => write!(f, "a snapshot is in {}", path.display()),
+            Self::Failed { path, why } => write!(f, "no snapshot in {}: {why}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_numbers_before_the_extension() {
+        let cases = [
+            ("pool.json", 1, "pool.json"),
+            ("pool.json", 2, "pool-2.json"),
+            ("/a.b/pool", 3, "/a.b/pool-3"),
+            ("a/pool.old.json", 4, "a/pool.old-4.json"),
+        ];
+        for (path, number, file) in cases {
+            assert_eq!(numbered(Path::new(path), number), Path::new(file));
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Stacks that are written down: what is understood, what is built, and where errors point.
+
+use alluvion::driver::sim::SimConfig;
+use alluvion::recipe::{Recipe, help, ingredients};
+use alluvion::source::{Cuda, CudaAsync, Null};
+use alluvion::suballoc::Stock;
+use alluvion::testing::Bench;
+use alluvion::{DeviceVec, Error, ErrorKind, Resource, Sim};
+use proptest::prelude::*;
+
+fn sim() -> Sim {
+    Sim::with_config(SimConfig::default().memory_bytes(1 << 30))
+}
+
+#[track_caller]
+fn parse(line: &str) -> Recipe {
+    line.parse().unwrap_or_else(|error: Error| panic!("{error}"))
+}
+
+/// How it prints.
+#[track_caller]
+fn plain(line: &str) -> String {
+    let recipe = parse(line);
+    let plain = recipe.to_string();
+    assert_eq!(parse(&plain), recipe, "{line}");
+    plain
+}
+
+#[test]
+fn what_is_written_in_many_ways_prints_in_one() {
+    let cases = [
+        ("", ""),
+        ("  ", ""),
+        ("pool", "pool"),
+        ("pool()", "pool"),
+        ("pool|cuda_async", "pool | cuda-async"),
+        ("cuda-async", "cuda-async"),
+        ("pool(1GiB)", "pool(initial=1GiB)"),
+        ("pool(1 GiB, 2048 MiB)", "pool(initial=1GiB, maximum=2GiB)"),
+        ("pool(maximum=50%, initial=64k)", "pool(initial=64KiB, maximum=50%)"),
+        ("pool( 0 , growth = DOUBLING )", "pool(initial=0, growth=doubling)"),
+        ("pool(growth=256MiB, reuse=own, checked=on)", "pool(growth=256MiB, reuse=own, checked=true)"),
+        ("\tfixed_size(1.5k, 16)\n| cuda", "fixed-size(block=1536, blocks=16) | cuda"),
+        ("binning(1MiB, 4MiB) | pool", "binning(from=1MiB, to=4MiB) | pool"),
+        ("pinned(numa=anywhere, portable=no)", "pinned(portable=false, numa=anywhere)"),
+        ("pinned(numa=3)", "pinned(numa=3)"),
+        ("cuda(gpu=1)", "cuda(gpu=1)"),
+        ("pool(\"1GiB\")", "pool(initial=1GiB)"),
+    ];
+    for (written, wanted) in cases {
+        assert_eq!(plain(written), wanted, "{written}");
+    }
+    assert_ne!(parse("pool(1GiB)"), parse("pool"));
+    assert_ne!(parse("pool"), parse("pool | cuda"));
+    assert_ne!(parse("pool | arena"), parse("arena | pool"), "nothing is put in another order");
+    assert_eq!(format!("{:?}", parse("pool|cuda")), "Recipe(pool | cuda)");
+}
+
+#[test]
+fn a_recipe_is_taken_apart() {
+    let recipe = parse("arena(1MiB) | pool | cuda(gpu=7)");
+    assert_eq!(recipe.ingredients().map(|it| it.name()).collect::<Vec<_>>(), ["arena", "pool", "cuda"]);
+    assert_eq!(recipe.layers().to_string(), "arena(bytes=1MiB) | pool");
+    assert_eq!(recipe.source().map(|source| source.to_string()), Some("cuda(gpu=7)".into()));
+    assert_eq!((recipe.gpu(), parse("cuda").gpu(), parse("pool").source()), (Some(7), None, None));
+}
+
+/// The whole message of the one error that the documentation does not show.
+#[test]
+fn an_error_shows_the_line_and_the_place() {
+    let error = "fixed-size(64KiB, blocks=many) | cuda".parse::<Recipe>().unwrap_err();
+    let wanted = [
+        "malformed: line 1, column 26: `blocks` is `many`: it is not a whole number",
+        "  fixed-size(64KiB, blocks=many) | cuda",
+        "                           ^^^^",
+    ];
+    assert_eq!(error.to_string(), wanted.join("\n"));
+    assert_eq!((error.kind(), error.line(), error.column()), (ErrorKind::Malformed, Some(1), Some(26)));
+}
+
+#[test]
+fn what_is_not_understood_is_pointed_at() {
+    let cases = [
+        ("poool", 1, "nothing is called `poool`; did you mean `pool`?"),
+        ("CudaAsync", 1, "did you mean `cuda-async`?"),
+        ("stack", 1, "nothing is called `stack`; there are pool, arena,"),
+        ("pool |", 7, "the line ends here; expected the name of a layer or a source"),
+        ("| pool", 1, "`|` is not expected here; expected the name"),
+        ("pool || cuda", 7, "expected the name of a layer"),
+        ("pool cuda", 6, "`c` is not expected here; expected `|` and another ingredient"),
+        ("pool > cuda", 6, "`>` is not expected here"),
+        ("cuda | pool", 8, "`cuda` is a source, and nothing stands under one"),
+        ("cuda | cuda-async", 8, "nothing stands under one"),
+        ("pool(", 6, "the line ends here; expected a size for `initial`"),
+        ("pool(1GiB", 10, "the line ends here; expected `,` or `)`"),
+        ("pool(1GiB,", 11, "the line ends here"),
+        ("pool(1GiB 2GiB)", 11, "expected `,` or `)`"),
+        ("pool)", 5, "`)` is not expected here; expected `|`"),
+        ("pool(,)", 6, "expected a size for `initial`"),
+        ("pool(initial=)", 14, "expected a size for `initial`"),
+        ("pool(initial=1x)", 14, "there is no such unit"),
+        ("pool(initial=-1)", 14, "it is not a size"),
+        ("pool(initial=101%)", 14, "from 0% to 100%"),
+        ("pool(initial=99999999999GiB)", 14, "more than an allocation can have"),
+        ("pool(inital=1GiB)", 6, "`pool` takes no `inital`; did you mean `initial`?"),
+        ("pool(colour=red)", 6, "there are initial, maximum, growth, reuse, checked"),
+        ("pool(initial=1, initial=2)", 17, "`initial` is given twice"),
+        ("pool(1, initial=2)", 9, "`initial` is given twice"),
+        ("pool(initial=1, 2)", 17, "without a name comes after one that has a name"),
+        ("pool(1, 2, exact, own, true, 3)", 30, "`pool` takes 5 arguments"),
+        ("cuda(0, 1)", 9, "`cuda` takes one argument"),
+        ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
+        ("pool(reuse=1)", 12, "it is not own, completed or wait"),
+        ("pool(checked)", 6, "did you mean `checked=...`?"),
+        ("pool(checked=maybe)", 14, "it is not true or false"),
+        ("fixed-size(blocks=-1)", 19, "it is not a whole number"),
+        ("fixed-size(blocks=99999999999999999999)", 19, "it is not a whole number"),
+        ("pool(\"1GiB)", 6, "the quote that opens here is not closed"),
+        ("pool | ☃", 8, "`☃` is not expected here"),
+        ("pool(☃)", 6, "expected a size"),
+        ("\u{0}", 1, "`\\0` is not expected here"),
+    ];
+    for (line, column, wanted) in cases {
+        let error = line.parse::<Recipe>().expect_err(line);
+        assert_eq!((error.kind(), error.column()), (ErrorKind::Malformed, Some(column)), "{line}: {error}");
+        assert!(error.to_string().contains(wanted), "{line}: {error}");
+    }
+    // The second line is told from the first.
+    let error = "pool |\n  cudda".parse::<Recipe>().unwrap_err();
+    assert_eq!((error.line(), error.column()), (Some(2), Some(3)), "{error}");
+    assert!(error.to_string().ends_with("\n    cudda\n    ^^^^^"), "{error}");
+}
+
+#[test]
+fn a_line_may_be_long_but_not_endless() {
+    let most = vec!["pool"; 32].join("|");
+    assert_eq!(parse(&most).ingredients().count(), 32);
+    for line in [vec!["pool"; 33].join("|"), "pool ".repeat(1000), "☃".repeat(2000), "(".repeat(4096)] {
+        let error = line.parse::<Recipe>().expect_err(&line);
+        assert!(error.to_string().len() < 600, "{error}");
+    }
+    // What is shown is cut at both ends around the place.
+    let far = format!("{}| pool(x=1) | {}", " ".repeat(500), " ".repeat(500));
+    let error = format!("pool{far}").parse::<Recipe>().unwrap_err();
+    let said = error.to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    let caret = lines[2].find('^').unwrap();
+    assert_eq!(lines[1].chars().nth(caret), Some('x'), "{said}");
+    assert!(lines[1].trim().starts_with('…') && lines[1].ends_with('…'), "{said}");
+}
+
+#[test]
+fn the_stack_is_as_it_is_written() {
+    let sim = sim();
+    let cases = [
+        ("", "CudaAsync(gpu 0)"),
+        ("cuda", "Cuda(gpu 0)"),
+        ("pool | pool(64MiB) | cuda", "Pool(0 B) > Pool(64 MiB) > Cuda(gpu 0)"),
+        ("arena(16MiB) | managed", "Arena(16 MiB) > Managed(gpu 0)"),
+        ("fixed_size(64KiB, 32) | pool", "FixedSize(2 MiB of 64 KiB) > Pool(34 MiB) > CudaAsync(gpu 0)"),
+        ("binning(4KiB, 16KiB, 16) | cuda", "Binning(3 bins, 4 KiB to 16 KiB) > Cuda(gpu 0)"),
+        ("pool(4MiB) | pinned(threads=1)", "Pool(4 MiB) > Pinned(gpu 0)"),
+        ("cuda-async(initial=32MiB, internal=false, gpu=0)", "CudaAsync(gpu 0)"),
+        ("cuda-async-managed", "CudaAsyncManaged(gpu 0)"),
+    ];
+    for (line, wanted) in cases {
+        let resource = parse(line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let described = resource.describe().to_string();
+        assert!(described.starts_with(wanted.trim_end_matches(')')), "{line}: {described}");
+        let stream = sim.device(0).stream().unwrap();
+        let numbers = DeviceVec::from_slice_in(&[1_u8; 2000], stream.as_ref(), &resource).unwrap();
+        assert_eq!(numbers.to_vec(stream.as_ref()).unwrap(), [1; 2000]);
+    }
+    assert!(sim.hazards().is_empty());
+}
+
+#[test]
+fn every_argument_arrives() {
+    let sim = sim();
+    let device = sim.device(0);
+    let reserved = |line: &str| -> usize {
+        let resource = parse(line).build(&device).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let stream = device.stream().unwrap();
+        let _numbers = DeviceVec::<u8, _>::uninit_in(3 << 20, stream.as_ref(), &resource).unwrap();
+        resource.find_layer::<Stock>().expect("a pool has a stock").status().reserved_bytes >> 20
+    };
+    assert_eq!(reserved("pool | cuda"), 36);
+    assert_eq!(reserved("pool(growth=doubling) | cuda"), 4);
+    assert_eq!(reserved("pool(growth=exact) | cuda"), 3);
+    assert_eq!(reserved("pool(growth=16MiB) | cuda"), 16);
+    assert_eq!(reserved("pool(initial=64MiB) | cuda"), 64);
+    assert_eq!(reserved("pool(initial=25%) | cuda"), 256);
+    assert_eq!(reserved("pool(maximum=5MiB, growth=doubling) | cuda"), 4);
+    assert_eq!(reserved("fixed-size(4MiB, 3, maximum=12MiB) | cuda"), 12);
+    assert_eq!(reserved("arena(50%) | cuda"), 512);
+    let pool = parse("cuda-async(initial=64MiB)").build(&device).unwrap();
+    let source = pool.find_layer::<CudaAsync>().expect("it is one");
+    assert!(source.reserved_bytes().unwrap() >= 64 << 20);
+}
+
+#[test]
+fn a_ledger_is_kept_if_the_recipe_says_so() {
+    let sim = sim();
+    for (line, is_checked) in [("pool(checked=true) | cuda", true), ("pool(checked=false) | cuda", false)] {
+        let resource = parse(line).build(&sim.device(0)).unwrap();
+        let stock = resource.find_layer::<Stock>().unwrap();
+        assert_eq!(format!("{stock:?}").contains("ledger: Some"), is_checked);
+    }
+}
+
+#[test]
+fn what_breaks_a_rule_is_pointed_at() {
+    let sim = sim();
+    let cases = [
+        ("pool(initial=2MiB, maximum=1MiB)", 1, "an initial size above the maximum"),
+        ("pool | pool(growth=1) | cuda", 8, "a growth step below 256 bytes"),
+        ("pool | arena(1k)", 8, "an arena below 1 MiB"),
+        ("fixed-size(0)", 1, "a block size of zero"),
+        ("fixed-size(blocks=0)", 1, "no blocks at a time"),
+        ("binning(3MiB)", 9, "a bin is a power of two"),
+        ("binning(to=3MiB)", 12, "a bin is a power of two"),
+        ("binning(from=8MiB)", 14, "the smallest bin is larger than the largest"),
+        ("pool | cuda(gpu=1)", 17, "the stack is built on another device"),
+        ("pinned(numa=4294967296)", 13, "it is larger than it can be"),
+        ("pool | cuda-async(initial=2MiB, threshold=1MiB)", 8, "an initial size above the release threshold"),
+        ("pool | null", 8, "a source that the device may not touch"),
+    ];
+    for (line, column, wanted) in cases {
+        let error = parse(line).build(&sim.device(0)).expect_err(line);
+        assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(column)), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(error.to_string().ends_with('^'), "{error}");
+    }
+    let error = parse("pool | system").build(&sim.device(0)).unwrap_err();
+    assert!(error.is_unsupported() && error.unsupported_detail().is_some(), "{error}");
+    assert_eq!(error.column(), Some(8), "{error}");
+    let error = parse("pool(initial=2GiB)").build(&sim.device(0)).unwrap_err();
+    assert!(error.is_out_of_memory() && error.column().is_none(), "{error}");
+    let live = sim.live();
+    assert_eq!(
+        (live.device, live.pinned, live.bytes, live.pools),
+        (0, 0, 0, 0),
+        "what was made has gone back"
+    );
+}
+
+#[test]
+fn layers_stand_over_a_source_of_your_own() {
+    let sim = sim();
+    let device = sim.device(0);
+    let over_null = parse("binning(blocks=4) | pool").over(Null::new(&device)).unwrap();
+    assert_eq!(
+        over_null.describe().to_string(),
+        "Binning(5 bins, 256 KiB to 4 MiB) > Pool(34 MiB) > Null(gpu 0)"
+    );
+    assert!(over_null.find_layer::<Null>().is_some() && over_null.find_layer::<Stock>().is_some());
+    let error = parse("pool | cuda").over(Null::new(&device)).err().expect("it has a source");
+    assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
+    let over_cuda = parse("pool(1MiB)").over_device(Cuda::new(&device)).unwrap();
+    assert_eq!(over_cuda.describe().to_string(), "Pool(1 MiB) > Cuda(gpu 0)");
+    assert!(parse("cuda").over_device(Cuda::new(&device)).is_err());
+    let nothing = parse("").over(Null::new(&device)).unwrap();
+    assert_eq!(nothing.describe().to_string(), "Null(gpu 0)");
+}
+
+#[test]
+fn help_and_the_list_tell_of_everything() {
+    let help = help();
+    for ingredient in ingredients() {
+        assert!(help.contains(&format!("  {}", ingredient.name())), "{}", ingredient.name());
+        assert!(help.contains(ingredient.about()), "{}", ingredient.name());
+        for parameter in ingredient.parameters() {
+            assert!(help.contains(parameter.about()), "{} {}", ingredient.name(), parameter.name());
+            assert!(!parameter.expects().is_empty());
+        }
+    }
+    let sources: Vec<bool> = ingredients().map(|ingredient| ingredient.is_source()).collect();
+    assert!(sources.is_sorted(), "layers, then sources");
+    assert!(help.lines().all(|line| line.len() <= 130), "{help}");
+}
+
+/// A value that is one of its kind, by the kind's name.
+fn value(expects: &str) -> BoxedStrategy<String> {
+    let size = prop_oneof![
+        (0_usize..1 << 50).prop_map(|bytes| bytes.to_string()),
+        (0_u32..4000, prop::sample::select(vec!["k", "KiB", " MiB", "g", "GB", "kB", "TiB"]))
+            .prop_map(|(count, unit)| format!("{count}{unit}")),
+        (0_u8..=100).prop_map(|percent| format!("{percent}%")),
+    ];
+    let words: Vec<String> = expects
+        .replace(" or ", ", ")
+        .split(", ")
+        .filter(|word| !word.contains(' '))
+        .map(str::to_owned)
+        .collect();
+    let word = |words: Vec<String>| prop::sample::select(words);
+    match expects {
+        "a size" => size.boxed(),
+        "a whole number" => any::<u64>().prop_map(|count| count.to_string()).boxed(),
+        "a text" => ".{0,12}"
+            .prop_map(|text: String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
+            .boxed(),
+        "a recipe" => Just("pool | cuda".to_owned()).boxed(),
+        both if both.ends_with("a size") => prop_oneof![word(words), size].boxed(),
+        both if both.ends_with("a whole number") => {
+            prop_oneof![word(words), any::<u32>().prop_map(|count| count.to_string())].boxed()
+        }
+        _ => word(words).boxed(),
+    }
+}
+
+/// An ingredient with some of its arguments, by name and in any order, or by place.
+fn step(is_source: bool) -> impl Strategy<Value = String> {
+    let those: Vec<_> = ingredients().filter(|ingredient| ingredient.is_source() == is_source).collect();
+    prop::sample::select(those).prop_flat_map(|ingredient| {
+        let values: Vec<_> = ingredient
+            .parameters()
+            .iter()
+            .map(|parameter| {
+                let value = value(&parameter.expects());
+                let is_given = if parameter.is_needed() { Just(true).boxed() } else { any::<bool>().boxed() };
+                (Just(parameter.name()), value, is_given)
+            })
+            .collect();
+        (Just(ingredient.name()), values, 0_usize..8, any::<bool>()).prop_map(
+            |(name, values, by_place, snake)| {
+                let mut arguments = Vec::new();
+                let mut is_in_row = true;
+                for (at, (parameter, value, is_given)) in values.into_iter().enumerate() {
+                    is_in_row &= is_given && at < by_place;
+                    if is_given {
+                        arguments.push(if is_in_row { value } else { format!(" {parameter} = {value}") });
+                    }
+                }
+                let name = if snake { name.replace('-', "_") } else { name.to_owned() };
+                if arguments.is_empty() { name } else { format!("{name}({})", arguments.join(",")) }
+            },
+        )
+    })
+}
+
+fn line() -> impl Strategy<Value = String> {
+    (prop::collection::vec(step(false), 0..6), prop::option::of(step(true)))
+        .prop_map(|(layers, source)| layers.into_iter().chain(source).collect::<Vec<_>>().join(" | "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_prints_is_read_as_the_same(line in line()) {
+        let recipe: Recipe = line.parse().unwrap_or_else(|error: Error| panic!("{line}: {error}"));
+        let plain = recipe.to_string();
+        let again: Recipe = plain.parse().unwrap_or_else(|error: Error| panic!("{plain}: {error}"));
+        prop_assert_eq!(&again, &recipe);
+        prop_assert_eq!(again.to_string(), plain);
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is written, it is built or refused, and nothing stays behind.
+    #[test]
+    fn whatever_is_built_goes_back(line in line()) {
+        let sim = Sim::with_config(Bench::config());
+        let recipe: Recipe = line.parse().expect("it is a recipe");
+        if let Ok(resource) = recipe.build(&sim.device(0)) {
+            drop(resource);
+        }
+        prop_assert!(sim.hazards().is_empty(), "{}: {:?}", line, sim.hazards());
+    }
+}
