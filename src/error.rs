@@ -135,6 +135,12 @@ impl Error {
         Self::new(ErrorKind::OutOfMemory, bytes, limit_bytes)
     }
 
+    /// As [`over_limit`](Self::over_limit), where the limit has a name and `used_bytes` were out.
+    #[cold]
+    pub(crate) fn over_limit_of(name: &str, bytes: usize, limit_bytes: usize, used_bytes: usize) -> Self {
+        Self::over_limit(bytes, limit_bytes).and(Detail::Limit { name: name.into(), used_bytes })
+    }
+
     /// `count` elements of `element_bytes` do not fit in an allocation.
     #[cold]
     #[must_use]
@@ -326,6 +332,23 @@ impl Error {
         }
     }
 
+    /// Whose limit was hit, if it has a name: that of the [`Allowance`](crate::adaptor::Allowance).
+    #[must_use]
+    pub fn limit_name(&self) -> Option<&str> {
+        match self.detail.as_deref() {
+            Some(Detail::Limit { name, .. }) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What was out under the limit that was hit, if the error knows.
+    pub(crate) fn limit_used_bytes(&self) -> Option<usize> {
+        match self.detail.as_deref() {
+            Some(Detail::Limit { used_bytes, .. }) => Some(*used_bytes),
+            _ => None,
+        }
+    }
+
     /// What is unsupported, why, and what to use instead, if the error knows.
     #[must_use]
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
@@ -463,7 +486,9 @@ impl fmt::Display for Error {
             _ if self.column().is_some() => {
                 write!(f, "{}: line {first}, column {second}", self.kind.name_at_a_place())?;
             }
-            ErrorKind::OutOfMemory if self.detail.is_some() => f.write_str("out of memory")?,
+            ErrorKind::OutOfMemory if self.out_of_memory_report().is_some() => {
+                f.write_str("out of memory")?;
+            }
             ErrorKind::OutOfMemory => {
                 write!(f, "out of memory: {first} bytes wanted")?;
                 if second != usize::MAX {
@@ -578,6 +603,17 @@ mod tests {
         assert_eq!((error.limit(), error.call()), (Some(8 << 20), None));
         assert!(error.to_string().ends_with("limit 8 MiB"), "{error}");
         assert!(Error::out_of_memory(1).out_of_memory_report().is_none());
+    }
+
+    #[test]
+    fn a_limit_has_a_name() {
+        let error = Error::over_limit_of("jobs", 512, 1024, 768);
+        assert!(error.is_out_of_memory() && error.out_of_memory_report().is_none());
+        assert_eq!((error.requested_bytes(), error.limit()), (Some(512), Some(1024)));
+        assert_eq!((error.limit_name(), error.limit_used_bytes()), (Some("jobs"), Some(768)));
+        let said = "out of memory: 512 bytes wanted, the limit is 1024: `jobs` has 768 out";
+        assert_eq!(error.to_string(), said);
+        assert_eq!(Error::over_limit(512, 1024).limit_name(), None);
     }
 
     #[test]

@@ -60,6 +60,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
 pub mod adaptor;
+mod contain;
 pub mod container;
 pub mod device;
 pub mod driver;

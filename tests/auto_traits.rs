@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
@@ -54,6 +55,9 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals] are [Send Sync] not [Clone]);
+all!([Allowance] are [Send Sync Clone] not [Copy]);
+all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
@@ -92,6 +96,7 @@ const NO_TYPES: [&str; 7] = [
 #[test]
 fn the_table_is_whole() {
     let rooms = [
+        include_str!("../src/adaptor/mod.rs"),
         include_str!("../src/container/mod.rs"),
         include_str!("../src/device/mod.rs"),
         include_str!("../src/driver/mod.rs"),

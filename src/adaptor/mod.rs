@@ -13,6 +13,15 @@
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 
+mod allowance;
+mod budget;
+mod face_of_allowance;
+mod failure_callback;
+mod limiting;
 mod tag;
 
+pub use allowance::{Allowance, Crossing, Reservation};
+pub use budget::Budget;
+pub use failure_callback::{Appeals, FailureCallback};
+pub use limiting::Limiting;
 pub use tag::{Tag, with_tag};

@@ -36,12 +36,14 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
+use crate::adaptor::{Allowance, Budget, FailureCallback, Limiting};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::stream::StreamRef;
 use crate::suballoc::{
-    Arena, ArenaConfig, Binning, BinningBuilder, FixedSize, FixedSizeConfig, Pool, PoolConfig,
+    Arena, ArenaConfig, Binning, BinningBuilder, FixedSize, FixedSizeConfig, OutOfMemory, Pool, PoolConfig,
+    Relief,
 };
 
 /// A source of blocks of memory on one device, ordered by streams.
@@ -281,6 +283,68 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Binning::over(self)
+    }
+
+    /// A [`Limiting`] over this resource: at most `bytes` are out at a time.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).limiting(8 << 30);
+    /// assert_eq!(resource.describe().to_string(), "Limiting(8 GiB) > Cuda(gpu 0)");
+    /// ```
+    #[must_use]
+    fn limiting(self, bytes: usize) -> Limiting<Self>
+    where
+        Self: Sized,
+    {
+        Limiting::new(self, bytes)
+    }
+
+    /// A [`Budget`] over this resource: what an allowance permits, which others may share.
+    ///
+    /// ```
+    /// use alluvion::adaptor::Allowance;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let jobs = Allowance::new("jobs", 1 << 30);
+    /// let resource = Cuda::new(&sim.device(0)).budget(jobs.clone());
+    /// assert_eq!(resource.describe().to_string(), "Budget(jobs, 1 GiB) > Cuda(gpu 0)");
+    /// ```
+    #[must_use]
+    fn budget(self, allowance: Allowance) -> Budget<Self>
+    where
+        Self: Sized,
+    {
+        Budget::new(self, allowance)
+    }
+
+    /// A [`FailureCallback`] over this resource: asks `handler` when it is out of memory, and tries again.
+    ///
+    /// ```
+    /// use alluvion::suballoc::Relief;
+    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).limiting(1 << 20).failure_callback(|report| {
+    ///     println!("attempt {}: {report}", report.attempt);
+    ///     Relief::None
+    /// });
+    /// assert!(resource.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err().is_out_of_memory());
+    /// assert_eq!(resource.appeals().asked(), 1);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    fn failure_callback(
+        self,
+        handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
+    ) -> FailureCallback<Self>
+    where
+        Self: Sized,
+    {
+        FailureCallback::new(self, handler)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

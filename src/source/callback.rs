@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "passes on what its closures vouch for")]
 
 use core::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::contain::contain;
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
@@ -114,20 +114,6 @@ where
     /// Calls `deallocate`, whose panic ends here.
     fn give_back(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         contain(|| (self.deallocate)(block, layout, stream));
-    }
-}
-
-/// Runs a closure of the user's. `None` if it panicked.
-///
-/// What the closure leaves half done is its own: `new`'s contract holds after a panic, too.
-fn contain<T>(closure: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(closure)) {
-        Ok(answer) => Some(answer),
-        Err(payload) => {
-            // Dropping it could run code of the user's, and panic anew.
-            core::mem::forget(payload);
-            None
-        }
     }
 }
 

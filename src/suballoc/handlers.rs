@@ -1,30 +1,29 @@
-//! `Handlers`: whom a suballocator asks when it has tried everything.
+//! `Handlers`: who is asked when there is no memory and everything has been tried.
 
 use core::cell::Cell;
 use core::fmt;
-use core::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{OutOfMemory, Relief};
+use crate::contain::{Inside, contain};
 use crate::sync::Arc;
 
 type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
 
 thread_local! {
-    /// A handler is running on this thread. It has nothing to drop, so it outlives every other thing of the thread.
+    /// A handler is running on this thread. No destructor, so it can be read while the thread's other locals are being dropped.
     static IS_ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The handlers of a suballocator, in the order in which they are asked.
+/// The handlers of a layer, in the order in which they are asked.
 ///
 /// They run on the thread whose request found no memory, with no lock held, so they may free and allocate. What they ask of a
-/// suballocator themselves, this or another, asks no handlers when it fails: else a handler that needs memory to give some
-/// back would be asked for it without end.
+/// layer with handlers themselves, this or another, asks no handlers when it fails: else a handler that needs memory to give
+/// some back would be asked for it without end.
 #[derive(Clone, Default)]
-pub(super) struct Handlers(Vec<Handler>);
+pub(crate) struct Handlers(Vec<Handler>);
 
 impl Handlers {
-    pub(super) fn push(&mut self, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) {
+    pub(crate) fn push(&mut self, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) {
         self.0.push(Arc::new(handler));
     }
 
@@ -39,40 +38,10 @@ impl Handlers {
     /// Asks one after the other, until one says that it has freed something.
     ///
     /// A handler that panics has freed nothing, and the next is asked: no method of a resource unwinds.
-    pub(super) fn ask(&self, report: &OutOfMemory) -> Relief {
-        let Some(_asking) = Asking::begin() else { return Relief::None };
-        let freed = self.0.iter().any(|handler| asked(handler, report) == Relief::Freed);
+    pub(crate) fn ask(&self, report: &OutOfMemory) -> Relief {
+        let Some(_asking) = Inside::enter(&IS_ASKING) else { return Relief::None };
+        let freed = self.0.iter().any(|handler| contain(|| handler(report)) == Some(Relief::Freed));
         if freed { Relief::Freed } else { Relief::None }
-    }
-}
-
-fn asked(handler: &Handler, report: &OutOfMemory) -> Relief {
-    // Nothing of ours is in the middle of anything: the report is only lent. What of the handler's own is, is the handler's.
-    match catch_unwind(AssertUnwindSafe(|| handler(report))) {
-        Ok(relief) => relief,
-        Err(thrown) => {
-            // Dropping it runs code of the user's, which may panic in its turn.
-            mem::forget(thrown);
-            Relief::None
-        }
-    }
-}
-
-/// The time in which this thread asks handlers.
-struct Asking;
-
-impl Asking {
-    /// `None` if it asks already.
-    fn begin() -> Option<Self> {
-        // Where there is no thread left to speak of, nobody is asked.
-        let was_asking = IS_ASKING.try_with(|is_asking| is_asking.replace(true)).unwrap_or(true);
-        (!was_asking).then_some(Self)
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        let _ = IS_ASKING.try_with(|is_asking| is_asking.set(false));
     }
 }
 

@@ -1,0 +1,99 @@
+//! `Reservation`: bytes that are set aside.
+
+use core::mem;
+
+use super::Allowance;
+use crate::error::Error;
+use crate::resource::Layout;
+
+/// Bytes that were taken from an [`Allowance`], which go back when this is dropped.
+///
+/// No memory: the right to have some. [`Budget::allocate_within`](super::super::Budget::allocate_within) turns it into blocks.
+///
+/// ```
+/// use alluvion::adaptor::Allowance;
+///
+/// let allowance = Allowance::new("jobs", 1 << 20);
+/// let reservation = allowance.reserve(1000)?;
+/// assert_eq!((reservation.bytes(), allowance.used_bytes()), (1024, 1024), "in whole units of 256");
+/// drop(reservation);
+/// assert_eq!(allowance.used_bytes(), 0);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "what is dropped goes back"]
+pub struct Reservation {
+    allowance: Allowance,
+    bytes: usize,
+}
+
+static_assertions::assert_impl_all!(Reservation: Send, Sync);
+static_assertions::assert_not_impl_any!(Reservation: Clone);
+
+impl Reservation {
+    pub(super) fn new(allowance: &Allowance, bytes: usize) -> Result<Self, Error> {
+        // What cannot be rounded up is more than any limit.
+        let whole_bytes = bytes.checked_next_multiple_of(Layout::MIN_ALIGN);
+        let whole_bytes = whole_bytes.ok_or_else(|| allowance.refuse(bytes))?;
+        allowance.take(bytes, whole_bytes)?.keep();
+        Ok(Self { allowance: allowance.clone(), bytes: whole_bytes })
+    }
+
+    /// What is still set aside, in whole units of 256 bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it was taken.
+    #[must_use]
+    pub fn allowance(&self) -> &Allowance {
+        &self.allowance
+    }
+
+    /// Takes room for a block out of what is set aside.
+    pub(in super::super) fn spend(&mut self, layout: Layout) -> Result<(), Error> {
+        match self.bytes.checked_sub(layout.rounded_bytes()) {
+            Some(left) => {
+                self.bytes = left;
+                Ok(())
+            }
+            None => Err(Error::over_limit(layout.bytes(), self.bytes)),
+        }
+    }
+
+    /// Puts back what was spent and not used.
+    pub(in super::super) fn put_back(&mut self, layout: Layout) {
+        self.bytes += layout.rounded_bytes();
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.allowance.give(self.bytes);
+    }
+}
+
+/// Room for one block, which goes back unless it is kept.
+#[must_use = "what is dropped goes back"]
+pub(in super::super) struct Taken<'a> {
+    allowance: &'a Allowance,
+    bytes: usize,
+}
+
+impl<'a> Taken<'a> {
+    pub(super) fn new(allowance: &'a Allowance, bytes: usize) -> Self {
+        Self { allowance, bytes }
+    }
+
+    /// It is used: somebody else gives it back.
+    pub(in super::super) fn keep(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.allowance.give(self.bytes);
+    }
+}
