@@ -13,15 +13,35 @@
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 
+mod aligned;
 mod allowance;
 mod budget;
 mod face_of_allowance;
 mod failure_callback;
+mod fallback;
+mod hints;
 mod limiting;
+mod log;
+mod logging;
+mod moves;
+mod prefetch;
+mod stats;
 mod tag;
+mod tally;
+mod thread_safe;
 
+pub use aligned::{Aligned, AlignedConfig};
 pub use allowance::{Allowance, Crossing, Reservation};
 pub use budget::Budget;
 pub use failure_callback::{Appeals, FailureCallback};
+pub use fallback::{Fallback, Spill};
+pub use hints::Hints;
 pub use limiting::Limiting;
+pub use log::{Log, LogConfig};
+pub use logging::Logging;
+pub use moves::Moves;
+pub use prefetch::Prefetch;
+pub use stats::Stats;
 pub use tag::{Tag, with_tag};
+pub use tally::{Counter, Counts, Scope, TagCounts, Tally};
+pub use thread_safe::{Reentries, ThreadSafe};

@@ -99,7 +99,7 @@ impl CudaAsyncManaged {
         self.pool.bytes(PoolAttribute::UsedCurrent)
     }
 
-    /// As [`Managed::prefetch`](super::Managed::prefetch).
+    /// As [`Managed::migrate`](super::Managed::migrate).
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl CudaAsyncManaged {
     /// # Safety
     ///
     /// As there.
-    pub unsafe fn prefetch(
+    pub unsafe fn migrate(
         &self,
         range: BlockRange,
         to: Location,
@@ -116,7 +116,7 @@ impl CudaAsyncManaged {
     ) -> Result<(), Error> {
         // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's
         // promise.
-        unsafe { migration::prefetch(self.pool.device(), range, to, stream) }
+        unsafe { migration::migrate(self.pool.device(), range, to, stream) }
     }
 }
 

@@ -42,7 +42,7 @@ use crate::stream::StreamRef;
 /// let block = resource.allocate(layout, stream.as_ref())?;
 /// let first_half = BlockRange::new(block, layout, ..2048)?;
 /// // SAFETY: the block is live, and freed below when the device is idle.
-/// unsafe { resource.prefetch(first_half, Location::Device(0), stream.as_ref()) }?;
+/// unsafe { resource.migrate(first_half, Location::Device(0), stream.as_ref()) }?;
 /// // SAFETY: `block` came from this resource with this layout, and the stream has all that uses it.
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())
@@ -78,14 +78,14 @@ impl Managed {
     ///
     /// The range is of a live block of a resource with this [`id`](Resource::id), which is deallocated behind this
     /// point of `stream`, as behind any other use.
-    pub unsafe fn prefetch(
+    pub unsafe fn migrate(
         &self,
         range: BlockRange,
         to: Location,
         stream: StreamRef<'_>,
     ) -> Result<(), Error> {
         // SAFETY: the block is of managed memory, because only a `Managed` has this id; the rest is the caller's promise.
-        unsafe { migration::prefetch(&self.device, range, to, stream) }
+        unsafe { migration::migrate(&self.device, range, to, stream) }
     }
 
     /// Advises on how part of a block will be used. Applies to whole pages, those that the range touches. No bytes

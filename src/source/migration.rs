@@ -40,7 +40,7 @@ pub(super) fn require_host_access(device: &Device, what: &'static str) -> Result
 /// # Safety
 ///
 /// The range is of a live block of managed memory, which stays live until the migration has run.
-pub(super) unsafe fn prefetch(
+pub(super) unsafe fn migrate(
     device: &Device,
     range: BlockRange,
     to: Location,

@@ -377,7 +377,7 @@ pub(crate) fn the_managed_pool_is_shared_and_left_alone(device: &Device) -> Outc
     write(device, block, &pattern(6, MIB))?;
     let range = BlockRange::whole(block, layout(MIB));
     // SAFETY: the block is live, and freed below on the stream.
-    unsafe { again.prefetch(range, Location::Host, stream.as_ref()) }?;
+    unsafe { again.migrate(range, Location::Host, stream.as_ref()) }?;
     stream.synchronize()?;
     assert_eq!(read(device, block, MIB)?, pattern(6, MIB));
     // SAFETY: the block came from this resource with this layout, and the copies are over.
@@ -409,7 +409,7 @@ pub(crate) fn managed_memory_moves_and_keeps_its_bytes(device: &Device) -> Outco
     let nothing = BlockRange::new(block, layout(MIB), 5..5)?;
     for (range, to) in [(whole, home), (middle, Location::Host), (nothing, home), (middle, home)] {
         // SAFETY: the block is live, and freed below on the stream.
-        unsafe { resource.prefetch(range, to, stream.as_ref()) }?;
+        unsafe { resource.migrate(range, to, stream.as_ref()) }?;
     }
     for advice in [
         Advice::ReadMostly(true),
@@ -445,7 +445,7 @@ pub(crate) fn ranges_and_places_that_are_not_there_are_refused(device: &Device) 
     let elsewhere = Sim::new();
     let foreign = elsewhere.device(0).stream()?;
     // SAFETY: the block is live until it is freed below.
-    let moved = unsafe { resource.prefetch(range, nowhere, stream.as_ref()) };
+    let moved = unsafe { resource.migrate(range, nowhere, stream.as_ref()) };
     // SAFETY: as above.
     let preferred = unsafe { resource.advise(range, Advice::PreferredLocation(Some(nowhere))) };
     // SAFETY: as above.
@@ -455,7 +455,7 @@ pub(crate) fn ranges_and_places_that_are_not_there_are_refused(device: &Device) 
         assert_eq!((error.kind(), error.code()), (ErrorKind::NoDevice, None), "{error}");
     }
     // SAFETY: as above.
-    let error = unsafe { resource.prefetch(range, Location::Host, foreign.as_ref()) }.unwrap_err();
+    let error = unsafe { resource.migrate(range, Location::Host, foreign.as_ref()) }.unwrap_err();
     assert!(error.is_device_mismatch(), "{error}");
     // SAFETY: the block came from this resource with this layout, and nothing uses it.
     unsafe { resource.deallocate(block, layout(4096), stream.as_ref()) };

@@ -1,0 +1,133 @@
+//! `Prefetch`: managed memory that is on the device before it is used.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources, and has fresh blocks migrated")]
+
+use core::any::Any;
+use core::fmt;
+
+use super::Hints;
+use crate::driver::Location;
+use crate::error::Error;
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
+    stand_on_upstream,
+};
+use crate::stream::StreamRef;
+
+/// Has each block of managed memory migrate to the device as soon as it is allocated, so that kernels do not fault it in page by
+/// page.
+///
+/// It is a hint: where the driver refuses it, the block is served all the same. Over memory that does not migrate nothing is asked
+/// for; what the memory is it sees from the source at the bottom, or, if that is not one of this crate's, from what the driver says
+/// about the first block. While the stream captures nothing is asked for either.
+///
+/// Blocks that are allocated synchronously stay where they are: no stream waits for them, and the host may be what wants them.
+///
+/// A block costs two driver calls: whether the stream captures, and the migration.
+///
+/// # Stream ordering
+///
+/// As the upstream's. The migration comes before whatever may use the block, and before its free, as the allocation does.
+///
+/// # Thread safety
+///
+/// As the upstream's.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::Managed;
+/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let resource = Managed::new(&sim.device(0))?.pool(PoolConfig::default())?.prefetch();
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &resource)?;
+/// assert_eq!(resource.hints().queued(), 1);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Prefetch<U> {
+    upstream: U,
+    hints: Hints,
+}
+
+static_assertions::assert_impl_all!(Prefetch<crate::source::Managed>: Send, Sync, DeviceAccessible, HostAccessible);
+static_assertions::assert_not_impl_any!(Prefetch<crate::source::Cuda>: Clone, HostAccessible);
+
+impl<U: Resource> Prefetch<U> {
+    /// A layer over `upstream`.
+    #[must_use]
+    pub fn new(upstream: U) -> Self {
+        let hints = Hints::over(&upstream);
+        Self { upstream, hints }
+    }
+
+    /// What it stands over.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// What it knows of the memory.
+    #[must_use]
+    pub fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    /// Queues the migration of a block that was allocated on `stream` just now.
+    fn hint(&self, block: DevicePtr, bytes: usize, stream: StreamRef<'_>) {
+        // Asked for within a capture it would break it. The legacy stream says that there is none by an error.
+        if self.hints.migrates() == Some(false) || !matches!(stream.is_capturing(), Ok(false)) {
+            return;
+        }
+        let ordinal = self.upstream.device().ordinal();
+        let (address, to) = (block.address(), Location::Device(ordinal));
+        // SAFETY:
+        // - the range is live, since it was allocated just now, and until the migration has run: what frees the block is ordered
+        //   after its allocation on this stream, and this is behind nothing but that.
+        // - the stream is live, because it is borrowed, and of this device, because the upstream has served it.
+        let queued = unsafe { stream.driver().prefetch_async(ordinal, address, bytes, to, stream.raw()) };
+        self.hints.note(&queued.map_err(Error::from));
+    }
+}
+
+// SAFETY: the blocks are the upstream's, whose id it has and which keeps the contract. A migration changes no byte.
+unsafe impl<U: Resource> Resource for Prefetch<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        let block = self.upstream.allocate(layout, stream)?;
+        if !layout.is_empty() {
+            self.hint(block, layout.bytes(), stream);
+        }
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate(block, layout, stream) };
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.upstream.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.upstream.deallocate_sync(block, layout) };
+    }
+
+    stand_on_upstream!();
+
+    fn id(&self) -> ResourceId {
+        self.upstream.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prefetch")
+    }
+
+    fn layer(&self) -> Option<&dyn Any> {
+        Some(&self.hints)
+    }
+}
+
+blocks_of_upstream!(Prefetch);
