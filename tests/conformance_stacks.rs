@@ -84,9 +84,9 @@ impl Numbers {
     }
 }
 
-/// Four times the memory of a plain bench: layers keep some each, and a clause may make three stacks at once.
+/// Eight times the memory of a plain bench: layers keep some each, and a clause may make three stacks at once.
 fn bench() -> Bench {
-    const BYTES: usize = 256 << 20;
+    const BYTES: usize = 512 << 20;
     Bench::sim_with(Bench::config().memory_bytes(BYTES).pinned_bytes(BYTES))
 }
 
