@@ -7,8 +7,20 @@ use alluvion::testing::{Bench, suite};
 use alluvion::{AnyResource, Device};
 
 /// Layers that may stand anywhere over anything. Those that limit leave room for what a clause asks for.
-const LAYERS: &[&str] =
-    &["pool", "pool(growth=exact)", "binning(from=4KiB, to=256KiB, blocks=8)", "arena(40MiB)"];
+const LAYERS: &[&str] = &[
+    "stats",
+    "limiting(500MiB)",
+    "budget(hard=500MiB, soft=1MiB)",
+    "aligned(512)",
+    "aligned(4096, threshold=64KiB)",
+    "prefetch",
+    "fallback(managed)",
+    "logging(file=/dev/null, tags=true, reserved=true)",
+    "pool",
+    "pool(growth=exact)",
+    "binning(from=4KiB, to=256KiB, blocks=8)",
+    "arena(40MiB)",
+];
 
 const SOURCES: &[&str] = &["cuda", "cuda-async", "managed", "pinned"];
 
@@ -17,7 +29,7 @@ type Make<'a> = &'a dyn Fn(&Device) -> AnyResource;
 const CLAUSES: &[(&str, fn(&Bench, Make<'_>))] = &[
     ("zero_bytes_reach_nobody", |bench, make| suite::zero_bytes_reach_nobody(bench, make)),
     ("alignments_are_honoured_or_refused", |bench, make| {
-        suite::alignments_are_honoured_or_refused(bench, make)
+        suite::alignments_are_honoured_or_refused(bench, make);
     }),
     ("blocks_are_disjoint", |bench, make| suite::blocks_are_disjoint(bench, make)),
     ("streams_of_others_are_refused", |bench, make| suite::streams_of_others_are_refused(bench, make)),
@@ -31,25 +43,25 @@ const CLAUSES: &[(&str, fn(&Bench, Make<'_>))] = &[
     ("trimming_is_harmless", |bench, make| suite::trimming_is_harmless(bench, make)),
     ("captures_elsewhere_survive", |bench, make| suite::captures_elsewhere_survive(bench, make)),
     ("a_lost_context_fails_fast_and_silently", |bench, make| {
-        suite::a_lost_context_fails_fast_and_silently(bench, make)
+        suite::a_lost_context_fails_fast_and_silently(bench, make);
     }),
     ("blocks_hold_what_is_written", |bench, make| suite::blocks_hold_what_is_written(bench, make)),
     ("absurd_sizes_are_out_of_memory", |bench, make| suite::absurd_sizes_are_out_of_memory(bench, make)),
     ("freed_memory_is_reusable_on_its_stream", |bench, make| {
-        suite::freed_memory_is_reusable_on_its_stream(bench, make)
+        suite::freed_memory_is_reusable_on_its_stream(bench, make);
     }),
     ("freed_memory_is_ordered", |bench, make| suite::freed_memory_is_ordered(bench, make)),
     ("allocating_synchronously_is_synchronous", |bench, make| {
-        suite::allocating_synchronously_is_synchronous(bench, make)
+        suite::allocating_synchronously_is_synchronous(bench, make);
     }),
     ("random_operations_agree_with_the_oracle", |bench, make| {
-        suite::random_operations_agree_with_the_oracle(bench, make)
+        suite::random_operations_agree_with_the_oracle(bench, make);
     }),
     ("four_threads_keep_their_bytes", |bench, make| suite::four_threads_keep_their_bytes(bench, make)),
     ("erased_handles_free_every_block", |bench, make| suite::erased_handles_free_every_block(bench, make)),
     ("exhaustion_is_not_the_end", |bench, make| suite::exhaustion_is_not_the_end(bench, make)),
     ("freeing_synchronously_really_frees", |bench, make| {
-        suite::freeing_synchronously_really_frees(bench, make)
+        suite::freeing_synchronously_really_frees(bench, make);
     }),
     ("every_schedule_keeps_the_order", |bench, make| suite::every_schedule_keeps_the_order(bench, make)),
 ];
@@ -92,8 +104,8 @@ fn bench() -> Bench {
 
 /// Every clause for as many stacks; each test has stacks of its own.
 fn hold(seed: u64) {
-    // Twelve stacks take 10 s of one core in a debug build.
-    const STACKS: usize = 12;
+    // Eight stacks take 10 s of one core in a debug build.
+    const STACKS: usize = 8;
     let mut numbers = Numbers(seed);
     for _ in 0..STACKS {
         let line = numbers.stack();

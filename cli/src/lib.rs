@@ -13,6 +13,7 @@ mod rig;
 mod snapshot_file;
 mod timing;
 mod trace_file;
+mod tune;
 mod viz;
 mod workload;
 
@@ -36,6 +37,7 @@ Examples:
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
   alluvion viz trace.csv -o page.html          the same, as a page for a browser
+  alluvion tune trace.csv.gz                   the stack that is right for a program
   alluvion bench --help                        every workload
   alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
 
@@ -46,6 +48,7 @@ enum Command {
     Bench(bench::Bench),
     Replay(replay::Replay),
     Export(export::Export),
+    Tune(tune::Tune),
     Viz(viz::Viz),
 }
 
@@ -57,6 +60,7 @@ pub fn run() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::Replay(replay) => replay.run(),
         Command::Export(export) => export.run(),
+        Command::Tune(tune) => tune.run(),
         Command::Viz(viz) => viz.run(),
     };
     match done {
