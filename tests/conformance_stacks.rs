@@ -25,8 +25,9 @@ const LAYERS: &[&str] = &[
 const SOURCES: &[&str] = &["cuda", "cuda-async", "managed", "pinned"];
 
 type Make<'a> = &'a dyn Fn(&Device) -> AnyResource;
+type Clause = fn(&Bench, Make<'_>);
 
-const CLAUSES: &[(&str, fn(&Bench, Make<'_>))] = &[
+const CLAUSES: &[(&str, Clause)] = &[
     ("zero_bytes_reach_nobody", |bench, make| suite::zero_bytes_reach_nobody(bench, make)),
     ("alignments_are_honoured_or_refused", |bench, make| {
         suite::alignments_are_honoured_or_refused(bench, make);
