@@ -50,7 +50,7 @@ pub(crate) fn trace(log: &[u8]) -> bool {
                 let size = &mut sizes[event.block as usize];
                 match event.kind {
                     EventKind::Allocate => {
-                        assert!(size.replace(event.bytes).is_none(), "no number comes twice")
+                        assert!(size.replace(event.bytes).is_none(), "no number comes twice");
                     }
                     EventKind::Free => assert_eq!(size.take(), Some(event.bytes), "what is freed is live"),
                 }
