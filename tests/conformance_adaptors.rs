@@ -1,7 +1,7 @@
 //! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
 
-use alluvion::adaptor::{AlignedConfig, Allowance, Budget};
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Guard, GuardConfig};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
 use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
@@ -65,3 +65,20 @@ alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(devi
 alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
     CudaAsyncManaged::new(device).unwrap().prefetch()
 });
+
+/// Whatever it finds ends the tests: a panic of a handler would be caught.
+fn guarded<U: Resource>(upstream: U) -> Guard<U> {
+    let config = GuardConfig::default().on_violation(|trespass| {
+        eprintln!("{trespass}");
+        std::process::abort()
+    });
+    upstream.guard(config).expect("there is a stream and pinned memory")
+}
+
+alluvion::resource_suite!(guard_over_cuda, |device| guarded(Cuda::new(device)));
+alluvion::resource_suite!(guard_over_pool, |device| Shadow::new(guarded(pool(device))));
+alluvion::resource_suite!(guard_over_cuda_async, |device| guarded(CudaAsync::new(device).unwrap()));
+alluvion::resource_suite!(guard_over_pinned, |device| guarded(Pinned::new(device).unwrap()));
+alluvion::resource_suite!(pool_over_guard, |device| guarded(Cuda::new(device))
+    .pool(PoolConfig::default())
+    .unwrap());

@@ -36,7 +36,9 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Prefetch};
+use crate::adaptor::{
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Guard, GuardConfig, Limiting, Prefetch,
+};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -388,6 +390,30 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Prefetch::new(self)
+    }
+
+    /// A [`Guard`] over this resource: finds who writes beside a block, or to one that was freed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::adaptor::GuardConfig;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).guard(GuardConfig::default())?;
+    /// assert_eq!(resource.describe().to_string(), "Guard(0 found) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::new`].
+    fn guard(self, config: GuardConfig) -> Result<Guard<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Guard::new(self, config)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.
