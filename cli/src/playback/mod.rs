@@ -1,28 +1,40 @@
 //! `Playback`: a trace step by step, with the addresses of its blocks and what is reserved after each step.
 //!
 //! Where the log says what was reserved, what it says is played back, at the addresses that it says. Else all that it says is
-//! which blocks came and went: they are allocated from a pool on a simulated GPU, and what that pool does is played back.
+//! which blocks came and went: they are allocated from a pool, or from the stack that was asked for, on a simulated GPU, and
+//! what that does is played back.
 
 mod step;
 mod watched;
 
 pub(crate) use step::{Step, What};
-pub(crate) use watched::Watched;
+pub(crate) use watched::{Sightings, Watched};
 
 use alluvion::driver::sim::SimConfig;
+use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
 use alluvion::trace::{Event, EventKind, Moment, Refusal, Trace};
 use alluvion::{Device, Error, Layout, PoolConfig, Resource, Sim, Stream};
 
 use crate::failure::Failure;
 use crate::workload::Block;
-use watched::Sightings;
 
 /// A trace that can be played back, as often as one likes: it is the same each time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Playback<'t> {
     trace: &'t Trace,
-    is_recorded: bool,
+    by: By<'t>,
+}
+
+/// Whose addresses are played, and whose segments.
+#[derive(Clone, Copy, Debug)]
+enum By<'t> {
+    /// The log's.
+    Log,
+    /// Those of a pool.
+    Pool,
+    /// Those of a stack that somebody wrote down.
+    Stack(&'t Recipe),
 }
 
 /// Memory of the simulated device, if the trace needs no more: that of an H200. It costs nothing until it is touched, and nobody
@@ -35,21 +47,37 @@ const MOST_SIMULATED_BYTES: u64 = 1 << 45;
 impl<'t> Playback<'t> {
     pub(crate) fn new(trace: &'t Trace) -> Self {
         let is_recorded = trace.moments.iter().any(|moment| moment.reserved_bytes.is_some());
-        Self { trace, is_recorded }
+        Self { trace, by: if is_recorded { By::Log } else { By::Pool } }
+    }
+
+    /// Through a stack, whatever the log says was reserved.
+    pub(crate) fn through(trace: &'t Trace, stack: &'t Recipe) -> Self {
+        Self { trace, by: By::Stack(stack) }
+    }
+
+    pub(crate) fn trace(&self) -> &'t Trace {
+        self.trace
     }
 
     /// Whether the log itself says what was reserved. Its segments are not known then.
     pub(crate) fn is_recorded(&self) -> bool {
-        self.is_recorded
+        matches!(self.by, By::Log)
     }
 
     /// Plays it to `each`, until that fails.
     pub(crate) fn run(&self, each: impl FnMut(Step) -> Result<(), Failure>) -> Result<(), Failure> {
-        if self.is_recorded {
-            Player::new(self.trace, each).play_recorded()
-        } else {
-            self.run_over(|source| source.pool(PoolConfig::default()), each)
+        match self.by {
+            By::Log => Player::new(self.trace, each).play_recorded(),
+            By::Pool => self.run_over(|source| source.pool(PoolConfig::default()), each),
+            By::Stack(recipe) => self.run_over(|source| recipe.over_device(source), each),
         }
+    }
+
+    /// A simulated GPU with room for the blocks of the trace.
+    pub(crate) fn machine(&self) -> Sim {
+        let memory = SIMULATED_BYTES.max(self.trace.peak_live_bytes().saturating_mul(2));
+        let memory = usize::try_from(memory.min(MOST_SIMULATED_BYTES)).unwrap_or(usize::MAX);
+        Sim::with_config(SimConfig::default().memory_bytes(memory))
     }
 
     /// Plays to `each` what a resource of your making does with the blocks of the trace, over a source of which the segments
@@ -59,9 +87,7 @@ impl<'t> Playback<'t> {
         make: impl FnOnce(Watched<Cuda>) -> Result<R, Error>,
         each: impl FnMut(Step) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let memory = SIMULATED_BYTES.max(self.trace.peak_live_bytes().saturating_mul(2));
-        let memory = usize::try_from(memory.min(MOST_SIMULATED_BYTES)).unwrap_or(usize::MAX);
-        let sim = Sim::with_config(SimConfig::default().memory_bytes(memory));
+        let sim = self.machine();
         let device = sim.machine().device(0)?;
         let sightings = Sightings::default();
         let resource = make(Watched::new(Cuda::new(&device), &sightings))?;

@@ -94,7 +94,7 @@ impl SnapshotFile {
         if version != VERSION {
             return Err(format!("its version is {version}, and this program knows {VERSION}"));
         }
-        let segments = segments.into_iter().map(segment).collect::<Result<Vec<_>, _>>()?;
+        let segments = segments.iter().map(segment).collect::<Result<Vec<_>, _>>()?;
         let blocks = blocks.into_iter().map(block).collect::<Result<Vec<_>, _>>()?;
         check_segments(&segments)?;
         check_tiles(&segments, &blocks)?;
@@ -113,7 +113,7 @@ impl SnapshotFile {
     }
 }
 
-fn segment(written: WrittenSegment) -> Result<Segment, String> {
+fn segment(written: &WrittenSegment) -> Result<Segment, String> {
     let address = address_of(&written.address, "a segment")?;
     Ok(Segment { address, bytes: written.bytes })
 }

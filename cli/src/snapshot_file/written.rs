@@ -1,6 +1,7 @@
 //! A snapshot as it stands in the file.
 
-use serde::Deserialize;
+use alluvion::suballoc;
+use serde::{Deserialize, Serialize};
 
 /// The whole file. Keys that are not known are passed over.
 #[derive(Debug, Deserialize)]
@@ -40,7 +41,7 @@ pub(crate) struct Device {
 }
 
 /// As `alluvion::suballoc::Status`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Status {
     pub(crate) live_bytes: u64,
     pub(crate) live_blocks: u64,
@@ -57,6 +58,30 @@ pub(crate) struct Status {
     pub(crate) waits: u64,
     pub(crate) events_recorded: u64,
     pub(crate) upstream_calls: u64,
+}
+
+impl Status {
+    /// The same as the library has it.
+    pub(crate) fn in_library(&self) -> suballoc::Status {
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut status = suballoc::Status::default();
+        status.live_bytes = bytes(self.live_bytes);
+        status.live_blocks = bytes(self.live_blocks);
+        status.free_bytes = bytes(self.free_bytes);
+        status.cached_bytes = bytes(self.cached_bytes);
+        status.pending_bytes = bytes(self.pending_bytes);
+        status.reserved_bytes = bytes(self.reserved_bytes);
+        status.peak_reserved_bytes = bytes(self.peak_reserved_bytes);
+        status.largest_free_bytes = bytes(self.largest_free_bytes);
+        status.metadata_bytes = bytes(self.metadata_bytes);
+        status.hits = self.hits;
+        status.misses = self.misses;
+        status.steals = self.steals;
+        status.waits = self.waits;
+        status.events_recorded = self.events_recorded;
+        status.upstream_calls = self.upstream_calls;
+        status
+    }
 }
 
 /// What was known of the request that failed.

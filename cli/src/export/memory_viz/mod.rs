@@ -1,0 +1,95 @@
+//! PyTorch's snapshot of its allocator, as `torch.cuda.memory._snapshot()` makes it and its viewer reads it.
+//!
+//! What PyTorch calls stack frames is here the path of tags, innermost first, and then the thread. What it calls the history
+//! of a device is the log.
+
+mod frames;
+mod history;
+mod segments;
+
+use std::io::{self, Write};
+
+use super::output::unwritten;
+use super::pickle::Pickle;
+use crate::failure::Failure;
+use crate::playback::Playback;
+use crate::snapshot_file::{SnapshotFile, State};
+use frames::{Frames, Who};
+use history::History;
+use segments::{Piece, Segment, write_segments};
+
+/// More devices than any machine has: PyTorch's format has a list for each.
+const MOST_DEVICES: u32 = 1024;
+
+pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
+    let trace = playback.trace();
+    let mut pickle = Pickle::begin(to).map_err(unwritten)?;
+    begin(&mut pickle, 0).map_err(unwritten)?;
+    let mut history = History::new(trace, playback.is_recorded(), pickle);
+    playback.run(|step| history.add(&step).map_err(unwritten))?;
+    let (mut pickle, segments, mut frames) = history.end();
+    end(&mut pickle, 0, &segments, &mut frames).map_err(unwritten)?;
+    pickle.end().map_err(unwritten)?;
+    Ok(())
+}
+
+pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result<(), Failure> {
+    let ordinal = file.device.ordinal;
+    if ordinal >= MOST_DEVICES {
+        return Err(Failure::Failed(format!("the snapshot is of device {ordinal}: no machine has so many")));
+    }
+    let mut pickle = Pickle::begin(to).map_err(unwritten)?;
+    begin(&mut pickle, ordinal).map_err(unwritten)?;
+    let segments: Vec<_> = file
+        .tiles()
+        .map(|(segment, blocks)| {
+            let pieces = blocks.iter().filter(|block| block.state == State::Live);
+            let pieces = pieces.map(|block| Piece {
+                address: block.address,
+                bytes: block.bytes,
+                requested_bytes: block.bytes,
+                who: Who { tag: &block.tag, thread: None },
+            });
+            Segment { address: segment.address, bytes: segment.bytes, stream: 0, pieces: pieces.collect() }
+        })
+        .collect();
+    end(&mut pickle, ordinal, &segments, &mut Frames::default()).map_err(unwritten)?;
+    pickle.end().map_err(unwritten)?;
+    Ok(())
+}
+
+/// Everything before the events of device `ordinal`.
+fn begin<W: Write>(pickle: &mut Pickle<W>, ordinal: u32) -> io::Result<()> {
+    pickle.begin_dict()?;
+    pickle.string("device_traces")?;
+    pickle.begin_list()?;
+    for _ in 0..ordinal {
+        pickle.item()?;
+        pickle.begin_list()?;
+        pickle.end_list()?;
+    }
+    pickle.item()?;
+    pickle.begin_list()
+}
+
+/// Everything after the events.
+fn end<'a, W: Write>(
+    pickle: &mut Pickle<W>,
+    ordinal: u32,
+    segments: &[Segment<'a>],
+    frames: &mut Frames<'a>,
+) -> io::Result<()> {
+    pickle.end_list()?;
+    pickle.end_list()?;
+    write_segments(pickle, ordinal, segments, frames)?;
+    pickle.string("allocator_settings")?;
+    pickle.begin_dict()?;
+    pickle.text_entry("allocator", "alluvion")?;
+    pickle.string("expandable_segments")?;
+    pickle.boolean(false)?;
+    pickle.end_dict()?;
+    pickle.string("external_annotations")?;
+    pickle.begin_list()?;
+    pickle.end_list()?;
+    pickle.end_dict()
+}
