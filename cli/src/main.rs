@@ -11,6 +11,7 @@ mod rig;
 mod snapshot_file;
 mod timing;
 mod trace_file;
+mod tune;
 mod viz;
 mod workload;
 
@@ -34,6 +35,7 @@ Examples:
   alluvion viz trace.csv -o page.html          the same, as a page for a browser
   alluvion bench --help                        every workload
   alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
+  alluvion tune trace.csv.gz                   the stack that is right for a program
 
 Exit codes: 0 done, 1 failed, 2 not understood.";
 
@@ -41,6 +43,7 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 enum Command {
     Bench(bench::Bench),
     Replay(replay::Replay),
+    Tune(tune::Tune),
     Export(export::Export),
     Viz(viz::Viz),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Tune(tune) => tune.run(),
         Command::Export(export) => export.run(),
         Command::Viz(viz) => viz.run(),
     };
