@@ -5,8 +5,10 @@
 
 mod capture;
 pub(crate) mod child;
+pub(crate) mod layers_under_threads;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
+pub(crate) mod limits;
 pub(crate) mod pools;
 pub(crate) mod pools_under_capture;
 pub(crate) mod pools_under_threads;
