@@ -1,6 +1,7 @@
 //! The program `alluvion`: measures memory resources for GPUs on the workloads that their peers are measured on.
 
 mod bench;
+mod doctor;
 mod export;
 mod failure;
 mod input;
@@ -24,6 +25,7 @@ struct Program {
 
 const EXAMPLES: &str = "\
 Examples:
+  alluvion doctor                              what this machine can do
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
@@ -34,6 +36,7 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Doctor(doctor::Doctor),
     Export(export::Export),
 }
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let Program { command } = Program::parse();
     let done = match command {
         Command::Bench(bench) => bench.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Export(export) => export.run(),
     };
     match done {
