@@ -86,6 +86,8 @@ pub enum ErrorKind {
     Malformed,
     /// A file cannot be read.
     Unreadable,
+    /// A file cannot be written.
+    Unwritable,
     /// Any other code of the driver.
     Driver,
 }
@@ -242,6 +244,13 @@ impl Error {
     #[must_use]
     pub fn unreadable(line: usize, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
+    }
+
+    /// `what`, a file or whatever else takes bytes, cannot be written.
+    #[cold]
+    #[must_use]
+    pub fn unwritable(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        Self::new(ErrorKind::Unwritable, 0, 0).and(Detail::Text(format!("{what}: {error}").into()))
     }
 
     /// Something is wrong at a place of a text: `Malformed`, or whatever `of` is, if that is what was refused there.
@@ -529,6 +538,7 @@ impl fmt::Display for Error {
             ErrorKind::Misuse => f.write_str("misuse")?,
             ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
             ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
+            ErrorKind::Unwritable => f.write_str("unwritable")?,
             ErrorKind::Driver => f.write_str("driver error")?,
         }
         if let Some(detail) = &self.detail {

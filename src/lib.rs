@@ -28,6 +28,7 @@
 //! | [`recipe`] | How is a stack written down? | [`recipe::Recipe`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
+//! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Logging`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
 //! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
@@ -54,6 +55,7 @@
 //! - `cuda` (default): the CUDA driver, through cudarc, loaded at run time. Without it only simulated machines exist.
 //! - `sim` (default): the simulated machine.
 //! - `testing`: the conformance suite, the shadow heap and the fault sweep.
+//! - `gzip`: logs whose name ends in `.gz` are packed.
 //! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.
 //! - `nightly`: [`OnHost`] also implements the standard library's unstable `Allocator`.
 //! - `gpu-tests`: tests that need a GPU. With this feature a missing GPU is a failure, not a skip.

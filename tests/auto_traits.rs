@@ -14,6 +14,7 @@ use alluvion::source::*;
 use alluvion::stream::*;
 use alluvion::suballoc::*;
 use alluvion::testing::*;
+use alluvion::trace::{RmmCsv, RmmCsvWriter};
 use alluvion::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
@@ -45,17 +46,23 @@ all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone]
 all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 
 // Handles: cloning is a reference count.
+all!([Log] are [Send Sync Clone] not [Copy]);
 all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Pinned] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
 // Owners.
+all!([Logging<Cuda>] are [Send Sync] not [Clone]);
+all!([LogConfig] are [Send Sync Clone] not [Copy]);
+all!([RmmCsvWriter<Vec<u8>>, RmmCsv<&'static [u8]>] are [Send Sync] not [Clone]);
 all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
-all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, Tally, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts] are [Send Sync Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
@@ -80,6 +87,8 @@ all!([Bench] are [Sized] not [Clone]);
 
 // A resource is what its closures and its upstream are.
 type Local = std::rc::Rc<()>;
+all!([ThreadSafe<std::cell::Cell<u8>>] are [Send Sync] not [Clone]);
+all!([ThreadSafe<Local>] are [Sized] not [Send Sync Clone]);
 all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 

@@ -1,10 +1,13 @@
 //! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
 
-use alluvion::adaptor::{AlignedConfig, Allowance, Budget};
+mod one_at_a_time;
+
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig, Stats};
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
 use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
+use one_at_a_time::OneAtATime;
 
 /// A pool over the plainest source.
 fn pool(device: &Device) -> Pool<Cuda> {
@@ -43,6 +46,34 @@ alluvion::resource_suite!(pool_over_failure_callback, |device| {
     asking.pool(PoolConfig::default()).expect("a pool over a handler")
 });
 
+alluvion::resource_suite!(fallback_over_cuda, |device| {
+    Cuda::new(device).limiting(16 << 20).fallback(Managed::new(device).unwrap().limiting(40 << 20)).unwrap()
+});
+alluvion::resource_suite!(fallback_over_pool, |device| {
+    let first = Shadow::new(pool(device).limiting(20 << 20));
+    Shadow::new(first.fallback(Shadow::new(pool(device).limiting(20 << 20))).unwrap())
+});
+// Nothing is served by the first.
+alluvion::resource_suite!(fallback_alone, |device| {
+    Cuda::new(device).limiting(0).fallback(Shadow::new(pool(device))).unwrap()
+});
+alluvion::resource_suite!(pool_over_fallback, |device| {
+    let first = Cuda::new(device).limiting(20 << 20);
+    first
+        .fallback(Managed::new(device).unwrap())
+        .unwrap()
+        .pool(PoolConfig::default())
+        .expect("a pool over two")
+});
+
+alluvion::resource_suite!(thread_safe_over_cuda, |device| OneAtATime::new(Cuda::new(device)).thread_safe());
+alluvion::resource_suite!(thread_safe_over_pool, |device| {
+    Shadow::new(OneAtATime::new(pool(device)).thread_safe())
+});
+alluvion::resource_suite!(pool_over_thread_safe, |device| {
+    let shared = OneAtATime::new(CudaAsync::new(device).unwrap()).thread_safe();
+    shared.pool(PoolConfig::default()).expect("a pool over one that is shared")
+});
 alluvion::resource_suite!(aligned_over_cuda, |device| Cuda::new(device).aligned(4096).unwrap());
 alluvion::resource_suite!(aligned_over_pool, |device| {
     Shadow::new(pool(device).aligned(64 << 10).unwrap())
@@ -65,3 +96,30 @@ alluvion::resource_suite!(prefetch_over_cuda_async, |device| CudaAsync::new(devi
 alluvion::resource_suite!(prefetch_over_cuda_async_managed, |device| {
     CudaAsyncManaged::new(device).unwrap().prefetch()
 });
+
+fn log() -> Log {
+    LogConfig::default()
+        .tags(true)
+        .reserved(true)
+        .room(64)
+        .write_to(std::io::sink())
+        .expect("there is a thread for it")
+}
+
+alluvion::resource_suite!(logging_over_cuda, |device| Cuda::new(device).logging(log()));
+alluvion::resource_suite!(logging_over_pool, |device| Shadow::new(pool(device).logging(log())));
+alluvion::resource_suite!(pool_over_logging, |device| {
+    Cuda::new(device).logging(log()).pool(PoolConfig::default()).expect("a pool over a log")
+});
+alluvion::resource_suite!(logging_over_null, no_memory, |device| Null::new(device).logging(log()));
+
+alluvion::resource_suite!(stats_over_cuda, |device| Cuda::new(device).stats());
+alluvion::resource_suite!(stats_over_pool, |device| Shadow::new(pool(device).stats()));
+alluvion::resource_suite!(stats_with_exact_peaks_over_pool, |device| Shadow::new(Stats::with_slack(
+    pool(device),
+    0
+)));
+alluvion::resource_suite!(pool_over_stats, |device| {
+    Cuda::new(device).stats().pool(PoolConfig::default()).expect("a pool over counters")
+});
+alluvion::resource_suite!(stats_over_null, no_memory, |device| Null::new(device).stats());

@@ -14,7 +14,7 @@ use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DeviceVec, Machine, Stream};
 use gpu_kernels::Kernels;
 use scenario::child::in_child;
-use scenario::{lifecycle, pools, pools_under_capture, pools_under_threads};
+use scenario::{lifecycle, limits, pools, pools_under_capture, pools_under_threads};
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
 const RUNS: usize = 5;
@@ -113,6 +113,26 @@ fn scenario_06_a_pending_block_is_waited_for() {
 #[test]
 fn scenario_07_handlers_end_and_help() {
     pools_under_threads::handlers_end_and_help(&Bench::gpu());
+}
+
+#[test]
+fn scenario_05_cached_memory_makes_room_within_a_limit() {
+    limits::cached_memory_makes_room_within_a_limit(&Bench::gpu());
+}
+
+#[test]
+fn scenario_07_a_handler_that_frees_nothing_ends() {
+    limits::a_handler_that_frees_nothing_ends(&Bench::gpu());
+}
+
+#[test]
+fn scenario_07_a_handler_that_allocates_does_not_lock_up() {
+    limits::a_handler_that_allocates_does_not_lock_up(&Bench::gpu());
+}
+
+#[test]
+fn scenario_07_a_handler_that_frees_half_helps() {
+    limits::a_handler_that_frees_half_helps(&Bench::gpu());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
+use alluvion::adaptor::Allowance;
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Recipe, help, ingredients};
 use alluvion::source::{Cuda, CudaAsync, Null};
@@ -46,6 +47,9 @@ fn what_is_written_in_many_ways_prints_in_one() {
         ("pinned(numa=3)", "pinned(numa=3)"),
         ("cuda(gpu=1)", "cuda(gpu=1)"),
         ("pool(\"1GiB\")", "pool(initial=1GiB)"),
+        ("limiting(8GiB)|budget(1g, name=a/b-c.d)", "limiting(bytes=8GiB) | budget(hard=1GiB, name=a/b-c.d)"),
+        (r#"budget(1, name="a \"b\" \\, c")"#, r#"budget(hard=1, name="a \"b\" \\, c")"#),
+        ("budget(1, name=\"\")", "budget(hard=1, name=\"\")"),
     ];
     for (written, wanted) in cases {
         assert_eq!(plain(written), wanted, "{written}");
@@ -83,7 +87,7 @@ fn what_is_not_understood_is_pointed_at() {
     let cases = [
         ("poool", 1, "nothing is called `poool`; did you mean `pool`?"),
         ("CudaAsync", 1, "did you mean `cuda-async`?"),
-        ("stack", 1, "nothing is called `stack`; there are pool, arena,"),
+        ("stack", 1, "nothing is called `stack`; there are limiting, budget,"),
         ("pool |", 7, "the line ends here; expected the name of a layer or a source"),
         ("| pool", 1, "`|` is not expected here; expected the name"),
         ("pool || cuda", 7, "expected the name of a layer"),
@@ -111,6 +115,10 @@ fn what_is_not_understood_is_pointed_at() {
         ("cuda(0, 1)", 9, "`cuda` takes one argument"),
         ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
+        ("limiting", 1, "`limiting` needs bytes=SIZE"),
+        ("pool | budget(soft=1GiB)", 8, "`budget` needs hard=SIZE"),
+        ("prefetch(1)", 10, "`prefetch` takes no arguments"),
+        ("prefetch(far=1)", 10, "it takes no arguments"),
         ("pool(checked)", 6, "did you mean `checked=...`?"),
         ("pool(checked=maybe)", 14, "it is not true or false"),
         ("fixed-size(blocks=-1)", 19, "it is not a whole number"),
@@ -162,6 +170,10 @@ fn the_stack_is_as_it_is_written() {
         ("pool(4MiB) | pinned(threads=1)", "Pool(4 MiB) > Pinned(gpu 0)"),
         ("cuda-async(initial=32MiB, internal=false, gpu=0)", "CudaAsync(gpu 0)"),
         ("cuda-async-managed", "CudaAsyncManaged(gpu 0)"),
+        ("limiting(1GiB) | pool | cuda", "Limiting(1 GiB) > Pool(0 B) > Cuda(gpu 0)"),
+        ("budget(1GiB, 1MiB, name=jobs) | cuda", "Budget(jobs, 1 GiB) > Cuda(gpu 0)"),
+        ("aligned(4096, 64KiB) | cuda", "Aligned(4 KiB from 64 KiB) > Cuda(gpu 0)"),
+        ("prefetch | pool | managed", "Prefetch"),
     ];
     for (line, wanted) in cases {
         let resource = parse(line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -223,11 +235,13 @@ fn what_breaks_a_rule_is_pointed_at() {
         ("pool | cuda(gpu=1)", 17, "the stack is built on another device"),
         ("pinned(numa=4294967296)", 13, "it is larger than it can be"),
         ("pool | cuda-async(initial=2MiB, threshold=1MiB)", 8, "an initial size above the release threshold"),
+        ("pool | limiting(1GiB) | aligned(3)", 25, "not a power of two"),
         ("pool | null", 8, "a source that the device may not touch"),
     ];
     for (line, column, wanted) in cases {
         let error = parse(line).build(&sim.device(0)).expect_err(line);
-        assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(column)), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::InvalidArgument | ErrorKind::InvalidAlignment), "{error}");
+        assert_eq!(error.column(), Some(column), "{error}");
         assert!(error.to_string().contains(wanted), "{error}");
         assert!(error.to_string().ends_with('^'), "{error}");
     }
@@ -261,6 +275,46 @@ fn layers_stand_over_a_source_of_your_own() {
     assert!(parse("cuda").over_device(Cuda::new(&device)).is_err());
     let nothing = parse("").over(Null::new(&device)).unwrap();
     assert_eq!(nothing.describe().to_string(), "Null(gpu 0)");
+}
+
+#[test]
+fn the_books_of_the_layers_are_found() {
+    let sim = sim();
+    let resource = parse("budget(512MiB, 1MiB) | limiting(50%) | pool | cuda").build(&sim.device(0)).unwrap();
+    let stream = sim.device(0).stream().unwrap();
+    let numbers = DeviceVec::<u8, _>::zeroed_in(2 << 20, stream.as_ref(), resource.clone()).unwrap();
+    let outer = resource.find_layer::<Allowance>().expect("a budget has one");
+    assert_eq!((outer.used_bytes(), outer.soft_bytes(), outer.crossings()), (2 << 20, Some(1 << 20), 1));
+    let under_it = resource.upstream().expect("it is a layer");
+    let inner = (&under_it).find_layer::<Allowance>().expect("a limit has one");
+    assert_eq!((inner.used_bytes(), inner.limit_bytes()), (2 << 20, 512 << 20));
+    drop(numbers);
+    assert_eq!((outer.used_bytes(), inner.used_bytes()), (0, 0));
+}
+
+/// A cached block of 500 MB, a limit of 1 GB, and a request for 800 MB: what is cached is given back for it (cupy 7678).
+#[test]
+fn scenario_05_cached_memory_makes_room_under_every_limit() {
+    let sim = Sim::with_config(SimConfig::default().memory_bytes(2 << 30));
+    let lines = [
+        "pool(maximum=1GB, growth=exact) | cuda",
+        "limiting(1GB) | pool | cuda",
+        "pool | limiting(1GB) | cuda",
+        "pool | budget(1GB) | cuda-async",
+        "limiting(1GB) | pool(maximum=1GB) | limiting(1GB) | cuda",
+        "aligned(4096) | pool | limiting(1GB) | cuda",
+    ];
+    for line in lines {
+        let resource = parse(line).build(&sim.device(0)).unwrap();
+        let stream = sim.device(0).stream().unwrap();
+        let bytes = |bytes| DeviceVec::<u8, _>::uninit_in(bytes, stream.as_ref(), &resource);
+        drop(bytes(500_000_000).unwrap_or_else(|error| panic!("{line}: {error}")));
+        let large = bytes(800_000_000).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let error = bytes(300_000_000).err().unwrap_or_else(|| panic!("{line}: more than the limit"));
+        assert!(error.is_out_of_memory(), "{line}: {error}");
+        drop(large);
+        assert!(bytes(500_000_000).is_ok(), "{line}: as before");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use alluvion::driver::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
-use scenario::{pools, pools_under_capture, pools_under_threads};
+use scenario::{limits, pools, pools_under_capture, pools_under_threads};
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
 fn benches() -> impl Iterator<Item = Bench> {
@@ -102,6 +102,26 @@ fn scenario_06_a_pending_block_is_waited_for() {
 #[test]
 fn scenario_07_handlers_end_and_help() {
     pools_under_threads::handlers_end_and_help(&Bench::sim());
+}
+
+#[test]
+fn scenario_05_cached_memory_makes_room_within_a_limit() {
+    benches().take(3).for_each(|bench| limits::cached_memory_makes_room_within_a_limit(&bench));
+}
+
+#[test]
+fn scenario_07_a_handler_that_frees_nothing_ends() {
+    limits::a_handler_that_frees_nothing_ends(&Bench::sim());
+}
+
+#[test]
+fn scenario_07_a_handler_that_allocates_does_not_lock_up() {
+    limits::a_handler_that_allocates_does_not_lock_up(&Bench::sim());
+}
+
+#[test]
+fn scenario_07_a_handler_that_frees_half_helps() {
+    limits::a_handler_that_frees_half_helps(&Bench::sim());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use std::io::{self, Write};
 
-use alluvion::driver::sim::SimConfig;
+use alluvion::driver::sim::{CostModel, SimConfig};
 use alluvion::{Device, Error, Machine, Sim, Stream};
 use clap::ValueEnum;
 
@@ -29,8 +29,22 @@ pub(crate) struct Rig {
     pub(crate) name: &'static str,
     /// Whether it has been said that pools begin with less than they should.
     scaled: Cell<bool>,
-    /// Drops the simulated machine's resources when the program is done.
-    _sim: Option<Sim>,
+    /// Kept for its resources, which go with it when the program is done; and it has the clock of what calls would cost.
+    sim: Option<Sim>,
+}
+
+/// A simulated GPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    pub(crate) memory_bytes: usize,
+    /// What its clock counts for a call.
+    pub(crate) cost: CostModel,
+}
+
+impl Default for Simulated {
+    fn default() -> Self {
+        Self { memory_bytes: SIMULATED_BYTES, cost: CostModel::free() }
+    }
 }
 
 /// Memory of the simulated device: that of an H200. It costs nothing until it is touched, and nobody touches it here.
@@ -38,14 +52,19 @@ const SIMULATED_BYTES: usize = 141 << 30;
 
 impl Rig {
     pub(crate) fn open(driver: Driver) -> Result<Self, Failure> {
+        Self::open_with(driver, Simulated::default())
+    }
+
+    /// With a simulated GPU of that kind, if it comes to one.
+    pub(crate) fn open_with(driver: Driver, simulated: Simulated) -> Result<Self, Failure> {
         match driver {
             Driver::Cuda => Ok(Self::cuda()?),
-            Driver::Sim => Ok(Self::simulated("sim")?),
-            Driver::Null => Ok(Self::simulated("null")?),
+            Driver::Sim => Ok(Self::simulated("sim", simulated)?),
+            Driver::Null => Ok(Self::simulated("null", simulated)?),
             Driver::Auto => match Self::cuda() {
                 Err(error) if error.is_no_device() => {
                     note(&format!("{error}; measuring on the simulator"));
-                    Ok(Self::simulated("sim")?)
+                    Ok(Self::simulated("sim", simulated)?)
                 }
                 opened => Ok(opened?),
             },
@@ -53,12 +72,17 @@ impl Rig {
     }
 
     fn cuda() -> Result<Self, Error> {
-        Ok(Self { device: Machine::cuda()?.device(0)?, name: "cuda", scaled: Cell::new(false), _sim: None })
+        Ok(Self { device: Machine::cuda()?.device(0)?, name: "cuda", scaled: Cell::new(false), sim: None })
     }
 
-    fn simulated(name: &'static str) -> Result<Self, Error> {
-        let sim = Sim::with_config(SimConfig::default().memory_bytes(SIMULATED_BYTES));
-        Ok(Self { device: sim.machine().device(0)?, name, scaled: Cell::new(false), _sim: Some(sim) })
+    fn simulated(name: &'static str, Simulated { memory_bytes, cost }: Simulated) -> Result<Self, Error> {
+        let sim = Sim::with_config(SimConfig::default().memory_bytes(memory_bytes).cost(cost));
+        Ok(Self { device: sim.machine().device(0)?, name, scaled: Cell::new(false), sim: Some(sim) })
+    }
+
+    /// What the calls to the driver would have cost so far, if it is simulated.
+    pub(crate) fn charged_ns(&self) -> Option<u64> {
+        Some(self.sim.as_ref()?.clock_ns())
     }
 
     pub(crate) fn stream(&self) -> Result<Stream, Error> {

@@ -90,6 +90,11 @@ impl Tag {
         self.0
     }
 
+    /// The tag with that [number](Self::number), which one has.
+    pub(crate) fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
     fn index(self) -> Option<usize> {
         (self.0 as usize).checked_sub(1)
     }

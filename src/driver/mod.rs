@@ -20,7 +20,6 @@ mod attribute;
 mod call;
 mod code;
 mod handle;
-#[cfg(any(feature = "cuda", feature = "sim"))]
 mod process;
 mod relaxed;
 
@@ -36,6 +35,7 @@ pub use attribute::{
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
+pub(crate) use process::{count_forks, forks};
 #[cfg(any(feature = "cuda", feature = "sim"))]
 pub(crate) use process::{process_is_forked, watch_for_forks};
 pub use relaxed::RelaxedCapture;

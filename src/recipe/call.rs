@@ -63,6 +63,18 @@ impl Call<'_> {
         }
     }
 
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match &self.argument(name)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a size that cannot be left out.
+    pub(super) fn needed_bytes(&self, name: &str, resource: &dyn Resource) -> Result<usize, Error> {
+        self.bytes(name, resource)?.ok_or_else(|| self.wrong(name, "it is left out"))
+    }
+
     /// The value of an argument breaks a rule.
     #[cold]
     pub(super) fn wrong(&self, name: &str, why: &'static str) -> Error {

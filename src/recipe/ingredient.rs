@@ -4,7 +4,7 @@ use core::fmt::{self, Write};
 
 use super::under::Under;
 use super::value::Kind;
-use super::{Call, layers, sources};
+use super::{Call, adaptors, sources, suballocators};
 use crate::device::Device;
 use crate::error::Error;
 
@@ -71,6 +71,11 @@ impl Parameter {
         Self { name, kind, about, is_needed: false }
     }
 
+    /// One that cannot be left out.
+    pub(super) const fn needed(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Self { name, kind, about, is_needed: true }
+    }
+
     /// Its name, in kebab case.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -104,7 +109,7 @@ impl fmt::Debug for Ingredient {
 
 /// Everything that may stand in a recipe: the layers, then the sources.
 pub fn ingredients() -> impl Iterator<Item = &'static Ingredient> + Clone {
-    layers::ALL.iter().chain(sources::ALL)
+    adaptors::ALL.iter().chain(suballocators::ALL).chain(sources::ALL)
 }
 
 /// What may stand in a recipe, for people to read.
@@ -129,7 +134,7 @@ pub fn help() -> String {
                 if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
             let _ = writeln!(help, "  {}{arguments}\n      {}", ingredient.name, ingredient.about);
             for parameter in ingredient.parameters {
-                let _ = writeln!(help, "      {:<12} {}", parameter.name, parameter.about);
+                let _ = writeln!(help, "      {:<13} {}", parameter.name, parameter.about);
             }
         }
     }

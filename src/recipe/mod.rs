@@ -47,10 +47,10 @@
 
 #![forbid(unsafe_code)]
 
+mod adaptors;
 mod amount;
 mod call;
 mod ingredient;
-mod layers;
 mod nearest;
 mod parser;
 mod place;
@@ -58,10 +58,33 @@ mod place;
 mod recipe;
 mod sources;
 mod step;
+mod suballocators;
 mod under;
 mod value;
 
+use amount::Amount;
 pub(crate) use call::Call;
 pub use ingredient::{Ingredient, Parameter, help, ingredients};
 pub use recipe::Recipe;
 pub(crate) use sources::default_source;
+
+use crate::error::Error;
+
+/// Reads a size as it stands in a recipe: `1GiB`, `64k`, `4096`. A part of what is free is none, because nothing says of what.
+///
+/// ```
+/// assert_eq!(alluvion::recipe::parse_size("24GiB")?, 24 << 30);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// `Malformed`, with the reason.
+pub fn parse_size(text: &str) -> Result<usize, Error> {
+    let why = match Amount::parse(text.trim()) {
+        Ok(Amount::Bytes(bytes)) => return Ok(bytes),
+        Ok(Amount::Percent(_)) => "it is a part, and not a size",
+        Err(why) => why,
+    };
+    Err(Error::malformed(1, why))
+}

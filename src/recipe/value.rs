@@ -17,6 +17,8 @@ pub(super) enum Kind {
     WordOrSize(&'static [&'static str]),
     /// One of these, or a whole number.
     WordOrCount(&'static [&'static str]),
+    /// Whatever is written there, as the name of a file.
+    Text,
     /// A recipe of its own.
     Recipe,
 }
@@ -28,6 +30,7 @@ pub(super) enum Value {
     Count(u64),
     Flag(bool),
     Word(&'static str),
+    Text(Box<str>),
     Recipe(Recipe),
 }
 
@@ -54,6 +57,7 @@ impl Kind {
                 None => Err(self.wanted()),
             },
             Self::WordOrCount(words) => word(words).map_or_else(|| count().map_err(|_| self.wanted()), Ok),
+            Self::Text => Ok(Value::Text(text.into())),
             Self::Recipe => Err(self.wanted()),
         }
     }
@@ -71,6 +75,7 @@ impl Kind {
             Self::Word(words) => any_of(words, None),
             Self::WordOrSize(words) => any_of(words, Some("a size")),
             Self::WordOrCount(words) => any_of(words, Some("a whole number")),
+            Self::Text => "a text".into(),
             Self::Recipe => "a recipe".into(),
         }
     }
@@ -84,6 +89,7 @@ impl Kind {
             Self::Word(words) => words.join("|"),
             Self::WordOrSize(words) => format!("{}|SIZE", words.join("|")),
             Self::WordOrCount(words) => format!("{}|N", words.join("|")),
+            Self::Text => "TEXT".into(),
             Self::Recipe => "RECIPE".into(),
         }
     }
@@ -107,6 +113,17 @@ impl fmt::Display for Value {
             Self::Count(count) => count.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Word(word) => f.write_str(word),
+            Self::Text(text) if !text.is_empty() && text.chars().all(is_plain) => f.write_str(text),
+            Self::Text(text) => {
+                f.write_str("\"")?;
+                for c in text.chars() {
+                    if matches!(c, '"' | '\\') {
+                        f.write_str("\\")?;
+                    }
+                    write!(f, "{c}")?;
+                }
+                f.write_str("\"")
+            }
             Self::Recipe(recipe) => recipe.fmt(f),
         }
     }

@@ -36,7 +36,10 @@ pub use resource_ref::ResourceRef;
 use core::any::Any;
 use core::fmt;
 
-use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Limiting, Prefetch};
+use crate::adaptor::{
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Limiting, Log, Logging, Prefetch,
+    Stats, ThreadSafe,
+};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -285,6 +288,25 @@ pub unsafe trait Resource {
         Binning::over(self)
     }
 
+    /// A [`Logging`] over this resource: every call that passes is a row of `log`.
+    ///
+    /// ```
+    /// use alluvion::adaptor::Log;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let logged = Cuda::new(&sim.device(0)).logging(Log::write_to(std::io::sink())?);
+    /// assert_eq!(logged.describe().to_string(), "Logging(writer) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    fn logging(self, log: Log) -> Logging<Self>
+    where
+        Self: Sized,
+    {
+        Logging::new(self, log)
+    }
+
     /// A [`Limiting`] over this resource: at most `bytes` are out at a time.
     ///
     /// ```
@@ -388,6 +410,63 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Prefetch::new(self)
+    }
+
+    /// A [`Fallback`] over this resource: asks `second` when it is out of memory.
+    ///
+    /// ```
+    /// use alluvion::source::{Cuda, Pinned};
+    /// use alluvion::{Resource, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let device = sim.device(0);
+    /// let resource = Cuda::new(&device).fallback(Pinned::new(&device)?)?;
+    /// assert_eq!(resource.describe().to_string(), "Fallback(0 B in Pinned(gpu 0)) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Fallback::new`].
+    fn fallback<F: Resource>(self, second: F) -> Result<Fallback<Self, F>, Error>
+    where
+        Self: Sized,
+    {
+        Fallback::new(self, second)
+    }
+
+    /// A [`ThreadSafe`] over this resource: for all threads, one at a time.
+    ///
+    /// ```
+    /// use alluvion::{AnyResource, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).thread_safe());
+    /// assert_eq!(resource.describe().to_string(), "ThreadSafe(Cuda(gpu 0))");
+    /// ```
+    #[must_use]
+    fn thread_safe(self) -> ThreadSafe<Self>
+    where
+        Self: Sized,
+    {
+        ThreadSafe::new(self)
+    }
+
+    /// [`Stats`] over this resource: counts what passes.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// assert_eq!(stats.counts().allocations.total, 0);
+    /// ```
+    #[must_use]
+    fn stats(self) -> Stats<Self>
+    where
+        Self: Sized,
+    {
+        Stats::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

@@ -9,12 +9,14 @@
 )]
 
 mod cell;
+mod seat;
 mod token;
 
 pub(crate) use std::sync::Arc;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use seat::Seat;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use token::{Token, TokenGuard};
@@ -69,12 +71,10 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A condition variable over [`Mutex`], without poisoning. Only the simulated machine waits for other threads.
-#[cfg(feature = "sim")]
+/// A condition variable over [`Mutex`], without poisoning.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(imp::Condvar);
 
-#[cfg(feature = "sim")]
 impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         match self.0.wait(guard) {

@@ -5,6 +5,7 @@
 //!
 //! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events. A log that ends in
 //! the middle of a row, or says something else than it should, is an error that names the line and the reason.
+//! [`RmmCsvWriter`] writes such a log, as [`Logging`](crate::adaptor::Logging) does while a program runs.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,9 @@ mod event;
 mod moment;
 mod refusal;
 mod rmm_csv;
+mod rmm_csv_writer;
 mod row;
+mod row_format;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod trace;
 
@@ -23,5 +26,7 @@ pub use event::{Event, EventKind};
 pub use moment::Moment;
 pub use refusal::Refusal;
 pub use rmm_csv::RmmCsv;
+pub use rmm_csv_writer::RmmCsvWriter;
 pub use row::Row;
+pub(crate) use row_format::{Fields, LONGEST_TAG, RowFormat};
 pub use trace::Trace;

@@ -7,6 +7,7 @@ mod capture;
 pub(crate) mod child;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
+pub(crate) mod limits;
 pub(crate) mod pools;
 pub(crate) mod pools_under_capture;
 pub(crate) mod pools_under_threads;

@@ -6,8 +6,8 @@ use alluvion::Stream;
 
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
-use super::timing::{median, ns_since};
 use crate::failure::Failure;
+use crate::timing::{median, ns_since};
 use crate::workload::Block;
 
 const BYTES: usize = 1 << 20;

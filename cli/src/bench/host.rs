@@ -13,8 +13,8 @@ use hashbrown::HashMap;
 use mimalloc::MiMalloc;
 
 use super::figure::{Figure, Report};
-use super::timing::per_operation;
 use crate::failure::Failure;
+use crate::timing::per_operation;
 
 /// Entries of the table: more than the second-level cache holds.
 const ENTRIES: u64 = 100_000;

@@ -4,7 +4,7 @@
 use alluvion::source::Null;
 use alluvion::{Sim, StreamRef};
 
-use super::counted::Counted;
+use crate::counted::Counted;
 use crate::workload::{Holes, Walk, random_run};
 
 /// The peak of what is out during `workload`.

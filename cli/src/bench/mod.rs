@@ -1,6 +1,5 @@
 //! `alluvion bench`: what a resource costs, on the workloads that RMM and PyTorch are measured on.
 
-mod counted;
 mod cross;
 mod figure;
 mod host;
@@ -12,7 +11,6 @@ mod random;
 mod replay;
 mod stack;
 mod threads;
-mod timing;
 
 use std::path::PathBuf;
 

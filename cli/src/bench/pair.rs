@@ -2,8 +2,8 @@
 
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
-use super::timing::per_operation;
 use crate::failure::Failure;
+use crate::timing::per_operation;
 use crate::workload::{Block, Holes};
 
 const SIZES: [usize; 4] = [256, 64 << 10, 1 << 20, 64 << 20];

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
-use super::timing::{median, ns_since};
 use crate::failure::Failure;
+use crate::timing::{median, ns_since};
 use crate::workload::random_run;
 
 const INITIAL_BYTES: usize = 64 << 30;

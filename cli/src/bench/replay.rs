@@ -1,16 +1,16 @@
 //! `replay`: what a program allocated and freed.
 
 use std::path::Path;
-use std::time::Instant;
 
-use alluvion::trace::{EventKind, Trace};
+use alluvion::trace::Trace;
 use alluvion::{Error, Resource, Stream};
 
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
-use super::timing::{median, ns_since};
 use crate::failure::Failure;
+use crate::replay::log_order;
 use crate::rig::note;
+use crate::timing::median;
 use crate::workload::Block;
 
 /// A trace that is replayed, with its name.
@@ -80,7 +80,7 @@ impl Replayed {
         report.print(&figure)
     }
 
-    /// All events, in order. Returns nanoseconds an event; what is still live in the end is freed after the clock stopped.
+    /// Nanoseconds an event. The first that fails ends it.
     fn round<'r, R: Resource>(
         &self,
         resource: &'r R,
@@ -88,28 +88,8 @@ impl Replayed {
         live: &mut [Option<Block<'r, R>>],
     ) -> Result<f64, Failure> {
         let events = &self.trace.events;
-        let start = Instant::now();
-        for (at, event) in events.iter().enumerate() {
-            let stream = streams[event.stream as usize].as_ref();
-            let block = &mut live[event.block as usize];
-            match event.kind {
-                EventKind::Allocate => {
-                    let taken = Block::take(resource, event.bytes as usize, stream)
-                        .map_err(|error| self.failed(at, &error))?;
-                    *block = Some(taken);
-                }
-                EventKind::Free => {
-                    if let Some(block) = block.take() {
-                        block.give_back(stream);
-                    }
-                }
-            }
-        }
-        let ns = ns_since(start) / events.len() as f64;
-        for block in live.iter_mut().filter_map(Option::take) {
-            block.give_back(streams[0].as_ref());
-        }
-        Ok(ns)
+        let ns = log_order(events, resource, streams, live, |at, error| Err(self.failed(at, &error)))?;
+        Ok(ns / events.len() as f64)
     }
 
     #[cold]

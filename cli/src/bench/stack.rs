@@ -6,9 +6,9 @@ use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
-use super::counted::Counted;
 use super::figure::Report;
 use super::{Job, cross, pair, random, threads};
+use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::rig::Rig;
 

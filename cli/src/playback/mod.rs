@@ -8,7 +8,7 @@ mod step;
 mod watched;
 
 pub(crate) use step::{Step, What};
-pub(crate) use watched::Watched;
+pub(crate) use watched::{Sightings, Watched};
 
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::Recipe;
@@ -18,7 +18,6 @@ use alluvion::{Device, Error, Layout, PoolConfig, Resource, Sim, Stream};
 
 use crate::failure::Failure;
 use crate::workload::Block;
-use watched::Sightings;
 
 /// A trace that can be played back, as often as one likes: it is the same each time.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +73,13 @@ impl<'t> Playback<'t> {
         }
     }
 
+    /// A simulated GPU with room for the blocks of the trace.
+    pub(crate) fn machine(&self) -> Sim {
+        let memory = SIMULATED_BYTES.max(self.trace.peak_live_bytes().saturating_mul(2));
+        let memory = usize::try_from(memory.min(MOST_SIMULATED_BYTES)).unwrap_or(usize::MAX);
+        Sim::with_config(SimConfig::default().memory_bytes(memory))
+    }
+
     /// Plays to `each` what a resource of your making does with the blocks of the trace, over a source of which the segments
     /// are seen.
     pub(crate) fn run_over<R: Resource>(
@@ -81,9 +87,7 @@ impl<'t> Playback<'t> {
         make: impl FnOnce(Watched<Cuda>) -> Result<R, Error>,
         each: impl FnMut(Step) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let memory = SIMULATED_BYTES.max(self.trace.peak_live_bytes().saturating_mul(2));
-        let memory = usize::try_from(memory.min(MOST_SIMULATED_BYTES)).unwrap_or(usize::MAX);
-        let sim = Sim::with_config(SimConfig::default().memory_bytes(memory));
+        let sim = self.machine();
         let device = sim.machine().device(0)?;
         let sightings = Sightings::default();
         let resource = make(Watched::new(Cuda::new(&device), &sightings))?;

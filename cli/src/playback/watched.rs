@@ -14,11 +14,11 @@ use super::What;
 
 /// What has been taken from a source and given back to it since somebody last looked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sightings(Arc<Mutex<Vec<What>>>);
+pub(crate) struct Sightings(Arc<Mutex<Vec<What>>>);
 
 impl Sightings {
     /// Takes them out, in the order in which they happened.
-    pub(super) fn take(&self) -> Vec<What> {
+    pub(crate) fn take(&self) -> Vec<What> {
         core::mem::take(&mut *self.lock())
     }
 
@@ -40,7 +40,7 @@ pub(crate) struct Watched<U> {
 }
 
 impl<U> Watched<U> {
-    pub(super) fn new(upstream: U, sightings: &Sightings) -> Self {
+    pub(crate) fn new(upstream: U, sightings: &Sightings) -> Self {
         Self { upstream, sightings: sightings.clone() }
     }
 

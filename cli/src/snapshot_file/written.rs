@@ -1,7 +1,7 @@
 //! A snapshot as it stands in the file.
 
 use alluvion::suballoc;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The whole file. Keys that are not known are passed over.
 #[derive(Debug, Deserialize)]
@@ -41,7 +41,7 @@ pub(crate) struct Device {
 }
 
 /// As `alluvion::suballoc::Status`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Status {
     pub(crate) live_bytes: u64,
     pub(crate) live_blocks: u64,

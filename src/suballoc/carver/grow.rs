@@ -164,7 +164,7 @@ impl<U: Resource> Carver<U> {
                         inner.core.add_segment(address, units as u32);
                         inner.pledged -= pledged;
                         inner.end_call();
-                        inner.peak_reserved = inner.peak_reserved.max(inner.core.reserved_units());
+                        self.stock.note_reserved(inner);
                     });
                     return Ok(served);
                 }
@@ -207,7 +207,7 @@ impl<U: Resource> Carver<U> {
         let address = self.take_segment(units)?;
         let mut inner = self.stock.inner.lock();
         inner.core.add_segment(address, units);
-        inner.peak_reserved = inner.core.reserved_units();
+        self.stock.note_reserved(&mut inner);
         Ok(())
     }
 }

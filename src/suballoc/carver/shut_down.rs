@@ -57,6 +57,7 @@ impl<U: Resource> Carver<U> {
             let segment = inner.core.take_segment(at_most)?;
             inner.leaving += u64::from(segment.units);
             inner.begin_call();
+            self.stock.note_reserved(&mut inner);
             segment
         };
         let bytes = self.send_back(segment);

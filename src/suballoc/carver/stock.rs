@@ -6,6 +6,8 @@
 //! take tokens; who holds a token takes nothing. Blocks move between a cache and the core under both, so that with the
 //! mutex and all tokens in hand every block is somewhere. Neither is held across a call to an upstream, a driver or a user.
 
+use core::sync::atomic::AtomicUsize;
+
 use smallvec::SmallVec;
 
 use super::grow::Asker;
@@ -105,6 +107,8 @@ pub struct Stock {
     shards: Places<Box<Shard>>,
     host: Box<[Shard; HOST_CACHES]>,
     pub(super) inner: Mutex<Inner>,
+    /// What the core says is reserved, for who must not take the mutex. Not of the facade: no protocol rests on it.
+    reserved_bytes: AtomicUsize,
     pub(super) tally: Tally,
 }
 
@@ -151,8 +155,25 @@ impl Stock {
                 largest_want: 0,
                 steals: 0,
             }),
+            reserved_bytes: AtomicUsize::new(0),
             tally: Tally::default(),
         }
+    }
+
+    /// What it has of its upstream, in bytes: without a lock, as it was a moment ago.
+    #[must_use]
+    #[inline]
+    pub fn reserved_bytes(&self) -> usize {
+        // Relaxed: a figure for people.
+        self.reserved_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A segment has come or gone.
+    pub(super) fn note_reserved(&self, inner: &mut Inner) {
+        let units = inner.core.reserved_units();
+        inner.peak_reserved = inner.peak_reserved.max(units);
+        // Relaxed: as above; those who write it have the mutex.
+        self.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }
 
     /// What a layout wants of this stock. A class that is longer than all that may ever be there is no use: then the exact

@@ -69,8 +69,10 @@ pub(super) fn register(device: &Device) -> Result<String, Trouble> {
     unsafe { driver.fill_async(ordinal, address, Patient::pattern(), BYTES, stream.as_ref().raw()) }?;
     stream.synchronize()?;
     let is_right = (0..BYTES).step_by(509).all(|offset| {
-        // SAFETY: the offset is within the pages, and all work on them is over.
-        let byte = unsafe { start.as_ptr().add(offset).read_volatile() };
+        // SAFETY: the offset is within the pages.
+        let at = unsafe { start.as_ptr().add(offset) };
+        // SAFETY: the pages hold zeros or what the device wrote, and its work on them is over.
+        let byte = unsafe { at.read_volatile() };
         byte == PATTERN
     });
     registered.now()?;

@@ -45,8 +45,10 @@ fn write_and_read(device: &Device, send: bool) -> Result<(), Trouble> {
     device.synchronize()?;
     let start = ptr::with_exposed_provenance::<u8>(address as usize);
     let is_right = (0..BYTES).step_by(509).all(|offset| {
-        // SAFETY: the host may read managed memory at its address, all work is over, and the offset is within the block.
-        let byte = unsafe { start.add(offset).read_volatile() };
+        // SAFETY: the offset is within the block.
+        let at = unsafe { start.add(offset) };
+        // SAFETY: the host may read managed memory at its address, and all work is over.
+        let byte = unsafe { at.read_volatile() };
         byte == PATTERN
     });
     allocated.now()?;

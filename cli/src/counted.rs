@@ -9,21 +9,37 @@ use alluvion::{
     Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, ResourceId, StreamRef,
 };
 
-/// Counts the bytes that are out of a source, and the most that ever were: what a pool over it reserves.
+/// Counts the bytes that are out of a source, and the most that ever were: what a pool over it reserves. And how often it was
+/// called.
 #[derive(Debug)]
 pub(crate) struct Counted<U> {
     upstream: U,
     live_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
+    calls: AtomicUsize,
 }
 
 impl<U> Counted<U> {
     pub(crate) fn new(upstream: U) -> Self {
-        Self { upstream, live_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) }
+        Self {
+            upstream,
+            live_bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Allocations and frees, those that failed too.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
     // Relaxed: they are counts, and nothing is read on their word.
@@ -40,24 +56,28 @@ impl<U> Counted<U> {
 // SAFETY: everything is forwarded to one resource, which keeps the contract; counting touches no block.
 unsafe impl<U: Resource> Resource for Counted<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.call();
         let block = self.upstream.allocate(layout, stream)?;
         self.count(layout.bytes());
         Ok(block)
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        self.call();
         self.discount(layout.bytes());
         // SAFETY: the caller's promises; this layer has the id of its upstream.
         unsafe { self.upstream.deallocate(block, layout, stream) }
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.call();
         let block = self.upstream.allocate_sync(layout)?;
         self.count(layout.bytes());
         Ok(block)
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        self.call();
         self.discount(layout.bytes());
         // SAFETY: as in `deallocate`.
         unsafe { self.upstream.deallocate_sync(block, layout) }
@@ -107,6 +127,6 @@ mod tests {
         unsafe { counted.deallocate_sync(second, layouts[1]) };
         // SAFETY: as above.
         unsafe { counted.deallocate_sync(third, layouts[2]) };
-        assert_eq!((counted.peak_bytes(), counted.live_bytes.into_inner()), (1300, 0));
+        assert_eq!((counted.peak_bytes(), counted.calls(), counted.live_bytes.into_inner()), (1300, 6, 0));
     }
 }

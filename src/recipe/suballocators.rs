@@ -1,4 +1,4 @@
-//! The layers that a recipe may have. A new one is a function here and a line in `ALL`.
+//! The suballocators that a recipe may have. A new one is a function here and a line in `ALL`.
 
 use super::Call;
 use super::ingredient::{Ingredient, Make, Parameter};

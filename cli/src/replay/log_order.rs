@@ -1,0 +1,44 @@
+//! `log_order`: what a program allocated and freed, on one thread.
+
+use std::time::Instant;
+
+use alluvion::trace::{Event, EventKind};
+use alluvion::{Error, Resource, Stream};
+
+use crate::failure::Failure;
+use crate::timing::ns_since;
+use crate::workload::Block;
+
+/// All events in the order of the log. Returns nanoseconds; what is still live in the end is given back after the clock
+/// stopped. `refused` is told of each allocation that fails, and says whether to go on.
+pub(crate) fn log_order<'r, R: Resource>(
+    events: &[Event],
+    resource: &'r R,
+    streams: &[Stream],
+    live: &mut [Option<Block<'r, R>>],
+    mut refused: impl FnMut(usize, Error) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let start = Instant::now();
+    for (at, event) in events.iter().enumerate() {
+        let stream = streams[event.stream as usize].as_ref();
+        let block = &mut live[event.block as usize];
+        match event.kind {
+            EventKind::Allocate => match Block::take(resource, event.bytes as usize, stream) {
+                Ok(taken) => *block = Some(taken),
+                Err(error) => refused(at, error)?,
+            },
+            EventKind::Free => {
+                if let Some(block) = block.take() {
+                    block.give_back(stream);
+                }
+            }
+        }
+    }
+    let ns = ns_since(start);
+    if let Some(stream) = streams.first() {
+        for block in live.iter_mut().filter_map(Option::take) {
+            block.give_back(stream.as_ref());
+        }
+    }
+    Ok(ns)
+}

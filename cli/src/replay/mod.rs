@@ -1,0 +1,161 @@
+//! `alluvion replay`: what a program allocated and freed, on any stack.
+
+mod free_running;
+mod log;
+mod log_order;
+mod outcome;
+mod progress;
+mod standing;
+mod table;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use alluvion::driver::sim::CostModel;
+use alluvion::recipe::{self, Recipe};
+use clap::{Args, ValueEnum};
+
+use crate::failure::Failure;
+use crate::rig::{Driver, Rig, Simulated, note};
+pub(crate) use log::Log;
+pub(crate) use log_order::log_order;
+pub(crate) use outcome::Outcome;
+use outcome::Plan;
+use progress::Progress;
+pub(crate) use standing::Standing;
+use table::{Entry, print_table};
+
+/// Plays back what programs allocated and freed, on one stack or on several side by side.
+///
+/// Each stack is made anew for each trace. The first round tells what it fails, reserves and asks of its source; the rounds
+/// after it tell how fast it is. An allocation that fails is counted, and the replay goes on without that block.
+#[derive(Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES, after_long_help = help())]
+pub(crate) struct Replay {
+    /// Logs in RMM's format, .csv or .csv.gz
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// A stack, outermost first; several are played one after the other
+    #[arg(long = "resource", short, value_name = "RECIPE", default_value = "pool")]
+    resources: Vec<String>,
+    /// Where blocks come from
+    #[arg(long, value_enum, default_value_t = Driver::Auto)]
+    driver: Driver,
+    /// Who does what
+    #[arg(long, value_enum, default_value_t = Threads::LogOrder)]
+    threads: Threads,
+    /// Memory of a simulated GPU, such as 24GiB
+    #[arg(long, value_name = "SIZE", default_value = "141GiB", value_parser = size)]
+    sim_memory: usize,
+    /// How often each trace is played on each stack
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Prints one JSON object a stack and trace
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which thread does what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Threads {
+    /// One thread does everything, in the order of the log
+    LogOrder,
+    /// Each thread of the log is one, and waits for nobody; a free waits for its block
+    Free,
+}
+
+impl Threads {
+    fn name(self) -> &'static str {
+        match self {
+            Self::LogOrder => "log-order",
+            Self::Free => "free",
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvion replay trace.csv.gz --resource 'pool(initial=1GiB)'
+  alluvion replay *.csv.gz -r pool -r 'arena(8GiB) | cuda' -r cuda-async --driver sim --sim-memory 24GiB
+  alluvion replay trace.csv --threads free --json
+
+With --help: what a recipe may have in it.";
+
+fn help() -> String {
+    let examples = EXAMPLES.replace("\n\nWith --help: what a recipe may have in it.", "");
+    format!(
+        "{examples}\n\nA RECIPE is layers with `|` between them, outermost first, and a source at the end, which may be left out.\n\n{}",
+        recipe::help()
+    )
+}
+
+/// A size, as recipes have them.
+pub(crate) fn size(text: &str) -> Result<usize, String> {
+    recipe::parse_size(text).map_err(|error| error.to_string())
+}
+
+impl Replay {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        // All are understood before the first is played: the last may be malformed.
+        let recipes = self.resources.iter().map(|text| read_recipe(text)).collect::<Result<Vec<_>, _>>()?;
+        let logs = self.traces.iter().map(|path| Log::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let simulated = Simulated { memory_bytes: self.sim_memory, cost: CostModel::h200() };
+        let rig = Rig::open_with(self.driver, simulated)?;
+        for recipe in &recipes {
+            drop(Standing::new(recipe, &rig)?);
+        }
+        let rounds = logs.len() as u64 * recipes.len() as u64 * u64::from(self.rounds);
+        let progress = Progress::new(rounds);
+        let plan = Plan { threads: self.threads, rounds: self.rounds };
+        for log in &logs {
+            let mut entries = Vec::with_capacity(recipes.len());
+            for recipe in &recipes {
+                progress.on(&log.name, recipe);
+                let outcome = Outcome::of(recipe, log, &rig, plan, || progress.round())?;
+                let entry = Entry { log, recipe, outcome, driver: rig.name, threads: self.threads };
+                if self.json {
+                    progress.suspend(|| print(&entry.json()?))?;
+                }
+                entries.push(entry);
+            }
+            if !self.json {
+                progress.suspend(|| print(&print_table(&entries)))?;
+            }
+            for entry in &entries {
+                if let Some((event, error)) = &entry.outcome.first_failure {
+                    progress.suspend(|| {
+                        note(&format!(
+                            "{}, {}: event {event} failed first: {error}",
+                            log.name,
+                            recipe_name(entry.recipe)
+                        ));
+                    });
+                }
+            }
+        }
+        progress.done();
+        Ok(())
+    }
+}
+
+/// Understands what stands behind `--resource`.
+fn read_recipe(text: &str) -> Result<Recipe, Failure> {
+    text.parse().map_err(|error| Failure::usage(format!("--resource: {error}")))
+}
+
+/// The empty recipe is the source that the device has.
+pub(crate) fn recipe_name(recipe: &Recipe) -> String {
+    if recipe.ingredients().next().is_none() { "(default source)".into() } else { recipe.to_string() }
+}
+
+/// Writes on the standard output stream, at once: runs are long, and somebody is watching.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::Unread
+        } else {
+            Failure::while_doing("writing the figures", error)
+        }
+    })
+}

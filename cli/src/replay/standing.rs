@@ -1,0 +1,77 @@
+//! `Standing`: a stack that has been made, and what it takes from its source.
+
+use std::sync::Arc;
+
+use alluvion::recipe::Recipe;
+use alluvion::source::{CudaAsync, Null};
+use alluvion::suballoc::Stock;
+use alluvion::{AnyResource, Error, Resource};
+
+use crate::counted::Counted;
+use crate::failure::Failure;
+use crate::rig::Rig;
+
+/// A stack that has been made of a recipe, and what it takes from its source.
+pub(crate) struct Standing {
+    pub(crate) resource: Arc<dyn Resource + Send + Sync>,
+    source: Source,
+}
+
+enum Source {
+    Memory(Arc<Counted<AnyResource>>),
+    None(Arc<Counted<Null>>),
+}
+
+impl Standing {
+    pub(crate) fn new(recipe: &Recipe, rig: &Rig) -> Result<Self, Failure> {
+        let named = recipe.ingredients().find(|ingredient| ingredient.is_source()).map(|it| it.name());
+        let is_null = rig.name == "null";
+        if let Some(source) = named.filter(|source| is_null && *source != "null") {
+            return Err(Failure::usage(format!(
+                "--resource '{recipe}': the driver null has no `{source}`; leave the source out"
+            )));
+        }
+        let layers = recipe.layers();
+        let made = if is_null || named == Some("null") {
+            let source = Arc::new(Counted::new(Null::new(&rig.device)));
+            layers.over(Arc::clone(&source)).map(|resource| Self { resource, source: Source::None(source) })
+        } else {
+            Self::over_memory(recipe, &layers, rig)
+        };
+        made.map_err(|error| {
+            let words = format!("--resource '{recipe}': {error}");
+            // What has a place in the line was wrong with the line.
+            if error.column().is_some() { Failure::usage(words) } else { Failure::Failed(words) }
+        })
+    }
+
+    fn over_memory(recipe: &Recipe, layers: &Recipe, rig: &Rig) -> Result<Self, Error> {
+        let source = match recipe.source() {
+            Some(source) => source,
+            // The empty recipe.
+            None => "".parse()?,
+        };
+        let source = Arc::new(Counted::new(source.build(&rig.device)?));
+        let resource = layers.over_device(Arc::clone(&source))?;
+        Ok(Self { resource: Arc::new(resource), source: Source::Memory(source) })
+    }
+
+    /// The most that it ever took from its source. A pool of the driver's with no suballocator over it is asked what it took
+    /// from the device itself: it is the one that keeps memory then.
+    pub(crate) fn peak_reserved_bytes(&self) -> Result<usize, Error> {
+        let has_suballocator = self.resource.find_layer::<Stock>().is_some();
+        match (self.resource.find_layer::<CudaAsync>(), &self.source) {
+            (Some(pool), _) if !has_suballocator => pool.reserved_high_bytes(),
+            (_, Source::Memory(counted)) => Ok(counted.peak_bytes()),
+            (_, Source::None(counted)) => Ok(counted.peak_bytes()),
+        }
+    }
+
+    /// How often the source was called.
+    pub(crate) fn upstream_calls(&self) -> usize {
+        match &self.source {
+            Source::Memory(counted) => counted.calls(),
+            Source::None(counted) => counted.calls(),
+        }
+    }
+}

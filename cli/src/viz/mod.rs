@@ -1,0 +1,131 @@
+//! `alluvion viz`: a page that shows what memory did.
+
+mod address_space;
+mod columns;
+mod holes;
+mod page;
+mod picture;
+mod recorded;
+mod replayed;
+mod snapshot;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use alluvion::recipe::Recipe;
+use alluvion::trace::Trace;
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::input::Input;
+use picture::Picture;
+
+/// Draws a log of allocations, or a snapshot of a pool, as a page for a browser: one file that needs no network.
+///
+/// The page shows live, cached and reserved bytes over time, the address map at any moment, a lane for each stream and each
+/// thread, sizes, the largest holders, and fragmentation.
+///
+/// A log in RMM's format says where blocks were, but not what had been reserved for them, unless it has a column `Reserved`.
+/// Without one the log is replayed through a pool on a simulated GPU, and the page shows where the blocks lie then.
+#[derive(Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Viz {
+    /// A log in RMM's format, .csv or .csv.gz, or a snapshot, .json
+    #[arg(value_name = "TRACE|SNAPSHOT")]
+    file: PathBuf,
+    /// Where the page goes; what is there is overwritten
+    #[arg(short, long, value_name = "PAGE")]
+    output: PathBuf,
+    /// Shows the log's own addresses, and only what it says
+    #[arg(long, conflicts_with = "resource")]
+    recorded: bool,
+    /// Replays the log through this stack, outermost layer first, over the memory of a simulated GPU
+    #[arg(long, value_name = "STACK")]
+    resource: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvion viz trace.csv.gz -o out.html              replayed, if the log does not say what was reserved
+  alluvion viz trace.csv.gz -o out.html --recorded   the addresses of the log
+  alluvion viz trace.csv.gz -o out.html --resource 'pool(initial=1GiB)'
+  alluvion viz snapshot.json -o out.html             the moment that a pool wrote down";
+
+impl Viz {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        if let (Ok(file), Ok(output)) = (self.file.canonicalize(), self.output.canonicalize())
+            && file == output
+        {
+            return Err(Failure::usage(format!("{} would be overwritten by its own page", file.display())));
+        }
+        let recipe = self.recipe()?;
+        let failed = |error: &dyn core::fmt::Display| Failure::of_file(&self.output, error);
+        let (page, what) = match Input::read(&self.file)? {
+            Input::Trace(trace) => {
+                let picture = self.picture_of(trace, recipe)?;
+                (page::of_picture(&picture), format!("{} events", picture.trace.events.len()))
+            }
+            Input::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
+                let still = snapshot::draw(&self.file, snapshot);
+                (page::of_snapshot(&still), format!("{} blocks", still.bytes.len()))
+            }
+            Input::Snapshot(_) => {
+                return Err(Failure::usage("a snapshot is one moment: nothing can be replayed"));
+            }
+        };
+        let page = page.map_err(|error| failed(&error))?;
+        fs::write(&self.output, &page).map_err(|error| failed(&error))?;
+        let (output, kib) = (self.output.display(), page.len().div_ceil(1 << 10));
+        writeln!(std::io::stdout(), "{output}: {what}, {kib} KiB").map_err(|_| Failure::Unread)
+    }
+
+    /// The stack to replay through, if one is asked for.
+    fn recipe(&self) -> Result<Option<Recipe>, Failure> {
+        let Some(line) = &self.resource else { return Ok(None) };
+        let recipe: Recipe = line.parse().map_err(|error| Failure::usage(format!("--resource: {error}")))?;
+        match recipe.source() {
+            None => Ok(Some(recipe)),
+            Some(source) => Err(Failure::usage(format!(
+                "--resource: leave the source out (`{source}`): the page shows what the layers take from the memory of a \
+                 simulated GPU"
+            ))),
+        }
+    }
+
+    fn picture_of(&self, trace: Trace, recipe: Option<Recipe>) -> Result<Picture, Failure> {
+        if u32::try_from(trace.events.len()).is_err() {
+            return Err(Failure::of_file(&self.file, "it has more than 4294967295 events"));
+        }
+        let says_reserved = trace.moments.iter().any(|moment| moment.reserved_bytes.is_some());
+        match recipe {
+            Some(recipe) => replayed::draw(&self.file, trace, &recipe),
+            None if self.recorded || says_reserved || trace.events.is_empty() => {
+                Ok(recorded::draw(&self.file, trace))
+            }
+            None => replayed::draw(&self.file, trace, &"pool".parse()?),
+        }
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What a log leaves out.
+fn notes_about(trace: &Trace) -> Vec<String> {
+    let mut notes = Vec::new();
+    if trace.failures > 0 {
+        notes.push(format!(
+            "{} allocations failed when the log was written; they are not shown.",
+            trace.failures
+        ));
+    }
+    if trace.strays > 0 {
+        notes.push(format!(
+            "{} frees are of blocks that were allocated before the log began; they are not shown.",
+            trace.strays
+        ));
+    }
+    notes
+}

@@ -1,0 +1,275 @@
+//! The page: one file with everything in it.
+
+use std::io;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Serialize;
+
+use alluvion::trace::EventKind;
+
+use super::address_space::AddressSpace;
+use super::columns::Columns;
+use super::picture::{Origin, Picture};
+use super::snapshot::Still;
+use crate::snapshot_file::Status;
+
+const FRAME: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/style.css");
+
+/// In the order in which they build on each other. The page has them in one function, so that they see each other and
+/// nothing else sees them.
+const SCRIPTS: [&str; 14] = [
+    include_str!("page/units.js"),
+    include_str!("page/data.js"),
+    include_str!("page/pyramid.js"),
+    include_str!("page/model.js"),
+    include_str!("page/axis.js"),
+    include_str!("page/palette.js"),
+    include_str!("page/chart.js"),
+    include_str!("page/lanes.js"),
+    include_str!("page/map.js"),
+    include_str!("page/holders.js"),
+    include_str!("page/histogram.js"),
+    include_str!("page/search.js"),
+    include_str!("page/app.js"),
+    include_str!("page/start.js"),
+];
+
+/// Browsers hold a text in one piece, and none of more than half a gibibyte. A multiple of three, so that pieces in base64
+/// can be joined.
+const PIECE: usize = 24 << 20;
+
+/// What the page is told beside its columns.
+#[derive(Serialize)]
+struct Heading<'p> {
+    title: &'p str,
+    kind: &'static str,
+    resource: Option<&'p str>,
+    notes: &'p [String],
+    unit: u64,
+    /// Of the first event, since midnight.
+    first_microseconds: u64,
+    events: usize,
+    blocks: u32,
+    failures: usize,
+    strays: usize,
+    knows_reserved: bool,
+    tags: &'p [String],
+    /// As numbers of JSON they would lose digits.
+    streams: Vec<String>,
+    threads: Vec<String>,
+    /// Of each region, where it begins in the address space.
+    regions: Vec<String>,
+}
+
+/// What the page of a snapshot is told beside its columns.
+#[derive(Serialize)]
+struct StillHeading<'p> {
+    title: &'p str,
+    kind: &'static str,
+    notes: &'p [String],
+    unit: u64,
+    unix_microseconds: u64,
+    driver: &'p str,
+    ordinal: u32,
+    status: Status,
+    events: usize,
+    blocks: usize,
+    tags: &'p [String],
+    streams: &'p [String],
+    threads: [String; 0],
+    regions: Vec<String>,
+}
+
+/// The page of a snapshot.
+pub(super) fn of_snapshot(still: &Still) -> io::Result<Vec<u8>> {
+    let heading = StillHeading {
+        title: &still.title,
+        kind: "snapshot",
+        notes: &still.notes,
+        unit: 1,
+        unix_microseconds: still.unix_microseconds,
+        driver: &still.device.driver,
+        ordinal: still.device.ordinal,
+        status: still.status,
+        events: 0,
+        blocks: still.bytes.len(),
+        tags: &still.tag_names,
+        streams: &still.stream_names,
+        threads: [],
+        regions: starts(&still.space),
+    };
+    let mut columns = Columns::default();
+    columns.add_u64("block.bytes", &still.bytes);
+    columns.add_u64("block.place", &still.places);
+    columns.add_u32("block.tag", &still.tags);
+    columns.add_u32("block.state", &still.states);
+    columns.add_u32("block.stream", &still.streams);
+    add_regions(&mut columns, &still.space);
+    columns.add_u64("segment.place", &still.segments.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+    columns.add_u64("segment.bytes", &still.segments.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>());
+    columns.add_u32("segment.born", &vec![0; still.segments.len()]);
+    columns.add_u32("segment.died", &vec![u32::MAX; still.segments.len()]);
+    Ok(assemble(&still.title, &columns.pack(&heading)?))
+}
+
+fn starts(space: &AddressSpace) -> Vec<String> {
+    space.regions.iter().map(|region| format!("{:#x}", region.address)).collect()
+}
+
+fn add_regions(columns: &mut Columns, space: &AddressSpace) {
+    columns.add_u64("region.place", &space.regions.iter().map(|region| region.place).collect::<Vec<_>>());
+    columns.add_u64("region.bytes", &space.regions.iter().map(|region| region.bytes).collect::<Vec<_>>());
+}
+
+/// The page of a picture.
+pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
+    let trace = &picture.trace;
+    let (kind, resource, knows_reserved) = match &picture.origin {
+        Origin::Recorded { knows_reserved } => ("recorded", None, *knows_reserved),
+        Origin::Replayed { resource } => ("replayed", Some(resource.as_str()), true),
+    };
+    let hex = |number: &u64| format!("{number:#x}");
+    let heading = Heading {
+        title: &picture.title,
+        kind,
+        resource,
+        notes: &picture.notes,
+        unit: picture.unit,
+        first_microseconds: trace.moments.first().map_or(0, |moment| moment.microseconds),
+        events: trace.events.len(),
+        blocks: trace.blocks,
+        failures: trace.failures,
+        strays: trace.strays,
+        knows_reserved,
+        tags: &trace.tags,
+        streams: trace.stream_handles.iter().map(hex).collect(),
+        threads: trace.thread_numbers.iter().map(u64::to_string).collect(),
+        regions: starts(&picture.space),
+    };
+    let mut columns = Columns::default();
+    add_events(&mut columns, picture);
+    add_regions(&mut columns, &picture.space);
+    let segments = &picture.segments;
+    columns.add_u64("segment.place", &segments.iter().map(|segment| segment.address).collect::<Vec<_>>());
+    columns.add_u64("segment.bytes", &segments.iter().map(|segment| segment.bytes).collect::<Vec<_>>());
+    columns.add_u32("segment.born", &segments.iter().map(|segment| segment.born).collect::<Vec<_>>());
+    columns.add_u32("segment.died", &segments.iter().map(|segment| segment.died).collect::<Vec<_>>());
+    let reserved = &picture.reserved;
+    columns.add_u32("reserved.step", &reserved.iter().map(|reserved| reserved.step).collect::<Vec<_>>());
+    columns.add_u64("reserved.bytes", &reserved.iter().map(|reserved| reserved.bytes).collect::<Vec<_>>());
+    let samples = &picture.samples;
+    columns.add_u32("sample.step", &samples.iter().map(|sample| sample.step).collect::<Vec<_>>());
+    columns.add_u64("sample.cached", &samples.iter().map(|sample| sample.cached_bytes).collect::<Vec<_>>());
+    let covered = &picture.covered;
+    columns.add_u32("covered.block", &covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
+    columns.add_u32("covered.step", &covered.iter().map(|covered| covered.step).collect::<Vec<_>>());
+    Ok(assemble(&picture.title, &columns.pack(&heading)?))
+}
+
+fn add_events(columns: &mut Columns, picture: &Picture) {
+    let trace = &picture.trace;
+    let count = trace.events.len();
+    let mut back = Vec::with_capacity(count);
+    let (mut sizes, mut tags) = (Vec::new(), Vec::new());
+    let mut steps = Vec::with_capacity(count);
+    let mut newest = trace.moments.first().map_or(0, |moment| moment.microseconds);
+    for (event, moment) in trace.events.iter().zip(&trace.moments) {
+        // Blocks are numbered as they come, so an allocation needs no number, and a free needs only how far back its
+        // block is: small numbers, which pack well.
+        match event.kind {
+            EventKind::Allocate => {
+                back.push(0);
+                sizes.push(event.bytes);
+                tags.push(moment.tag);
+            }
+            EventKind::Free => back.push((sizes.len() as u64 - u64::from(event.block)) as u32),
+        }
+        // Rows of two threads may stand in another order than their times.
+        steps.push(moment.microseconds.saturating_sub(newest));
+        newest = newest.max(moment.microseconds);
+    }
+    columns.add_u32("event.back", &back);
+    columns.add_u64("event.microseconds", &steps);
+    columns.add_u32("event.stream", &trace.events.iter().map(|event| event.stream).collect::<Vec<_>>());
+    columns.add_u32("event.thread", &trace.events.iter().map(|event| event.thread).collect::<Vec<_>>());
+    columns.add_u16("event.fragmentation", &picture.fragmentation);
+    columns.add_u64("block.bytes", &sizes);
+    columns.add_u64("block.place", &picture.places);
+    columns.add_u32("block.tag", &tags);
+}
+
+/// Puts everything into the frame.
+fn assemble(title: &str, packed: &[u8]) -> Vec<u8> {
+    let mut page = Vec::with_capacity(packed.len() / 3 * 4 + (1 << 18));
+    let mut rest = FRAME;
+    // The frame is ours, and a test sees to it that each of them is in it once, in this order.
+    for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
+        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+        page.extend_from_slice(before.as_bytes());
+        match mark {
+            "{{title}}" => page.extend_from_slice(escaped(title).as_bytes()),
+            "{{style}}" => page.extend_from_slice(STYLE.as_bytes()),
+            "{{data}}" => {
+                for piece in packed.chunks(PIECE) {
+                    page.extend_from_slice(b"<script type=\"application/octet-stream\" class=\"data\">");
+                    page.extend_from_slice(BASE64_STANDARD.encode(piece).as_bytes());
+                    page.extend_from_slice(b"</script>\n");
+                }
+            }
+            _ => {
+                for script in SCRIPTS {
+                    page.extend_from_slice(script.as_bytes());
+                }
+            }
+        }
+        rest = after;
+    }
+    page.extend_from_slice(rest.as_bytes());
+    page
+}
+
+/// As text of HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            _ => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frame_has_a_place_for_each_part() {
+        let mut last = 0;
+        for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
+            assert_eq!(FRAME.matches(mark).count(), 1, "{mark}");
+            let at = FRAME.find(mark).unwrap();
+            assert!(at > last, "{mark} comes after the others");
+            last = at;
+        }
+    }
+
+    #[test]
+    fn nothing_ends_the_script_or_the_style_early_and_nothing_is_fetched() {
+        for part in SCRIPTS.into_iter().chain([STYLE]) {
+            assert!(!part.contains("</") && !part.contains("<!--"));
+            assert!(!part.contains("http:") && !part.contains("https:") && !part.contains("@import"));
+        }
+    }
+
+    #[test]
+    fn a_title_is_text() {
+        assert_eq!(escaped("<b> & \"x\""), "&lt;b&gt; &amp; &quot;x&quot;");
+    }
+}

@@ -1,0 +1,248 @@
+//! `alluvion replay` from outside: what it prints, and how it ends.
+
+mod program;
+mod traces;
+
+use program::{Folder, alluvion, refused};
+use serde_json::Value;
+use traces::{objects, printed, trace};
+
+/// With the events, streams, threads and the live peak of each.
+const TRACES: [(&str, u64, u64, u64, u64); 7] = [
+    ("etl", 8160, 1, 1, 376),
+    ("rnn", 7738, 1, 2, 536),
+    ("serve_gpt", 121_086, 1, 1, 386),
+    ("serve_streams", 112_844, 5, 5, 947),
+    ("streams", 12_000, 4, 4, 1273),
+    ("train_gpt", 40_763, 1, 2, 12_964),
+    ("train_resnet", 26_211, 1, 2, 3114),
+];
+
+#[test]
+fn the_seven_traces_replay_with_no_failure() {
+    let paths = TRACES.map(|(name, ..)| trace(name));
+    let mut arguments = vec!["replay", "--driver", "sim", "--rounds", "1", "--json", "--sim-memory", "24GiB"];
+    arguments.extend(paths.iter().map(String::as_str));
+    let outcomes = objects(&arguments);
+    assert_eq!(outcomes.len(), TRACES.len());
+    for (outcome, (name, events, streams, threads, live)) in outcomes.iter().zip(TRACES) {
+        assert_eq!(outcome["trace"], name);
+        let numbers = ["events", "streams", "log_threads", "failures"].map(|key| outcome[key].as_u64());
+        assert_eq!(numbers, [Some(events), Some(streams), Some(threads), Some(0)], "{outcome}");
+        assert_eq!(outcome["peak_live"].as_u64().map(|bytes| bytes >> 20), Some(live), "{outcome}");
+        let ratio = outcome["ratio"].as_f64().expect("a number");
+        assert!((1.0..2.0).contains(&ratio), "{outcome}");
+        let reserved = outcome["peak_reserved"].as_f64().expect("a number");
+        assert!((reserved / outcome["peak_live"].as_f64().unwrap() - ratio).abs() < 1e-9, "{outcome}");
+        assert!(
+            outcome["upstream_calls"].as_u64().is_some_and(|calls| (1..100).contains(&calls)),
+            "{outcome}"
+        );
+        assert!(outcome["ns_per_event"].as_f64().is_some_and(|ns| ns > 0.0), "{outcome}");
+        assert!(outcome["charged_ns"].as_u64().is_some_and(|ns| ns > 0), "{outcome}");
+        assert!(outcome.get("first_failure").is_none(), "{outcome}");
+    }
+}
+
+#[test]
+fn threads_may_run_free() {
+    let paths = ["rnn", "streams", "serve_streams"].map(trace);
+    for driver in ["sim", "null"] {
+        let mut arguments =
+            vec!["replay", "--driver", driver, "--threads", "free", "--rounds", "2", "--json"];
+        arguments.extend(paths.iter().map(String::as_str));
+        for outcome in objects(&arguments) {
+            assert_eq!((&outcome["threads"], &outcome["failures"]), (&"free".into(), &0.into()), "{outcome}");
+            assert_eq!(outcome["driver"], driver);
+        }
+    }
+}
+
+#[test]
+fn stacks_stand_side_by_side_in_a_table() {
+    let etl = trace("etl");
+    let (text, notes) = printed(&[
+        "replay",
+        &etl,
+        "-r",
+        "pool(growth=exact)|cuda",
+        "-r",
+        "cuda",
+        "--resource",
+        "",
+        "--driver",
+        "sim",
+        "--rounds",
+        "1",
+    ]);
+    assert_eq!(notes, "", "no bar where nobody watches");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "etl: 8160 events, 1 stream, 1 thread, 376.0 MiB live at the peak; log-order on sim"
+    );
+    for heading in
+        ["resource", "ns/event", "charged/event", "peak reserved", "ratio", "failures", "upstream calls"]
+    {
+        assert!(lines[1].contains(heading), "{text}");
+    }
+    for (line, name) in lines[2..5].iter().zip(["pool(growth=exact) | cuda ", "cuda ", "(default source) "]) {
+        assert!(line.trim_start().starts_with(name), "{text}");
+        assert_eq!(line.len(), lines[1].len(), "{text}");
+    }
+    // What the driver was asked is what was charged: a pair of its allocation and its free, 8160 times half of that.
+    let words: Vec<&str> = lines[3].split_whitespace().collect();
+    assert_eq!((words[3], words[6], words[7]), ("376.0", "0", "8160"), "{text}");
+}
+
+#[test]
+fn what_fails_is_counted_and_shown_and_the_replay_goes_on() {
+    let text = "Thread,Time,Action,Pointer,Size,Stream\n\
+                1,00:00:00.000000,allocate,0x100,1048576,0\n\
+                1,00:00:00.000000,allocate,0x200,4611686018427387904,0\n\
+                1,00:00:00.000000,free,0x200,4611686018427387904,0\n\
+                1,00:00:00.000000,allocate,0x300,1048576,0\n";
+    let folder = Folder::new("replay-fails");
+    let log = folder.file("fails.csv", text);
+    for threads in ["log-order", "free"] {
+        let outcomes = objects(&[
+            "replay",
+            &log,
+            "-r",
+            "pool | cuda",
+            "--driver",
+            "sim",
+            "--threads",
+            threads,
+            "--json",
+        ]);
+        assert_eq!(outcomes[0]["failures"], 1);
+        assert_eq!(outcomes[0]["peak_live"], 2 << 20, "what failed was never live");
+        let first = &outcomes[0]["first_failure"];
+        assert_eq!(first["event"], 1);
+        assert!(first["error"].as_str().is_some_and(|error| error.contains("out of memory")), "{first}");
+    }
+    let (_, notes) = printed(&["replay", &log, "--driver", "sim"]);
+    assert!(notes.contains("pool: event 1 failed first: out of memory"), "{notes}");
+}
+
+#[test]
+fn a_small_simulated_gpu_is_small() {
+    let streams = trace("streams");
+    let failures = |memory: &str| -> Value {
+        let arguments = [
+            "replay",
+            &streams,
+            "-r",
+            "cuda",
+            "--driver",
+            "sim",
+            "--sim-memory",
+            memory,
+            "--rounds",
+            "1",
+            "--json",
+        ];
+        objects(&arguments)[0]["failures"].clone()
+    };
+    assert_eq!(failures("24GiB"), 0);
+    assert!(failures("512MiB").as_u64().is_some_and(|failures| failures > 0));
+}
+
+#[test]
+fn with_no_memory_at_all_only_the_layers_are_measured() {
+    let etl = trace("etl");
+    let outcomes =
+        objects(&["replay", &etl, "-r", "pool | null", "-r", "pool", "--driver", "null", "--json"]);
+    assert_eq!(outcomes[0]["peak_reserved"], outcomes[1]["peak_reserved"]);
+    let outcomes =
+        objects(&["replay", &etl, "-r", "pool | null", "--driver", "sim", "--rounds", "1", "--json"]);
+    assert_eq!(outcomes[0]["charged_ns"], 0, "no call reached a driver: {}", outcomes[0]);
+    let words = refused(2, &["replay", &etl, "-r", "pool | cuda", "--driver", "null"]);
+    assert!(words.contains("the driver null has no `cuda`; leave the source out"), "{words}");
+}
+
+#[test]
+fn help_has_examples_and_tells_of_recipes() {
+    let (short, _) = printed(&["replay", "-h"]);
+    assert!(short.contains("Examples:") && !short.contains("cuda-async-managed"), "{short}");
+    let (long, _) = printed(&["replay", "--help"]);
+    for words in ["Examples:", "A RECIPE is", "  pool(initial=SIZE", "  cuda-async-managed", "--sim-memory"] {
+        assert!(long.contains(words), "{words}: {long}");
+    }
+    let (all, _) = printed(&["--help"]);
+    assert!(all.contains("alluvion replay"), "{all}");
+}
+
+#[test]
+fn what_is_not_understood_ends_with_two() {
+    let etl = trace("etl");
+    for arguments in [
+        vec!["replay"],
+        vec!["replay", "--json"],
+        vec!["replay", &etl, "--driver", "rocm"],
+        vec!["replay", &etl, "--threads", "many"],
+        vec!["replay", &etl, "--sim-memory", "50%"],
+        vec!["replay", &etl, "--sim-memory", "much"],
+        vec!["replay", &etl, "--rounds", "0"],
+        vec!["replay", &etl, "--dance"],
+    ] {
+        refused(2, &arguments);
+    }
+    // The place is shown, and nothing is played before all is understood.
+    let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "pool | cuda-asinc", "--driver", "sim"]);
+    assert!(words.contains("line 1, column 8: nothing is called `cuda-asinc`"), "{words}");
+    assert!(words.contains("\n  pool | cuda-asinc\n         ^^^^^^^^^^\n"), "{words}");
+    let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "arena(1k)", "--driver", "sim"]);
+    assert!(words.contains("an arena below 1 MiB"), "{words}");
+}
+
+#[test]
+fn what_cannot_be_read_or_made_ends_with_one() {
+    let words = refused(1, &["replay", "no-such-trace.csv"]);
+    assert!(words.contains("no-such-trace.csv"), "{words}");
+    let heading = "Thread,Time,Action,Pointer,Size,Stream\n";
+    let folder = Folder::new("replay-bad");
+    let idle = folder.file("idle.csv", heading);
+    assert!(refused(1, &["replay", &idle]).contains("nothing is allocated in it"));
+    let bad = folder.file("bad.csv", format!("{heading}1,00:00:00.000000,allocate,0x1,x,0\n"));
+    assert!(refused(1, &["replay", &trace("etl"), &bad]).contains("malformed: line 2: Size is `x`"));
+    let words = refused(
+        1,
+        &["replay", &trace("etl"), "-r", "arena(2GiB)", "--driver", "sim", "--sim-memory", "1GiB"],
+    );
+    assert!(words.contains("--resource 'arena(bytes=2GiB)': out of memory"), "{words}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_has_had_enough_ends_it_in_silence() {
+    let (reader, writer) = std::io::pipe().expect("there are pipes");
+    drop(reader);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_alluvion"))
+        .args(["replay", &trace("etl"), "--driver", "null", "--rounds", "1"])
+        .stdout(writer)
+        .output()
+        .expect("the program starts");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(1), ""));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_alluvion"))
+        .args(["replay", &trace("etl"), "--driver", "null", "--rounds", "1"])
+        .stdout(full)
+        .output()
+        .expect("the program starts");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && words.contains("writing the figures"), "{words}");
+}
+
+#[test]
+fn a_snapshot_is_no_log() {
+    let path = format!("{}/../tests/snapshots/pool.json", env!("CARGO_MANIFEST_DIR"));
+    assert!(refused(1, &["replay", &path]).contains("it is a snapshot, and a log is needed"));
+    assert!(alluvion(&["replay", "--version"]).status.code() == Some(2));
+}

@@ -1,0 +1,142 @@
+//! `LogConfig`: what a log has in it, and where it goes.
+
+use core::fmt;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use super::sink::{Plain, Sink};
+use super::{FailureHook, Log};
+use crate::error::Error;
+use crate::sync::Arc;
+use crate::trace::RowFormat;
+
+/// Rows that may wait for the writer: 1 MiB of them. A program that allocates and frees as fast as one core can fills it in 1 ms,
+/// the writer empties it in 3.
+const ROOM: usize = 16 << 10;
+
+/// The variables that name the file of a log, the first that is set.
+const VARIABLES: [&str; 2] = ["ALLUVION_LOG_FILE", "RMM_LOG_FILE"];
+
+/// What a [`Log`] has in it, and where it goes.
+///
+/// ```
+/// use alluvion::adaptor::LogConfig;
+///
+/// let log = LogConfig::default().tags(true).room(1 << 10).write_to(std::io::sink())?;
+/// assert_eq!(log.rows(), 0);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct LogConfig {
+    format: RowFormat,
+    room: usize,
+    failure_hook: FailureHook,
+}
+
+impl Default for LogConfig {
+    /// RMM's six columns, and room for 16384 rows. A failure is told in one line on standard error.
+    fn default() -> Self {
+        Self { format: RowFormat::default(), room: ROOM, failure_hook: Arc::new(say_on_standard_error) }
+    }
+}
+
+fn say_on_standard_error(error: &Error) {
+    // Not `eprintln!`, which panics where there is no standard error.
+    let _ = writeln!(std::io::stderr(), "alluvion: a log of allocations ends here: {error}");
+}
+
+impl LogConfig {
+    /// Whether there is a column `Tag`: the path of [tags](crate::adaptor::Tag) that the call was made in. RMM's own reader
+    /// passes over it.
+    #[must_use]
+    pub fn tags(self, tags: bool) -> Self {
+        Self { format: RowFormat { tags, ..self.format }, ..self }
+    }
+
+    /// Whether there is a column `Reserved`: what the outermost suballocator under the layer had of its upstream then. RMM's own
+    /// reader passes over it.
+    #[must_use]
+    pub fn reserved(self, reserved: bool) -> Self {
+        Self { format: RowFormat { reserved, ..self.format }, ..self }
+    }
+
+    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two.
+    #[must_use]
+    pub fn room(self, rows: usize) -> Self {
+        Self { room: rows, ..self }
+    }
+
+    /// What is called, once, if the log can be written no more. It runs on the writer's thread, with no lock held; if it panics,
+    /// that ends there.
+    #[must_use]
+    pub fn on_failure(self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        Self { failure_hook: Arc::new(hook), ..self }
+    }
+
+    /// A log in that file, which is made, or emptied. If its name ends in `.gz` it is packed by gzip.
+    ///
+    /// # Errors
+    ///
+    /// `Unwritable` if it cannot be opened; `Unsupported` for gzip without the feature `gzip`.
+    pub fn create(self, path: impl AsRef<Path>) -> Result<Log, Error> {
+        let path = path.as_ref();
+        let is_packed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+        if is_packed && !cfg!(feature = "gzip") {
+            return Err(Error::unsupported(
+                "a log packed by gzip",
+                "the library was built without its feature `gzip`",
+                "build it with that feature, or choose a name that does not end in .gz",
+            ));
+        }
+        let file = File::create(path).map_err(|error| Error::unwritable(path.display(), &error))?;
+        #[cfg(feature = "gzip")]
+        if is_packed {
+            return self.begin(Box::new(super::sink::Gzip::new(file)), path.display());
+        }
+        self.begin(Box::new(Plain(file)), path.display())
+    }
+
+    /// A log in the file that the environment names: `ALLUVION_LOG_FILE`, else `RMM_LOG_FILE`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if neither is set, or both are empty; as [`create`](Self::create).
+    pub fn from_env(self) -> Result<Log, Error> {
+        let named = VARIABLES.iter().filter_map(std::env::var_os).find(|name: &OsString| !name.is_empty());
+        let path = named.ok_or_else(|| {
+            Error::invalid_argument(
+                "a log in the file that the environment names",
+                "neither ALLUVION_LOG_FILE nor RMM_LOG_FILE is set",
+                "set one of them, or name the file with `LogConfig::create`",
+            )
+        })?;
+        self.create(path)
+    }
+
+    /// A log that `writer` gets, a piece of many rows at a time. It is called on a thread of the log's own; if it blocks, calls
+    /// wait once there is no more [room](Self::room).
+    ///
+    /// # Errors
+    ///
+    /// `Unwritable` if the system has no thread for it.
+    pub fn write_to(self, writer: impl Write + Send + 'static) -> Result<Log, Error> {
+        self.begin(Box::new(Plain(writer)), "writer")
+    }
+
+    fn begin(self, sink: Box<dyn Sink>, name: impl fmt::Display) -> Result<Log, Error> {
+        Log::begin(sink, name.to_string(), self.format, self.room, self.failure_hook)
+    }
+}
+
+impl fmt::Debug for LogConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, room, failure_hook: _ } = self;
+        f.debug_struct("LogConfig")
+            .field("tags", &format.tags)
+            .field("reserved", &format.reserved)
+            .field("room", room)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! The adaptors that a recipe may have. A new one is a function here and a line in `ALL`.
+//!
+//! `FailureCallback` is not here, because a line has no functions in it, and `ThreadSafe`, because all that a recipe makes is
+//! shared between threads already.
+
+use super::Call;
+use super::ingredient::{Ingredient, Make, Parameter};
+use super::under::{Under, over};
+use super::value::Kind;
+use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, Limiting, Prefetch};
+use crate::error::Error;
+
+pub(super) static ALL: &[Ingredient] = &[
+    Ingredient {
+        name: "limiting",
+        about: "So many bytes are out at a time, and no more.",
+        parameters: &[Parameter::needed("bytes", Kind::Size, "the limit")],
+        make: Make::Layer(limiting),
+    },
+    Ingredient {
+        name: "budget",
+        about: "A limit with a name, and a softer one that is noted when it is crossed.",
+        parameters: &[
+            Parameter::needed("hard", Kind::Size, "the limit"),
+            Parameter::new("soft", Kind::Size, "from here on crossings are counted; none if left out"),
+            Parameter::new("name", Kind::Text, "what errors call it; budget if left out"),
+        ],
+        make: Make::Layer(budget),
+    },
+    Ingredient {
+        name: "aligned",
+        about: "Blocks begin at multiples of more than was asked for.",
+        parameters: &[
+            Parameter::needed("alignment", Kind::Size, "a power of two"),
+            Parameter::new("threshold", Kind::Size, "only blocks of at least this size; all if left out"),
+        ],
+        make: Make::Layer(aligned),
+    },
+    Ingredient {
+        name: "prefetch",
+        about: "Managed memory migrates to the device before it is used.",
+        parameters: &[],
+        make: Make::Layer(prefetch),
+    },
+];
+
+fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let bytes = call.needed_bytes("bytes", under.resource())?;
+    over!(under, |upstream| Limiting::new(upstream, bytes))
+}
+
+fn budget(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let hard = call.needed_bytes("hard", under.resource())?;
+    let mut allowance = Allowance::new(call.text("name").unwrap_or("budget"), hard);
+    if let Some(soft) = call.bytes("soft", under.resource())? {
+        allowance = allowance.soft(soft);
+    }
+    over!(under, |upstream| Budget::new(upstream, allowance))
+}
+
+fn aligned(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let alignment = call.needed_bytes("alignment", under.resource())?;
+    let mut config = AlignedConfig::new(alignment);
+    if let Some(bytes) = call.bytes("threshold", under.resource())? {
+        config = config.threshold(bytes);
+    }
+    over!(under, |upstream| Aligned::new(upstream, config)?)
+}
+
+fn prefetch(under: Under, _: &Call<'_>) -> Result<Under, Error> {
+    over!(under, |upstream| Prefetch::new(upstream))
+}

@@ -1,0 +1,114 @@
+//! `RmmCsvWriter`: writes a log as RMM does.
+
+use std::io::Write;
+
+use super::Row;
+use super::row_format::{Fields, LONGEST_TAG, RowFormat, is_time_of_day};
+use crate::error::Error;
+
+/// So many bytes are gathered before they are written: a write of the system takes as long as formatting twenty rows.
+const GATHERED: usize = 64 << 10;
+
+/// Writes a log in RMM's format, byte for byte: the heading `Thread,Time,Action,Pointer,Size,Stream`, and a line for each
+/// row. [`RmmCsv`](super::RmmCsv) reads the same rows back.
+///
+/// A null pointer is `(nil)`, a null stream `0`, everything else hexadecimal, as RMM has them.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::trace::{RmmCsv, RmmCsvWriter};
+///
+/// let log = "Thread,Time,Action,Pointer,Size,Stream
+/// 590,09:12:19.353101,allocate,0x302000000,22532048,0
+/// 590,09:12:19.353144,allocate failure,(nil),1099511627776,0x1
+/// ";
+/// let mut writer = RmmCsvWriter::new(Vec::new());
+/// for row in RmmCsv::new(log.as_bytes())? {
+///     writer.write(&row?)?;
+/// }
+/// assert_eq!(writer.finish()?, log.as_bytes());
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct RmmCsvWriter<W: Write> {
+    to: W,
+    format: RowFormat,
+    gathered: Vec<u8>,
+}
+
+impl<W: Write> RmmCsvWriter<W> {
+    /// RMM's six columns.
+    #[must_use]
+    pub fn new(to: W) -> Self {
+        Self::with_format(to, RowFormat::default())
+    }
+
+    /// RMM's six columns, `Tag` and `Reserved`, which its own reader passes over.
+    #[must_use]
+    pub fn with_tags_and_reserved(to: W) -> Self {
+        Self::with_format(to, RowFormat { tags: true, reserved: true })
+    }
+
+    fn with_format(to: W, format: RowFormat) -> Self {
+        let mut gathered = Vec::new();
+        format.heading(&mut gathered);
+        Self { to, format, gathered }
+    }
+
+    /// Writes a row. What the log has no column for is left out, the row's own `line` always.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a row that no line can say, and then nothing is written of it: a time after the end of the day, or
+    /// a tag with a comma, a line end, spaces around it, or more than 2048 bytes. `Unwritable` as the writer says.
+    pub fn write(&mut self, row: &Row) -> Result<(), Error> {
+        let refused = |why, instead| Err(Error::invalid_argument("a row of a log", why, instead));
+        if !is_time_of_day(row.microseconds) {
+            return refused("its time is after the end of the day", "give microseconds since midnight");
+        }
+        if self.format.tags {
+            if row.tag.contains([',', '\n', '\r']) || row.tag.trim() != &*row.tag {
+                return refused(
+                    "its tag has a comma, a line end, or spaces around it",
+                    "replace them, as `Tag` does",
+                );
+            }
+            if row.tag.len() > LONGEST_TAG {
+                return refused("its tag has more than 2048 bytes", "shorten it");
+            }
+        }
+        let Row { line: _, thread, microseconds, action, address, bytes, stream, ref tag, reserved_bytes } =
+            *row;
+        let fields = Fields { thread, microseconds, action, address, bytes, stream, tag, reserved_bytes };
+        self.format.row(&fields, &mut self.gathered);
+        if self.gathered.len() >= GATHERED { self.pass_on() } else { Ok(()) }
+    }
+
+    /// Passes on what is gathered, and flushes the writer under this one.
+    ///
+    /// # Errors
+    ///
+    /// `Unwritable` as the writer says.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.pass_on()?;
+        self.to.flush().map_err(|error| Error::unwritable("the log", &error))
+    }
+
+    /// As [`flush`](Self::flush), and gives the writer back. A writer that is dropped without has not written its last rows.
+    ///
+    /// # Errors
+    ///
+    /// `Unwritable` as the writer says.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.flush()?;
+        Ok(self.to)
+    }
+
+    fn pass_on(&mut self) -> Result<(), Error> {
+        let written = self.to.write_all(&self.gathered);
+        // Of rows that were written in part nobody knows where they end: they are not written again.
+        self.gathered.clear();
+        written.map_err(|error| Error::unwritable("the log", &error))
+    }
+}
