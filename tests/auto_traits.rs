@@ -61,8 +61,9 @@ all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
-all!([Stats<Cuda>, Tally, Scope<'static>] are [Send Sync] not [Clone]);
-all!([Counter, Counts, TagCounts] are [Send Sync Copy]);
+all!([Stats<Cuda>, Tally, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
+all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);

@@ -123,3 +123,10 @@ alluvion::resource_suite!(pool_over_stats, |device| {
     Cuda::new(device).stats().pool(PoolConfig::default()).expect("a pool over counters")
 });
 alluvion::resource_suite!(stats_over_null, no_memory, |device| Null::new(device).stats());
+
+alluvion::resource_suite!(tracking_over_cuda, |device| Cuda::new(device).tracking());
+alluvion::resource_suite!(tracking_over_pool, |device| Shadow::new(pool(device).tracking()));
+alluvion::resource_suite!(pool_over_tracking, |device| {
+    Cuda::new(device).tracking().pool(PoolConfig::default()).expect("a pool over a register")
+});
+alluvion::resource_suite!(tracking_over_null, no_memory, |device| Null::new(device).tracking());

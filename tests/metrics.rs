@@ -151,7 +151,7 @@ fn every_adaptor_says_what_it_counts() {
     let limited = || Cuda::new(&sim.device(0)).limiting((1 << 20) + (16 << 10));
     let upstream = limited().fallback(limited());
     let asked = upstream.unwrap().failure_callback(|_| Relief::None);
-    let stack = asked.aligned(4096).unwrap().stats().logging(log.clone());
+    let stack = asked.aligned(4096).unwrap().tracking().stats().logging(log.clone());
     let [one, two] = ["one", "two"].map(|tag| {
         with_tag(tag, || DeviceVec::<u8, _>::uninit_in(1 << 19, stream.as_ref(), &stack).unwrap())
     });
@@ -170,6 +170,9 @@ fn every_adaptor_says_what_it_counts() {
         ("alluvion_frees_total", &[("layer", "Stats")], 2),
         ("alluvion_failures_total", &[("layer", "Stats")], 1),
         ("alluvion_tag_allocated_bytes_total", &[("tag", "two")], 2 << 19),
+        ("alluvion_live_bytes", &[("layer", "Tracking")], 1 << 19),
+        ("alluvion_tag_live_bytes", &[("layer", "Tracking"), ("tag", "two")], 1 << 19),
+        ("alluvion_misuses_total", &[("layer", "Tracking")], 0),
         ("alluvion_log_rows_total", &[("layer", "Logging"), ("log", "writer")], 6),
         ("alluvion_log_failed", &[("layer", "Logging")], 0),
         ("alluvion_fallback_served_total", &[("layer", "Fallback")], 1),

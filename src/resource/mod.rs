@@ -38,7 +38,7 @@ use core::fmt;
 
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Limiting, Log, Logging, Prefetch,
-    Stats, ThreadSafe,
+    Stats, ThreadSafe, Tracking,
 };
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -467,6 +467,23 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Stats::new(self)
+    }
+
+    /// [`Tracking`] over this resource: knows every block that is out.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let tracking = Cuda::new(&sim.device(0)).tracking();
+    /// assert!(tracking.outstanding().is_clean());
+    /// ```
+    #[must_use]
+    fn tracking(self) -> Tracking<Self>
+    where
+        Self: Sized,
+    {
+        Tracking::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

@@ -2,6 +2,7 @@
 
 mod allowance;
 mod counts;
+mod register;
 mod status;
 mod tally;
 
@@ -46,6 +47,8 @@ fn add_book(to: &mut Metrics, labels: &Labels<'_>, book: &dyn Any) {
         allowance::add(to, labels, allowance);
     } else if let Some(tally) = book.downcast_ref() {
         labels.with(|labels| tally::add(to, labels, tally));
+    } else if let Some(register) = book.downcast_ref() {
+        labels.with(|labels| register::add(to, labels, register));
     } else if let Some(log) = book.downcast_ref() {
         labels.with(|labels| counts::add_log(to, labels, log));
     } else if let Some(spill) = book.downcast_ref() {
