@@ -61,6 +61,8 @@ all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([Stock] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, Tally, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts] are [Send Sync Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);

@@ -2,7 +2,7 @@
 
 mod one_at_a_time;
 
-use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig};
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig, Stats};
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
@@ -112,3 +112,14 @@ alluvion::resource_suite!(pool_over_logging, |device| {
     Cuda::new(device).logging(log()).pool(PoolConfig::default()).expect("a pool over a log")
 });
 alluvion::resource_suite!(logging_over_null, no_memory, |device| Null::new(device).logging(log()));
+
+alluvion::resource_suite!(stats_over_cuda, |device| Cuda::new(device).stats());
+alluvion::resource_suite!(stats_over_pool, |device| Shadow::new(pool(device).stats()));
+alluvion::resource_suite!(stats_with_exact_peaks_over_pool, |device| Shadow::new(Stats::with_slack(
+    pool(device),
+    0
+)));
+alluvion::resource_suite!(pool_over_stats, |device| {
+    Cuda::new(device).stats().pool(PoolConfig::default()).expect("a pool over counters")
+});
+alluvion::resource_suite!(stats_over_null, no_memory, |device| Null::new(device).stats());

@@ -9,6 +9,7 @@ mod held;
 use std::alloc::{GlobalAlloc, Layout as HostLayout, System};
 use std::cell::Cell;
 
+use alluvion::adaptor::with_tag;
 use alluvion::source::{Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse, Status};
 use alluvion::testing::Bench;
@@ -136,6 +137,37 @@ fn the_fast_path_of_the_others_costs_nothing() {
             assert_eq!(heap, (0, 0), "{bytes} bytes of {other:?}: calls of the heap, bytes kept");
         }
     }
+}
+
+/// A layer that counts adds neither: it makes its place on a thread's first call, and stays there. Nor does a tag, once it has
+/// been used.
+#[test]
+fn counting_costs_no_heap() {
+    let bench = Bench::sim();
+    let (device, stream) = (bench.device(), bench.stream());
+    let stats = Cuda::new(&device).pool(PoolConfig::default().checked(false)).unwrap().stats();
+    let pairs = |times: usize| {
+        for bytes in (0..times).map(|at| SIZES[at % SIZES.len()]) {
+            Held::of(&stats, bytes, stream.as_ref()).free(stream.as_ref());
+        }
+    };
+    for tag in [false, true] {
+        let body = || if tag { with_tag("tagged", || pairs(120)) } else { pairs(120) };
+        body();
+        assert_eq!(heap_of(body), (0, 0), "calls of the heap, bytes kept");
+    }
+    // Others may begin and end a scope beside it.
+    let heap = heap_of(|| {
+        std::thread::scope(|scope| {
+            let others =
+                scope.spawn(|| (0..100).for_each(|_| assert_eq!(stats.tally().measure(|| ()).1.failures, 0)));
+            let before = CALLS.get();
+            pairs(1000);
+            assert_eq!(CALLS.get(), before, "on this thread");
+            others.join().unwrap();
+        });
+    });
+    assert!(heap.0 > 0, "the other thread was started here");
 }
 
 /// What no hit changes.

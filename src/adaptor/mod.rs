@@ -25,7 +25,9 @@ mod log;
 mod logging;
 mod moves;
 mod prefetch;
+mod stats;
 mod tag;
+mod tally;
 mod thread_safe;
 
 pub use aligned::{Aligned, AlignedConfig};
@@ -39,5 +41,7 @@ pub use log::{Log, LogConfig};
 pub use logging::Logging;
 pub use moves::Moves;
 pub use prefetch::Prefetch;
+pub use stats::Stats;
 pub use tag::{Tag, with_tag};
+pub use tally::{Counter, Counts, Scope, TagCounts, Tally};
 pub use thread_safe::{Reentries, ThreadSafe};

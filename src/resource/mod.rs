@@ -38,7 +38,7 @@ use core::fmt;
 
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Limiting, Log, Logging, Prefetch,
-    ThreadSafe,
+    Stats, ThreadSafe,
 };
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -450,6 +450,23 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         ThreadSafe::new(self)
+    }
+
+    /// [`Stats`] over this resource: counts what passes.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// assert_eq!(stats.counts().allocations.total, 0);
+    /// ```
+    #[must_use]
+    fn stats(self) -> Stats<Self>
+    where
+        Self: Sized,
+    {
+        Stats::new(self)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

@@ -9,12 +9,14 @@
 )]
 
 mod cell;
+mod seat;
 mod token;
 
 pub(crate) use std::sync::Arc;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use seat::Seat;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use token::{Token, TokenGuard};

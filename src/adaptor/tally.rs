@@ -1,0 +1,453 @@
+//! `Tally`: the book of [`Stats`](super::Stats).
+
+mod counts;
+mod frame;
+mod scope;
+mod shard;
+
+use core::fmt;
+
+use hashbrown::HashMap;
+
+pub(super) use counts::SignedSize;
+pub use counts::{Counter, Counts, TagCounts};
+use frame::{Frame, Frames, Sums};
+pub use scope::Scope;
+use shard::{Shard, bump};
+
+use super::Tag;
+use crate::error::Error;
+use crate::stream::Places;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
+
+/// By how many bytes a thread's share may move before it tells the others. To know the most that was live at a time, threads
+/// have to meet. One of sixteen that take and give back blocks of 256 B to 1 MiB, 32 to 64 at a time, moves by less than this
+/// nearly always, so they do not meet; of the memory of a device it is a thirty-thousandth.
+pub(super) const SLACK_BYTES: usize = 4 << 20;
+
+/// Bytes of slack for one block of slack: 64 blocks beside 4 MiB.
+const BYTES_OF_A_BLOCK: usize = 64 << 10;
+
+/// What [`Stats`](super::Stats) has counted.
+///
+/// Every thread counts for itself, in a line of memory that is its own: a block that comes and goes costs loads and stores,
+/// and no thread waits for another. What is read is the sum. It is exact as soon as what was counted comes before the reading:
+/// on the same thread, or because threads were joined. While others count, a block that one thread has allocated and another
+/// freed may be missed or seen in between.
+///
+/// # Peaks
+///
+/// The peak of one thread is exact. Threads tell each other when their share has moved by more than a slack, 4 MiB or 64
+/// blocks unless [`Stats::with_slack`](super::Stats::with_slack) says otherwise, so with `n` threads a peak is right to `n + 1`
+/// times that, in either direction. A slack of 0 makes every peak exact, and threads meet at every call.
+///
+/// # Tags
+///
+/// What comes is counted by [`Tag`], too. What goes is not: a free does not say under which tag the block was allocated, and
+/// the tag of the thread that frees is another thing. What is live by tag is known to `Tracking`.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::adaptor::{Tally, with_tag};
+/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceRef, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let resource = AnyResource::new(Cuda::new(&sim.device(0)).stats());
+/// let stream = sim.device(0).stream()?;
+/// let tally = resource.find_layer::<Tally>().expect("there is one in the stack");
+/// let (_kept, counts) = tally.measure(|| {
+///     let scratch = DeviceVec::<u8, _>::zeroed_in(4096, stream.as_ref(), &resource);
+///     drop(scratch);
+///     with_tag("kept", || DeviceVec::<u8, _>::zeroed_in(1024, stream.as_ref(), &resource))
+/// });
+/// assert_eq!((counts.bytes.value, counts.bytes.peak, counts.bytes.total), (1024, 4096, 5120));
+/// assert_eq!(tally.by_tag().iter().map(|of| (of.tag.name(), of.bytes)).collect::<Vec<_>>(), [("", 4096), ("kept", 1024)]);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Tally {
+    shards: Places<Shard>,
+    /// The interval that runs: from one scope's beginning to the next one's. A shard whose interval is another has counted
+    /// nothing in this one.
+    interval: AtomicU64,
+    /// Of bytes and of blocks.
+    slack: [i64; 2],
+    summit: Apart<Token<Summit>>,
+    /// For threads that have no seat any more, in turn.
+    seatless: Shard,
+    turn: Mutex<()>,
+    frames: Mutex<Frames>,
+}
+
+/// In lines of its own, so that who writes it does not take away what all read.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// The highest point of the interval, as far as threads have told.
+#[derive(Default)]
+struct Summit {
+    /// The sum of what they told last: of bytes, and of blocks.
+    published: [i64; 2],
+    peak: [i64; 2],
+}
+
+impl Tally {
+    pub(super) fn new(slack_bytes: usize) -> Self {
+        let blocks = slack_bytes / BYTES_OF_A_BLOCK;
+        let slack = [slack_bytes, blocks].map(|amount| i64::try_from(amount).unwrap_or(i64::MAX));
+        Self {
+            shards: Places::default(),
+            interval: AtomicU64::new(0),
+            slack,
+            summit: Apart::default(),
+            seatless: Shard::new(0, slack),
+            turn: Mutex::default(),
+            frames: Mutex::default(),
+        }
+    }
+
+    /// What was counted in the scope that was [pushed](Self::push) last; if none was, since the tally was made.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let (frames, now) = self.look();
+        frames.top().counts(&now)
+    }
+
+    /// What was counted since the tally was made, whatever scopes there are.
+    #[must_use]
+    pub fn whole(&self) -> Counts {
+        let (frames, now) = self.look();
+        frames.whole.counts(&now)
+    }
+
+    /// What was allocated under each tag since the tally was made, in the order in which the tags first came up.
+    #[must_use]
+    pub fn by_tag(&self) -> Vec<TagCounts> {
+        let _frames = self.frames.lock();
+        let Sums { total, failures, .. } = self.sums();
+        let none =
+            TagCounts { tag: Tag::NONE, bytes: total[0] as u64, allocations: total[1] as u64, failures };
+        let mut tags = HashMap::<Tag, TagCounts>::new();
+        for of in self.shards().flat_map(Shard::tags) {
+            let known = tags.entry(of.tag).or_insert(TagCounts {
+                tag: of.tag,
+                bytes: 0,
+                allocations: 0,
+                failures: 0,
+            });
+            known.bytes += of.bytes.load(Ordering::Relaxed);
+            known.allocations += of.blocks.load(Ordering::Relaxed);
+            known.failures += of.failures.load(Ordering::Relaxed);
+        }
+        // What is not under any tag is the rest. Other threads count meanwhile, so it may seem to be less than nothing.
+        let rest = tags.values().fold(none, |rest, of| TagCounts {
+            bytes: rest.bytes.saturating_sub(of.bytes),
+            allocations: rest.allocations.saturating_sub(of.allocations),
+            failures: rest.failures.saturating_sub(of.failures),
+            ..rest
+        });
+        let mut by_tag: Vec<_> = tags.into_values().collect();
+        if rest.allocations > 0 || rest.failures > 0 {
+            by_tag.push(rest);
+        }
+        by_tag.sort_unstable_by_key(|of| of.tag);
+        by_tag
+    }
+
+    /// What there is now: what came, less what went.
+    pub(super) fn live_bytes(&self) -> i64 {
+        let _frames = self.frames.lock();
+        self.sums().live[0]
+    }
+
+    #[inline]
+    pub(super) fn allocated(&self, bytes: usize) {
+        let tag = Tag::current();
+        match self.shards.get(Seat::number()) {
+            Some(shard) => self.come(shard, bytes as u64, tag),
+            None => self.first(|shard| self.come(shard, bytes as u64, tag)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn freed(&self, bytes: usize) {
+        match self.shards.get(Seat::number()) {
+            Some(shard) => self.go(shard, bytes as u64),
+            None => self.first(|shard| self.go(shard, bytes as u64)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn failed(&self) {
+        let tag = Tag::current();
+        self.first(|shard| {
+            bump(&shard.failures, 1);
+            if tag != Tag::NONE {
+                bump(&shard.of_tag(tag).failures, 1);
+            }
+        });
+    }
+
+    /// Where this thread counts: made now if need be.
+    #[cold]
+    fn first(&self, count: impl FnOnce(&Shard)) {
+        match Seat::take() {
+            Some(seat) => {
+                // While nobody reads: who looks at all shards has the scopes locked.
+                let frames = self.frames.lock();
+                let interval = self.interval.load(Ordering::Relaxed);
+                let shard = self.shards.get_or_make(seat, || Shard::new(interval, self.slack));
+                drop(frames);
+                count(shard);
+            }
+            None => {
+                let _turn = self.turn.lock();
+                count(&self.seatless);
+            }
+        }
+    }
+
+    #[inline]
+    fn come(&self, shard: &Shard, bytes: u64, tag: Tag) {
+        // One of them is negative: one sign to look at.
+        let is_higher = (shard.bytes.come(bytes) | shard.blocks.come(1)) < 0;
+        // Relaxed: who begins a scope and then has others allocate in it has told them so by other means.
+        let is_new = shard.interval.load(Ordering::Relaxed) != self.interval.load(Ordering::Relaxed);
+        if is_higher | is_new {
+            self.rise(shard, bytes as i64);
+        }
+        if tag != Tag::NONE {
+            let of = shard.of_tag(tag);
+            bump(&of.bytes, bytes);
+            bump(&of.blocks, 1);
+        }
+    }
+
+    #[inline]
+    fn go(&self, shard: &Shard, bytes: u64) {
+        if (shard.bytes.go(bytes) | shard.blocks.go(1)) < 0 {
+            self.fall(shard, bytes as i64);
+        }
+    }
+
+    /// There is more than ever in this interval, or it is a new one.
+    #[inline(never)]
+    fn rise(&self, shard: &Shard, came: i64) {
+        self.enter_interval(shard, came, 1);
+        shard.bytes.raise();
+        shard.blocks.raise();
+        if shard.bytes.drift() > self.slack[0] || shard.blocks.drift() > self.slack[1] {
+            self.publish(shard);
+        }
+    }
+
+    /// There is so much less that others must know.
+    #[cold]
+    fn fall(&self, shard: &Shard, went: i64) {
+        self.enter_interval(shard, went.wrapping_neg(), -1);
+        self.publish(shard);
+    }
+
+    /// The highest point of an interval that is over is no point of this one, which began with what was there before the call.
+    fn enter_interval(&self, shard: &Shard, came: i64, blocks: i64) {
+        let interval = self.interval.load(Ordering::Relaxed);
+        if shard.interval.load(Ordering::Relaxed) != interval {
+            shard.bytes.begin_interval(came);
+            shard.blocks.begin_interval(blocks);
+            shard.interval.store(interval, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the others what this thread has. Between two such calls of a thread, what it has moves by at most the slack, so
+    /// the sum of what was told is right to one slack for each thread.
+    #[cold]
+    fn publish(&self, shard: &Shard) {
+        let mut summit = self.summit.0.lock();
+        for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
+            summit.peak[at] = summit.peak[at].max(summit.published[at] + count.rise());
+            summit.published[at] += count.drift();
+            count.settle(self.slack[at]);
+        }
+    }
+
+    /// All of them. The caller has the scopes locked, so that none is being made.
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().chain([&self.seatless])
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for shard in self.shards() {
+            for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
+                sums.live[at] = sums.live[at].wrapping_add(count.live());
+                sums.total[at] = sums.total[at].wrapping_add(count.total());
+            }
+            sums.failures += shard.failures.load(Ordering::Relaxed);
+        }
+        sums
+    }
+
+    /// The scopes, which know the highest point until now, and what has been counted.
+    fn look(&self) -> (MutexGuard<'_, Frames>, Sums) {
+        let mut frames = self.frames.lock();
+        let now = self.sums();
+        let (published, told) = {
+            let summit = self.summit.0.lock();
+            (summit.published, summit.peak)
+        };
+        let interval = self.interval.load(Ordering::Relaxed);
+        frames.reach(now.live);
+        frames.reach(told);
+        frames.reach(self.highest(published, interval));
+        (frames, now)
+    }
+
+    /// The highest point of the shards that have counted in `interval`, each above what the others have told.
+    fn highest(&self, published: [i64; 2], interval: u64) -> [i64; 2] {
+        let mut highest = [i64::MIN; 2];
+        for shard in self.shards().filter(|shard| shard.interval.load(Ordering::Relaxed) == interval) {
+            for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
+                highest[at] = highest[at].max(published[at] + count.rise());
+            }
+        }
+        highest
+    }
+
+    /// Begins a scope: from now on the highest point is a new one. `enter` gets the scopes, and the frame that begins.
+    fn begin<T>(&self, enter: impl FnOnce(&mut Frames, Frame, &Sums) -> T) -> T {
+        let mut frames = self.frames.lock();
+        let now = self.sums();
+        let (published, told, interval) = {
+            let mut summit = self.summit.0.lock();
+            let told = core::mem::replace(&mut summit.peak, now.live);
+            // Relaxed, and no read-modify-write: the scopes are locked.
+            let interval = self.interval.load(Ordering::Relaxed);
+            self.interval.store(interval.wrapping_add(1), Ordering::Relaxed);
+            (summit.published, told, interval)
+        };
+        frames.reach(now.live);
+        frames.reach(told);
+        frames.reach(self.highest(published, interval));
+        enter(&mut frames, Frame::begin(now), &now)
+    }
+
+    /// Begins a scope, in which everything is counted from 0, by all threads. Returns the counts of the one that was the last
+    /// until now.
+    ///
+    /// This is RMM's stack of counters: there is one, and threads that push and pop at the same time mix their scopes up. A
+    /// [`scope`](Self::scope) is its owner's.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// let stream = sim.device(0).stream()?;
+    /// let before = DeviceVec::<u8, _>::zeroed_in(1000, stream.as_ref(), &stats)?;
+    /// assert_eq!(stats.tally().push().bytes.peak, 1000);
+    /// drop(before);
+    /// let inside = stats.tally().pop()?;
+    /// assert_eq!((inside.bytes.value, inside.bytes.peak), (-1000, 0));
+    /// assert_eq!(stats.counts().bytes.value, 0);
+    /// assert!(stats.tally().pop().is_err());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn push(&self) -> Counts {
+        self.begin(|frames, frame, now| {
+            let outer = frames.top().counts(now);
+            frames.pushed.push(frame);
+            outer
+        })
+    }
+
+    /// Ends the scope that was pushed last, and returns its counts. They belong to the one around it from then on: its peak is
+    /// the higher one of its own and of what it had when the scope began, with the scope's on top.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if nothing is pushed.
+    pub fn pop(&self) -> Result<Counts, Error> {
+        let (mut frames, now) = self.look();
+        let popped = frames.pushed.pop();
+        drop(frames);
+        popped
+            .map(|frame| frame.counts(&now))
+            .ok_or_else(|| Error::invalid_argument("the scope to pop", "none is pushed", "push one before"))
+    }
+
+    /// Begins a scope of the caller's own: what everybody counts until it is ended, whatever others push and pop.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// let stream = sim.device(0).stream()?;
+    /// let scope = stats.tally().scope();
+    /// drop(DeviceVec::<u8, _>::zeroed_in(1000, stream.as_ref(), &stats)?);
+    /// let counts = scope.end();
+    /// assert_eq!((counts.bytes.peak, counts.allocations.total), (1000, 1));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn scope(&self) -> Scope<'_> {
+        Scope::new(self, self.begin(|frames, frame, _| frames.hold(frame)))
+    }
+
+    /// Runs `body`, and tells what everybody counted meanwhile.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Cuda::new(&sim.device(0)).stats();
+    /// let stream = sim.device(0).stream()?;
+    /// let (numbers, counts) = stats.tally().measure(|| DeviceVec::<u8, _>::zeroed_in(64, stream.as_ref(), &stats));
+    /// assert_eq!((numbers?.len(), counts.bytes.value), (64, 64));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn measure<T>(&self, body: impl FnOnce() -> T) -> (T, Counts) {
+        let scope = self.scope();
+        let result = body();
+        (result, scope.end())
+    }
+
+    fn counts_of(&self, scope: u64) -> Counts {
+        let (frames, now) = self.look();
+        frames.held(scope).map(|frame| frame.counts(&now)).unwrap_or_default()
+    }
+
+    fn end(&self, scope: u64) {
+        self.frames.lock().let_go(scope);
+    }
+}
+
+/// The counts since it was made, on one line; then a line for each tag, if there are any.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.whole())?;
+        let by_tag = self.by_tag();
+        if by_tag.iter().all(|of| of.tag == Tag::NONE) {
+            return Ok(());
+        }
+        let names: Vec<_> = by_tag
+            .iter()
+            .map(|of| if of.tag == Tag::NONE { "(no tag)".to_owned() } else { of.tag.to_string() })
+            .collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        for (of, name) in by_tag.iter().zip(&names) {
+            let bytes = SignedSize(of.bytes as i64).to_string();
+            write!(f, "\n  {name:width$}  {bytes:>10} in {:>8} allocations", of.allocations)?;
+            if of.failures > 0 {
+                write!(f, ", {} failed", of.failures)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tally({})", self.whole())
+    }
+}

@@ -1,0 +1,105 @@
+//! `Counts`: what a tally has counted.
+
+use core::fmt;
+
+use crate::adaptor::Tag;
+use crate::suballoc::Size;
+
+/// One thing that is counted: how much of it there is, the most that there was, and all that ever came.
+///
+/// The value may be negative: what is freed in a scope may have been allocated before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Counter {
+    /// What came, less what went.
+    pub value: i64,
+    /// The most that `value` has been; at least 0.
+    pub peak: i64,
+    /// What came.
+    pub total: i64,
+}
+
+/// What was allocated and freed, in one scope or since the tally was made.
+///
+/// ```
+/// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stats = Cuda::new(&sim.device(0)).stats();
+/// let stream = sim.device(0).stream()?;
+/// let _numbers = DeviceVec::<u64, _>::zeroed_in(512, stream.as_ref(), &stats)?;
+/// drop(DeviceVec::<u8, _>::zeroed_in(1024, stream.as_ref(), &stats)?);
+/// assert_eq!(
+///     stats.counts().to_string(),
+///     "4 KiB in 1 block, at most 5 KiB in 2 blocks, in all 5 KiB in 2 blocks, 0 failures",
+/// );
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Counts {
+    /// The bytes that were asked for.
+    pub bytes: Counter,
+    /// The allocations, each of which is a block while it is live.
+    pub allocations: Counter,
+    /// The requests that the upstream refused.
+    pub failures: u64,
+}
+
+/// What was allocated under one tag. Only what comes is known by tag: a free does not say which tag the block had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct TagCounts {
+    /// The tag of the allocating thread; `Tag::NONE` for what was allocated outside of all scopes.
+    pub tag: Tag,
+    /// The bytes that were asked for.
+    pub bytes: u64,
+    /// The allocations.
+    pub allocations: u64,
+    /// The requests that the upstream refused.
+    pub failures: u64,
+}
+
+/// Bytes that may be fewer than none.
+pub(in crate::adaptor) struct SignedSize(pub(in crate::adaptor) i64);
+
+impl fmt::Display for SignedSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        write!(f, "{sign}{}", Size(self.0.unsigned_abs() as usize))
+    }
+}
+
+/// A number of blocks.
+struct Blocks(i64);
+
+impl fmt::Display for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} block{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bytes, allocations, failures } = self;
+        write!(f, "{} in {}", SignedSize(bytes.value), Blocks(allocations.value))?;
+        write!(f, ", at most {} in {}", SignedSize(bytes.peak), Blocks(allocations.peak))?;
+        write!(f, ", in all {} in {}", SignedSize(bytes.total), Blocks(allocations.total))?;
+        write!(f, ", {failures} failure{}", if *failures == 1 { "" } else { "s" })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_read_as_people_say_them() {
+        let bytes = Counter { value: -1024, peak: 0, total: 3 << 30 };
+        let allocations = Counter { value: -1, peak: 1, total: 12 };
+        assert_eq!(
+            Counts { bytes, allocations, failures: 1 }.to_string(),
+            "-1 KiB in -1 blocks, at most 0 B in 1 block, in all 3 GiB in 12 blocks, 1 failure"
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! `Shard`: what one thread has counted.
+
+use std::sync::OnceLock;
+
+use crate::adaptor::Tag;
+use crate::stream::Places;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Numbers that one thread writes and others read, in lines of their own. Two lines, because a processor fetches them in pairs.
+///
+/// Accesses are Relaxed where nothing else is said: there is one writer, so nothing is lost between a load and a store of its own; who reads an exact
+/// number comes after what was counted by other means, such as a join. The writer is the thread that has the seat, and the
+/// next one that has it comes after it: see [`Seat`](crate::sync::Seat).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Shard {
+    /// The interval in which `bytes.high` and `blocks.high` were reached: see `Summit`.
+    pub(super) interval: AtomicU64,
+    pub(super) bytes: Count,
+    pub(super) blocks: Count,
+    pub(super) failures: AtomicU64,
+    by_tag: OnceLock<Box<Places<OfTag>>>,
+}
+
+/// One thing that a thread counts. Differences are two's complement: more may have gone than came, because another thread
+/// frees what this one has allocated.
+///
+/// What came and what went are two numbers, so that an allocation and its free store once each, to places that do not wait for
+/// each other.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    came: AtomicU64,
+    went: AtomicU64,
+    /// The most that there was since the interval began, or since it was published.
+    high: AtomicU64,
+    /// What there was when it was published.
+    published: AtomicU64,
+    /// What there may be no less of before it is published again.
+    floor: AtomicU64,
+}
+
+/// What a thread has allocated under one tag.
+#[derive(Debug)]
+pub(super) struct OfTag {
+    pub(super) tag: Tag,
+    pub(super) bytes: AtomicU64,
+    pub(super) blocks: AtomicU64,
+    pub(super) failures: AtomicU64,
+}
+
+/// Adds to a number that nobody else writes.
+#[inline]
+pub(super) fn bump(number: &AtomicU64, by: u64) -> u64 {
+    let sum = number.load(Ordering::Relaxed).wrapping_add(by);
+    number.store(sum, Ordering::Relaxed);
+    sum
+}
+
+#[inline]
+fn signed(number: &AtomicU64) -> i64 {
+    number.load(Ordering::Relaxed) as i64
+}
+
+impl Count {
+    /// Counts what comes. Returns a negative number if there is more than ever, as far as this thread knows.
+    #[inline]
+    pub(super) fn come(&self, amount: u64) -> i64 {
+        let live = bump(&self.came, amount).wrapping_sub(self.went.load(Ordering::Relaxed));
+        signed(&self.high).wrapping_sub(live as i64)
+    }
+
+    /// Counts what goes. Returns a negative number if it has to be published.
+    #[inline]
+    pub(super) fn go(&self, amount: u64) -> i64 {
+        let went = self.went.load(Ordering::Relaxed).wrapping_add(amount);
+        // Release: pairs with the acquire in `live`.
+        self.went.store(went, Ordering::Release);
+        let live = self.came.load(Ordering::Relaxed).wrapping_sub(went);
+        (live as i64).wrapping_sub(signed(&self.floor))
+    }
+
+    /// What came, less what went.
+    pub(super) fn live(&self) -> i64 {
+        // Acquire: pairs with the release in `go`. The thread may count meanwhile: who sees a block go has seen it come.
+        let went = self.went.load(Ordering::Acquire);
+        self.came.load(Ordering::Relaxed).wrapping_sub(went) as i64
+    }
+
+    /// What came.
+    pub(super) fn total(&self) -> i64 {
+        signed(&self.came)
+    }
+
+    /// By how much the highest point lies above what was published.
+    pub(super) fn rise(&self) -> i64 {
+        signed(&self.high).wrapping_sub(signed(&self.published))
+    }
+
+    /// By how much what is there now differs from what was published.
+    pub(super) fn drift(&self) -> i64 {
+        self.live().wrapping_sub(signed(&self.published))
+    }
+
+    /// The highest point is that before `amount` came.
+    pub(super) fn begin_interval(&self, amount: i64) {
+        self.high.store(self.live().wrapping_sub(amount) as u64, Ordering::Relaxed);
+    }
+
+    /// The highest point is now, if it is higher.
+    pub(super) fn raise(&self) {
+        let live = self.live();
+        if live > signed(&self.high) {
+            self.high.store(live as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// What there is now has been published.
+    pub(super) fn settle(&self, slack: i64) {
+        let live = self.live();
+        self.high.store(live as u64, Ordering::Relaxed);
+        self.published.store(live as u64, Ordering::Relaxed);
+        self.floor.store(live.saturating_sub(slack) as u64, Ordering::Relaxed);
+    }
+}
+
+impl Shard {
+    /// One that has counted nothing, and publishes what falls below `-slack`.
+    pub(super) fn new(interval: u64, slack: [i64; 2]) -> Self {
+        let shard = Self::default();
+        shard.interval.store(interval, Ordering::Relaxed);
+        shard.bytes.settle(slack[0]);
+        shard.blocks.settle(slack[1]);
+        shard
+    }
+
+    /// Where this thread counts what it allocates under `tag`. Made when it first does.
+    pub(super) fn of_tag(&self, tag: Tag) -> &OfTag {
+        self.by_tag.get_or_init(Box::default).get_or_make(tag.number(), || OfTag {
+            tag,
+            bytes: AtomicU64::new(0),
+            blocks: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn tags(&self) -> impl Iterator<Item = &OfTag> {
+        self.by_tag.get().into_iter().flat_map(|places| places.iter())
+    }
+}
