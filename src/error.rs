@@ -100,6 +100,7 @@ impl ErrorKind {
             Self::Unsupported => "unsupported",
             Self::NoDevice => "no such device",
             Self::Unreadable => "unreadable",
+            Self::Unwritable => "unwritable",
             _ => "invalid argument",
         }
     }
@@ -405,7 +406,9 @@ impl Error {
     /// What it says, without its kind where the kind alone says nothing.
     pub(crate) fn reason(&self) -> String {
         match (self.kind, self.detail.as_deref()) {
-            (ErrorKind::InvalidArgument | ErrorKind::Unsupported, Some(detail)) => detail.to_string(),
+            (ErrorKind::InvalidArgument | ErrorKind::Unsupported | ErrorKind::Unwritable, Some(detail)) => {
+                detail.to_string()
+            }
             _ => self.to_string(),
         }
     }

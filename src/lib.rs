@@ -54,6 +54,7 @@
 //!
 //! - `cuda` (default): the CUDA driver, through cudarc, loaded at run time. Without it only simulated machines exist.
 //! - `sim` (default): the simulated machine.
+//! - `backtrace`: [`adaptor::Tracking`] can capture call stacks, all of them or samples.
 //! - `testing`: the conformance suite, the shadow heap and the fault sweep.
 //! - `gzip`: logs whose name ends in `.gz` are packed.
 //! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.

@@ -14,7 +14,7 @@ use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DeviceVec, Machine, Stream};
 use gpu_kernels::Kernels;
 use scenario::child::in_child;
-use scenario::{lifecycle, limits, pools, pools_under_capture, pools_under_threads};
+use scenario::{layers_under_threads, lifecycle, limits, pools, pools_under_capture, pools_under_threads};
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
 const RUNS: usize = 5;
@@ -138,6 +138,11 @@ fn scenario_07_a_handler_that_frees_half_helps() {
 #[test]
 fn scenario_08_the_books_of_four_threads_are_exact() {
     pools_under_threads::the_books_of_four_threads_are_exact(&Bench::gpu());
+}
+
+#[test]
+fn scenario_08_the_books_of_layers_are_exact() {
+    layers_under_threads::the_books_of_layers_are_exact(&Bench::gpu());
 }
 
 #[test]

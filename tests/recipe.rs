@@ -1,11 +1,12 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
-use alluvion::adaptor::Allowance;
+use alluvion::adaptor::{Allowance, Log, Spill, Tally, with_tag};
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Recipe, help, ingredients};
 use alluvion::source::{Cuda, CudaAsync, Null};
 use alluvion::suballoc::Stock;
 use alluvion::testing::Bench;
+use alluvion::trace::Trace;
 use alluvion::{DeviceVec, Error, ErrorKind, Resource, Sim};
 use proptest::prelude::*;
 
@@ -49,6 +50,10 @@ fn what_is_written_in_many_ways_prints_in_one() {
         ("pool(\"1GiB\")", "pool(initial=1GiB)"),
         ("limiting(8GiB)|budget(1g, name=a/b-c.d)", "limiting(bytes=8GiB) | budget(hard=1GiB, name=a/b-c.d)"),
         (r#"budget(1, name="a \"b\" \\, c")"#, r#"budget(hard=1, name="a \"b\" \\, c")"#),
+        ("fallback(pool|managed)|pool", "fallback(second=pool | managed) | pool"),
+        ("fallback( second = fallback(cuda) | pool )", "fallback(second=fallback(second=cuda) | pool)"),
+        ("fallback(second=) | stats(64k)", "fallback(second=) | stats(slack=64KiB)"),
+        ("logging(a.csv.gz, tags=yes)", "logging(file=a.csv.gz, tags=true)"),
         ("budget(1, name=\"\")", "budget(hard=1, name=\"\")"),
     ];
     for (written, wanted) in cases {
@@ -87,7 +92,7 @@ fn what_is_not_understood_is_pointed_at() {
     let cases = [
         ("poool", 1, "nothing is called `poool`; did you mean `pool`?"),
         ("CudaAsync", 1, "did you mean `cuda-async`?"),
-        ("stack", 1, "nothing is called `stack`; there are limiting, budget,"),
+        ("stack", 1, "nothing is called `stack`; there are "),
         ("pool |", 7, "the line ends here; expected the name of a layer or a source"),
         ("| pool", 1, "`|` is not expected here; expected the name"),
         ("pool || cuda", 7, "expected the name of a layer"),
@@ -117,6 +122,11 @@ fn what_is_not_understood_is_pointed_at() {
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
         ("limiting", 1, "`limiting` needs bytes=SIZE"),
         ("pool | budget(soft=1GiB)", 8, "`budget` needs hard=SIZE"),
+        ("fallback | pool", 1, "`fallback` needs second=RECIPE"),
+        ("fallback(pool | pooll) | pool", 17, "did you mean `pool`?"),
+        ("fallback(cuda | pool) | pool", 17, "`cuda` is a source, and nothing stands under one"),
+        ("fallback(pool | ) | pool", 17, "expected the name of a layer"),
+        ("fallback(fallback(fallback(fallback(pool))))", 37, "more than 4 deep"),
         ("prefetch(1)", 10, "`prefetch` takes no arguments"),
         ("prefetch(far=1)", 10, "it takes no arguments"),
         ("pool(checked)", 6, "did you mean `checked=...`?"),
@@ -174,6 +184,8 @@ fn the_stack_is_as_it_is_written() {
         ("budget(1GiB, 1MiB, name=jobs) | cuda", "Budget(jobs, 1 GiB) > Cuda(gpu 0)"),
         ("aligned(4096, 64KiB) | cuda", "Aligned(4 KiB from 64 KiB) > Cuda(gpu 0)"),
         ("prefetch | pool | managed", "Prefetch"),
+        ("stats | limiting(1GiB) | pool | cuda", "Stats(0 B) > Limiting(1 GiB) > Pool(0 B) > Cuda(gpu 0)"),
+        ("fallback(pool(1MiB) | managed) | cuda", "Fallback("),
     ];
     for (line, wanted) in cases {
         let resource = parse(line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -236,6 +248,9 @@ fn what_breaks_a_rule_is_pointed_at() {
         ("pinned(numa=4294967296)", 13, "it is larger than it can be"),
         ("pool | cuda-async(initial=2MiB, threshold=1MiB)", 8, "an initial size above the release threshold"),
         ("pool | limiting(1GiB) | aligned(3)", 25, "not a power of two"),
+        ("fallback(pool | arena(1k)) | cuda", 17, "an arena below 1 MiB"),
+        ("fallback(null) | cuda", 10, "a source that the device may not touch"),
+        ("fallback(cuda(gpu=1)) | cuda", 19, "the stack is built on another device"),
         ("pool | null", 8, "a source that the device may not touch"),
     ];
     for (line, column, wanted) in cases {
@@ -248,6 +263,9 @@ fn what_breaks_a_rule_is_pointed_at() {
     let error = parse("pool | system").build(&sim.device(0)).unwrap_err();
     assert!(error.is_unsupported() && error.unsupported_detail().is_some(), "{error}");
     assert_eq!(error.column(), Some(8), "{error}");
+    let error = parse("logging(/no/such/folder/log.csv) | cuda").build(&sim.device(0)).unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::Unwritable, Some(1)), "{error}");
+    assert!(error.to_string().contains("column 1: /no/such/folder/log.csv: "), "{error}");
     let error = parse("pool(initial=2GiB)").build(&sim.device(0)).unwrap_err();
     assert!(error.is_out_of_memory() && error.column().is_none(), "{error}");
     let live = sim.live();
@@ -290,6 +308,39 @@ fn the_books_of_the_layers_are_found() {
     assert_eq!((inner.used_bytes(), inner.limit_bytes()), (2 << 20, 512 << 20));
     drop(numbers);
     assert_eq!((outer.used_bytes(), inner.used_bytes()), (0, 0));
+}
+
+#[test]
+fn a_second_stack_serves_what_the_first_cannot() {
+    let sim = sim();
+    let resource =
+        parse("stats | fallback(pool | managed) | limiting(1MiB) | cuda").build(&sim.device(0)).unwrap();
+    let stream = sim.device(0).stream().unwrap();
+    let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
+    let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
+    assert_eq!(resource.find_layer::<Spill>().expect("a fallback has one").live_bytes(), 1 << 20);
+    assert_eq!(resource.find_layer::<Tally>().expect("it is counted").counts().bytes.value, 2 << 20);
+    drop((first, second));
+    // Over addresses alone, what is out of memory is served with memory.
+    let over_null = parse("fallback(cuda) | limiting(1MiB)").over(Null::new(&sim.device(0))).unwrap();
+    assert!(over_null.find_layer::<Spill>().is_some() && over_null.find_layer::<Null>().is_some());
+}
+
+#[test]
+fn a_log_is_written() {
+    let path = std::env::temp_dir().join(format!("alluvion-recipe-{}.csv", std::process::id()));
+    let sim = sim();
+    let line = format!("logging(\"{}\", tags=true, reserved=true) | pool | cuda", path.display());
+    let resource = parse(&line).build(&sim.device(0)).unwrap();
+    let stream = sim.device(0).stream().unwrap();
+    let numbers = || DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
+    drop(with_tag("job", numbers));
+    resource.find_layer::<Log>().expect("it has a log").flush().unwrap();
+    let text = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let trace = Trace::from_rmm_csv(&text[..]).unwrap();
+    assert_eq!((trace.events.len(), trace.tags.last().map(String::as_str)), (2, Some("job")));
+    assert_eq!(trace.moments[0].reserved_bytes, Some(34 << 20));
 }
 
 /// A cached block of 500 MB, a limit of 1 GB, and a request for 800 MB: what is cached is given back for it (cupy 7678).
@@ -417,7 +468,7 @@ proptest! {
 
     /// Whatever is written, it is built or refused, and nothing stays behind.
     #[test]
-    fn whatever_is_built_goes_back(line in line()) {
+    fn whatever_is_built_goes_back(line in line().prop_filter("it writes files", |line| !line.contains("logging"))) {
         let sim = Sim::with_config(Bench::config());
         let recipe: Recipe = line.parse().expect("it is a recipe");
         if let Ok(resource) = recipe.build(&sim.device(0)) {

@@ -8,7 +8,7 @@ use alluvion::driver::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
-use scenario::{limits, pools, pools_under_capture, pools_under_threads};
+use scenario::{layers_under_threads, limits, pools, pools_under_capture, pools_under_threads};
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
 fn benches() -> impl Iterator<Item = Bench> {
@@ -127,6 +127,11 @@ fn scenario_07_a_handler_that_frees_half_helps() {
 #[test]
 fn scenario_08_the_books_of_four_threads_are_exact() {
     pools_under_threads::the_books_of_four_threads_are_exact(&Bench::sim());
+}
+
+#[test]
+fn scenario_08_the_books_of_layers_are_exact() {
+    layers_under_threads::the_books_of_layers_are_exact(&Bench::sim());
 }
 
 #[test]

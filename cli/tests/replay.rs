@@ -191,7 +191,7 @@ fn what_is_not_understood_ends_with_two() {
     }
     // The place is shown, and nothing is played before all is understood.
     let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "pool | cuda-asinc", "--driver", "sim"]);
-    assert!(words.contains("line 1, column 8: nothing is called `cuda-asinc`"), "{words}");
+    assert!(words.contains("column 8: nothing is called `cuda-asinc`"), "{words}");
     assert!(words.contains("\n  pool | cuda-asinc\n         ^^^^^^^^^^\n"), "{words}");
     let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "arena(1k)", "--driver", "sim"]);
     assert!(words.contains("an arena below 1 MiB"), "{words}");
@@ -211,7 +211,7 @@ fn what_cannot_be_read_or_made_ends_with_one() {
         1,
         &["replay", &trace("etl"), "-r", "arena(2GiB)", "--driver", "sim", "--sim-memory", "1GiB"],
     );
-    assert!(words.contains("--resource 'arena(bytes=2GiB)': out of memory"), "{words}");
+    assert!(words.contains("the stack `arena(bytes=2GiB)`: out of memory"), "{words}");
 }
 
 #[cfg(target_os = "linux")]

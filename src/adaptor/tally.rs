@@ -44,7 +44,7 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// # Tags
 ///
 /// What comes is counted by [`Tag`], too. What goes is not: a free does not say under which tag the block was allocated, and
-/// the tag of the thread that frees is another thing. What is live by tag is known to `Tracking`.
+/// the tag of the thread that frees is another thing. What is live by tag is known to [`Tracking`](super::Tracking).
 ///
 /// # Examples
 ///

@@ -7,10 +7,40 @@ use super::Call;
 use super::ingredient::{Ingredient, Make, Parameter};
 use super::under::{Under, over};
 use super::value::Kind;
-use crate::adaptor::{Aligned, AlignedConfig, Allowance, Budget, Limiting, Prefetch};
+use crate::adaptor::{
+    Aligned, AlignedConfig, Allowance, Budget, Fallback, Limiting, LogConfig, Logging, Prefetch, Stats,
+};
 use crate::error::Error;
 
 pub(super) static ALL: &[Ingredient] = &[
+    Ingredient {
+        name: "logging",
+        about: "Writes down what passes, in RMM's format.",
+        parameters: &[
+            Parameter::new(
+                "file",
+                Kind::Text,
+                "packed if it ends in .gz; what ALLUVION_LOG_FILE names if left out",
+            ),
+            Parameter::new("tags", Kind::Flag, "whether there is a column for tags; false if left out"),
+            Parameter::new(
+                "reserved",
+                Kind::Flag,
+                "whether there is one for what is reserved; false if left out",
+            ),
+        ],
+        make: Make::Layer(logging),
+    },
+    Ingredient {
+        name: "stats",
+        about: "Counts what passes: what is live, the peak, by tag.",
+        parameters: &[Parameter::new(
+            "slack",
+            Kind::Size,
+            "how far a thread's bytes may be from the common count; 4MiB if left out",
+        )],
+        make: Make::Layer(stats),
+    },
     Ingredient {
         name: "limiting",
         about: "So many bytes are out at a time, and no more.",
@@ -26,6 +56,12 @@ pub(super) static ALL: &[Ingredient] = &[
             Parameter::new("name", Kind::Text, "what errors call it; budget if left out"),
         ],
         make: Make::Layer(budget),
+    },
+    Ingredient {
+        name: "fallback",
+        about: "Asks a second stack when the one under it is out of memory: fallback(pool | managed).",
+        parameters: &[Parameter::needed("second", Kind::Recipe, "the second stack, on the same device")],
+        make: Make::Layer(fallback),
     },
     Ingredient {
         name: "aligned",
@@ -44,6 +80,29 @@ pub(super) static ALL: &[Ingredient] = &[
     },
 ];
 
+fn logging(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let mut config = LogConfig::default();
+    if let Some(tags) = call.flag("tags") {
+        config = config.tags(tags);
+    }
+    if let Some(reserved) = call.flag("reserved") {
+        config = config.reserved(reserved);
+    }
+    let log = match call.text("file") {
+        Some(file) => config.create(file)?,
+        None => config.from_env()?,
+    };
+    over!(under, |upstream| Logging::new(upstream, log))
+}
+
+fn stats(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let slack = call.bytes("slack", under.resource())?;
+    over!(under, |upstream| match slack {
+        Some(bytes) => Stats::with_slack(upstream, bytes),
+        None => Stats::new(upstream),
+    })
+}
+
 fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     let bytes = call.needed_bytes("bytes", under.resource())?;
     over!(under, |upstream| Limiting::new(upstream, bytes))
@@ -56,6 +115,11 @@ fn budget(under: Under, call: &Call<'_>) -> Result<Under, Error> {
         allowance = allowance.soft(soft);
     }
     over!(under, |upstream| Budget::new(upstream, allowance))
+}
+
+fn fallback(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let second = call.needed_recipe("second")?.build(under.resource().device())?;
+    over!(under, |upstream| Fallback::new(upstream, second)?)
 }
 
 fn aligned(under: Under, call: &Call<'_>) -> Result<Under, Error> {

@@ -1,5 +1,6 @@
 //! `Call`: what the maker of an ingredient is given.
 
+use super::Recipe;
 use super::amount::Amount;
 use super::place::Place;
 use super::step::{Argument, Step};
@@ -73,6 +74,14 @@ impl Call<'_> {
     /// The bytes of a size that cannot be left out.
     pub(super) fn needed_bytes(&self, name: &str, resource: &dyn Resource) -> Result<usize, Error> {
         self.bytes(name, resource)?.ok_or_else(|| self.wrong(name, "it is left out"))
+    }
+
+    /// A recipe that cannot be left out.
+    pub(super) fn needed_recipe(&self, name: &str) -> Result<&Recipe, Error> {
+        match self.argument(name).map(|argument| &argument.value) {
+            Some(Value::Recipe(recipe)) => Ok(recipe),
+            _ => Err(self.wrong(name, "it is left out")),
+        }
     }
 
     /// The value of an argument breaks a rule.

@@ -21,7 +21,7 @@ impl Place {
     pub(super) fn refused(&self, text: &str, error: Error) -> Error {
         use crate::error::ErrorKind::{
             InvalidAlignment, InvalidArgument, NoDevice, SizeOverflow, Unreadable, Unsupported,
-            UnsupportedAlignment,
+            UnsupportedAlignment, Unwritable,
         };
         let is_about_the_line = matches!(
             error.kind(),
@@ -32,6 +32,7 @@ impl Place {
                 | Unreadable
                 | Unsupported
                 | UnsupportedAlignment
+                | Unwritable
         );
         if !is_about_the_line || error.column().is_some() {
             return error;

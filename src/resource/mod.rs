@@ -37,8 +37,8 @@ use core::any::Any;
 use core::fmt;
 
 use crate::adaptor::{
-    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Limiting, Log, Logging, Prefetch,
-    Stats, ThreadSafe,
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Guard, GuardConfig, Limiting, Log,
+    Logging, Prefetch, Stats, ThreadSafe, Tracking,
 };
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -467,6 +467,47 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Stats::new(self)
+    }
+
+    /// [`Tracking`] over this resource: knows every block that is out.
+    ///
+    /// ```
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let tracking = Cuda::new(&sim.device(0)).tracking();
+    /// assert!(tracking.outstanding().is_clean());
+    /// ```
+    #[must_use]
+    fn tracking(self) -> Tracking<Self>
+    where
+        Self: Sized,
+    {
+        Tracking::new(self)
+    }
+
+    /// A [`Guard`] over this resource: finds who writes beside a block, or to one that was freed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::adaptor::GuardConfig;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).guard(GuardConfig::default())?;
+    /// assert_eq!(resource.describe().to_string(), "Guard(0 found) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::new`].
+    fn guard(self, config: GuardConfig) -> Result<Guard<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Guard::new(self, config)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

@@ -5,6 +5,7 @@
 
 mod capture;
 pub(crate) mod child;
+pub(crate) mod layers_under_threads;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
 pub(crate) mod limits;

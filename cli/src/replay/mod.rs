@@ -19,11 +19,11 @@ use crate::failure::Failure;
 use crate::rig::{Driver, Rig, Simulated, note};
 pub(crate) use log::Log;
 pub(crate) use log_order::log_order;
-pub(crate) use outcome::Outcome;
-use outcome::Plan;
-use progress::Progress;
+pub(crate) use outcome::{Outcome, Plan};
+pub(crate) use progress::Progress;
 pub(crate) use standing::Standing;
 use table::{Entry, print_table};
+pub(crate) use table::{align, mib};
 
 /// Plays back what programs allocated and freed, on one stack or on several side by side.
 ///
@@ -139,8 +139,8 @@ impl Replay {
 }
 
 /// Understands what stands behind `--resource`.
-fn read_recipe(text: &str) -> Result<Recipe, Failure> {
-    text.parse().map_err(|error| Failure::usage(format!("--resource: {error}")))
+pub(crate) fn read_recipe(text: &str) -> Result<Recipe, Failure> {
+    text.parse().map_err(|error: alluvion::Error| Failure::usage(error.to_string()))
 }
 
 /// The empty recipe is the source that the device has.

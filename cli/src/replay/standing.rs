@@ -5,8 +5,9 @@ use std::sync::Arc;
 use alluvion::recipe::Recipe;
 use alluvion::source::{CudaAsync, Null};
 use alluvion::suballoc::Stock;
-use alluvion::{AnyResource, Error, Resource};
+use alluvion::{AnyResource, Error, ErrorKind, Resource};
 
+use super::recipe_name;
 use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::rig::Rig;
@@ -28,7 +29,7 @@ impl Standing {
         let is_null = rig.name == "null";
         if let Some(source) = named.filter(|source| is_null && *source != "null") {
             return Err(Failure::usage(format!(
-                "--resource '{recipe}': the driver null has no `{source}`; leave the source out"
+                "the stack `{recipe}`: the driver null has no `{source}`; leave the source out"
             )));
         }
         let layers = recipe.layers();
@@ -39,9 +40,11 @@ impl Standing {
             Self::over_memory(recipe, &layers, rig)
         };
         made.map_err(|error| {
-            let words = format!("--resource '{recipe}': {error}");
-            // What has a place in the line was wrong with the line.
-            if error.column().is_some() { Failure::usage(words) } else { Failure::Failed(words) }
+            let words = format!("the stack `{}`: {error}", recipe_name(recipe));
+            match error.kind() {
+                ErrorKind::InvalidArgument | ErrorKind::InvalidAlignment => Failure::usage(words),
+                _ => Failure::Failed(words),
+            }
         })
     }
 

@@ -1,0 +1,160 @@
+//! The register of `Tracking` against an upstream that hands an address out again at once: each block has an entry while it is
+//! out, and it is its own that goes.
+
+#![cfg(loom)]
+#![expect(unsafe_code, reason = "implements the contract of resources, and gives back what it allocates")]
+
+use std::fmt;
+use std::sync::Arc;
+
+use alluvion::adaptor::Tracking;
+use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use loom::sync::Mutex;
+use loom_tests::{Rig, Seen, explore, explore_bounded, spawn};
+
+/// Has a few addresses, and hands out the one that came back last.
+#[derive(Debug)]
+struct Few {
+    rig: Rig,
+    id: ResourceId,
+    free: Mutex<Vec<DevicePtr>>,
+}
+
+impl Few {
+    fn new(count: u64) -> Self {
+        let free = (1..=count).map(|at| DevicePtr::new(at << 40).expect("it is not null")).collect();
+        Self { rig: Rig::new(), id: ResourceId::unique(), free: Mutex::new(free) }
+    }
+}
+
+// SAFETY: an address is in the list or out, and nobody touches the memory.
+unsafe impl Resource for Few {
+    fn allocate(&self, layout: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, _: StreamRef<'_>) {
+        // SAFETY: the caller's promises.
+        unsafe { self.deallocate_sync(block, layout) };
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.free.lock().unwrap().pop().ok_or_else(|| Error::out_of_memory(layout.bytes()))
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, _: Layout) {
+        self.free.lock().unwrap().push(block);
+    }
+
+    fn device(&self) -> &Device {
+        &self.rig.device
+    }
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Few")
+    }
+}
+
+fn layout() -> Layout {
+    Layout::from_bytes(1000).expect("it is small")
+}
+
+/// Takes a block and gives it back, if there is one. Its entry is there meanwhile.
+fn come_and_go(tracking: &Tracking<Few>) -> bool {
+    let Ok(block) = tracking.allocate_sync(layout()) else { return false };
+    let out = tracking.outstanding();
+    assert!(out.blocks.iter().any(|known| known.address == block), "a block has lost its entry: {out}");
+    // SAFETY: the block came from there with this layout, and nothing uses it.
+    unsafe { tracking.deallocate_sync(block, layout()) };
+    true
+}
+
+#[test]
+fn an_entry_is_its_own_blocks() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    for count in [1, 2] {
+        explore_bounded(Some(3), move || {
+            let tracking = Arc::new(Few::new(count).tracking());
+            let other = spawn({
+                let tracking = Arc::clone(&tracking);
+                move || come_and_go(&tracking)
+            });
+            let mine = come_and_go(&tracking);
+            let both = other.join().unwrap() && mine;
+            assert!(both || count == 1);
+            SEEN[usize::from(both)].note(count == 1);
+            let left = tracking.outstanding();
+            assert!(left.is_clean(), "{left}");
+            assert_eq!(tracking.register().live_bytes(), 0);
+        });
+    }
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "one after the other, and not: {SEEN:?}");
+}
+
+/// Of two threads that give back one block, which breaks the contract, one does: the upstream sees it once.
+#[test]
+fn a_double_free_reaches_the_upstream_once() {
+    explore(|| {
+        let tracking = Arc::new(Few::new(1).tracking().on_leak(|left| assert_eq!(left.misuse_count, 1)));
+        let block = tracking.allocate_sync(layout()).expect("there is one");
+        let free = move |tracking: &Tracking<Few>| {
+            // SAFETY: one of the two does not reach the upstream, which is what is tested.
+            unsafe { tracking.deallocate_sync(block, layout()) };
+        };
+        let other = spawn({
+            let tracking = Arc::clone(&tracking);
+            move || free(&tracking)
+        });
+        free(&tracking);
+        other.join().unwrap();
+        assert_eq!(Tracking::upstream(&tracking).free.lock().unwrap().len(), 1);
+        assert_eq!(tracking.register().misuse_count(), 1);
+    });
+}
+
+/// The protocol written down once more: an address that is free or not, and who has it, in a book of its own.
+fn close_by_hand(closes_first: bool) {
+    explore(move || {
+        let place = Arc::new((Mutex::new(true), Mutex::new(None)));
+        let come_and_go = move |(is_free, book): &(Mutex<bool>, Mutex<Option<usize>>), me: usize| {
+            if !std::mem::replace(&mut *is_free.lock().unwrap(), false) {
+                return;
+            }
+            *book.lock().unwrap() = Some(me);
+            if closes_first {
+                assert!(book.lock().unwrap().take() == Some(me), "an entry of another went");
+            }
+            *is_free.lock().unwrap() = true;
+            if !closes_first {
+                assert!(book.lock().unwrap().take() == Some(me), "an entry of another went");
+            }
+        };
+        let other = spawn({
+            let place = Arc::clone(&place);
+            move || come_and_go(&place, 1)
+        });
+        come_and_go(&place, 0);
+        other.join().unwrap();
+        assert!(book_is_empty(&place.1));
+    });
+}
+
+fn book_is_empty(book: &Mutex<Option<usize>>) -> bool {
+    book.lock().unwrap().is_none()
+}
+
+#[test]
+fn closing_before_freeing_is_right() {
+    close_by_hand(true);
+}
+
+/// Shows that the model can see the mistake that it is there for.
+#[test]
+#[should_panic(expected = "an entry of another went")]
+fn closing_after_freeing_is_caught() {
+    close_by_hand(false);
+}
