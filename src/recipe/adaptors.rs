@@ -8,10 +8,11 @@ use super::ingredient::{Ingredient, Make, Parameter};
 use super::under::{Under, over};
 use super::value::Kind;
 use crate::adaptor::{
-    Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Limiting, LogConfig, Logging, Prefetch,
-    Stats, Tracking,
+    Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Guard, GuardConfig, Limiting, LogConfig,
+    Logging, Prefetch, Stats, Tracking,
 };
 use crate::error::Error;
+use crate::resource::AnyResource;
 
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient {
@@ -51,6 +52,16 @@ pub(super) static ALL: &[Ingredient] = &[
             "of which allocations the calls that led there are kept, or of each how-manieth; none if left out",
         )],
         make: Make::Layer(tracking),
+    },
+    Ingredient {
+        name: "guard",
+        about: "Looks whether somebody writes beside a block, or to one that is freed; not over null.",
+        parameters: &[
+            Parameter::new("redzone", Kind::Size, "watched on each side of a block; 256 if left out"),
+            Parameter::new("quarantine", Kind::Size, "freed blocks that are kept back; 16MiB if left out"),
+            Parameter::new("verify", Kind::Size, "looked at of a block that leaves; 64KiB if left out"),
+        ],
+        make: Make::Layer(guard),
     },
     Ingredient {
         name: "limiting",
@@ -139,6 +150,28 @@ fn call_stacks(call: &Call<'_>) -> Result<CallStacks, Error> {
         ));
     }
     Ok(CallStacks::None)
+}
+
+fn guard(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let mut config = GuardConfig::default();
+    if let Some(bytes) = call.bytes("redzone", under.resource())? {
+        config = config.redzone(bytes);
+    }
+    if let Some(bytes) = call.bytes("quarantine", under.resource())? {
+        config = config.quarantine(bytes);
+    }
+    if let Some(bytes) = call.bytes("verify", under.resource())? {
+        config = config.verify(bytes);
+    }
+    match under {
+        Under::Device(upstream) => Ok(Under::Device(AnyResource::new(Guard::new(upstream, config)?))),
+        // It has the device write to the blocks.
+        Under::Any(_) => Err(Error::invalid_argument(
+            "a guard over a source that is not known to be accessible to the device",
+            "it writes to the blocks, and reads them",
+            "leave it out, or name a source with memory",
+        )),
+    }
 }
 
 fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {
