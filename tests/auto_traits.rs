@@ -73,9 +73,10 @@ all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 
 // Layers, and their books.
-all!([Tag, AlignedConfig] are [Send Sync Copy]);
-all!([Aligned<Cuda>, Prefetch<Managed>] are [Send Sync] not [Clone]);
-all!([Moves, Hints] are [Send Sync] not [Clone]);
+all!([Tag, AlignedConfig, Trespass, TrespassKind, Damage] are [Send Sync Copy]);
+all!([GuardConfig] are [Send Sync Clone] not [Copy]);
+all!([Aligned<Cuda>, Prefetch<Managed>, Guard<Cuda>] are [Send Sync] not [Clone]);
+all!([Moves, Hints, Watch] are [Send Sync] not [Clone]);
 
 // What names a place in the order of one thread's work, or is about one thread, does not leave it.
 all!([StreamRef<'static>] are [Copy] not [Send Sync]);

@@ -186,6 +186,7 @@ fn the_stack_is_as_it_is_written() {
         ("prefetch | pool | managed", "Prefetch"),
         ("stats | limiting(1GiB) | pool | cuda", "Stats(0 B) > Limiting(1 GiB) > Pool(0 B) > Cuda(gpu 0)"),
         ("fallback(pool(1MiB) | managed) | cuda", "Fallback("),
+        ("tracking(stacks=none) | stats | cuda", "Tracking("),
     ];
     for (line, wanted) in cases {
         let resource = parse(line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{line}: {error}"));

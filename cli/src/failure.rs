@@ -29,6 +29,14 @@ impl Failure {
         Self::Failed(format!("{}: {why}", path.display()))
     }
 
+    /// What happened, for whom there is no exit code.
+    pub(crate) fn into_words(self) -> String {
+        match self {
+            Self::Usage(words) | Self::Failed(words) => words,
+            Self::Unread => "nobody reads the output".into(),
+        }
+    }
+
     /// Says it on the standard error stream.
     pub(crate) fn report(self) -> ExitCode {
         let (words, code) = match self {

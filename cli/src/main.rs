@@ -1,64 +1,7 @@
-//! The program `alluvion`: measures memory resources for GPUs on the workloads that their peers are measured on.
-
-mod bench;
-mod counted;
-mod export;
-mod failure;
-mod input;
-mod playback;
-mod replay;
-mod rig;
-mod snapshot_file;
-mod timing;
-mod trace_file;
-mod tune;
-mod viz;
-mod workload;
+//! The program `alluvion`.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-/// Looks at what memory resources for GPUs do, and what they cost.
-#[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
-struct Program {
-    #[command(subcommand)]
-    command: Command,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  alluvion bench pair                          a pool on the GPU, or on a simulated one
-  alluvion bench replay trace.csv.gz --json    the allocations of a real program
-  alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
-  alluvion viz trace.csv -o page.html          the same, as a page for a browser
-  alluvion bench --help                        every workload
-  alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
-  alluvion tune trace.csv.gz                   the stack that is right for a program
-
-Exit codes: 0 done, 1 failed, 2 not understood.";
-
-#[derive(Subcommand)]
-enum Command {
-    Bench(bench::Bench),
-    Replay(replay::Replay),
-    Tune(tune::Tune),
-    Export(export::Export),
-    Viz(viz::Viz),
-}
-
 fn main() -> ExitCode {
-    let Program { command } = Program::parse();
-    let done = match command {
-        Command::Bench(bench) => bench.run(),
-        Command::Replay(replay) => replay.run(),
-        Command::Tune(tune) => tune.run(),
-        Command::Export(export) => export.run(),
-        Command::Viz(viz) => viz.run(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    alluvion_cli::run()
 }

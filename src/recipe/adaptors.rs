@@ -8,7 +8,8 @@ use super::ingredient::{Ingredient, Make, Parameter};
 use super::under::{Under, over};
 use super::value::Kind;
 use crate::adaptor::{
-    Aligned, AlignedConfig, Allowance, Budget, Fallback, Limiting, LogConfig, Logging, Prefetch, Stats,
+    Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Limiting, LogConfig, Logging, Prefetch,
+    Stats, Tracking,
 };
 use crate::error::Error;
 
@@ -40,6 +41,16 @@ pub(super) static ALL: &[Ingredient] = &[
             "how far a thread's bytes may be from the common count; 4MiB if left out",
         )],
         make: Make::Layer(stats),
+    },
+    Ingredient {
+        name: "tracking",
+        about: "Knows every block that is out, refuses wrong frees, and tells of leaks.",
+        parameters: &[Parameter::new(
+            "stacks",
+            Kind::WordOrCount(&["none", "all"]),
+            "of which allocations the calls that led there are kept, or of each how-manieth; none if left out",
+        )],
+        make: Make::Layer(tracking),
     },
     Ingredient {
         name: "limiting",
@@ -101,6 +112,33 @@ fn stats(under: Under, call: &Call<'_>) -> Result<Under, Error> {
         Some(bytes) => Stats::with_slack(upstream, bytes),
         None => Stats::new(upstream),
     })
+}
+
+fn tracking(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let stacks = call_stacks(call)?;
+    over!(under, |upstream| Tracking::new(upstream).call_stacks(stacks))
+}
+
+#[cfg(feature = "backtrace")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it can fail")]
+fn call_stacks(call: &Call<'_>) -> Result<CallStacks, Error> {
+    Ok(match (call.word("stacks"), call.count("stacks")) {
+        (Some("all"), _) => CallStacks::All,
+        (_, Some(nth)) => CallStacks::EveryNth(nth),
+        _ => CallStacks::None,
+    })
+}
+
+#[cfg(not(feature = "backtrace"))]
+fn call_stacks(call: &Call<'_>) -> Result<CallStacks, Error> {
+    if call.word("stacks") == Some("all") || call.count("stacks").is_some() {
+        return Err(Error::unsupported(
+            "call stacks",
+            "the library was built without its feature `backtrace`",
+            "build it with that feature, or leave `stacks` out",
+        ));
+    }
+    Ok(CallStacks::None)
 }
 
 fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {

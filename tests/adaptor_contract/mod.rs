@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
 pub(crate) mod aligned;
+pub(crate) mod guard;
 pub(crate) mod prefetch;
 
 use std::fmt;
@@ -19,6 +20,16 @@ macro_rules! clauses {
             blocks_of_every_size_are_aligned
             the_threshold_is_a_boundary
             a_moved_block_is_given_back_from_where_it_began
+        }
+        $crate::adaptor_contract::clauses! { $bench, guard:
+            an_overrun_is_found
+            an_underrun_is_found
+            a_write_after_the_free_is_found
+            the_check_is_behind_the_work
+            fresh_and_freed_blocks_are_full_of_poison
+            what_the_host_writes_is_found_too
+            the_quarantine_has_an_end
+            a_sound_program_is_left_in_peace
         }
         $crate::adaptor_contract::clauses! { $bench, prefetch:
             managed_blocks_migrate_and_hold_what_is_written

@@ -53,7 +53,17 @@ Examples:
   alluvion viz snapshot.json -o out.html             the moment that a pool wrote down";
 
 impl Viz {
+    /// As it comes: no option is given.
+    pub(crate) fn of(file: &Path, output: &Path) -> Self {
+        Self { file: file.into(), output: output.into(), recorded: false, resource: None }
+    }
+
     pub(crate) fn run(self) -> Result<(), Failure> {
+        writeln!(std::io::stdout(), "{}", self.draw()?).map_err(|_| Failure::Unread)
+    }
+
+    /// Writes the page, and says what it is.
+    pub(crate) fn draw(self) -> Result<String, Failure> {
         if let (Ok(file), Ok(output)) = (self.file.canonicalize(), self.output.canonicalize())
             && file == output
         {
@@ -77,7 +87,7 @@ impl Viz {
         let page = page.map_err(|error| failed(&error))?;
         fs::write(&self.output, &page).map_err(|error| failed(&error))?;
         let (output, kib) = (self.output.display(), page.len().div_ceil(1 << 10));
-        writeln!(std::io::stdout(), "{output}: {what}, {kib} KiB").map_err(|_| Failure::Unread)
+        Ok(format!("{output}: {what}, {kib} KiB"))
     }
 
     /// The stack to replay through, if one is asked for.

@@ -73,7 +73,8 @@ class App {
     const fitted = new Set([this.bytes, this.overview, this.fragmentation, this.lanes, this.map, this.histogram].filter((part) => part.surface.fit()));
     const again = (/** @type {any} */ part, /** @type {string[]} */ ...causes) => all || fitted.has(part) || causes.some((cause) => stale.has(cause));
     if (!this.snapshot) {
-      for (const part of [this.bytes, this.fragmentation, this.lanes]) if (again(part, "view")) part.draw();
+      for (const part of [this.bytes, this.fragmentation]) if (again(part, "view")) part.draw();
+      if (again(this.lanes, "view", "lanes")) this.lanes.draw();
       if (again(this.overview, "axis")) this.overview.draw();
       drawCursors(this.bytes.surface, true);
       drawCursors(this.fragmentation.surface, false);
@@ -225,7 +226,7 @@ class App {
     const live = model.live[moment] ?? 0;
     const block = model.eventBlock[moment];
     /** @type {[string, string][]} */
-    const facts = [["live", bytesText(live)], ["live blocks", countText(map.blocks.length)]];
+    const facts = [["live", bytesText(live)], ["live blocks", countText(map.held.length)]];
     if (!Number.isNaN(reserved)) facts.push(["reserved", bytesText(reserved)], ["reserved, not live", bytesText(Math.max(0, reserved - live))]);
     const cached = model.cachedAt(moment);
     if (!Number.isNaN(cached)) facts.push(["cached for streams", bytesText(cached)]);

@@ -1,6 +1,9 @@
 // @ts-check
 // Curves over time.
 
+/** The font of labels: that of the page. Asked for once, because asking makes the browser lay the page out. */
+const LABELS = `11px ${getComputedStyle(document.body).fontFamily}`;
+
 /** Two canvases above each other: what is drawn anew when the view changes, and what follows the mouse. */
 class Surface {
   /** @param {string} id */
@@ -38,7 +41,7 @@ class Surface {
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, this.data.width, this.data.height);
     pen.scale(this.ratio, this.ratio);
-    pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = LABELS;
     pen.textBaseline = "middle";
   }
 
@@ -67,6 +70,29 @@ function drawTicks(surface, named, bottom) {
     pen.stroke();
     if (named && x > GUTTER + 14 && x < surface.width - 22) label(pen, name, x, bottom + 10, app.palette.of("soft"), "center");
   }
+}
+
+/**
+ * Fills what lies under a curve, a level for each device pixel, as one shape: a rectangle for each pixel takes ten times as long.
+ * @param {CanvasRenderingContext2D} pen @param {Float64Array} levels @param {number} px @param {number} bottom @param {string} colour @param {number} opacity
+ */
+function fillUnder(pen, levels, px, bottom, colour, opacity) {
+  pen.beginPath();
+  pen.moveTo(GUTTER, bottom);
+  let before = bottom;
+  for (let x = 0; x < levels.length; x += 1) {
+    const level = levels[x];
+    if (level === before) continue;
+    pen.lineTo(GUTTER + x * px, before);
+    pen.lineTo(GUTTER + x * px, level);
+    before = level;
+  }
+  pen.lineTo(GUTTER + levels.length * px, before);
+  pen.lineTo(GUTTER + levels.length * px, bottom);
+  pen.fillStyle = colour;
+  pen.globalAlpha = opacity;
+  pen.fill();
+  pen.globalAlpha = 1;
 }
 
 /** Live, cached and reserved bytes. */
@@ -138,47 +164,36 @@ class BytesChart {
     const { from, to } = axis.columns(width);
     const seen = new Float64Array(4);
     const px = 1 / ratio;
-    const [live, cached, held, line] = ["live", "cached", "held", "reserved"].map((name) => palette.of(name));
     const rise = (/** @type {number} */ bytes) => Math.min(bottom, this.yOf(bytes));
-    /** @type {number | null} */
-    let before = null;
-    const top = new Path2D();
+    // From the back to the front. What is not known has no height.
+    const [reserved, cached, high, low] = [0, 1, 2, 3].map(() => new Float64Array(width).fill(bottom));
     for (let x = 0; x < width; x += 1) {
       BytesChart.look(seen, from[x], to[x]);
-      const at = GUTTER + x * px;
-      const [low, high] = [rise(seen[0]), rise(seen[1])];
-      if (!Number.isNaN(seen[3])) {
-        const reserved = rise(seen[3]);
-        pen.fillStyle = held;
-        pen.fillRect(at, reserved, px, bottom - reserved);
-        if (before === null) top.moveTo(at, reserved);
-        else if (before !== reserved) top.lineTo(at, before), top.lineTo(at, reserved);
-        before = reserved;
-        if (!Number.isNaN(seen[2])) {
-          const y = Math.max(reserved, rise(seen[1] + seen[2]));
-          pen.fillStyle = cached;
-          pen.fillRect(at, y, px, bottom - y);
-        }
-      }
-      pen.fillStyle = live;
-      pen.fillRect(at, low, px, bottom - low);
-      if (high < low) {
-        pen.globalAlpha = 0.62;
-        pen.fillRect(at, high, px, low - high);
-        pen.globalAlpha = 1;
-      }
+      low[x] = rise(seen[0]);
+      high[x] = rise(seen[1]);
+      if (!Number.isNaN(seen[3])) reserved[x] = rise(seen[3]);
+      if (!Number.isNaN(seen[2])) cached[x] = Math.max(reserved[x], rise(seen[1] + seen[2]));
     }
-    if (before !== null) {
-      top.lineTo(GUTTER + plotWidth, before);
-      pen.strokeStyle = line;
+    fillUnder(pen, reserved, px, bottom, palette.of("held"), 1);
+    fillUnder(pen, cached, px, bottom, palette.of("cached"), 1);
+    fillUnder(pen, high, px, bottom, palette.of("live"), 0.62);
+    fillUnder(pen, low, px, bottom, palette.of("live"), 1);
+    if (model.reserved.step.length) {
+      pen.beginPath();
+      for (let x = 0; x < width; x += 1) {
+        if (x > 0 && reserved[x] !== reserved[x - 1]) pen.lineTo(GUTTER + x * px, reserved[x - 1]);
+        if (x === 0 || reserved[x] !== reserved[x - 1]) pen.lineTo(GUTTER + x * px, reserved[x]);
+      }
+      pen.lineTo(GUTTER + plotWidth, reserved[width - 1]);
+      pen.strokeStyle = palette.of("reserved");
       pen.lineWidth = 1.25;
-      pen.stroke(top);
+      pen.stroke();
       pen.lineWidth = 1;
     }
     pen.strokeStyle = palette.of("line");
     pen.strokeRect(GUTTER - 0.5, bottom + 0.5, plotWidth + 1, 0);
-    const reserved = model.peakReserved();
-    surface.data.setAttribute("aria-label", `Bytes over time. Live peak ${bytesText(model.live[model.peak] ?? 0)} at ${model.momentText(model.peak)}${reserved ? `; reserved peak ${bytesText(reserved)}` : ""}.`);
+    const most = model.peakReserved();
+    surface.data.setAttribute("aria-label", `Bytes over time. Live peak ${bytesText(model.live[model.peak] ?? 0)} at ${model.momentText(model.peak)}${most ? `; reserved peak ${bytesText(most)}` : ""}.`);
   }
 }
 
@@ -198,15 +213,15 @@ class Overview {
     pen.fillRect(GUTTER, 2, plotWidth, height - 4);
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const most = model.live[model.peak] || 1;
-    pen.fillStyle = palette.of("other");
+    const levels = new Float64Array(width);
     const end = axis.end;
     for (let x = 0; x < width; x += 1) {
       const first = axis.stepAt((x / width) * end);
       const last = Math.max(first, axis.stepAt(((x + 1) / width) * end - 1e-9));
       model.livePyramid.look(first, last);
-      const rise = (model.livePyramid.high / most) * (height - 6);
-      pen.fillRect(GUTTER + x / ratio, height - 2 - rise, 1 / ratio, rise);
+      levels[x] = height - 2 - (model.livePyramid.high / most) * (height - 6);
     }
+    fillUnder(pen, levels, 1 / ratio, height - 2, palette.of("other"), 1);
     surface.data.setAttribute("aria-label", "Live bytes of the whole log; the frame is what is in view.");
   }
 
@@ -261,19 +276,20 @@ class FragmentationChart {
     }
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const { from, to } = axis.columns(width);
-    const colour = palette.of("fragmentation");
+    const [low, high] = [new Float64Array(width), new Float64Array(width)];
     for (let x = 0; x < width; x += 1) {
       model.fragmentationPyramid.look(from[x], to[x]);
-      const [low, high] = [model.fragmentationPyramid.low, model.fragmentationPyramid.high].map((value) => this.yOf(value / 65535));
-      pen.fillStyle = colour;
-      pen.globalAlpha = 0.28;
-      pen.fillRect(GUTTER + x / ratio, low, 1 / ratio, bottom - low);
-      pen.globalAlpha = 1;
-      pen.fillRect(GUTTER + x / ratio, high - 0.75, 1 / ratio, Math.max(1.5, low - high));
+      low[x] = this.yOf(model.fragmentationPyramid.low / 65535);
+      high[x] = this.yOf(model.fragmentationPyramid.high / 65535);
     }
-    let most = 0;
+    const colour = palette.of("fragmentation");
+    fillUnder(pen, low, 1 / ratio, bottom, colour, 0.28);
+    pen.beginPath();
+    for (let x = 0; x < width; x += 1) pen.rect(GUTTER + x / ratio, high[x] - 0.75, 1 / ratio, Math.max(1.5, low[x] - high[x]));
+    pen.fillStyle = colour;
+    pen.fill();
     model.fragmentationPyramid.look(0, Math.max(0, model.events - 1));
-    most = model.fragmentationPyramid.high / 65535;
+    const most = model.fragmentationPyramid.high / 65535;
     surface.data.setAttribute("aria-label", `Fragmentation over time, at most ${Math.round(most * 100)} percent.`);
   }
 }

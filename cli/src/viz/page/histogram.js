@@ -25,7 +25,7 @@ class Histogram {
       const [first, last] = [axis.stepAt(axis.from), axis.stepAt(axis.to)];
       for (let block = lastAtMost(birth, first - 1) + 1; block < blocks && birth[block] <= last; block += 1) add(block);
     } else {
-      for (const block of map.blocks) if (!model.state.length || model.state[block] === 0) add(block);
+      for (const block of map.held) if (!model.state.length || model.state[block] === 0) add(block);
     }
     let last = bars.length - 1;
     while (last > 20 && !bars[last].blocks) last -= 1;

@@ -9,7 +9,7 @@ class Holders {
     this.none = /** @type {HTMLElement} */ (document.getElementById("holders-none"));
     /** @type {"tag" | "size" | "stream" | "thread" | "block"} */
     this.by = "size";
-    /** @type {{ name: string, bytes: number, blocks: number }[]} */
+    /** What is shown. @type {{ name: string, bytes: number, blocks: number }[]} */
     this.rows = [];
   }
 
@@ -25,7 +25,7 @@ class Holders {
       thread: (/** @type {number} */ block) => model.blockThread[block],
       block: (/** @type {number} */ block) => block,
     }[this.by];
-    for (const block of map.blocks) {
+    for (const block of map.held) {
       if (model.state.length && model.state[block] !== 0) continue;
       const group = key(block);
       const sum = sums.get(group) ?? { bytes: 0, blocks: 0 };
@@ -55,7 +55,7 @@ class Holders {
       block: (/** @type {number} */ group) => `#${group}`,
     }[this.by];
     const shown = sums.slice(0, MOST_HOLDERS);
-    this.rows = sums.map(([group, sum]) => ({ name: name(group), ...sum }));
+    this.rows = shown.map(([group, sum]) => ({ name: name(group), ...sum }));
     this.none.hidden = sums.length > 0;
     const grouped = this.by === "size" || this.by === "block" || this.by !== app.map.by ? null : app.groups(this.by);
     const rows = shown.map(([group, sum]) => {

@@ -1,7 +1,7 @@
 // @ts-check
 // A lane for each stream, or for each thread: what it has allocated and is live, and how busy it is.
 
-const LANE_HEIGHT = 32;
+const LANE_HEIGHT = 29;
 /** Those that held most; a lane more is for all others. */
 const MOST_LANES = 40;
 
@@ -89,43 +89,50 @@ class Lanes {
     const { palette, axis } = app;
     surface.clear(pen);
     drawTicks(surface, false, surface.height);
+    const scroller = byId("lanes-scroll");
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const { from, to } = axis.columns(width);
     const px = 1 / ratio;
     lanes.forEach((lane, row) => {
       const top = row * LANE_HEIGHT;
+      if (top + LANE_HEIGHT < scroller.scrollTop || top > scroller.scrollTop + scroller.clientHeight) return;
       const bottom = top + LANE_HEIGHT - 8;
       pen.fillStyle = palette.of("line");
       pen.fillRect(0, top + LANE_HEIGHT - 1, surface.width, 1);
-      label(pen, lane.name, 2, top + 11, palette.of("ink"), "left");
-      label(pen, bytesText(lane.most), 2, top + 23, palette.of("faint"), "left");
+      label(pen, lane.name, 2, top + 10, palette.of("ink"), "left");
+      label(pen, bytesText(lane.most), 2, top + 21, palette.of("faint"), "left");
       const colour = palette.of(palette.group(lane.rank));
       const most = lane.most || 1;
+      const [low, high] = [new Float64Array(width).fill(bottom), new Float64Array(width).fill(bottom)];
       let [at, call] = [lastAtMost(lane.steps, from[0]), lastAtMost(lane.calls, from[0] - 1)];
+      // Calls are drawn in runs of equal density, in four steps: few pixels differ from their neighbours.
+      let [run, since] = [0, 0];
+      const end = (/** @type {number} */ x, /** @type {number} */ next) => {
+        if (run > 0) {
+          pen.fillStyle = palette.of("soft");
+          pen.globalAlpha = 0.2 + 0.2 * run;
+          pen.fillRect(GUTTER + since * px, bottom + 2, (x - since) * px, 3);
+          pen.globalAlpha = 1;
+        }
+        [run, since] = [next, x];
+      };
       for (let x = 0; x < width; x += 1) {
         const last = advance(lane.steps, at, to[x]);
         if (last >= 0) {
           lane.pyramid.look(Math.max(0, at), last);
-          const [low, high] = [lane.pyramid.low, lane.pyramid.high].map((bytes) => bottom - (bytes / most) * (LANE_HEIGHT - 12));
-          pen.fillStyle = colour;
-          pen.fillRect(GUTTER + x * px, low, px, bottom - low);
-          if (high < low) {
-            pen.globalAlpha = 0.6;
-            pen.fillRect(GUTTER + x * px, high, px, low - high);
-            pen.globalAlpha = 1;
-          }
+          low[x] = bottom - (lane.pyramid.low / most) * (LANE_HEIGHT - 12);
+          high[x] = bottom - (lane.pyramid.high / most) * (LANE_HEIGHT - 12);
         }
         const called = advance(lane.calls, call, to[x]);
-        if (called > call) {
-          // Of the events under this pixel, how many are this lane's.
-          pen.fillStyle = palette.of("soft");
-          pen.globalAlpha = 0.25 + 0.75 * Math.min(1, (called - call) / (to[x] - from[x] + 1));
-          pen.fillRect(GUTTER + x * px, bottom + 2, px, 3);
-          pen.globalAlpha = 1;
-        }
+        // Of the events under this pixel, how many are this lane's.
+        const density = called > call ? Math.ceil((4 * (called - call)) / (to[x] - from[x] + 1)) : 0;
+        if (Math.min(4, density) !== run) end(x, Math.min(4, density));
         at = last;
         call = called;
       }
+      end(width, 0);
+      fillUnder(pen, high, px, bottom, colour, 0.6);
+      fillUnder(pen, low, px, bottom, colour, 1);
     });
     surface.data.setAttribute("aria-label", `Live bytes by ${this.by}: ${lanes.slice(0, 8).map((lane) => `${lane.name} at most ${bytesText(lane.most)}`).join(", ")}.`);
   }

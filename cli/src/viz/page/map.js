@@ -14,6 +14,8 @@ class AddressMap {
     this.by = "stream";
     /** The blocks that are drawn, in the order of their places. @type {number[]} */
     this.blocks = [];
+    /** All that there are, also those of which nobody knows where. @type {number[]} */
+    this.held = [];
     this.moment = -1;
     this.strip = document.createElement("canvas");
   }
@@ -78,7 +80,8 @@ class AddressMap {
     if (this.moment === app.moment) return;
     this.moment = app.moment;
     const { place } = app.model;
-    this.blocks = app.model.blocksAt(app.moment).filter((block) => !Number.isNaN(place[block]));
+    this.held = app.model.blocksAt(app.moment);
+    this.blocks = app.model.placed ? this.held : this.held.filter((block) => !Number.isNaN(place[block]));
     this.blocks.sort((a, b) => place[a] - place[b]);
   }
 

@@ -67,6 +67,8 @@ class Model {
     /** @type {Numbers} */
     this.blockThread = new Uint8Array(0);
     this.readBlocks(data);
+    /** Whether every block is somewhere. */
+    this.placed = !this.place.some(Number.isNaN);
     /** Microseconds since the first event. They never go back. */
     this.time = data.wide("event.microseconds");
     this.live = new Float64Array(events);
@@ -148,7 +150,7 @@ class Model {
     return this.reserved.bytes.reduce((most, bytes) => Math.max(most, bytes), 0);
   }
 
-  /** The blocks that the map shows after an event, in the order of their allocation. @param {number} step */
+  /** The blocks that there are after an event, in the order of their allocation. @param {number} step */
   blocksAt(step) {
     const { birth, gone, blocks, state } = this;
     const found = [];

@@ -225,6 +225,7 @@ function listen() {
     const at = lastAtMost(lane.steps, step);
     return `${lane.name}\n${model.momentText(step)}\nlive ${bytesText(at < 0 ? 0 : lane.live[at])} of at most ${bytesText(lane.most)}\n${plural(lane.calls.length, "call")} in all`;
   });
+  byId("lanes-scroll").addEventListener("scroll", () => app.changed("lanes"));
   listenToOverview();
   listenToMap();
   const sizes = app.histogram.surface.over;
@@ -313,6 +314,8 @@ function probe() {
       const box = map.surface.over.getBoundingClientRect();
       return map.rectangles(model.place[block], model.extent[block]).map((part) => ({ ...part, x: part.x + box.x, y: part.y + box.y }));
     },
+    /** The colour that the map gives a block. */
+    colourOf: (/** @type {number} */ block) => map.colours()(block),
     /** Where a point of the curves is drawn, in pixels of the window. */
     point: (/** @type {number} */ step, /** @type {number} */ bytes) => {
       const { surface } = app.bytes;
@@ -323,9 +326,12 @@ function probe() {
     pixel: (/** @type {string} */ plot, /** @type {number} */ x, /** @type {number} */ y) => {
       const canvas = /** @type {HTMLCanvasElement} */ (document.querySelector(`#plot-${plot} canvas.data`));
       const box = canvas.getBoundingClientRect();
-      const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
       const [column, row] = [((x - box.x) / box.width) * canvas.width, ((y - box.y) / box.height) * canvas.height];
-      return [...pen.getImageData(Math.floor(column), Math.floor(row), 1, 1).data];
+      // Through a canvas of one pixel: reading from one that is drawn on makes browsers draw it another way.
+      const one = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+      const pen = /** @type {CanvasRenderingContext2D} */ (one.getContext("2d", { willReadFrequently: true }));
+      pen.drawImage(canvas, Math.floor(column), Math.floor(row), 1, 1, 0, 0, 1, 1);
+      return [...pen.getImageData(0, 0, 1, 1).data];
     },
     colour: (/** @type {string} */ name) => app.palette.rgb(name),
     lanes: () => app.lanes.lanes.map((lane) => ({ name: lane.name, most: lane.most, calls: lane.calls.length })),
