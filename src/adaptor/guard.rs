@@ -172,9 +172,11 @@ impl<U: Resource> Guard<U> {
             return Ok(0);
         }
         let looked_at = self.device().service_stream().and_then(|service| {
-            for kept in &quiet {
+            for kept in &mut quiet {
                 // SAFETY: the block is the upstream's until it is given back below, and nothing uses it.
                 unsafe { self.watch.inspect_kept(kept, service.as_ref()) };
+                // If the wait fails, the copy is what comes last.
+                kept.freed.extend(service.as_ref().release());
             }
             service.synchronize()
         });

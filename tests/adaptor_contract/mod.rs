@@ -14,6 +14,7 @@ use std::fmt;
 use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 
 /// Makes a test of each clause, on the bench that the expression makes.
+#[allow(unused_macros, reason = "who takes a part of this module makes no tests of it")]
 macro_rules! clauses {
     ($bench:expr) => {
         $crate::adaptor_contract::clauses! { $bench, aligned:
@@ -49,6 +50,7 @@ macro_rules! clauses {
         }
     };
 }
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use clauses;
 
 /// A resource that honours no more than every one must; and, if it is unknown, does not say what is under it.
