@@ -25,7 +25,7 @@
 //! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
 //! | [`suballoc`] | Who carves them up? | [`Pool`], [`Arena`], [`FixedSize`], [`Binning`] |
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
-//! | [`recipe`] | How is a stack written down? | [`recipe::Recipe`] |
+//! | [`recipe`] | How is a stack written down? | [`Recipe`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
 //! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Logging`] |
@@ -91,6 +91,7 @@ pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
 pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 pub use host::{NewDelete, OnHost, PinnedAlloc};
+pub use recipe::Recipe;
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
     ResourceRef,

@@ -2,8 +2,8 @@
 
 mod one_at_a_time;
 
-use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Log, LogConfig, Stats};
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null};
+use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Guard, GuardConfig, Log, LogConfig, Stats};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
 use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
@@ -130,3 +130,20 @@ alluvion::resource_suite!(pool_over_tracking, |device| {
     Cuda::new(device).tracking().pool(PoolConfig::default()).expect("a pool over a register")
 });
 alluvion::resource_suite!(tracking_over_null, no_memory, |device| Null::new(device).tracking());
+
+/// Whatever it finds ends the tests: a panic of a handler would be caught.
+fn guarded<U: Resource>(upstream: U) -> Guard<U> {
+    let config = GuardConfig::default().on_violation(|trespass| {
+        eprintln!("{trespass}");
+        std::process::abort()
+    });
+    upstream.guard(config).expect("there is a stream and pinned memory")
+}
+
+alluvion::resource_suite!(guard_over_cuda, |device| guarded(Cuda::new(device)));
+alluvion::resource_suite!(guard_over_pool, |device| Shadow::new(guarded(pool(device))));
+alluvion::resource_suite!(guard_over_cuda_async, |device| guarded(CudaAsync::new(device).unwrap()));
+alluvion::resource_suite!(guard_over_pinned, |device| guarded(Pinned::new(device).unwrap()));
+alluvion::resource_suite!(pool_over_guard, |device| {
+    guarded(Cuda::new(device)).pool(PoolConfig::default()).unwrap()
+});

@@ -14,7 +14,9 @@ use alluvion::testing::{Bench, stall};
 use alluvion::{Device, DeviceVec, Machine, Stream};
 use gpu_kernels::Kernels;
 use scenario::child::in_child;
-use scenario::{layers_under_threads, lifecycle, limits, pools, pools_under_capture, pools_under_threads};
+use scenario::{
+    absurd_layers, layers_under_threads, lifecycle, limits, pools, pools_under_capture, pools_under_threads,
+};
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
 const RUNS: usize = 5;
@@ -148,6 +150,11 @@ fn scenario_08_the_books_of_layers_are_exact() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_over_pools() {
     pools::absurd_sizes_and_alignments_over_pools(&Bench::gpu());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_through_layers() {
+    absurd_layers::absurd_sizes_and_alignments_through_layers(&Bench::gpu());
 }
 
 #[test]

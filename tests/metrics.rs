@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use alluvion::adaptor::{Allowance, Budget};
+use alluvion::adaptor::{Allowance, Budget, Log, Moves, with_tag};
 use alluvion::metrics::{Kind, Metrics};
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::{FixedSizeConfig, Stock};
+use alluvion::suballoc::{FixedSizeConfig, Relief, Stock};
 use alluvion::{AnyResource, DeviceVec, Layout, PoolConfig, Resource, Sim};
 
 /// One sample: the labels in order, and the value.
@@ -140,6 +140,47 @@ fn allowances_are_on_the_page_with_those_above_them() {
     assert_eq!(page["alluvion_allowance_soft_bytes"].1.len(), 1, "the others have none");
     let refused = [("resource", "limited"), ("layer", "Limiting"), ("depth", "0")];
     assert_eq!(value(&page, "alluvion_allowance_refusals_total", &refused), 1.0);
+}
+
+#[test]
+fn every_adaptor_says_what_it_counts() {
+    let sim = Sim::new();
+    let stream = sim.device(0).stream().unwrap();
+    let log = Log::write_to(std::io::sink()).unwrap();
+    // Two blocks of half a mebibyte, and what it takes to align them.
+    let limited = || Cuda::new(&sim.device(0)).limiting((1 << 20) + (16 << 10));
+    let upstream = limited().fallback(limited());
+    let asked = upstream.unwrap().failure_callback(|_| Relief::None);
+    let stack = asked.aligned(4096).unwrap().tracking().stats().logging(log.clone());
+    let [one, two] = ["one", "two"].map(|tag| {
+        with_tag(tag, || DeviceVec::<u8, _>::uninit_in(1 << 19, stream.as_ref(), &stack).unwrap())
+    });
+    let third = with_tag("two", || DeviceVec::<u8, _>::uninit_in(1 << 19, stream.as_ref(), &stack).unwrap());
+    assert!(DeviceVec::<u8, _>::uninit_in(1 << 22, stream.as_ref(), &stack).is_err());
+    drop((one, third));
+    let mut page = Metrics::new();
+    page.add_stack("stack", &stack);
+    let moved = stack.find_layer::<Moves>().unwrap().moved_blocks();
+    drop(two);
+    let page = parse(&page.to_string());
+    for (name, labels, expected) in [
+        ("alluvion_live_bytes", &[("layer", "Stats")][..], 1 << 19),
+        ("alluvion_peak_live_bytes", &[("layer", "Stats")], 3 << 19),
+        ("alluvion_allocations_total", &[("layer", "Stats")], 3),
+        ("alluvion_frees_total", &[("layer", "Stats")], 2),
+        ("alluvion_failures_total", &[("layer", "Stats")], 1),
+        ("alluvion_tag_allocated_bytes_total", &[("tag", "two")], 2 << 19),
+        ("alluvion_live_bytes", &[("layer", "Tracking")], 1 << 19),
+        ("alluvion_tag_live_bytes", &[("layer", "Tracking"), ("tag", "two")], 1 << 19),
+        ("alluvion_misuses_total", &[("layer", "Tracking")], 0),
+        ("alluvion_log_rows_total", &[("layer", "Logging"), ("log", "writer")], 6),
+        ("alluvion_log_failed", &[("layer", "Logging")], 0),
+        ("alluvion_fallback_served_total", &[("layer", "Fallback")], 1),
+        ("alluvion_appeals_failed_total", &[("layer", "FailureCallback")], 1),
+        ("alluvion_aligned_moved_blocks", &[("layer", "Aligned")], moved as i32),
+    ] {
+        assert_eq!(value(&page, name, labels), f64::from(expected), "{name}");
+    }
 }
 
 #[test]

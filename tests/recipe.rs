@@ -1,8 +1,9 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
 use alluvion::adaptor::{Allowance, Log, Spill, Tally, with_tag};
+use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
-use alluvion::recipe::{Recipe, help, ingredients};
+use alluvion::recipe::{Parameter, Recipe, help, ingredients};
 use alluvion::source::{Cuda, CudaAsync, Null};
 use alluvion::suballoc::Stock;
 use alluvion::testing::Bench;
@@ -186,6 +187,8 @@ fn the_stack_is_as_it_is_written() {
         ("prefetch | pool | managed", "Prefetch"),
         ("stats | limiting(1GiB) | pool | cuda", "Stats(0 B) > Limiting(1 GiB) > Pool(0 B) > Cuda(gpu 0)"),
         ("fallback(pool(1MiB) | managed) | cuda", "Fallback("),
+        ("guard(redzone=1k) | pool | cuda", "Guard("),
+        ("tracking(stacks=none) | stats | cuda", "Tracking("),
     ];
     for (line, wanted) in cases {
         let resource = parse(line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -196,6 +199,50 @@ fn the_stack_is_as_it_is_written() {
         assert_eq!(numbers.to_vec(stream.as_ref()).unwrap(), [1; 2000]);
     }
     assert!(sim.hazards().is_empty());
+}
+
+/// With what cannot be left out, and with every argument that there is.
+#[test]
+fn every_ingredient_is_made() {
+    let sim = Sim::with_config(
+        SimConfig::default().memory_bytes(1 << 30).attribute(DeviceAttribute::PageableMemoryAccess, 1),
+    );
+    let path = std::env::temp_dir().join(format!("alluvion-ingredient-{}.csv", std::process::id()));
+    let argument = |ingredient: &str, parameter: &Parameter| {
+        let value = match (ingredient, parameter.name(), parameter.expects().as_str()) {
+            ("logging", "file", _) => format!("\"{}\"", path.display()),
+            ("aligned", "alignment", _) => "4096".into(),
+            ("tracking", ..) => "none".into(),
+            (_, "gpu", _) => "0".into(),
+            (_, "maximum", _) => "64MiB".into(),
+            (_, _, "a size") => "2MiB".into(),
+            (_, _, "a whole number") => "8".into(),
+            (_, _, "a recipe") => "pool | managed".into(),
+            (_, _, "a text") => "name".into(),
+            (_, _, words) => words.split([',', ' ']).next().expect("there is a word").to_owned(),
+        };
+        format!("{}={value}", parameter.name())
+    };
+    for ingredient in ingredients().filter(|ingredient| ingredient.name() != "null") {
+        let all: Vec<&Parameter> = ingredient.parameters().iter().collect();
+        // Without a file, a log goes where the environment says.
+        let needed = all
+            .iter()
+            .copied()
+            .filter(|it| it.is_needed() || (ingredient.name(), it.name()) == ("logging", "file"));
+        for parameters in [needed.collect(), all.clone()] {
+            let arguments: Vec<String> =
+                parameters.into_iter().map(|parameter| argument(ingredient.name(), parameter)).collect();
+            let end = if ingredient.is_source() { "" } else { " | cuda" };
+            let line = format!("{}({}){end}", ingredient.name(), arguments.join(", "));
+            let resource = parse(&line).build(&sim.device(0)).unwrap_or_else(|error| panic!("{error}"));
+            let stream = sim.device(0).stream().unwrap();
+            let numbers = DeviceVec::from_slice_in(&[7_u8; 1000], stream.as_ref(), &resource).unwrap();
+            assert_eq!(numbers.to_vec(stream.as_ref()).unwrap(), [7; 1000], "{line}");
+        }
+    }
+    let _ = std::fs::remove_file(path);
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
 }
 
 #[test]
@@ -291,6 +338,10 @@ fn layers_stand_over_a_source_of_your_own() {
     let over_cuda = parse("pool(1MiB)").over_device(Cuda::new(&device)).unwrap();
     assert_eq!(over_cuda.describe().to_string(), "Pool(1 MiB) > Cuda(gpu 0)");
     assert!(parse("cuda").over_device(Cuda::new(&device)).is_err());
+    // What touches blocks is not put over what has no memory.
+    let error = parse("pool | guard").over(Null::new(&device)).err().expect("there is no memory");
+    assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
     let nothing = parse("").over(Null::new(&device)).unwrap();
     assert_eq!(nothing.describe().to_string(), "Null(gpu 0)");
 }

@@ -8,7 +8,9 @@ use alluvion::driver::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
-use scenario::{layers_under_threads, limits, pools, pools_under_capture, pools_under_threads};
+use scenario::{
+    absurd_layers, layers_under_threads, limits, pools, pools_under_capture, pools_under_threads,
+};
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
 fn benches() -> impl Iterator<Item = Bench> {
@@ -137,6 +139,11 @@ fn scenario_08_the_books_of_layers_are_exact() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_over_pools() {
     pools::absurd_sizes_and_alignments_over_pools(&Bench::sim());
+}
+
+#[test]
+fn scenario_09_absurd_sizes_and_alignments_through_layers() {
+    absurd_layers::absurd_sizes_and_alignments_through_layers(&Bench::sim());
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 use std::{env, process, thread};
 
-use alluvion::adaptor::{Tag, with_tag};
+use alluvion::adaptor::{GuardConfig, Tag, with_tag};
 use alluvion::source::Cuda;
 use alluvion::suballoc::{
-    Arena, ArenaConfig, BlockState, FixedSize, FixedSizeConfig, Growth, Relief, Reuse, Snapshot, SnapshotFile,
+    Arena, ArenaConfig, BlockState, BlockView, FixedSize, FixedSizeConfig, Growth, Relief, Reuse, Snapshot,
+    SnapshotFile,
 };
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, Error, Pool, PoolConfig, Resource, Stream};
@@ -138,6 +139,33 @@ fn all_that_is_in_a_snapshot_is_in_its_file() {
     assert_eq!(sum, bytes as u64);
     assert_eq!(pool.status(), snapshot.status);
     live.into_iter().for_each(|block| block.free(first.as_ref()));
+    bench.check();
+}
+
+/// A register labels blocks that begin further on than the pool knows, because a guard is between them.
+#[test]
+fn a_register_labels_through_a_guard() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).expect("there is as much");
+    let guard = pool.guard(GuardConfig::default()).expect("there is a stream and pinned memory");
+    let tracking = guard.tracking();
+    let held = [("one", 1000), ("two", 50_000)]
+        .map(|(name, bytes)| with_tag(name, || Held::of(&tracking, bytes, stream.as_ref())));
+    let plain = Held::of(&tracking, 300, stream.as_ref());
+    let mut snapshot = tracking.upstream().upstream().snapshot();
+    snapshot.label_by(tracking.register());
+    let tag_at = |block: &Held<'_, _>| {
+        let inside = |seen: &&BlockView| {
+            seen.address <= block.pointer && block.pointer < seen.address.offset(seen.bytes)
+        };
+        snapshot.blocks.iter().find(inside).expect("it is in the picture").tag.name()
+    };
+    assert_eq!((tag_at(&held[0]), tag_at(&held[1]), tag_at(&plain)), ("one", "two", ""));
+    let labelled = snapshot.blocks.iter().filter(|block| block.tag != Tag::NONE).count();
+    assert_eq!(labelled, 2, "nothing that is free or somebody else's");
+    held.into_iter().chain([plain]).for_each(|block| block.free(stream.as_ref()));
+    drop(tracking);
     bench.check();
 }
 

@@ -4,6 +4,7 @@
 
 mod bench;
 mod counted;
+mod doctor;
 mod export;
 mod failure;
 mod input;
@@ -33,6 +34,7 @@ struct Program {
 
 const EXAMPLES: &str = "\
 Examples:
+  alluvion doctor                              what this machine can do
   alluvion bench pair                          a pool on the GPU, or on a simulated one
   alluvion bench replay trace.csv.gz --json    the allocations of a real program
   alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
@@ -46,6 +48,7 @@ Exit codes: 0 done, 1 failed, 2 not understood.";
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Doctor(doctor::Doctor),
     Replay(replay::Replay),
     Export(export::Export),
     Tune(tune::Tune),
@@ -58,6 +61,7 @@ pub fn run() -> ExitCode {
     let Program { command } = Program::parse();
     let done = match command {
         Command::Bench(bench) => bench.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Replay(replay) => replay.run(),
         Command::Export(export) => export.run(),
         Command::Tune(tune) => tune.run(),

@@ -3,6 +3,9 @@
 mod program;
 mod traces;
 
+use std::io::Read;
+
+use alluvion::trace::{EventKind, Trace};
 use program::{Folder, alluvion, refused};
 use serde_json::Value;
 use traces::{objects, printed, trace};
@@ -124,6 +127,39 @@ fn what_fails_is_counted_and_shown_and_the_replay_goes_on() {
     }
     let (_, notes) = printed(&["replay", &log, "--driver", "sim"]);
     assert!(notes.contains("pool: event 1 failed first: out of memory"), "{notes}");
+}
+
+/// The live bytes after each event.
+fn curve(path: &str) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(path).expect("it is there"))
+        .read_to_end(&mut bytes)
+        .or_else(|_| std::fs::read(path).map(|plain| plain.clone_into(&mut bytes)).map(|()| 0))
+        .expect("it is read");
+    let trace = Trace::from_rmm_csv(&bytes[..]).expect("it is a log");
+    let mut live = 0;
+    let after = trace.events.iter().map(|event| {
+        live = if event.kind == EventKind::Allocate { live + event.bytes } else { live - event.bytes };
+        live
+    });
+    after.collect()
+}
+
+#[test]
+fn what_a_replay_logs_has_the_same_live_curve_and_replays_the_same() {
+    let folder = Folder::new("replay-log");
+    for name in ["etl", "streams"] {
+        let (log, original) = (folder.path(&format!("{name}.csv")), trace(name));
+        let line = format!("logging(\"{log}\") | pool | cuda");
+        let run = |path: &str, line: &str| {
+            objects(&["replay", path, "-r", line, "--driver", "sim", "--rounds", "1", "--json"]).remove(0)
+        };
+        let (first, again) = (run(&original, &line), run(&log, "pool | cuda"));
+        for key in ["events", "streams", "peak_live", "peak_reserved", "failures", "upstream_calls"] {
+            assert_eq!(first[key], again[key], "{name}: {key}");
+        }
+        assert_eq!(curve(&log), curve(&original), "{name}");
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
 use alluvion::MemoryInfo;
 use alluvion::driver::{
     Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind, PoolProperties,
-    RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+    ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind,
+    PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -315,6 +315,9 @@ unsafe impl Driver for Mock {
 
     not_modelled! {
         unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
+        unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
+        unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;
+        unsafe fn graph_destroy(u32, RawGraph) -> () = GraphDestroy;
         unsafe fn stream_host_call(u32, RawStream, Box<dyn FnOnce() + Send>) -> () = StreamHostCall;
         unsafe fn free_device(u32, u64) -> () = FreeDevice;
         unsafe fn free_pinned(u32, NonNull<u8>) -> () = FreePinned;
@@ -328,6 +331,7 @@ unsafe impl Driver for Mock {
         unsafe fn pool_set_attribute(u32, RawPool, PoolAttribute, u64) -> () = PoolSetAttribute;
         unsafe fn virtual_free(u32, u64, usize) -> () = VirtualFree;
         unsafe fn memory_release(u32, RawMemory) -> () = MemoryRelease;
+        unsafe fn memory_export(u32, RawMemory, HandleType) -> ExportedMemory = MemoryExport;
         unsafe fn memory_map(u32, u64, usize, RawMemory) -> () = MemoryMap;
         unsafe fn memory_unmap(u32, u64, usize) -> () = MemoryUnmap;
         unsafe fn memory_set_access(u32, u64, usize, Location, MapAccess) -> () = MemorySetAccess;

@@ -26,6 +26,21 @@ raw_handle! {
     /// Physical memory without an address, as `CUmemGenericAllocationHandle`.
     RawMemory
 }
+raw_handle! {
+    /// Work that a capture recorded, as `CUgraph`.
+    RawGraph
+}
+
+/// Physical memory as another process can be given it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ExportedMemory {
+    /// A file descriptor, to be sent through a socket. The memory lives for as long as any copy of it is open.
+    #[cfg(unix)]
+    FileDescriptor(std::os::fd::OwnedFd),
+    /// A fabric handle, to be sent as it is, to other nodes too. It keeps nothing alive.
+    Fabric(Box<[u8; 64]>),
+}
 
 impl RawStream {
     /// The legacy default stream: every blocking stream of its device waits for it and it for them.

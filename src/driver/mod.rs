@@ -34,7 +34,7 @@ pub use attribute::{
 };
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
-pub use handle::{RawEvent, RawMemory, RawPool, RawStream};
+pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
 pub(crate) use process::{count_forks, forks};
 #[cfg(any(feature = "cuda", feature = "sim"))]
 pub(crate) use process::{process_is_forked, watch_for_forks};
@@ -185,6 +185,45 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `stream` is live and belongs to this device.
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
+
+    /// Begins to record what is queued on the stream, in place of running it.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] or another for the legacy stream, and for a stream that captures already.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_begin_capture(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        mode: CaptureMode,
+    ) -> DriverResult<()>;
+
+    /// Ends a capture on the stream that it was begun on. Whatever the answer is, but for that of a wrong thread, the stream
+    /// captures no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CAPTURE_INVALIDATED`] if something broke it; [`Code::CAPTURE_UNJOINED`]; [`Code::CAPTURE_WRONG_THREAD`].
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph>;
+
+    /// Destroys a graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `graph` came from `stream_end_capture` of this device and is not used again, nor is memory that it allocates.
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()>;
 
     /// Queues a function of the host on the stream. The function must not call the driver.
     ///
@@ -467,6 +506,23 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `memory` came from `memory_create` and is not used again by its handle.
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()>;
+
+    /// Physical memory as another process can be given it, in one way of those that it was created for.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] for a way that it was not created for, and for more than one; [`Code::NOT_PERMITTED`],
+    /// [`Code::NOT_SUPPORTED`] where the machine is not set up for it.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is live.
+    unsafe fn memory_export(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory>;
 
     /// Puts a whole physical allocation behind reserved addresses. Nobody may touch it until `memory_set_access`.
     ///

@@ -42,6 +42,12 @@ impl From<usize> for Value {
     }
 }
 
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        u64::try_from(number).map_or(Self::Float(number as f64), Self::Integer)
+    }
+}
+
 impl From<f64> for Value {
     fn from(number: f64) -> Self {
         Self::Float(number)

@@ -7,6 +7,10 @@
 //! |---|---|
 //! | [`Pool`](crate::Pool), [`Arena`](crate::Arena), [`FixedSize`](crate::FixedSize) | those of [`Status`](crate::suballoc::Status) |
 //! | [`Limiting`](crate::adaptor::Limiting), [`Budget`](crate::adaptor::Budget) | those of [`Allowance`](crate::adaptor::Allowance), and of all above it, labelled `allowance` |
+//! | [`Stats`](crate::adaptor::Stats) | those of [`Tally`](crate::adaptor::Tally), and what each `tag` has allocated |
+//! | [`Tracking`](crate::adaptor::Tracking) | what is out by its [`Register`](crate::adaptor::Register), also of each `tag` |
+//! | [`Logging`](crate::adaptor::Logging) | the rows of its [`Log`](crate::adaptor::Log) |
+//! | [`Fallback`](crate::adaptor::Fallback), [`FailureCallback`](crate::adaptor::FailureCallback), [`Prefetch`](crate::adaptor::Prefetch), [`Aligned`](crate::adaptor::Aligned) | their counts |
 //! | every stack | `alluvion_memory_free_bytes`, `alluvion_memory_total_bytes`; `alluvion_layer` is 1 for each layer |
 //!
 //! Each has the labels `resource`, the name that the program gave the stack; `device`; `depth`, 0 for the outermost layer;

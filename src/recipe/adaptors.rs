@@ -8,9 +8,11 @@ use super::ingredient::{Ingredient, Make, Parameter};
 use super::under::{Under, over};
 use super::value::Kind;
 use crate::adaptor::{
-    Aligned, AlignedConfig, Allowance, Budget, Fallback, Limiting, LogConfig, Logging, Prefetch, Stats,
+    Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Guard, GuardConfig, Limiting, LogConfig,
+    Logging, Prefetch, Stats, Tracking,
 };
 use crate::error::Error;
+use crate::resource::AnyResource;
 
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient {
@@ -40,6 +42,26 @@ pub(super) static ALL: &[Ingredient] = &[
             "how far a thread's bytes may be from the common count; 4MiB if left out",
         )],
         make: Make::Layer(stats),
+    },
+    Ingredient {
+        name: "tracking",
+        about: "Knows every block that is out, refuses wrong frees, and tells of leaks.",
+        parameters: &[Parameter::new(
+            "stacks",
+            Kind::WordOrCount(&["none", "all"]),
+            "of which allocations the calls that led there are kept, or of each how-manieth; none if left out",
+        )],
+        make: Make::Layer(tracking),
+    },
+    Ingredient {
+        name: "guard",
+        about: "Looks whether somebody writes beside a block, or to one that is freed; not over null.",
+        parameters: &[
+            Parameter::new("redzone", Kind::Size, "watched on each side of a block; 256 if left out"),
+            Parameter::new("quarantine", Kind::Size, "freed blocks that are kept back; 16MiB if left out"),
+            Parameter::new("verify", Kind::Size, "looked at of a block that leaves; 64KiB if left out"),
+        ],
+        make: Make::Layer(guard),
     },
     Ingredient {
         name: "limiting",
@@ -101,6 +123,55 @@ fn stats(under: Under, call: &Call<'_>) -> Result<Under, Error> {
         Some(bytes) => Stats::with_slack(upstream, bytes),
         None => Stats::new(upstream),
     })
+}
+
+fn tracking(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let stacks = call_stacks(call)?;
+    over!(under, |upstream| Tracking::new(upstream).call_stacks(stacks))
+}
+
+#[cfg(feature = "backtrace")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it can fail")]
+fn call_stacks(call: &Call<'_>) -> Result<CallStacks, Error> {
+    Ok(match (call.word("stacks"), call.count("stacks")) {
+        (Some("all"), _) => CallStacks::All,
+        (_, Some(nth)) => CallStacks::EveryNth(nth),
+        _ => CallStacks::None,
+    })
+}
+
+#[cfg(not(feature = "backtrace"))]
+fn call_stacks(call: &Call<'_>) -> Result<CallStacks, Error> {
+    if call.word("stacks") == Some("all") || call.count("stacks").is_some() {
+        return Err(Error::unsupported(
+            "call stacks",
+            "the library was built without its feature `backtrace`",
+            "build it with that feature, or leave `stacks` out",
+        ));
+    }
+    Ok(CallStacks::None)
+}
+
+fn guard(under: Under, call: &Call<'_>) -> Result<Under, Error> {
+    let mut config = GuardConfig::default();
+    if let Some(bytes) = call.bytes("redzone", under.resource())? {
+        config = config.redzone(bytes);
+    }
+    if let Some(bytes) = call.bytes("quarantine", under.resource())? {
+        config = config.quarantine(bytes);
+    }
+    if let Some(bytes) = call.bytes("verify", under.resource())? {
+        config = config.verify(bytes);
+    }
+    match under {
+        Under::Device(upstream) => Ok(Under::Device(AnyResource::new(Guard::new(upstream, config)?))),
+        // It has the device write to the blocks.
+        Under::Any(_) => Err(Error::invalid_argument(
+            "a guard over a source that is not known to be accessible to the device",
+            "it writes to the blocks, and reads them",
+            "leave it out, or name a source with memory",
+        )),
+    }
 }
 
 fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {

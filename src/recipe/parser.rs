@@ -146,7 +146,7 @@ impl Parser<'_> {
             return Ok(());
         }
         for position in 0.. {
-            let start = self.peek().map(|_| self.at);
+            self.peek();
             let name = self.name_of_argument();
             let at = match &name {
                 Some(name) => {
@@ -164,7 +164,6 @@ impl Parser<'_> {
                 let place = name.unwrap_or(argument.place);
                 return Err(self.malformed(&place, format!("`{}` is given twice", parameter.name())));
             }
-            debug_assert!(start.is_some_and(|start| start <= argument.place.0.start));
             step.arguments[at] = Some(argument);
             if self.take(')') {
                 return Ok(());

@@ -37,8 +37,8 @@ use core::any::Any;
 use core::fmt;
 
 use crate::adaptor::{
-    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Limiting, Log, Logging, Prefetch,
-    Stats, ThreadSafe, Tracking,
+    Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Guard, GuardConfig, Limiting, Log,
+    Logging, Prefetch, Stats, ThreadSafe, Tracking,
 };
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -484,6 +484,30 @@ pub unsafe trait Resource {
         Self: Sized,
     {
         Tracking::new(self)
+    }
+
+    /// A [`Guard`] over this resource: finds who writes beside a block, or to one that was freed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use alluvion::adaptor::GuardConfig;
+    /// use alluvion::{Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).guard(GuardConfig::default())?;
+    /// assert_eq!(resource.describe().to_string(), "Guard(0 found) > Cuda(gpu 0)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::new`].
+    fn guard(self, config: GuardConfig) -> Result<Guard<Self>, Error>
+    where
+        Self: Sized,
+    {
+        Guard::new(self, config)
     }
 
     /// The outermost layer of type `L`, in this resource or under it.

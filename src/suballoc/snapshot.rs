@@ -4,7 +4,7 @@ use std::io;
 use std::time::SystemTime;
 
 use super::{Status, snapshot_json};
-use crate::adaptor::Tag;
+use crate::adaptor::{Register, Tag};
 use crate::device::Device;
 use crate::resource::DevicePtr;
 use crate::stream::{Stamp, StreamId};
@@ -87,6 +87,35 @@ impl Snapshot {
     pub fn label(&mut self, mut tag_of: impl FnMut(DevicePtr) -> Tag) {
         for block in self.blocks.iter_mut().filter(|block| block.state == BlockState::Live) {
             block.tag = tag_of(block.address);
+        }
+    }
+
+    /// As [`label`](Self::label), from the book of a [`Tracking`](crate::adaptor::Tracking) above. What lies between the two, and
+    /// has blocks begin further on, does not matter: a block is that of whatever begins in it.
+    ///
+    /// ```
+    /// use alluvion::adaptor::with_tag;
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let tracking = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?.tracking();
+    /// let _numbers = with_tag("join", || DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &tracking))?;
+    /// let mut snapshot = tracking.upstream().snapshot();
+    /// snapshot.label_by(tracking.register());
+    /// assert_eq!(snapshot.blocks[0].tag.name(), "join");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn label_by(&mut self, register: &Register) {
+        let mut held: Vec<_> =
+            register.outstanding().blocks.iter().map(|held| (held.address, held.tag)).collect();
+        held.sort_unstable();
+        for block in self.blocks.iter_mut().filter(|block| block.state == BlockState::Live) {
+            let first = held.partition_point(|(address, _)| *address < block.address);
+            let end = block.address.offset(block.bytes);
+            if let Some((_, tag)) = held.get(first).filter(|(address, _)| *address < end) {
+                block.tag = *tag;
+            }
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct Swept {
 }
 
 /// Calls that give something back, or that must come before that: when one fails, that is lost.
-const GIVING_BACK: [Call; 12] = [
+const GIVING_BACK: [Call; 13] = [
     Call::StreamDestroy,
     Call::EventDestroy,
     Call::FreeDevice,
@@ -72,6 +72,7 @@ const GIVING_BACK: [Call; 12] = [
     Call::MemoryRelease,
     Call::MemoryUnmap,
     Call::PoolTrim,
+    Call::GraphDestroy,
 ];
 
 impl Default for Sweep {

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
 pub(crate) mod aligned;
+pub(crate) mod guard;
 pub(crate) mod prefetch;
 
 use std::fmt;
@@ -13,12 +14,23 @@ use std::fmt;
 use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 
 /// Makes a test of each clause, on the bench that the expression makes.
+#[allow(unused_macros, reason = "who takes a part of this module makes no tests of it")]
 macro_rules! clauses {
     ($bench:expr) => {
         $crate::adaptor_contract::clauses! { $bench, aligned:
             blocks_of_every_size_are_aligned
             the_threshold_is_a_boundary
             a_moved_block_is_given_back_from_where_it_began
+        }
+        $crate::adaptor_contract::clauses! { $bench, guard:
+            an_overrun_is_found
+            an_underrun_is_found
+            a_write_after_the_free_is_found
+            the_check_is_behind_the_work
+            fresh_and_freed_blocks_are_full_of_poison
+            what_the_host_writes_is_found_too
+            the_quarantine_has_an_end
+            a_sound_program_is_left_in_peace
         }
         $crate::adaptor_contract::clauses! { $bench, prefetch:
             managed_blocks_migrate_and_hold_what_is_written
@@ -38,6 +50,7 @@ macro_rules! clauses {
         }
     };
 }
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use clauses;
 
 /// A resource that honours no more than every one must; and, if it is unknown, does not say what is under it.

@@ -7,9 +7,11 @@
 
 pub(crate) mod rig;
 
+mod captures;
 mod pools;
 mod virtual_memory;
 
+pub(crate) use captures::*;
 pub(crate) use pools::*;
 pub(crate) use virtual_memory::*;
 
@@ -18,9 +20,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use alluvion::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, FillValue,
-    HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, RawStream,
-    RelaxedCapture, StreamFlags,
+    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, ExportedMemory,
+    FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind, PoolProperties,
+    RawStream, RelaxedCapture, StreamFlags,
 };
 use rig::{
     GPU, Memory, PAGE, PEBIBYTE, Pages, Pinned, Reservation, TestEvent, TestPool, TestStream, advise, code,
@@ -69,12 +71,16 @@ macro_rules! clauses {
             mappings_that_cannot_be_are_refused
             a_reservation_is_aligned_as_asked
             physical_memory_lives_while_it_is_mapped
+            memory_goes_out_as_it_was_made_to
+            what_a_stream_captures_does_not_run
+            a_capture_may_allocate
             managed_memory_can_be_sent_and_advised_on
             any_thread_may_call
         }
         $crate::driver_contract::clauses! { $misused:
             memory_that_is_not_registered_is_not_unregistered
             a_reservation_with_mappings_is_not_freed
+            a_capture_that_is_broken_ends_all_the_same
         }
     };
     ($machine:path: $($clause:ident)+) => {

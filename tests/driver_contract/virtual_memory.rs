@@ -122,3 +122,24 @@ pub(crate) fn physical_memory_lives_while_it_is_mapped(driver: &dyn Driver) {
         assert!(after.free_bytes >= during.free_bytes + bytes, "{after:?} after {during:?}");
     });
 }
+
+pub(crate) fn memory_goes_out_as_it_was_made_to(driver: &dyn Driver) {
+    with_virtual_memory(driver, |page| {
+        let plain = physical(driver, page);
+        for way in [HandleType::POSIX_FILE_DESCRIPTOR, HandleType::FABRIC, HandleType::NONE] {
+            // SAFETY: the memory is live.
+            assert!(unsafe { driver.memory_export(GPU, plain, way) }.is_err(), "{way}");
+        }
+        release(driver, plain);
+        let ways = driver.attribute(GPU, DeviceAttribute::PoolHandleTypes).expect("it can be asked for");
+        let way = HandleType::POSIX_FILE_DESCRIPTOR;
+        if !HandleType(ways as u32).contains(way) {
+            return;
+        }
+        let memory = driver.memory_create(GPU, page, way).expect("there is memory");
+        // SAFETY: the memory is live.
+        let exported = unsafe { driver.memory_export(GPU, memory, way) };
+        assert!(matches!(exported, Ok(ExportedMemory::FileDescriptor(_))), "{exported:?}");
+        release(driver, memory);
+    });
+}

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "some scenarios are for one of the machines alone")]
 #![expect(unsafe_code, reason = "allocates and frees by hand")]
 
+pub(crate) mod absurd_layers;
 mod capture;
 pub(crate) mod child;
 pub(crate) mod layers_under_threads;

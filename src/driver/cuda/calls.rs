@@ -11,8 +11,8 @@ use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::{
     Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind,
-    PoolProperties, RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
+    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 
 /// What a call returns whose function the loaded libcuda does not have.
@@ -38,6 +38,15 @@ const fn event(event: RawEvent) -> usize {
 
 const fn pool(pool: RawPool) -> usize {
     pool.0 as usize
+}
+
+/// `CUstreamCaptureMode`.
+const fn capture_mode(mode: CaptureMode) -> c_uint {
+    match mode {
+        CaptureMode::Global => 0,
+        CaptureMode::ThreadLocal => 1,
+        CaptureMode::Relaxed => 2,
+    }
 }
 
 /// The most that a trim is asked to keep: `usize::MAX` makes driver 580 give back everything, as if its rounding wrapped.
@@ -105,11 +114,7 @@ unsafe impl Driver for CudaDriver {
 
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
         usable(Call::CaptureMode)?;
-        let mut number: c_uint = match mode {
-            CaptureMode::Global => 0,
-            CaptureMode::ThreadLocal => 1,
-            CaptureMode::Relaxed => 2,
-        };
+        let mut number = capture_mode(mode);
         // SAFETY: `number` is readable and writable. The mode is the thread's, so no context is needed.
         let code = unsafe { (self.symbols.thread_exchange_capture_mode)(&raw mut number) };
         check(Call::CaptureMode, code)?;
@@ -183,6 +188,37 @@ unsafe impl Driver for CudaDriver {
         self.read(ordinal, Call::StreamId, |symbols, id| match symbols.stream_get_id {
             // SAFETY: the stream is live, as the caller promises; `id` is writable.
             Some(get_id) => unsafe { get_id(stream(raw), id) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        ordinal: u32,
+        raw: RawStream,
+        mode: CaptureMode,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::BeginCapture, |symbols| match symbols.stream_begin_capture {
+            // SAFETY: the stream is live, as the caller promises.
+            Some(begin) => unsafe { begin(stream(raw), capture_mode(mode)) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn stream_end_capture(&self, ordinal: u32, raw: RawStream) -> DriverResult<RawGraph> {
+        let graph: usize =
+            self.read(ordinal, Call::EndCapture, |symbols, graph| match symbols.stream_end_capture {
+                // SAFETY: the stream is live, as the caller promises; `graph` is writable.
+                Some(end) => unsafe { end(stream(raw), graph) },
+                None => MISSING,
+            })?;
+        Ok(RawGraph(graph as u64))
+    }
+
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()> {
+        self.call(ordinal, Call::GraphDestroy, |symbols| match symbols.graph_destroy {
+            // SAFETY: the graph is live and nobody uses it again, as the caller promises.
+            Some(destroy) => unsafe { destroy(graph.0 as usize) },
             None => MISSING,
         })
     }
@@ -501,6 +537,39 @@ unsafe impl Driver for CudaDriver {
             Some(release) => unsafe { release(memory.0) },
             None => MISSING,
         })
+    }
+
+    unsafe fn memory_export(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory> {
+        let export = |to: *mut c_void| {
+            self.call(ordinal, Call::MemoryExport, |symbols| match symbols.memory_export {
+                // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that
+                // type is; the flags must be 0.
+                Some(export) => unsafe { export(to, memory.0, handle_type.0, 0) },
+                None => MISSING,
+            })
+        };
+        match handle_type {
+            #[cfg(unix)]
+            HandleType::POSIX_FILE_DESCRIPTOR => {
+                let mut descriptor: c_int = -1;
+                export((&raw mut descriptor).cast())?;
+                // SAFETY: libcuda has opened it for the caller, who is to close it; nobody else knows it.
+                let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
+                Ok(ExportedMemory::FileDescriptor(owned))
+            }
+            HandleType::FABRIC => {
+                let mut handle = Box::new([0; 64]);
+                export(handle.as_mut_ptr().cast())?;
+                Ok(ExportedMemory::Fabric(handle))
+            }
+            // Those of Windows, none, and more than one.
+            _ => Err(DriverError::new(Call::MemoryExport, Code::INVALID_VALUE)),
+        }
     }
 
     unsafe fn memory_map(

@@ -96,6 +96,9 @@ symbols! {
         pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
         stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
+        stream_begin_capture = "cuStreamBeginCapture_v2"(usize, c_uint);
+        stream_end_capture = "cuStreamEndCapture"(usize, *mut usize);
+        graph_destroy = "cuGraphDestroy"(usize);
         pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
         free_async = "cuMemFreeAsync"(u64, usize);
         pool_create = "cuMemPoolCreate"(*mut usize, *const PoolProps);
@@ -110,6 +113,7 @@ symbols! {
         address_free = "cuMemAddressFree"(u64, usize);
         memory_create = "cuMemCreate"(*mut u64, usize, *const AllocationProp, c_ulonglong);
         memory_release = "cuMemRelease"(u64);
+        memory_export = "cuMemExportToShareableHandle"(*mut c_void, u64, c_uint, c_ulonglong);
         memory_map = "cuMemMap"(u64, usize, usize, u64, c_ulonglong);
         memory_unmap = "cuMemUnmap"(u64, usize);
         memory_set_access = "cuMemSetAccess"(u64, usize, *const AccessDesc, usize);

@@ -17,7 +17,7 @@ use super::machine::{Machine, Shared};
 use super::memory::{Mapping, Rights};
 use super::stream::Stream;
 use super::virtual_memory::GRANULARITY;
-use crate::driver::{Call, CaptureMode, Code, RawStream, process_is_forked};
+use crate::driver::{Call, CaptureMode, Code, RawGraph, RawStream, process_is_forked};
 
 /// A recorded operation. Its place and what it needs are in terms of the capture's own lanes.
 #[derive(Clone, Debug)]
@@ -37,6 +37,9 @@ pub(super) struct GraphMemory {
     address: u64,
     bytes: u64,
 }
+
+/// The number of no graph: they count up from 0.
+const NO_GRAPH: u64 = u64::MAX;
 
 /// What the machine knows of a graph.
 #[derive(Debug)]
@@ -70,6 +73,16 @@ impl SimGraph {
     }
 }
 
+impl SimGraph {
+    /// Its number alone, and no operations: whoever has that can destroy it, and nothing else.
+    pub(super) fn into_raw(mut self) -> RawGraph {
+        // Closures are the user's. No lock is held here.
+        drop(core::mem::take(&mut self.nodes));
+        let id = core::mem::replace(&mut self.id, NO_GRAPH);
+        RawGraph(id)
+    }
+}
+
 impl fmt::Debug for SimGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimGraph").field("nodes", &self.nodes.len()).finish_non_exhaustive()
@@ -81,11 +94,7 @@ impl Drop for SimGraph {
         if process_is_forked() {
             return;
         }
-        let mut machine = self.shared.machine.lock();
-        if let Some(graph) = machine.captures.graphs.get_mut(&self.id) {
-            graph.dropped = true;
-        }
-        machine.release_dropped_graphs();
+        self.shared.machine.lock().drop_graph(self.id);
     }
 }
 
@@ -286,6 +295,16 @@ impl Machine {
         let Range { address, bytes, mode } = range;
         let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
         Access { operation, stream, address, bytes, mode, submission: self.submissions, point: Some(point) }
+    }
+
+    /// A graph goes, and its memory when nothing uses that any more. Returns `false` if there is none of that number.
+    pub(super) fn drop_graph(&mut self, id: u64) -> bool {
+        let Some(graph) = self.captures.graphs.get_mut(&id).filter(|graph| !graph.dropped) else {
+            return false;
+        };
+        graph.dropped = true;
+        self.release_dropped_graphs();
+        true
     }
 
     /// Takes back the memory of graphs that are gone, unless something still uses it.

@@ -9,18 +9,19 @@ use super::allocation::AllocationKind;
 use super::capture::Target;
 use super::clock::Clock;
 use super::driver::{SimDriver, of};
-use super::hazard::AccessMode;
+use super::graph::SimGraph;
+use super::hazard::{AccessMode, HazardKind};
 use super::host_function::HostFunction;
 use super::kernel::Range;
 use super::lane::Work;
 use super::machine::{Guard, Machine};
 use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
-use super::virtual_memory::GRANULARITY;
+use super::virtual_memory::{GRANULARITY, exported};
 use crate::driver::{
     Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind,
-    PoolProperties, RawEvent, RawMemory, RawPool, RawStream, StreamFlags,
+    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
+    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 
 /// The first version that knows stream ids: CUDA 12.0.
@@ -240,6 +241,40 @@ unsafe impl Driver for SimDriver {
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         machine.check_id_may_be_asked(call, &stream).map_err(of(call))?;
         Ok(stream.id)
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        mode: CaptureMode,
+    ) -> DriverResult<()> {
+        let call = Call::BeginCapture;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.begin_capture(&stream, mode).map_err(of(call))
+    }
+
+    unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph> {
+        let call = Call::EndCapture;
+        let entered = self.enter(call, Some(ordinal), 0).map(drop);
+        // The capture is over whatever the answer is.
+        let ended = self.end_capture(ordinal, stream).map(SimGraph::into_raw).map_err(of(call));
+        if let (Err(_), Ok(graph)) = (entered, ended) {
+            self.lock(call)?.drop_graph(graph.0);
+        }
+        entered.and(ended)
+    }
+
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()> {
+        let call = Call::GraphDestroy;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        if machine.drop_graph(graph.0) {
+            return Ok(());
+        }
+        let words = format!("there is no graph {}", graph.0);
+        let code = machine.refuse(HazardKind::InvalidFree, words, Code::INVALID_VALUE);
+        Err(DriverError::new(call, code))
     }
 
     unsafe fn stream_host_call(
@@ -475,13 +510,26 @@ unsafe impl Driver for SimDriver {
         let call = Call::MemoryCreate;
         let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::VirtualMemory)?;
         machine.check_handle_types(ordinal, handle_types).map_err(of(call))?;
-        machine.memory_create(ordinal, bytes).map_err(of(call))
+        machine.memory_create(ordinal, bytes, handle_types).map_err(of(call))
     }
 
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
         let call = Call::MemoryRelease;
         let bytes = self.look(|machine| machine.virtual_memory.bytes_of(memory)).unwrap_or_default();
         self.enter(call, Some(ordinal), bytes)?.memory_release(ordinal, memory).map_err(of(call))
+    }
+
+    unsafe fn memory_export(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory> {
+        let call = Call::MemoryExport;
+        let machine = self.enter_with(call, ordinal, 0, DeviceAttribute::VirtualMemory)?;
+        machine.check_exportable(ordinal, memory, handle_type).map_err(of(call))?;
+        drop(machine);
+        exported(memory, handle_type).map_err(of(call))
     }
 
     unsafe fn memory_map(

@@ -1,6 +1,8 @@
 //! Virtual memory: addresses without bytes, bytes without addresses, and mappings between them.
 
 use std::collections::{BTreeMap, HashMap};
+#[cfg(unix)]
+use std::io::Write;
 
 use smallvec::SmallVec;
 
@@ -8,7 +10,7 @@ use super::allocation::{AllocationKind, Freed};
 use super::hazard::{AccessMode, HazardKind};
 use super::machine::Machine;
 use super::memory::{BackingId, Mapping, Rights};
-use crate::driver::{Call, Code, Location, MapAccess, RawMemory};
+use crate::driver::{Call, Code, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
 pub(super) const GRANULARITY: u64 = 2 << 20;
@@ -27,6 +29,7 @@ struct Physical {
     ordinal: u32,
     bytes: u64,
     backing: BackingId,
+    handle_types: HandleType,
     mappings: usize,
     released: bool,
 }
@@ -103,7 +106,12 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn memory_create(&mut self, ordinal: u32, bytes: usize) -> Result<RawMemory, Code> {
+    pub(super) fn memory_create(
+        &mut self,
+        ordinal: u32,
+        bytes: usize,
+        handle_types: HandleType,
+    ) -> Result<RawMemory, Code> {
         let bytes = bytes as u64;
         if bytes == 0 || !is_whole(bytes) {
             return Err(Code::INVALID_VALUE);
@@ -112,10 +120,23 @@ impl Machine {
         let backing = self.memory.add_device_backing();
         self.virtual_memory.handles += 1;
         let handle = self.virtual_memory.handles;
-        let physical = Physical { ordinal, bytes, backing, mappings: 0, released: false };
+        let physical = Physical { ordinal, bytes, backing, handle_types, mappings: 0, released: false };
         self.virtual_memory.physical.insert(handle, physical);
         self.virtual_memory.by_backing.insert(backing, handle);
         Ok(RawMemory(handle))
+    }
+
+    /// Fails unless the memory was created to be exported in this way.
+    pub(super) fn check_exportable(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> Result<(), Code> {
+        let known = self.virtual_memory.physical.get(&memory.0);
+        let known = known.filter(|physical| physical.ordinal == ordinal && !physical.released);
+        let may = known.is_some_and(|physical| physical.handle_types.contains(handle_type));
+        if may { Ok(()) } else { Err(Code::INVALID_VALUE) }
     }
 
     pub(super) fn memory_release(&mut self, ordinal: u32, memory: RawMemory) -> Result<(), Code> {
@@ -231,5 +252,27 @@ impl Machine {
             self.watch.forget(physical.backing);
             self.give_back_bytes(physical.ordinal, physical.bytes);
         }
+    }
+}
+
+/// CUDA's code for what the operating system refuses.
+const OPERATING_SYSTEM: Code = Code(304);
+
+/// A handle that says which memory it is: there is no other process that could have a part of this machine. The descriptor
+/// is one end of a pipe, and what is in it is the number.
+pub(super) fn exported(memory: RawMemory, handle_type: HandleType) -> Result<ExportedMemory, Code> {
+    match handle_type {
+        #[cfg(unix)]
+        HandleType::POSIX_FILE_DESCRIPTOR => {
+            let (reader, mut writer) = std::io::pipe().map_err(|_| OPERATING_SYSTEM)?;
+            writer.write_all(&memory.0.to_le_bytes()).map_err(|_| OPERATING_SYSTEM)?;
+            Ok(ExportedMemory::FileDescriptor(reader.into()))
+        }
+        HandleType::FABRIC => {
+            let mut handle = Box::new([0; 64]);
+            handle[..8].copy_from_slice(&memory.0.to_le_bytes());
+            Ok(ExportedMemory::Fabric(handle))
+        }
+        _ => Err(Code::INVALID_VALUE),
     }
 }

@@ -1,0 +1,92 @@
+//! `alluvion doctor`: what the machine can do, by trying it.
+
+mod finding;
+mod host;
+mod page;
+mod probes;
+mod report;
+#[cfg(test)]
+mod tests;
+mod undo;
+
+use std::io::{self, IsTerminal, Write};
+
+use alluvion::{Machine, Sim};
+use clap::{Args, ValueEnum};
+
+use crate::failure::Failure;
+use page::Page;
+use report::Report;
+
+/// Tries what the machine can do for memory, and says what to do about what is missing.
+///
+/// Allocates from a pool, maps a page, exports one, captures a small graph, registers memory of the host; and gives
+/// everything back. A machine without a GPU is no error: it is told what is missing.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Doctor {
+    /// Whose devices to examine
+    #[arg(long, value_enum, default_value_t = Examined::Cuda)]
+    driver: Examined,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvion doctor                   the GPUs of this machine
+  alluvion doctor --json > before   to compare, or to send to somebody
+  alluvion doctor --driver sim      a simulated GPU, to see what is tried
+
+Each line is one of
+  ok       it was tried, and it works; or it is as it should be
+  note     it is so
+  missing  it is not there; the line below says what to do, or to do without
+  failed   the machine says that it can, and it cannot
+
+Exit codes: 0 nothing has failed, 1 something has, 2 not understood.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Examined {
+    /// The GPUs of this machine
+    Cuda,
+    /// A simulated GPU
+    Sim,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let sim;
+        let machine = match self.driver {
+            Examined::Cuda => Machine::cuda(),
+            Examined::Sim => {
+                sim = Sim::new();
+                Ok(sim.machine().clone())
+            }
+        };
+        let report = Report::of(machine.as_ref());
+        self.print(&report).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Unread,
+            _ => Failure::while_doing("writing the findings", error),
+        })?;
+        if report.has_failed() {
+            return Err(Failure::Failed(
+                "something that should work does not: see the lines that say so".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn print(&self, report: &Report) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, report)?;
+            writeln!(out)?;
+        } else {
+            let is_coloured = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            write!(out, "{}", Page { report, is_coloured })?;
+        }
+        out.flush()
+    }
+}

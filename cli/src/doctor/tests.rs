@@ -1,0 +1,120 @@
+//! The doctor on simulated machines: what is missing is found missing, what fails is found failing, nothing is left behind.
+
+use alluvion::driver::sim::{Fault, SimConfig};
+use alluvion::driver::{Call, Code, DeviceAttribute, HandleType};
+use alluvion::testing::Sweep;
+use alluvion::{Machine, Sim};
+
+use super::finding::{Finding, Verdict};
+use super::page::Page;
+use super::report::Report;
+
+fn all() -> SimConfig {
+    SimConfig::default().attribute(DeviceAttribute::PageableMemoryAccess, 1).attribute(
+        DeviceAttribute::PoolHandleTypes,
+        HandleType::POSIX_FILE_DESCRIPTOR.with(HandleType::FABRIC).0 as i32,
+    )
+}
+
+/// What is found on a machine, which is left as it was.
+fn examined(sim: &Sim) -> Vec<Finding> {
+    let mut report = Report::of(Ok(sim.machine()));
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+    report.devices.pop().expect("there is a device").findings
+}
+
+fn verdict(findings: &[Finding], name: &str) -> Verdict {
+    findings.iter().find(|finding| finding.name == name).unwrap_or_else(|| panic!("{name}")).verdict
+}
+
+#[test]
+fn a_machine_that_can_do_everything_is_well() {
+    let sim = Sim::with_config(all());
+    let before = sim.device(0).memory_info().unwrap();
+    let findings = examined(&sim);
+    assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:#?}");
+    assert_eq!(findings.len(), 11);
+    sim.device(0).synchronize().unwrap();
+    assert_eq!(sim.device(0).memory_info().unwrap(), before, "everything is given back");
+    let live = sim.live();
+    assert!(!Report::of(Ok(sim.machine())).has_failed());
+    assert_eq!(sim.live(), live, "a second time leaves no more than the first");
+}
+
+#[test]
+fn what_a_device_has_not_is_missing() {
+    for (attribute, names) in [
+        (DeviceAttribute::MemoryPools, &["memory pools", "allocation while capturing"][..]),
+        (DeviceAttribute::VirtualMemory, &["virtual memory"]),
+        (DeviceAttribute::ManagedMemory, &["managed memory"]),
+        (DeviceAttribute::ConcurrentManagedAccess, &["managed, both sides at once"]),
+        (DeviceAttribute::PageableMemoryAccess, &["memory of the host, directly"]),
+        (DeviceAttribute::HostRegister, &["host registration"]),
+        (DeviceAttribute::PoolHandleTypes, &["export as a file descriptor", "export as a fabric handle"]),
+    ] {
+        let findings = examined(&Sim::with_config(all().attribute(attribute, 0)));
+        for name in names {
+            assert_eq!(verdict(&findings, name), Verdict::Missing, "{attribute:?}: {findings:#?}");
+            assert!(
+                findings.iter().all(|finding| finding.verdict == Verdict::Ok || finding.advice.is_some())
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_device_claims_and_cannot_has_failed() {
+    for (call, name) in [
+        (Call::AllocateDevice, "device memory"),
+        (Call::PoolCreate, "memory pools"),
+        (Call::MemoryMap, "virtual memory"),
+        (Call::AllocateManaged, "managed memory"),
+        (Call::PrefetchAsync, "managed, both sides at once"),
+        (Call::RegisterHost, "host registration"),
+        (Call::MemoryExport, "export as a fabric handle"),
+        (Call::BeginCapture, "graph capture"),
+        (Call::EndCapture, "allocation while capturing"),
+    ] {
+        let sim = Sim::with_config(all());
+        sim.inject(Fault::every(call, Code::NOT_PERMITTED));
+        let report = Report::of(Ok(sim.machine()));
+        assert_eq!(verdict(&report.devices[0].findings, name), Verdict::Failed, "{call:?}");
+        assert!(report.has_failed());
+        let page = Page { report: &report, is_coloured: false }.to_string();
+        assert!(page.contains(call.symbol()) && page.contains("-> "), "{page}");
+    }
+}
+
+#[test]
+fn after_the_context_is_lost_nothing_else_is_tried() {
+    let sim = Sim::with_config(all());
+    sim.inject(Fault::nth(Call::MemoryMap, 1, Code::ILLEGAL_ADDRESS));
+    let findings = examined(&sim);
+    assert_eq!(verdict(&findings, "virtual memory"), Verdict::Failed);
+    assert_eq!(verdict(&findings, "managed memory"), Verdict::Note);
+    let advice = findings.iter().find_map(|finding| finding.advice.as_deref()).unwrap();
+    assert!(advice.contains("Xid"), "{advice}");
+}
+
+/// Every call of the driver fails once: nothing is lost but by a call that gives something back.
+#[test]
+fn nothing_is_left_behind_whatever_fails() {
+    let swept = Sweep::new().config(all()).run(|sim| {
+        let report = Report::of(Ok(sim.machine()));
+        drop(Page { report: &report, is_coloured: true }.to_string());
+        sim.device(0).synchronize()
+    });
+    assert!(swept.calls > 100, "{swept:?}");
+}
+
+#[test]
+fn a_machine_without_a_device_is_told_so() {
+    let sim = Sim::with_config(SimConfig::default().devices(0));
+    let report = Report::of(Ok(sim.machine()));
+    assert!(!report.has_failed());
+    let page = Page { report: &report, is_coloured: false }.to_string();
+    assert!(page.contains("missing  device") && page.contains("No GPU"), "{page}");
+    let error = Machine::device(sim.machine(), 0).unwrap_err();
+    let report = Report::of(Err(&error));
+    assert!(!report.has_failed() && report.driver.findings[0].name == "device");
+}

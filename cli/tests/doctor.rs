@@ -1,0 +1,144 @@
+//! `alluvion doctor` from outside: on a simulated GPU, and on machines whose driver is missing, old, a stub or broken.
+
+mod program;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use std::{fs, process};
+
+use program::{refused, text};
+use serde_json::Value;
+
+/// The libcuda that the library's own tests load: no GPU is behind it, and it fails as it is told to.
+static STUB: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = directory("stub");
+    let unfinished = directory.join(format!("unfinished-{}", process::id()));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cuda_load/libcuda.rs");
+    let status = Command::new(option_env!("RUSTC").unwrap_or("rustc"))
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort", "-Awarnings"])
+        .arg("-o")
+        .arg(&unfinished)
+        .arg(source)
+        .status()
+        .expect("the compiler that built this test is there");
+    assert!(status.success());
+    fs::rename(unfinished, directory.join("libcuda.so")).expect("the directory is writable");
+    directory
+});
+
+/// Files that are no libraries: they hide a real driver, because the linker stops at them.
+static NOTHING: LazyLock<PathBuf> = LazyLock::new(|| {
+    let directory = directory("nothing");
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        fs::write(directory.join(name), "not a library").expect("the directory is writable");
+    }
+    directory
+});
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doctor-{name}"));
+    fs::create_dir_all(&directory).expect("the directory is writable");
+    directory
+}
+
+/// What it says with that libcuda. It is no failure that there is no GPU.
+fn without_gpu(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {
+    let run = |arguments: &[&str]| -> Output {
+        Command::new(env!("CARGO_BIN_EXE_alluvion"))
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", library)
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .envs(variables.iter().copied())
+            .output()
+            .expect("the program starts")
+    };
+    let [page, json] = [&["doctor"][..], &["doctor", "--json"]].map(|arguments| {
+        let output = run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{variables:?}: {errors}");
+        assert!(errors.is_empty(), "{errors}");
+        String::from_utf8(output.stdout).expect("it prints text")
+    });
+    assert!(page.contains("No GPU was examined") && !page.contains('\x1b'), "{page}");
+    (page, serde_json::from_str(&json).expect("it is JSON"))
+}
+
+/// The finding of that name.
+fn finding<'v>(findings: &'v Value, name: &str) -> &'v Value {
+    let list = findings.as_array().expect("a list of findings");
+    list.iter().find(|finding| finding["name"] == name).unwrap_or_else(|| panic!("{name} in {findings}"))
+}
+
+#[test]
+fn help_has_examples() {
+    let help = text(&["doctor", "--help"]);
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    assert!(refused(2, &["doctor", "--driver", "hip"]).contains("hip"));
+    assert!(refused(2, &["doctor", "now"]).contains("now"));
+}
+
+#[test]
+fn a_simulated_gpu_is_examined() {
+    let page = text(&["doctor", "--driver", "sim"]);
+    assert!(page.starts_with("driver  sim, CUDA 13.0\n"), "{page}");
+    let json: Value =
+        serde_json::from_str(&text(&["doctor", "--driver", "sim", "--json"])).expect("it is JSON");
+    let device = &json["devices"][0];
+    assert_eq!((&device["compute"], &device["pci"]), (&"9.0".into(), &"0000:01:00.0".into()));
+    assert_eq!(device["total_bytes"], 256 << 20);
+    for (name, verdict) in [
+        ("memory pools", "ok"),
+        ("virtual memory", "ok"),
+        ("export as a file descriptor", "ok"),
+        ("export as a fabric handle", "missing"),
+        ("allocation while capturing", "ok"),
+    ] {
+        let finding = finding(&device["findings"], name);
+        assert_eq!(finding["verdict"], verdict, "{finding}");
+        assert_eq!(finding.get("advice").is_some(), verdict == "missing", "{finding}");
+        let line = format!("  {verdict:<7}  {name}");
+        assert!(page.lines().any(|printed| printed.starts_with(&line)), "{page}");
+    }
+}
+
+#[test]
+fn a_machine_without_a_driver_is_told_what_to_install() {
+    let (page, json) = without_gpu(&NOTHING, &[]);
+    let driver = finding(&json["driver"]["findings"], "driver");
+    assert_eq!(driver["verdict"], "missing");
+    assert!(
+        page.contains("libcuda is not installed") && page.contains("install the NVIDIA driver"),
+        "{page}"
+    );
+    assert!(json["driver"].get("name").is_none() && json["devices"] == Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_stub_and_an_old_driver_are_called_so() {
+    let (page, _) = without_gpu(&STUB, &[("STUB_CODE", "34")]);
+    assert!(page.contains("is a stub") && page.contains("off the library path"), "{page}");
+    let (page, _) = without_gpu(&STUB, &[("STUB_VERSION", "11080")]);
+    assert!(page.contains("older than CUDA 12.0") && page.contains("525 or later"), "{page}");
+}
+
+#[test]
+fn a_driver_without_a_device_says_where_it_may_be() {
+    let (page, json) = without_gpu(&STUB, &[("STUB_CODE", "100")]);
+    assert_eq!(finding(&json["driver"]["findings"], "device")["verdict"], "missing");
+    assert!(page.contains("nvidia-smi"), "{page}");
+    let (page, _) = without_gpu(&STUB, &[("STUB_CODE", "100"), ("CUDA_VISIBLE_DEVICES", "7")]);
+    assert!(page.contains("CUDA_VISIBLE_DEVICES is `7`"), "{page}");
+}
+
+#[test]
+fn a_driver_that_does_not_fit_its_module_is_told_so() {
+    for (code, words) in [("999", "nvidia-uvm"), ("803", "differ in version")] {
+        let (page, _) = without_gpu(&STUB, &[("STUB_CODE", code)]);
+        assert!(page.contains(words), "{page}");
+    }
+}

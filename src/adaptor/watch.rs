@@ -1,0 +1,458 @@
+//! `Watch`: the book of `Guard`.
+
+#![expect(unsafe_code, reason = "queues copies of blocks, and reads them when they are over")]
+
+use core::fmt;
+use core::mem;
+use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smallvec::SmallVec;
+
+use super::fence::{Fence, Part, Zone};
+use super::staging::Staging;
+use super::{GuardConfig, Tag, Trespass, TrespassKind};
+use crate::device::Device;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::source::Pinned;
+use crate::stream::{Epoch, Frontier, Stamp, Stream, StreamId, StreamRef};
+use crate::suballoc::{Growth, Pool, PoolConfig};
+use crate::sync::{Arc, Mutex};
+
+/// Pinned memory to copy redzones to: taken a MiB at a time, and at most so much, which is 20,000 blocks whose checks are not over.
+const STAGING_STEP: usize = 1 << 20;
+const STAGING_BYTES: usize = 16 << 20;
+
+/// So many trespasses are kept to be read. A kernel that is wrong is wrong for every block; the rest is counted.
+const MOST: usize = 1024;
+
+/// What a [`Guard`](super::Guard) watches, and what it has found.
+///
+/// ```
+/// use alluvion::adaptor::{GuardConfig, Watch};
+/// use alluvion::{AnyResource, DeviceVec, Resource, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let resource = AnyResource::new(Cuda::new(&sim.device(0)).guard(GuardConfig::default())?);
+/// drop(DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), resource.clone())?);
+/// let watch = resource.find_layer::<Watch>().expect("there is a `Guard` in it");
+/// watch.check()?;
+/// assert_eq!((watch.verified(), watch.violations().len()), (1, 0));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Watch {
+    device: Device,
+    config: GuardConfig,
+    /// What leaves the quarantine is looked at on this stream. Nobody waits for it but to get memory.
+    late: Stream,
+    staging: Arc<Pool<Pinned>>,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    live: HashMap<DevicePtr, Live>,
+    /// Copies that are queued.
+    pending: Vec<Check>,
+    quarantine: VecDeque<Kept>,
+    quarantined_bytes: usize,
+    found: Vec<Trespass>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    found: u64,
+    verified: u64,
+    unverified: u64,
+}
+
+/// A block that is out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Live {
+    pub(super) fence: Fence,
+    /// Up to when its redzones are written. `None` if that is over.
+    pub(super) raised: Option<Stamp>,
+    /// `false` if they are not: it was allocated in a capture.
+    pub(super) is_guarded: bool,
+    tag: Tag,
+}
+
+/// A block that was freed and is kept back.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub(super) fence: Fence,
+    /// What its last use, and the last that was written into it, comes before.
+    pub(super) freed: Frontier,
+    is_poisoned: bool,
+    about: About,
+}
+
+/// What a trespass tells of its block.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    block: DevicePtr,
+    bytes: usize,
+    tag: Tag,
+    stream: Option<StreamId>,
+}
+
+/// Copies that are queued, and what they should be.
+struct Check {
+    staging: Staging,
+    parts: SmallVec<[Part; 2]>,
+    /// The copies are before this.
+    point: Stamp,
+    about: About,
+    /// The redzones of a block, not what is in it.
+    is_of_redzones: bool,
+}
+
+impl Watch {
+    pub(super) fn new(device: &Device, config: GuardConfig) -> Result<Self, Error> {
+        let maximum = STAGING_BYTES.max(config.verify_bytes.saturating_mul(2));
+        let step = PoolConfig::default().growth(Growth::Step(STAGING_STEP)).maximum(maximum);
+        let staging = Arc::new(Pinned::new(device)?.pool(step)?);
+        Ok(Self { device: device.clone(), config, late: device.stream()?, staging, book: Mutex::default() })
+    }
+
+    /// What was found and kept to be read: the first 1024.
+    #[must_use]
+    pub fn violations(&self) -> Vec<Trespass> {
+        self.book.lock().found.clone()
+    }
+
+    /// How many were found.
+    #[must_use]
+    pub fn found(&self) -> u64 {
+        self.book.lock().counts.found
+    }
+
+    /// Of how many blocks the redzones have been looked at.
+    #[must_use]
+    pub fn verified(&self) -> u64 {
+        self.book.lock().counts.verified
+    }
+
+    /// Of how many blocks that were freed they have not been and will not be: because a stream was capturing when they were
+    /// allocated or freed, because there was no pinned memory left to copy them to, or because the driver refused or was lost.
+    #[must_use]
+    pub fn unverified(&self) -> u64 {
+        self.book.lock().counts.unverified
+    }
+
+    /// How many blocks are out.
+    #[must_use]
+    pub fn live_blocks(&self) -> usize {
+        self.book.lock().live.len()
+    }
+
+    /// How many bytes of freed blocks are kept back, redzones included.
+    #[must_use]
+    pub fn quarantined_bytes(&self) -> usize {
+        self.book.lock().quarantined_bytes
+    }
+
+    /// Waits, on the host, for the work before every block that was freed, and looks at them. What is in quarantine is looked at
+    /// when it leaves.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself; a capture error while a stream captures that blocks were freed on before. The others have been
+    /// looked at.
+    pub fn check(&self) -> Result<(), Error> {
+        let machine = self.device.machine();
+        let mut outcome = Ok(());
+        let points = self.points(|one, other| one.max(other));
+        for point in &points {
+            outcome = outcome.and(machine.wait_quiescent(&Frontier::of(*point)));
+        }
+        let done = points.iter().map(|point| (point.stream(), machine.done_up_to(point.stream()))).collect();
+        self.look_at(&done);
+        outcome
+    }
+
+    /// Looks at what is over by now, without waiting: what every allocation and every free does. It costs a query of the driver
+    /// for each stream that has something to be looked at.
+    pub fn poll(&self) {
+        let machine = self.device.machine();
+        let (mut done, mut is_lost) = (SmallVec::new(), false);
+        for point in self.points(|one, other| one.min(other)) {
+            match machine.poll(point.stream(), point.epoch()) {
+                Ok(polled) => done.push((point.stream(), polled.done)),
+                Err(error) if error.is_final() && !machine.has_no_last_event(point.stream(), &error) => {
+                    is_lost = true;
+                }
+                // It may say more next time.
+                Err(_) => {}
+            }
+        }
+        self.look_at(&done);
+        if is_lost {
+            self.give_up();
+        }
+    }
+
+    /// Of each stream with pending copies, one point.
+    fn points(&self, choose: impl Fn(Epoch, Epoch) -> Epoch) -> SmallVec<[Stamp; 4]> {
+        let mut points: SmallVec<[Stamp; 4]> = SmallVec::new();
+        for check in &self.book.lock().pending {
+            match points.iter_mut().find(|point| point.stream == check.point.stream) {
+                Some(point) => point.epoch = choose(point.epoch, check.point.epoch),
+                None => points.push(check.point),
+            }
+        }
+        points
+    }
+
+    /// Looks at the copies that are over.
+    fn look_at(&self, done: &SmallVec<[(StreamId, Epoch); 4]>) {
+        if done.is_empty() {
+            return;
+        }
+        let is_over = |point: Stamp| {
+            done.iter().any(|(stream, epoch)| *stream == point.stream() && *epoch >= point.epoch())
+        };
+        let (mut over, mut found) = (Vec::new(), Vec::new());
+        {
+            // Under one lock: who has waited for a check also finds what it has found.
+            let book = &mut *self.book.lock();
+            let pending = mem::take(&mut book.pending);
+            for check in pending {
+                if is_over(check.point) { over.push(check) } else { book.pending.push(check) }
+            }
+            for check in &over {
+                // SAFETY: the copies are over: the driver has said so of a later point.
+                unsafe { check.tell(&mut found) };
+                book.counts.verified += u64::from(check.is_of_redzones);
+            }
+            book.note(&found);
+        }
+        // Their staging goes back with no lock held.
+        drop(over);
+        self.tell(&found);
+    }
+
+    /// The device is lost: nobody will say whether a copy is over, so that what it writes to is not used again.
+    fn give_up(&self) {
+        let pending = {
+            let mut book = self.book.lock();
+            let pending = mem::take(&mut book.pending);
+            book.counts.unverified += pending.iter().filter(|check| check.is_of_redzones).count() as u64;
+            pending
+        };
+        pending.into_iter().for_each(|check| mem::forget(check.staging));
+    }
+
+    /// At the end: looks at what it can. What it cannot is leaked, because copies may still be on their way there.
+    pub(super) fn end(&self) {
+        // Twice, because a driver that was short of something may not be any more.
+        if self.check().is_err() {
+            let _ = self.check();
+        }
+        self.give_up();
+    }
+
+    fn tell(&self, found: &[Trespass]) {
+        let Some(handler) = &self.config.handler else { return };
+        for trespass in found {
+            // Nothing of ours is in the middle of anything: the trespass is only lent.
+            if let Err(thrown) = catch_unwind(AssertUnwindSafe(|| handler(trespass))) {
+                // Dropping it runs code of the user's, which may panic in its turn.
+                mem::forget(thrown);
+            }
+        }
+    }
+
+    fn report(&self, about: About, kind: TrespassKind) {
+        let trespass = about.trespass(kind);
+        self.book.lock().note(&[trespass]);
+        self.tell(&[trespass]);
+    }
+
+    pub(super) fn redzone_bytes(&self) -> usize {
+        self.config.redzone_bytes
+    }
+
+    pub(super) fn late(&self) -> StreamRef<'_> {
+        self.late.as_ref()
+    }
+
+    /// Gives the pinned memory back that is not in use.
+    pub(super) fn trim_staging(&self) -> Result<(), Error> {
+        self.staging.trim(0).map(drop)
+    }
+
+    /// Opens the book over a block.
+    pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
+        let live = Live { fence, raised, is_guarded, tag: Tag::current() };
+        self.book.lock().live.insert(fence.block(), live);
+    }
+
+    /// Closes it. `None` if the block is not live, which is reported, as is a wrong layout.
+    pub(super) fn close(&self, block: DevicePtr, layout: Layout, stream: Option<StreamId>) -> Option<Live> {
+        let closed = self.book.lock().live.remove(&block);
+        let Some(live) = closed else {
+            let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
+            self.report(about, TrespassKind::NotLive);
+            return None;
+        };
+        if live.fence.plan.layout != layout {
+            let freed_bytes = layout.bytes();
+            self.report(live.about(stream), TrespassKind::WrongLayout { freed_bytes });
+        }
+        Some(live)
+    }
+
+    pub(super) fn note_unverified(&self) {
+        self.book.lock().counts.unverified += 1;
+    }
+
+    /// Queues looking at the redzones of a block that is being freed.
+    ///
+    /// # Safety
+    ///
+    /// The upstream's block is live until this has run, and no unordered work touches it.
+    pub(super) unsafe fn inspect(&self, live: &Live, stream: StreamRef<'_>, freed_on: Option<StreamId>) {
+        // SAFETY: the caller's promise.
+        if !unsafe {
+            self.look_later(&live.fence, &live.fence.redzones(), live.about(freed_on), true, stream)
+        } {
+            self.note_unverified();
+        }
+    }
+
+    /// Queues looking at what is in a block that leaves the quarantine.
+    ///
+    /// # Safety
+    ///
+    /// As [`inspect`](Self::inspect).
+    pub(super) unsafe fn inspect_kept(&self, kept: &Kept, stream: StreamRef<'_>) {
+        if !kept.is_poisoned {
+            return;
+        }
+        let zones = kept.fence.poisoned(self.config.verify_bytes);
+        // SAFETY: the caller's promise. What cannot be looked at goes: its redzones have been.
+        let _ = unsafe { self.look_later(&kept.fence, &zones, kept.about, false, stream) };
+    }
+
+    /// # Safety
+    ///
+    /// As [`inspect`](Self::inspect).
+    unsafe fn look_later(
+        &self,
+        fence: &Fence,
+        zones: &[Zone],
+        about: About,
+        is_of_redzones: bool,
+        stream: StreamRef<'_>,
+    ) -> bool {
+        let bytes = zones.iter().map(Zone::bytes).sum();
+        let Some(staging) = Staging::new(&self.staging, bytes) else { return false };
+        // SAFETY: the block is the caller's promise. The staging has as many bytes, and goes into a check, which is dropped when
+        // its point is over; or, if no copy was queued, at once.
+        let parts = unsafe { fence.copy_out(zones, &staging, stream) };
+        let is_whole = parts.len() == zones.len();
+        if !parts.is_empty() {
+            let is_of_redzones = is_of_redzones && is_whole;
+            let check = Check { staging, parts, point: stream.release(), about, is_of_redzones };
+            self.book.lock().pending.push(check);
+        }
+        is_whole
+    }
+
+    /// Keeps a poisoned block back. `false` if it is too large for that.
+    pub(super) fn keep(&self, live: &Live, freed: Stamp, freed_on: Option<StreamId>) -> bool {
+        let bytes = live.fence.plan.whole.bytes();
+        if bytes > self.config.quarantine_bytes {
+            return false;
+        }
+        let (freed, about) = (Frontier::of(freed), live.about(freed_on));
+        self.keep_again(Kept { fence: live.fence, freed, is_poisoned: true, about });
+        true
+    }
+
+    /// Keeps a block back that nobody can say of when its redzones are written: until somebody can.
+    pub(super) fn keep_unordered(&self, live: &Live, freed: Frontier, freed_on: Option<StreamId>) {
+        let about = live.about(freed_on);
+        self.keep_again(Kept { fence: live.fence, freed, is_poisoned: false, about });
+    }
+
+    /// Keeps a block back that could not leave.
+    pub(super) fn keep_again(&self, kept: Kept) {
+        let mut book = self.book.lock();
+        book.quarantined_bytes += kept.fence.plan.whole.bytes();
+        book.quarantine.push_back(kept);
+    }
+
+    /// The one that has been there for longest, if there is more than `keep_bytes`.
+    pub(super) fn take_surplus(&self, keep_bytes: usize) -> Option<Kept> {
+        let mut book = self.book.lock();
+        if book.quarantined_bytes <= keep_bytes {
+            return None;
+        }
+        let kept = book.quarantine.pop_front()?;
+        book.quarantined_bytes -= kept.fence.plan.whole.bytes();
+        Some(kept)
+    }
+
+    pub(super) fn quarantine_bytes(&self) -> usize {
+        self.config.quarantine_bytes
+    }
+
+    pub(super) fn kept_blocks(&self) -> usize {
+        self.book.lock().quarantine.len()
+    }
+}
+
+impl Book {
+    fn note(&mut self, found: &[Trespass]) {
+        self.counts.found += found.len() as u64;
+        let room = MOST.saturating_sub(self.found.len());
+        self.found.extend(found.iter().take(room));
+    }
+}
+
+impl Live {
+    fn about(&self, stream: Option<StreamId>) -> About {
+        About { block: self.fence.block(), bytes: self.fence.plan.layout.bytes(), tag: self.tag, stream }
+    }
+}
+
+impl About {
+    fn trespass(self, kind: TrespassKind) -> Trespass {
+        let Self { block, bytes, tag, stream } = self;
+        Trespass { block, bytes, kind, tag, stream }
+    }
+}
+
+impl Check {
+    /// # Safety
+    ///
+    /// The copies are over.
+    unsafe fn tell(&self, found: &mut Vec<Trespass>) {
+        for (zone, offset) in &self.parts {
+            // SAFETY: a copy that is over has written as many bytes there, and nothing else writes to this staging.
+            let copy = unsafe { self.staging.bytes(*offset, zone.bytes()) };
+            found.extend(zone.trespass(copy).map(|kind| self.about.trespass(kind)));
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (live, kept, pending, counts) = {
+            let book = self.book.lock();
+            (book.live.len(), book.quarantine.len(), book.pending.len(), book.counts)
+        };
+        f.debug_struct("Watch")
+            .field("config", &self.config)
+            .field("live", &live)
+            .field("quarantined", &kept)
+            .field("pending", &pending)
+            .field("counts", &counts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,59 @@
+//! What a capture records.
+
+use super::*;
+use alluvion::driver::{DriverResult, RawGraph};
+
+fn begin(driver: &dyn Driver, stream: &TestStream<'_>) {
+    // SAFETY: the stream is live.
+    let begun = unsafe { driver.stream_begin_capture(GPU, stream.raw, CaptureMode::ThreadLocal) };
+    assert_eq!(begun, Ok(()));
+    assert_eq!(stream.capture_status(), Ok(CaptureStatus::Active));
+}
+
+fn end(driver: &dyn Driver, stream: &TestStream<'_>) -> DriverResult<RawGraph> {
+    // SAFETY: the stream is live.
+    let ended = unsafe { driver.stream_end_capture(GPU, stream.raw) };
+    assert_eq!(stream.capture_status(), Ok(CaptureStatus::None), "it is over, whatever came of it");
+    ended
+}
+
+fn destroy(driver: &dyn Driver, graph: RawGraph) {
+    // SAFETY: the graph is live, and nobody uses it again.
+    assert_eq!(unsafe { driver.graph_destroy(GPU, graph) }, Ok(()));
+}
+
+pub(crate) fn what_a_stream_captures_does_not_run(driver: &dyn Driver) {
+    let (stream, memory) = (TestStream::new(driver), Memory::new(driver, 256));
+    write(driver, memory.address, &[1; 256]);
+    begin(driver, &stream);
+    stream.fill(memory.address, FillValue::U8(2), 256).expect("it can be recorded");
+    let graph = end(driver, &stream).expect("nothing has broken it");
+    stream.synchronize().expect("there is no work");
+    assert_eq!(read(driver, memory.address, 256), [1; 256]);
+    destroy(driver, graph);
+}
+
+pub(crate) fn a_capture_that_is_broken_ends_all_the_same(driver: &dyn Driver) {
+    let stream = TestStream::new(driver);
+    begin(driver, &stream);
+    assert!(stream.synchronize().is_err());
+    assert_eq!(stream.capture_status(), Ok(CaptureStatus::Invalidated));
+    assert_eq!(code(end(driver, &stream)), Err(Code::CAPTURE_INVALIDATED));
+
+    // SAFETY: the default stream is always live.
+    let refused = unsafe { driver.stream_begin_capture(GPU, RawStream::LEGACY, CaptureMode::ThreadLocal) };
+    assert!(refused.is_err());
+}
+
+pub(crate) fn a_capture_may_allocate(driver: &dyn Driver) {
+    if !has(driver, DeviceAttribute::MemoryPools) {
+        return;
+    }
+    let (pool, stream) = (TestPool::new(driver, PoolProperties::default()), TestStream::new(driver));
+    begin(driver, &stream);
+    let block = pool.allocate(1 << 20, &stream).expect("it can be recorded");
+    stream.fill(block, FillValue::U8(7), 1 << 20).expect("it can be recorded");
+    pool.free(block, &stream);
+    let graph = end(driver, &stream).expect("nothing has broken it");
+    destroy(driver, graph);
+}
