@@ -99,6 +99,19 @@ fn what_needs_more_than_the_device_may_be_refused() {
 }
 
 #[test]
+fn a_fabric_handle_that_nobody_has_permitted_is_missing_and_nothing_is_broken() {
+    for (code, wanted) in [(Code::NOT_PERMITTED, Verdict::Missing), (Code::MAP_FAILED, Verdict::Failed)] {
+        let sim = Sim::with_config(all());
+        // Exported first is a file descriptor.
+        sim.inject(Fault::nth(Call::MemoryExport, 2, code));
+        let report = Report::of(Ok(sim.machine()));
+        assert_eq!(verdict(&report.devices[0].findings, "export as a fabric handle"), wanted);
+        assert_eq!(report.has_failed(), wanted == Verdict::Failed);
+        assert!(Page { report: &report, is_coloured: false }.to_string().contains("nvidia-imex"));
+    }
+}
+
+#[test]
 fn after_the_context_is_lost_nothing_else_is_tried() {
     let sim = Sim::with_config(all());
     sim.inject(Fault::nth(Call::MemoryMap, 1, Code::ILLEGAL_ADDRESS));
