@@ -1,4 +1,5 @@
-//! What a layer costs: the same pair of calls through 0 to 5 layers, over nothing and over a pool, on one thread and on many.
+//! What a layer costs: the same pair of calls through 0 to 5 layers, and through each alone, over nothing and over a pool, on one
+//! thread and on many.
 //!
 //! The difference to the line without layers is what they cost. `alluvion bench layers` prints the same differences.
 
@@ -10,9 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alluvion::source::Null;
-use alluvion::{Device, Pool, PoolConfig, Resource, Sim};
+use alluvion::{Device, Error, Pool, PoolConfig, Resource, Sim};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
+use workload::layered::each_layered;
 use workload::{Block, StartLine};
 
 const BYTES: usize = 1024;
@@ -62,32 +64,35 @@ fn pool(device: &Device) -> Pool<Null> {
     Pool::new(Null::new(device), PoolConfig::default().initial(64 << 20)).expect("the device has room")
 }
 
-/// Measures each stack over `$source`.
-macro_rules! stacks {
-    ($measure:ident, $group:expr, $source:expr) => {
-        $measure($group, "none", $source);
-        $measure($group, "stats", $source.stats());
-    };
-}
-
-fn over_null(criterion: &mut Criterion) {
+fn over_null(criterion: &mut Criterion) -> Result<(), Error> {
     let sim = Sim::new();
     let device = sim.device(0);
-    stacks!(one, &mut criterion.benchmark_group("layers/null"), Null::new(&device));
+    let mut group = criterion.benchmark_group("layers/null");
+    each_layered!(Null::new(&device), |name, stack| one(&mut group, name, stack));
+    Ok(())
 }
 
-fn over_a_pool(criterion: &mut Criterion) {
+fn over_a_pool(criterion: &mut Criterion) -> Result<(), Error> {
     let sim = Sim::new();
     let device = sim.device(0);
-    stacks!(one, &mut criterion.benchmark_group("layers/pool"), pool(&device));
+    let mut group = criterion.benchmark_group("layers/pool");
+    each_layered!(pool(&device), |name, stack| one(&mut group, name, stack));
+    Ok(())
 }
 
 /// Nanoseconds a pair of each thread: with as many processors as threads, the same as of one.
-fn over_a_pool_on_many_threads(criterion: &mut Criterion) {
+fn over_a_pool_on_many_threads(criterion: &mut Criterion) -> Result<(), Error> {
     let sim = Sim::new();
     let device = sim.device(0);
-    stacks!(many, &mut criterion.benchmark_group("layers/pool, 16 threads"), pool(&device));
+    let mut group = criterion.benchmark_group("layers/pool, 16 threads");
+    each_layered!(pool(&device), |name, stack| many(&mut group, name, stack));
+    Ok(())
 }
 
-criterion_group!(benches, over_null, over_a_pool, over_a_pool_on_many_threads);
+fn layers(criterion: &mut Criterion) {
+    let all = [over_null, over_a_pool, over_a_pool_on_many_threads];
+    all.into_iter().try_for_each(|measure| measure(criterion)).expect("every stack can be made");
+}
+
+criterion_group!(benches, layers);
 criterion_main!(benches);

@@ -36,7 +36,7 @@ macro_rules! all {
 
 // Values.
 all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
-    PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawMemory,
+    PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream] are [Send Sync Copy]);
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
@@ -52,8 +52,8 @@ all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
 // Owners.
-all!([Logging<Cuda>] are [Send Sync] not [Clone]);
-all!([LogConfig] are [Send Sync Clone] not [Copy]);
+all!([Logging<Cuda>, ExportedMemory] are [Send Sync] not [Clone]);
+all!([LogConfig, alluvion::Recipe] are [Send Sync Clone] not [Copy]);
 all!([RmmCsvWriter<Vec<u8>>, RmmCsv<&'static [u8]>] are [Send Sync] not [Clone]);
 all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);

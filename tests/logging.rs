@@ -1,70 +1,20 @@
 //! What `Logging` writes: rows as RMM's, in an order that happened, all of them, and none that breaks a call.
 
-#![allow(clippy::disallowed_types, reason = "no model is run here")]
-
 mod held;
+mod paper;
 
 use std::fs;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::io;
 use std::time::Duration;
 
 use alluvion::adaptor::{Log, LogConfig, with_tag};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Stock};
 use alluvion::testing::{Bench, Delayed};
-use alluvion::trace::{Action, RmmCsv, Row, Trace};
+use alluvion::trace::{Action, RmmCsv, Trace};
 use alluvion::{AnyResource, DeviceVec, ErrorKind, PoolConfig, Resource, Sim};
 use held::{Held, layout_of};
-
-/// A file of its own for each test, gone at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("alluvion-logging-{}-{name}", std::process::id())))
-    }
-
-    fn text(&self) -> String {
-        fs::read_to_string(&self.0).expect("the log is there")
-    }
-
-    fn trace(&self) -> Trace {
-        Trace::from_rmm_csv(self.text().as_bytes()).expect("it is a log")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// A writer whose bytes the test sees.
-#[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
-
-impl Paper {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).expect("a log is text")
-    }
-
-    fn rows(&self) -> Vec<Row> {
-        RmmCsv::new(self.text().as_bytes()).unwrap().map(|row| row.expect("it is a row")).collect()
-    }
-}
-
-impl Write for Paper {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use paper::{Paper, Scratch};
 
 fn sim() -> Sim {
     Sim::with_config(Bench::config().devices(1))

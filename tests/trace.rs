@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-use alluvion::trace::{Action, Event, EventKind, RmmCsv, Trace};
+use alluvion::trace::{Action, Event, EventKind, RmmCsv, Row, Trace};
 use alluvion::{Error, ErrorKind};
 use flate2::read::GzDecoder;
 
@@ -272,4 +272,166 @@ fn time_goes_on_past_midnight() {
     .unwrap();
     let times: Vec<_> = trace.moments.iter().map(|moment| moment.microseconds).collect();
     assert_eq!(times, [86_399_999_999, 86_400_000_002, 86_400_000_001]);
+}
+
+/// The separator before the microseconds was a colon in RMM 0.16, and a null pointer has been printed in three ways.
+#[test]
+fn rows_of_older_logs_are_rows() {
+    let text = format!(
+        "{HEADING}\n590,09:12:19:353101,allocate,0x302000000,64,0x0\n590,09:12:19:353102,allocate failure,0x0,128,(nil)\n\
+         590,09:12:19:353103,free,0x302000000,64,0\n"
+    );
+    let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows[0].microseconds, ((9 * 60 + 12) * 60 + 19) * 1_000_000 + 353_101);
+    assert!(rows.iter().all(|row| row.stream == 0) && rows[1].address == 0);
+    let trace = Trace::from_rmm_csv(text.as_bytes()).unwrap();
+    assert_eq!((trace.events.len(), trace.failures, trace.strays), (2, 1, 0));
+    for time in
+        ["09:12:353101", "09:12:19:35310", "09:12:19:3531011", "09:12:19:-53101", "09:12:19:00:353101"]
+    {
+        let row = format!("{HEADING}\n590,{time},free,0x1,1,0\n");
+        malformed(row.as_bytes(), 2, &format!("Time is `{time}`"));
+    }
+}
+
+const INTERFACE: &str = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location";
+
+/// What RMM kept while its interface was one of C.
+#[test]
+fn the_log_of_the_c_interface_is_a_log() {
+    let text = format!(
+        "{INTERFACE}\n\
+         Alloc,0,0x7fae06600000,0,80,0,0,1,1.10549,1.1074,0.00191666,/home/a,b/driver.py:683\n\
+         Alloc,0,0,0x55d0,17179869184,0,0,1,1.2,1.3,0.1,driver.py:684\n\
+         Alloc,0,0,0,0,0,0,1,1.2,1.3,0.1,driver.py:684\n\
+         Free,0,0x7fae06600000,0,0,0,0,0,2.5e+01,25.1,0.00122238,utils.py:678\n"
+    );
+    let rows: Vec<_> = RmmCsv::new(text.as_bytes()).unwrap().map(Result::unwrap).collect();
+    let said: Vec<_> = rows.iter().map(|row| (row.line, row.action, row.address, row.bytes)).collect();
+    let wanted = [
+        (2, Action::Allocate, 0x7fae_0660_0000, 80),
+        (3, Action::AllocateFailure, 0, 17_179_869_184),
+        (4, Action::Allocate, 0, 0),
+        (5, Action::Free, 0x7fae_0660_0000, 0),
+    ];
+    assert_eq!(said, wanted);
+    assert_eq!((rows[0].microseconds, rows[3].microseconds, rows[1].stream), (1_105_490, 25_000_000, 0x55d0));
+    let trace = Trace::from_rmm_csv(text.as_bytes()).unwrap();
+    assert_eq!((trace.events.len(), trace.failures, trace.strays, trace.peak_live_bytes()), (2, 1, 0, 256));
+    assert_eq!(trace.events[1].bytes, 80);
+}
+
+#[test]
+fn what_the_log_of_the_c_interface_does_not_say_is_refused() {
+    let good = "Alloc,0,0x100,0,80,0,0,1,1.5,1.6,0.1,a:1";
+    for (row, reason) in [
+        (
+            "Realloc,0,0,0,80,0,0,1,1.5,1.6,0.1,a:1",
+            "it is a Realloc, and such rows name neither the old nor the new",
+        ),
+        ("Alloc,0,0x100,0,80,0,0,1,1.5,1.6,0.1", "it has 11 columns where the heading has 12"),
+        ("Alloc,0", "it has 2 columns where the heading has 12"),
+        ("alloc,0,0x100,0,80,0,0,1,1.5,1.6,0.1,a:1", "Event Type is `alloc` and not one of Alloc, Free"),
+        ("Alloc,0,100,0,80,0,0,1,1.5,1.6,0.1,a:1", "Address is `100`"),
+        ("Alloc,0,0x100,7,80,0,0,1,1.5,1.6,0.1,a:1", "Stream is `7`"),
+        ("Alloc,0,0x100,0,-80,0,0,1,1.5,1.6,0.1,a:1", "Size (bytes) is `-80`"),
+        ("Alloc,0,0x100,0,80,0,0,1,inf,1.6,0.1,a:1", "Start is `inf` and not a number of seconds"),
+        ("Alloc,0,0x100,0,80,0,0,1,-1,1.6,0.1,a:1", "Start is `-1`"),
+        ("Alloc,0,0x100,0,80,0,0,1,1e99,1.6,0.1,a:1", "Start is `1e99`"),
+        ("Alloc,0,0x100,0,80,0,0,1,,1.6,0.1,a:1", "Start is ``"),
+    ] {
+        malformed(format!("{INTERFACE}\n{good}\n{row}\n").as_bytes(), 3, reason);
+    }
+}
+
+#[test]
+fn a_file_is_opened_by_its_path() {
+    let path = |name: &str| format!("{}/tests/traces/{name}", env!("CARGO_MANIFEST_DIR"));
+    let packed = Trace::read(path("etl.csv.gz"));
+    if cfg!(feature = "gzip") {
+        assert_eq!(packed.unwrap(), Trace::from_rmm_csv(log("etl")).unwrap());
+    } else {
+        assert_eq!(packed.unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+    let error = Trace::read(path("README.md")).unwrap_err();
+    assert_eq!((error.kind(), error.line()), (ErrorKind::Malformed, Some(1)));
+    let error = Trace::read(path("none.csv")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreadable);
+    assert!(error.to_string().contains("none.csv: "), "{error}");
+}
+
+mod property {
+    use alluvion::trace::RmmCsvWriter;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let action = prop_oneof![Just(Action::Allocate), Just(Action::AllocateFailure), Just(Action::Free)];
+        let number = prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), 0..0x1000_u64];
+        let row = (
+            (any::<u64>(), 0..86_401_000_000_u64, action),
+            (number.clone(), any::<u64>(), number),
+            ("([^,\\s\\p{C}]([^,\\p{C}]{0,20}[^,\\s\\p{C}])?)?", proptest::option::of(any::<u64>())),
+        );
+        let row = row.prop_map(
+            |((thread, microseconds, action), (address, bytes, stream), (tag, reserved_bytes))| Row {
+                line: 0,
+                thread,
+                microseconds,
+                action,
+                address,
+                bytes,
+                stream,
+                tag: tag.into(),
+                reserved_bytes,
+            },
+        );
+        proptest::collection::vec(row, 0..40)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// What is written is read, and written again as it was.
+        #[test]
+        fn rows_that_are_written_are_read(mut rows in rows(), more in any::<bool>()) {
+            let mut writer =
+                if more { RmmCsvWriter::with_tags_and_reserved(Vec::new()) } else { RmmCsvWriter::new(Vec::new()) };
+            for (at, row) in rows.iter_mut().enumerate() {
+                row.line = at + 2;
+                if !more {
+                    (row.tag, row.reserved_bytes) = (Box::default(), None);
+                }
+                writer.write(row).unwrap();
+            }
+            let text = writer.finish().unwrap();
+            let read: Vec<Row> = RmmCsv::new(&text[..]).unwrap().map(Result::unwrap).collect();
+            prop_assert_eq!(read, rows);
+        }
+    }
+}
+
+#[test]
+fn a_row_that_no_line_can_say_is_refused() {
+    use alluvion::trace::RmmCsvWriter;
+    let text = format!("{HEADING}\n1,23:59:59.999999,allocate,0x100,8,0\n");
+    let row = RmmCsv::new(text.as_bytes()).unwrap().next().unwrap().unwrap();
+    let mut writer = RmmCsvWriter::with_tags_and_reserved(Vec::new());
+    for (microseconds, tag) in
+        [(86_401_000_000, ""), (0, "a,b"), (0, "a\nb"), (0, " a"), (0, &"a".repeat(2049)), (u64::MAX, "")]
+    {
+        let refused = writer.write(&Row { microseconds, tag: tag.into(), ..row.clone() }).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{microseconds} {tag}");
+    }
+    writer.write(&row).unwrap();
+    assert_eq!(RmmCsv::new(&writer.finish().unwrap()[..]).unwrap().count(), 1);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_is_an_error() {
+    use alluvion::trace::RmmCsvWriter;
+    let mut nothing: [u8; 3] = [0; 3];
+    let error = RmmCsvWriter::new(&mut nothing[..]).finish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unwritable);
 }

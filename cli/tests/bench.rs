@@ -124,6 +124,30 @@ fn replay_prints_the_trace_and_its_figures() {
 }
 
 #[test]
+fn layers_prints_every_stack_beside_none() {
+    let lines = lines(&["bench", "layers", "--quick", "--threads", "2"]);
+    let of = |case: &str| -> Vec<_> {
+        let of_case = lines.iter().filter_map(|line| line.strip_prefix(&format!("layers,{case},")));
+        of_case.map(|rest| rest.rsplitn(3, ',').map(str::to_owned).collect::<Vec<_>>()).collect()
+    };
+    let [null, pool, threads] = ["null", "pool", "pool T=2"].map(of);
+    let names = |rows: &[Vec<String>]| rows.iter().map(|row| row[2].clone()).collect::<Vec<_>>();
+    assert_eq!((null.len(), names(&null), names(&null)), (14, names(&pool), names(&threads)));
+    assert_eq!(lines.len(), 3 * 14, "{lines:?}");
+    let first = |rows: &[Vec<String>]| rows[0].clone();
+    assert_eq!((first(&null)[2].as_str(), first(&null)[0].as_str()), ("none", "+0.0"));
+    assert_eq!((first(&threads)[2].as_str(), first(&threads)[0].as_str()), ("none", "1.00"));
+    for row in null.iter().chain(&pool) {
+        let ns = row[1].strip_suffix(" ns").and_then(|ns| ns.parse::<f64>().ok());
+        assert!(ns.is_some_and(|ns| ns > 0.0) && row[0].parse::<f64>().is_ok(), "{row:?}");
+    }
+    for row in &threads {
+        let mops = row[1].strip_suffix(" Mops/s").and_then(|mops| mops.parse::<f64>().ok());
+        assert!(mops.is_some_and(|mops| mops > 0.0) && row[0].parse::<f64>().is_ok(), "{row:?}");
+    }
+}
+
+#[test]
 fn host_prints_what_the_host_costs() {
     let lines = lines(&["bench", "host", "--quick"]);
     let names: Vec<_> = lines.iter().map(|line| line.split(',').nth(1).unwrap_or_default()).collect();
@@ -213,7 +237,7 @@ fn help_has_examples_and_comes_on_the_standard_output() {
     for arguments in [vec!["--help"], vec!["bench", "--help"]] {
         assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
     }
-    for workload in ["pair", "random", "threads", "cross", "replay", "host"] {
+    for workload in ["pair", "random", "threads", "cross", "replay", "host", "layers"] {
         let help = lines(&["bench", workload, "--help"]).join("\n");
         assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
     }
@@ -231,6 +255,7 @@ fn what_is_not_understood_ends_with_two() {
         vec!["bench", "pair", "a-trace-that-pair-does-not-take"],
         vec!["bench", "replay"],
         vec!["bench", "cross", "--stack"],
+        vec!["bench", "layers", "--threads", "0"],
     ] {
         refused(2, &arguments);
     }

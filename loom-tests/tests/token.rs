@@ -7,7 +7,6 @@
 #[expect(
     dead_code,
     unused_imports,
-    unexpected_cfgs,
     reason = "the room holds more than this model needs, some of it behind a feature"
 )]
 #[path = "../../src/sync/mod.rs"]

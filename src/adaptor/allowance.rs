@@ -7,7 +7,7 @@ mod reservation;
 use core::fmt;
 
 pub use crossing::Crossing;
-use node::{Crossings, Node};
+use node::Node;
 pub use reservation::Reservation;
 pub(super) use reservation::Taken;
 
@@ -197,18 +197,40 @@ impl Allowance {
     }
 
     /// Takes room for a block.
+    // Always: out of line its answer goes through memory, which costs as much as one of the two exchanges of a pair.
+    #[inline(always)]
     pub(super) fn take_for(&self, layout: Layout) -> Result<Taken<'_>, Error> {
         self.take(layout.bytes(), layout.rounded_bytes())
     }
 
     /// Takes room for `bytes`, which are `whole_bytes` in whole units.
+    // Always: as above.
+    #[inline(always)]
     fn take(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
-        let mut crossings = Crossings::new();
-        match self.node.take(whole_bytes as u64, &mut crossings) {
-            Ok(()) => {
+        if self.parent().is_some() {
+            return self.take_below_a_root(bytes, whole_bytes);
+        }
+        match self.node.take_at_root(whole_bytes as u64) {
+            Ok(used) => {
                 // Before anybody is told: it goes back, whatever an observer does.
                 let taken = Taken::new(self, whole_bytes);
-                self.tell(&crossings);
+                if let Some(used) = used.crossing() {
+                    self.tell(&[(0, used)]);
+                }
+                Ok(taken)
+            }
+            Err(refusal) => Err(refusal.into_error(self, bytes)),
+        }
+    }
+
+    fn take_below_a_root(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
+        match self.node.take_below_a_root(whole_bytes as u64) {
+            Ok(crossings) => {
+                // As above.
+                let taken = Taken::new(self, whole_bytes);
+                if !crossings.is_empty() {
+                    self.tell(&crossings);
+                }
                 Ok(taken)
             }
             Err(refusal) => Err(refusal.into_error(self, bytes)),
@@ -222,20 +244,14 @@ impl Allowance {
     }
 
     /// Gives room back that was taken.
+    #[inline]
     pub(super) fn give(&self, whole_bytes: usize) {
         self.node.give(whole_bytes as u64);
     }
 
-    /// Tells the observers of each allowance that was crossed.
-    #[inline]
-    fn tell(&self, crossings: &Crossings) {
-        if !crossings.is_empty() {
-            self.tell_each(crossings);
-        }
-    }
-
+    /// Tells the observers of each allowance that was crossed: how far above this one, and what was out then.
     #[cold]
-    fn tell_each(&self, crossings: &Crossings) {
+    fn tell(&self, crossings: &[(usize, u64)]) {
         let Some(_telling) = crossing::telling() else { return };
         for &(height, used) in crossings {
             let Some(allowance) = self.upwards().nth(height) else { continue };

@@ -21,8 +21,8 @@ use crate::stream::Places;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
 
 /// By how many bytes a thread's share may move before it tells the others. To know the most that was live at a time, threads
-/// have to meet. One of sixteen that take and give back blocks of 256 B to 1 MiB, 32 to 64 at a time, moves by less than this
-/// nearly always, so they do not meet; of the memory of a device it is a thirty-thousandth.
+/// have to meet. One that takes and gives back blocks of 256 B to 1 MiB, 32 to 64 at a time, has moved by more than this once in
+/// 250 calls; by 1 MiB, once in 17. Of the memory of a device 4 MiB is a thirty-thousandth.
 pub(super) const SLACK_BYTES: usize = 4 << 20;
 
 /// Bytes of slack for one block of slack: 64 blocks beside 4 MiB.

@@ -66,7 +66,7 @@ impl Columns {
     }
 }
 
-fn wrong(name: &str, field: &str, wanted: &str) -> String {
+pub(super) fn wrong(name: &str, field: &str, wanted: &str) -> String {
     // A field may be as long as a line.
     let shown: String = field.chars().take(40).collect();
     format!("{name} is `{}` and not {wanted}", shown.escape_debug())
@@ -82,7 +82,7 @@ fn action_of(field: &str) -> Option<Action> {
 }
 
 /// `0x302000000`, `0`, or `(nil)`, as `%p` prints null.
-fn address(field: &str) -> Option<u64> {
+pub(super) fn address(field: &str) -> Option<u64> {
     match field.strip_prefix("0x") {
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             u64::from_str_radix(digits, 16).ok()
@@ -92,9 +92,9 @@ fn address(field: &str) -> Option<u64> {
     }
 }
 
-/// `HH:MM:SS.ffffff` in microseconds since midnight.
+/// `HH:MM:SS.ffffff` in microseconds since midnight; `HH:MM:SS:ffffff`, as RMM 0.16 had it.
 fn microseconds(field: &str) -> Option<u64> {
-    let (clock, fraction) = field.split_once('.')?;
+    let (clock, fraction) = field.split_once('.').or_else(|| field.rsplit_once(':'))?;
     let mut parts = clock.split(':').map(|part| digits(part, 2));
     let (hours, minutes, seconds) = (parts.next()??, parts.next()??, parts.next()??);
     if parts.next().is_some() || hours > 23 || minutes > 59 || seconds > 60 {

@@ -12,6 +12,7 @@
 mod action;
 mod columns;
 mod event;
+mod event_columns;
 mod moment;
 mod refusal;
 mod rmm_csv;

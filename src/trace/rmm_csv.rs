@@ -4,12 +4,17 @@ use std::io::{BufRead, Read};
 
 use super::Row;
 use super::columns::Columns;
+use super::event_columns::EventColumns;
 use crate::error::Error;
 
 /// No row is longer: RMM's are at most 110 bytes. A file without line ends must not fill the memory.
 const LONGEST: usize = 4096;
 
 /// The rows of a log in RMM's format, `Thread,Time,Action,Pointer,Size,Stream`, as its logging adaptor writes it.
+///
+/// Logs of every age of RMM are read: those whose times have a colon before the microseconds (0.16), addresses that are `0x0`
+/// or `(nil)`, and what its C interface kept (up to 0.13), which begins with `Event Type,Device ID,Address`. The latter say
+/// nothing about threads, and their times count from the start of the log.
 ///
 /// Columns are found by the names in the heading. Empty lines are passed over; line ends may be those of Windows. After
 /// an error there are no more rows.
@@ -34,8 +39,31 @@ pub struct RmmCsv<B> {
     /// The line that was read last, counted from 1.
     line: usize,
     text: Vec<u8>,
-    columns: Columns,
+    columns: Heading,
     over: bool,
+}
+
+/// What a log begins with, and what its rows are then.
+#[derive(Clone, Copy, Debug)]
+enum Heading {
+    OfAdaptor(Columns),
+    OfInterface(EventColumns),
+}
+
+impl Heading {
+    fn of(text: &str) -> Result<Self, String> {
+        match EventColumns::of_heading(text) {
+            Some(columns) => Ok(Self::OfInterface(columns)),
+            None => Columns::of_heading(text).map(Self::OfAdaptor),
+        }
+    }
+
+    fn row(&self, line: usize, text: &str) -> Result<Row, String> {
+        match self {
+            Self::OfAdaptor(columns) => columns.row(line, text),
+            Self::OfInterface(columns) => columns.row(line, text),
+        }
+    }
 }
 
 impl<B: BufRead> RmmCsv<B> {
@@ -47,7 +75,7 @@ impl<B: BufRead> RmmCsv<B> {
     pub fn new(mut lines: B) -> Result<Self, Error> {
         let mut text = Vec::new();
         read_line(&mut lines, 1, &mut text)?;
-        let columns = line_of(&text).and_then(Columns::of_heading).map_err(|why| Error::malformed(1, why))?;
+        let columns = line_of(&text).and_then(Heading::of).map_err(|why| Error::malformed(1, why))?;
         Ok(Self { lines, line: 1, text, columns, over: false })
     }
 

@@ -2,12 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fs::File;
 use std::hash::Hash;
-use std::io::BufRead;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
 
 use super::{Action, Event, EventKind, Moment, Refusal, RmmCsv, Row};
 use crate::error::Error;
 use crate::resource::Layout;
+
+/// How a file that gzip made begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Everything that a program did to its memory, in the order in which it was logged.
 ///
@@ -55,6 +60,32 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Reads the log in that file: as [`from_rmm_csv`](Self::from_rmm_csv), and packed by gzip too, whatever its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_rmm_csv`](Self::from_rmm_csv); `Unreadable` at line 0 if it cannot be opened; `Unsupported` for gzip without
+    /// the feature `gzip`.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let unreadable = |error: &io::Error| {
+            Error::unreadable(0, &io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+        };
+        let mut file = BufReader::new(File::open(path).map_err(|error| unreadable(&error))?);
+        let start = file.fill_buf().map_err(|error| unreadable(&error))?;
+        if !start.starts_with(&GZIP) {
+            return Self::from_rmm_csv(file);
+        }
+        #[cfg(feature = "gzip")]
+        return Self::from_rmm_csv(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)));
+        #[cfg(not(feature = "gzip"))]
+        Err(Error::unsupported(
+            "a log packed by gzip",
+            "the library was built without its feature `gzip`",
+            "build it with that feature, or unpack the file",
+        ))
+    }
+
     /// Reads a log in RMM's format, and matches its rows.
     ///
     /// Rows of zero bytes are left out, as no resource sees them. A block whose address is handed out again though the log

@@ -10,13 +10,55 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "workload", rename_all = "lowercase")]
 pub(crate) enum Figure {
-    Pair { live: usize, size: usize, ns: f64 },
-    Random { num: usize, max_mib: usize, fails: usize, ms: f64 },
-    Threads { threads: usize, mops: f64 },
-    Cross { ns: f64 },
-    Replay { trace: String, first_ns: f64, steady_ns: f64, footprint_bytes: u64, ratio: f64 },
-    Trace { trace: String, events: usize, streams: u32, peak_live_bytes: u64 },
-    Host { operation: &'static str, ns: f64 },
+    Pair {
+        live: usize,
+        size: usize,
+        ns: f64,
+    },
+    Random {
+        num: usize,
+        max_mib: usize,
+        fails: usize,
+        ms: f64,
+    },
+    Threads {
+        threads: usize,
+        mops: f64,
+    },
+    Cross {
+        ns: f64,
+    },
+    Replay {
+        trace: String,
+        first_ns: f64,
+        steady_ns: f64,
+        footprint_bytes: u64,
+        ratio: f64,
+    },
+    Trace {
+        trace: String,
+        events: usize,
+        streams: u32,
+        peak_live_bytes: u64,
+    },
+    Host {
+        operation: &'static str,
+        ns: f64,
+    },
+    Layers {
+        over: &'static str,
+        stack: &'static str,
+        ns: f64,
+        added_ns: f64,
+    },
+    #[serde(rename = "layers-threads")]
+    LayersThreads {
+        over: &'static str,
+        stack: &'static str,
+        threads: usize,
+        mops: f64,
+        ratio: f64,
+    },
 }
 
 const MIB: f64 = (1 << 20) as f64;
@@ -48,6 +90,12 @@ impl Figure {
                 *peak_live_bytes as f64 / MIB
             ),
             Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
+            Self::Layers { over, stack, ns, added_ns } => {
+                writeln!(out, "layers,{over},{stack},{ns:.1} ns,{added_ns:+.1}")
+            }
+            Self::LayersThreads { over, stack, threads, mops, ratio } => {
+                writeln!(out, "layers,{over} T={threads},{stack},{mops:.3} Mops/s,{ratio:.2}")
+            }
         }
     }
 }
@@ -145,6 +193,14 @@ mod tests {
                 "replay,alluvion_pool,etl.evt first=243.4 ns/ev steady=185.2 ns/ev footprint=400.0 MiB,1.064",
             ),
             (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
+            (
+                Figure::Layers { over: "null", stack: "stats", ns: 9.04, added_ns: 3.96 },
+                "layers,null,stats,9.0 ns,+4.0",
+            ),
+            (
+                Figure::LayersThreads { over: "pool", stack: "stats", threads: 16, mops: 180.0, ratio: 0.9 },
+                "layers,pool T=16,stats,180.000 Mops/s,0.90",
+            ),
         ];
         for (figure, wanted) in figures {
             assert_eq!(line(&figure).trim_end(), wanted);

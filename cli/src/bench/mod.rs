@@ -3,6 +3,7 @@
 mod cross;
 mod figure;
 mod host;
+mod layers;
 #[cfg(test)]
 mod likeness;
 mod options;
@@ -41,6 +42,7 @@ Examples:
   alluvion bench pair --driver null --quick
   alluvion bench threads --stack pool --stack cuda-async
   alluvion bench replay traces/*.csv.gz --json
+  alluvion bench layers --threads 8
 
 Stacks, outermost first, over the source of the driver:
   pool         Pool over Cuda, or over Null
@@ -68,6 +70,19 @@ enum Workload {
         traces: Vec<PathBuf>,
         #[command(flatten)]
         options: Options,
+    },
+    /// What layers add: a pair through 0 to 5 of them, and through each alone, over nothing and over a pool: ns a pair and ns
+    /// more than without, fastest of many rounds; and on several threads what `threads` measures, and the part of it that is left
+    Layers {
+        /// Threads of the second measurement
+        #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+        threads: u16,
+        /// Prints one JSON object a figure
+        #[arg(long)]
+        json: bool,
+        /// Does a small part of the work: shows that it runs, not how fast
+        #[arg(long)]
+        quick: bool,
     },
     /// What the host's own locks, tables and allocator cost here, to compare with: ns an operation
     Host {
@@ -103,6 +118,9 @@ impl Bench {
                     .map(|path| Ok(Job::Replay(Box::new(Replayed::new(path, trace_file::read(path)?)?))))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 measure(&jobs, &options)
+            }
+            Workload::Layers { threads, json, quick } => {
+                layers::run(usize::from(threads), quick, &mut Report::new(json, "null"))
             }
             Workload::Host { json, quick } => host::run(quick, &mut Report::new(json, "host")),
         }

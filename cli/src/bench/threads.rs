@@ -29,7 +29,7 @@ pub(super) fn run<S: Stack<U>, U: Source>(
 }
 
 /// Nanoseconds from the first of `threads` threads that begins to the last one that has done `steps` steps.
-fn together<R: Resource + Sync>(
+pub(super) fn together<R: Resource + Sync>(
     resource: &R,
     device: &Device,
     threads: usize,

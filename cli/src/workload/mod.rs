@@ -1,9 +1,10 @@
 //! What is done to a resource: the operations of each workload, without clocks and figures.
 //!
-//! In the library's own folder, `benches/pool.rs` does the same under criterion.
+//! In the library's own folder, `benches/pool.rs` and `benches/layers.rs` do the same under criterion.
 
 mod block;
 mod holes;
+pub(crate) mod layered;
 mod numbers;
 mod random_run;
 mod start_line;

@@ -29,6 +29,13 @@ pub(super) struct Node {
     turn: Arc<Token<()>>,
 }
 
+/// What is out of one node, after something was taken.
+#[derive(Clone, Copy)]
+pub(super) struct Taking {
+    used: u64,
+    crosses: bool,
+}
+
 /// The nodes whose soft limit was crossed: how far above the one that was taken from, and what was out then.
 pub(super) type Crossings = SmallVec<[(usize, u64); 2]>;
 
@@ -57,10 +64,12 @@ impl Node {
 
     // Relaxed, as all that only tell: figures of about one moment.
 
+    #[inline]
     pub(super) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(super) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -69,6 +78,7 @@ impl Node {
         self.refusals.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(super) fn left(&self) -> u64 {
         self.hard.saturating_sub(self.used())
     }
@@ -82,42 +92,37 @@ impl Node {
         self.parent.as_ref().map(|parent| &*parent.node)
     }
 
-    /// Takes `bytes` from here and from all above, or from none.
+    /// Takes `bytes` from here, where nothing is above.
     #[inline]
-    pub(super) fn take(&self, bytes: u64, crossings: &mut Crossings) -> Result<(), Refusal> {
-        if self.parent.is_none() {
-            return match self.exchange(bytes) {
-                Ok(before) => {
-                    self.note(0, before, bytes, crossings);
-                    Ok(())
-                }
-                Err(used) => Err(self.refuse(0, used)),
-            };
+    pub(super) fn take_at_root(&self, bytes: u64) -> Result<Taking, Refusal> {
+        match self.exchange(bytes) {
+            Ok(before) => Ok(self.note(before, bytes)),
+            Err(used) => Err(self.refuse(0, used)),
         }
-        self.take_below_a_root(bytes, crossings)
     }
 
-    fn take_below_a_root(&self, bytes: u64, crossings: &mut Crossings) -> Result<(), Refusal> {
+    /// Takes `bytes` from here and from all above, or from none.
+    pub(super) fn take_below_a_root(&self, bytes: u64) -> Result<Crossings, Refusal> {
+        let mut crossings = Crossings::new();
+        let mut note =
+            |height, taking: Taking| crossings.extend(taking.crossing().map(|used| (height, used)));
         let turn = self.turn.lock();
         for (height, node) in self.upwards().enumerate() {
-            if node.parent.is_some() {
-                let used = node.used();
-                if bytes > node.hard.saturating_sub(used) {
-                    return Err(node.refuse(height, used));
-                }
-                continue;
+            if node.parent.is_none() {
+                let before = node.exchange(bytes).map_err(|used| node.refuse(height, used))?;
+                note(height, node.note(before, bytes));
+            } else if bytes > node.left() {
+                return Err(node.refuse(height, node.used()));
             }
-            let before = node.exchange(bytes).map_err(|used| node.refuse(height, used))?;
-            node.note(height, before, bytes, crossings);
         }
         for (height, node) in self.upwards().enumerate().filter(|(_, node)| node.parent.is_some()) {
             let before = node.used();
             // Relaxed: all who write have the turn; others read figures. The sum is at most `hard`, which was looked at above.
             node.used.store(before + bytes, Ordering::Relaxed);
-            node.note(height, before, bytes, crossings);
+            note(height, node.note(before, bytes));
         }
         drop(turn);
-        Ok(())
+        Ok(crossings)
     }
 
     /// Takes from a root alone: what was out before, or what was in the way.
@@ -139,7 +144,7 @@ impl Node {
 
     /// Writes down what follows from `bytes` more than `before`.
     #[inline]
-    fn note(&self, height: usize, before: u64, bytes: u64, crossings: &mut Crossings) {
+    fn note(&self, before: u64, bytes: u64) -> Taking {
         let used = before + bytes;
         // Most of the time it is no peak, and then nothing is written.
         if used > self.peak() {
@@ -147,10 +152,11 @@ impl Node {
             self.peak.fetch_max(used, Ordering::Relaxed);
         }
         // Of all who take, the one that crosses sees it, because each has a `before` of its own.
-        if self.soft.is_crossed(before, used) {
+        let crosses = self.soft.is_crossed(before, used);
+        if crosses {
             self.soft.count();
-            crossings.push((height, used));
         }
+        Taking { used, crosses }
     }
 
     #[cold]
@@ -184,6 +190,14 @@ impl Node {
         // Release: pairs with the acquire in `exchange`.
         let before = self.used.fetch_sub(bytes, Ordering::Release);
         debug_assert!(before >= bytes, "{bytes} bytes were given back, of {before} that were out");
+    }
+}
+
+impl Taking {
+    /// What was out then, if it is more than the soft limit and was not before.
+    #[inline]
+    pub(super) fn crossing(self) -> Option<u64> {
+        self.crosses.then_some(self.used)
     }
 }
 

@@ -95,8 +95,10 @@ impl<const WORDS: usize> Queue<WORDS> {
         }
         // Release: pairs with the acquire in `pop`, which sees the words.
         place.turn.store(ticket + 1, Ordering::Release);
-        // Relaxed: behind the exchange above, which is what it is ordered by; see `is_empty_for_sleep`.
-        Ok(self.asleep.0.load(Ordering::Relaxed) == 1 && self.asleep.0.swap(0, Ordering::Relaxed) == 1)
+        // Relaxed: behind the exchange above, which is what it is ordered by; see `is_empty_for_sleep`. Who finds it set by then
+        // is the one to unset it, and writes nothing otherwise: an announcement is undone by a call alone.
+        let is_asleep = self.asleep.0.load(Ordering::Relaxed) == 1;
+        Ok(is_asleep && self.asleep.0.compare_exchange(1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok())
     }
 
     /// How many tickets have been drawn: every row that was pushed before this call, as far as the caller knows of it, is one.
