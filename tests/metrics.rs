@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use alluvion::adaptor::{Allowance, Budget, Log, Moves, with_tag};
+use alluvion::adaptor::{Allowance, Budget, GuardConfig, Log, Moves, Watch, with_tag};
 use alluvion::metrics::{Kind, Metrics};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{FixedSizeConfig, Relief, Stock};
@@ -181,6 +181,23 @@ fn every_adaptor_says_what_it_counts() {
     ] {
         assert_eq!(value(&page, name, labels), f64::from(expected), "{name}");
     }
+}
+
+#[test]
+fn guards_and_doors_say_what_they_count() {
+    let sim = Sim::new();
+    let stream = sim.device(0).stream().unwrap();
+    let stack = Cuda::new(&sim.device(0)).thread_safe().guard(GuardConfig::default()).unwrap();
+    let _block = DeviceVec::<u8, _>::uninit_in(1000, stream.as_ref(), &stack).unwrap();
+    drop(DeviceVec::<u8, _>::uninit_in(1000, stream.as_ref(), &stack).unwrap());
+    stack.find_layer::<Watch>().unwrap().check().unwrap();
+    let mut page = Metrics::new();
+    page.add_stack("stack", &stack);
+    let page = parse(&page.to_string());
+    assert_eq!(value(&page, "alluvion_live_blocks", &[("layer", "Guard")]), 1.0);
+    assert_eq!(value(&page, "alluvion_guard_verified_total", &[]), 1.0);
+    assert_eq!(value(&page, "alluvion_guard_found_total", &[]), 0.0);
+    assert_eq!(value(&page, "alluvion_reentries_refused_total", &[("layer", "ThreadSafe")]), 0.0);
 }
 
 #[test]

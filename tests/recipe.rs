@@ -421,8 +421,14 @@ fn scenario_05_cached_memory_makes_room_under_every_limit() {
 
 #[test]
 fn help_and_the_list_tell_of_everything() {
-    let help = help();
+    let (help, page) = (help(), include_str!("../src/recipe/mod.rs"));
+    let mut rows = page.lines().filter(|line| line.starts_with("//! | `"));
     for ingredient in ingredients() {
+        let row = format!("//! | `{}` | {} |", ingredient.name(), ingredient.about());
+        assert!(
+            !cfg!(target_os = "linux") || rows.next() == Some(&row),
+            "the documentation of the room has no row {row}"
+        );
         assert!(help.contains(&format!("  {}", ingredient.name())), "{}", ingredient.name());
         assert!(help.contains(ingredient.about()), "{}", ingredient.name());
         for parameter in ingredient.parameters() {
@@ -430,6 +436,7 @@ fn help_and_the_list_tell_of_everything() {
             assert!(!parameter.expects().is_empty());
         }
     }
+    assert!(!cfg!(target_os = "linux") || rows.next().is_none(), "it has a row too many");
     let sources: Vec<bool> = ingredients().map(|ingredient| ingredient.is_source()).collect();
     assert!(sources.is_sorted(), "layers, then sources");
     assert!(help.lines().all(|line| line.len() <= 130), "{help}");

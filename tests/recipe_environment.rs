@@ -4,6 +4,8 @@
 mod child;
 
 use std::ffi::OsStr;
+use std::sync::Barrier;
+use std::thread;
 
 use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
@@ -105,6 +107,40 @@ fn nothing_is_the_driver_s_pool() {
         let resource = Sim::new().device(0).current_resource().unwrap();
         assert_eq!(resource.describe().to_string(), "CudaAsync(gpu 0)");
         child::done();
+    });
+}
+
+/// Each by itself would not leave enough for another.
+#[test]
+fn threads_that_ask_at_once_get_one() {
+    with_recipe("threads_that_ask_at_once_get_one", "pool(initial=80%) | cuda", || {
+        for _ in 0..20 {
+            let sim = Sim::new();
+            let device = sim.device(0);
+            let start = Barrier::new(8);
+            let ask = || {
+                start.wait();
+                device.current_resource().unwrap()
+            };
+            let all: Vec<AnyResource> = thread::scope(|scope| {
+                let asking: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+                asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(all.iter().all(|resource| *resource == all[0]));
+        }
+    });
+}
+
+#[test]
+fn threads_that_ask_at_once_all_hear_what_is_wrong() {
+    let test = "threads_that_ask_at_once_all_hear_what_is_wrong";
+    with_recipe(test, "pool(initial=900GiB) | cuda", || {
+        let sim = Sim::new();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert!(sim.device(0).current_resource().unwrap_err().is_out_of_memory()));
+            }
+        });
     });
 }
 

@@ -1,23 +1,30 @@
 //! The current resource of each device.
 
 use core::cell::RefCell;
-use std::env;
 use std::sync::OnceLock;
+use std::{env, process};
 
 use super::{Device, Machine};
 use crate::error::Error;
 use crate::recipe::{Recipe, default_source};
 use crate::resource::AnyResource;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, nap};
 
 /// The variable of the environment with the recipe of every device's initial resource.
 const VARIABLE: &str = "ALLUVION_RESOURCE";
 
 /// What one device's containers allocate from. Empty until somebody asks or sets.
 pub(super) struct CurrentResource {
-    set: Mutex<Option<AnyResource>>,
+    state: Mutex<State>,
     /// What the environment says, read when the first initial resource is made, and not again.
     recipe: OnceLock<Option<Result<Recipe, Error>>>,
+}
+
+#[derive(Default)]
+struct State {
+    set: Option<AnyResource>,
+    /// The process in which a thread makes the initial resource now.
+    making: Option<u32>,
 }
 
 thread_local! {
@@ -27,41 +34,56 @@ thread_local! {
 
 impl CurrentResource {
     pub(super) fn new() -> Self {
-        Self { set: Mutex::new(None), recipe: OnceLock::new() }
+        Self { state: Mutex::default(), recipe: OnceLock::new() }
     }
 
     pub(super) fn resource(&self, device: &Device) -> Result<AnyResource, Error> {
-        if let Some(over) = override_for(device) {
-            return Ok(over);
+        match override_for(device) {
+            Some(over) => Ok(over),
+            None => self.of_all_threads(device),
         }
-        if let Some(resource) = self.set.lock().clone() {
-            return Ok(resource);
-        }
-        // Made without the lock, because it calls the driver. Who comes second drops what it made, without the lock as well.
-        let initial = self.initial(device)?;
-        Ok(self.set.lock().get_or_insert_with(|| initial.clone()).clone())
     }
 
     pub(super) fn set(&self, device: &Device, resource: AnyResource) -> Result<AnyResource, Error> {
         device.require(resource.device())?;
-        // Made first: if that fails, nothing has changed.
-        let is_first = self.set.lock().is_none();
-        let initial = if is_first { Some(self.initial(device)?) } else { None };
-        let known = self.set.lock().replace(resource);
-        match known.or(initial) {
-            Some(before) => Ok(before),
-            // Taken in between.
-            None => self.initial(device),
-        }
+        // The initial one is made first: if that fails, nothing has changed.
+        let initial = self.of_all_threads(device)?;
+        let known = self.state.lock().set.replace(resource);
+        Ok(known.unwrap_or(initial))
     }
 
     pub(super) fn reset(&self, device: &Device) -> Result<AnyResource, Error> {
         let initial = self.initial(device)?;
-        Ok(self.set.lock().replace(initial.clone()).unwrap_or(initial))
+        let known = self.state.lock().set.replace(initial.clone());
+        Ok(known.unwrap_or(initial))
     }
 
     pub(super) fn take(&self) -> Option<AnyResource> {
-        self.set.lock().take()
+        self.state.lock().set.take()
+    }
+
+    /// What is set; if nothing is, the initial one is made and set. One thread makes it: a second one might not get as much
+    /// memory, or would empty the log that the first has begun. The others wait without a lock, because it calls the driver.
+    fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
+        let this = process::id();
+        loop {
+            let mut state = self.state.lock();
+            if let Some(resource) = &state.set {
+                return Ok(resource.clone());
+            }
+            // A fork does not have the thread of its parent that was making one.
+            if state.making != Some(this) {
+                state.making = Some(this);
+                break;
+            }
+            drop(state);
+            nap();
+        }
+        let _making = Making(&self.state);
+        let initial = self.initial(device)?;
+        // If somebody has set another one meanwhile, what was made is dropped here, and not under the lock.
+        let set = self.state.lock().set.get_or_insert_with(|| initial.clone()).clone();
+        Ok(set)
     }
 
     /// What is current before anybody has said so: by the recipe in the environment, if there is one.
@@ -71,6 +93,15 @@ impl CurrentResource {
             Some(Ok(recipe)) => recipe.build(device),
             Some(Err(error)) => Err(error.clone()),
         }
+    }
+}
+
+/// Lets the next thread try, however making the initial resource ends.
+struct Making<'s>(&'s Mutex<State>);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.0.lock().making = None;
     }
 }
 

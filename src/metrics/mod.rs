@@ -10,7 +10,8 @@
 //! | [`Stats`](crate::adaptor::Stats) | those of [`Tally`](crate::adaptor::Tally), and what each `tag` has allocated |
 //! | [`Tracking`](crate::adaptor::Tracking) | what is out by its [`Register`](crate::adaptor::Register), also of each `tag` |
 //! | [`Logging`](crate::adaptor::Logging) | the rows of its [`Log`](crate::adaptor::Log) |
-//! | [`Fallback`](crate::adaptor::Fallback), [`FailureCallback`](crate::adaptor::FailureCallback), [`Prefetch`](crate::adaptor::Prefetch), [`Aligned`](crate::adaptor::Aligned) | their counts |
+//! | [`Guard`](crate::adaptor::Guard) | what its [`Watch`](crate::adaptor::Watch) has found and looked at |
+//! | [`Fallback`](crate::adaptor::Fallback), [`FailureCallback`](crate::adaptor::FailureCallback), [`Prefetch`](crate::adaptor::Prefetch), [`Aligned`](crate::adaptor::Aligned), [`ThreadSafe`](crate::adaptor::ThreadSafe) | their counts |
 //! | every stack | `alluvion_memory_free_bytes`, `alluvion_memory_total_bytes`; `alluvion_layer` is 1 for each layer |
 //!
 //! Each has the labels `resource`, the name that the program gave the stack; `device`; `depth`, 0 for the outermost layer;

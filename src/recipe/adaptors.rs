@@ -81,7 +81,7 @@ pub(super) static ALL: &[Ingredient] = &[
     },
     Ingredient {
         name: "fallback",
-        about: "Asks a second stack when the one under it is out of memory: fallback(pool | managed).",
+        about: "Asks a second stack, its argument, when the one under it is out of memory.",
         parameters: &[Parameter::needed("second", Kind::Recipe, "the second stack, on the same device")],
         make: Make::Layer(fallback),
     },

@@ -138,5 +138,6 @@ pub fn help() -> String {
             }
         }
     }
+    help.push_str("SIZE is a number of bytes or has a unit, as 4096, 64k, 1GiB and 1GB do; 50% is a part of what is free then.\n");
     help
 }

@@ -27,7 +27,32 @@
 //!   `false`. A text with anything but letters, digits and `._-/:~+@` in it stands in double quotes; a backslash takes the
 //!   character after it as it is.
 //!
-//! What there is, [`help`] tells, and [`ingredients`] lists. Types, names and places are checked when a line is parsed, values
+//! # The ingredients
+//!
+//! | Ingredient | What it is |
+//! |---|---|
+//! | `logging` | Writes down what passes, in RMM's format. |
+//! | `stats` | Counts what passes: what is live, the peak, by tag. |
+//! | `tracking` | Knows every block that is out, refuses wrong frees, and tells of leaks. |
+//! | `guard` | Looks whether somebody writes beside a block, or to one that is freed; not over null. |
+//! | `limiting` | So many bytes are out at a time, and no more. |
+//! | `budget` | A limit with a name, and a softer one that is noted when it is crossed. |
+//! | `fallback` | Asks a second stack, its argument, when the one under it is out of memory. |
+//! | `aligned` | Blocks begin at multiples of more than was asked for. |
+//! | `prefetch` | Managed memory migrates to the device before it is used. |
+//! | `pool` | Takes memory as it needs it, keeps what is freed, and serves every size from it. |
+//! | `arena` | Takes a fixed amount at once, and shares it out to streams in large parts. |
+//! | `fixed-size` | Blocks of one size; larger requests fail. |
+//! | `binning` | Small requests to bins of one size each, a bin for each power of two; the rest goes on. |
+//! | `cuda` | cuMemAlloc: a call to the driver for each block, and a free waits for the device. |
+//! | `cuda-async` | A pool of the driver's own, stream-ordered. |
+//! | `cuda-async-managed` | The driver's pool of managed memory, stream-ordered; needs CUDA 13.0. |
+//! | `managed` | cuMemAllocManaged: memory that moves between host and device. |
+//! | `pinned` | Memory of the host that the device reaches. |
+//! | `system` | Ordinary memory of the host, with HMM or ATS. |
+//! | `null` | Addresses without memory, to measure what is over it; no container takes it. |
+//!
+//! Their arguments, [`help`] tells, and [`ingredients`] lists. Types, names and places are checked when a line is parsed, values
 //! when it is built; both point at the place:
 //!
 //! ```

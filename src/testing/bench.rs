@@ -243,6 +243,18 @@ impl Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint(Taken);
 
+impl Footprint {
+    /// Nothing was lost since `before`. On hardware more may be free than then: the driver takes the pages of managed memory
+    /// back from the device some time after it was freed.
+    #[must_use]
+    pub fn has_lost_nothing_since(&self, before: &Self) -> bool {
+        match (self.0, before.0) {
+            (Taken::FreeBytes(Some(now)), Taken::FreeBytes(Some(before))) => now >= before,
+            (now, before) => now == before,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     Things(Live),

@@ -24,7 +24,7 @@ pub(super) enum Verdict {
     Ok,
     /// It is so, and there is nothing to try.
     Note,
-    /// It is not there, and nobody says that it is.
+    /// It is not there, and nobody says that it is; or the device has it, and this machine does not give it to everybody.
     Missing,
     /// It should work, and it does not.
     Failed,
@@ -56,7 +56,9 @@ impl Finding {
 
     pub(super) fn failed(name: &'static str, trouble: &Trouble, advice: &str) -> Self {
         let advice = trouble.advice().unwrap_or(advice).to_owned();
-        Self { name, verdict: Verdict::Failed, detail: trouble.to_string(), advice: Some(advice) }
+        let verdict =
+            if matches!(trouble, Trouble::Forbidden(_)) { Verdict::Missing } else { Verdict::Failed };
+        Self { name, verdict, detail: trouble.to_string(), advice: Some(advice) }
     }
 
     /// The same, with something to do about it.
@@ -72,6 +74,8 @@ pub(super) enum Trouble {
     Driver(DriverError),
     /// The library says so.
     Library(Error),
+    /// A call failed that the driver permits only where somebody has seen to it.
+    Forbidden(DriverError),
     /// No call failed, and yet it is not as it should be.
     Wrong(&'static str),
 }
@@ -79,7 +83,7 @@ pub(super) enum Trouble {
 impl Trouble {
     fn code(&self) -> Option<Code> {
         match self {
-            Self::Driver(error) => Some(error.code),
+            Self::Driver(error) | Self::Forbidden(error) => Some(error.code),
             Self::Library(error) => error.code(),
             Self::Wrong(_) => None,
         }
@@ -88,6 +92,11 @@ impl Trouble {
     /// Whether nothing else can be tried on the device.
     pub(super) fn is_the_end(&self) -> bool {
         self.code().is_some_and(|code| code.is_sticky() || code.is_shut_down())
+    }
+
+    /// Whether the machine is not set up for it, rather than broken.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.code(), Some(Code::NOT_PERMITTED | Code::NOT_SUPPORTED))
     }
 
     /// What to do about it where the code alone tells.
@@ -112,7 +121,7 @@ impl Trouble {
 impl core::fmt::Display for Trouble {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Driver(error) => write!(f, "{error}"),
+            Self::Driver(error) | Self::Forbidden(error) => write!(f, "{error}"),
             Self::Library(error) => write!(f, "{error}"),
             Self::Wrong(words) => f.write_str(words),
         }

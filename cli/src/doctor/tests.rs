@@ -71,7 +71,7 @@ fn what_a_device_claims_and_cannot_has_failed() {
         (Call::AllocateManaged, "managed memory"),
         (Call::PrefetchAsync, "managed, both sides at once"),
         (Call::RegisterHost, "host registration"),
-        (Call::MemoryExport, "export as a fabric handle"),
+        (Call::MemoryExport, "export as a file descriptor"),
         (Call::BeginCapture, "graph capture"),
         (Call::EndCapture, "allocation while capturing"),
     ] {
@@ -82,6 +82,32 @@ fn what_a_device_claims_and_cannot_has_failed() {
         assert!(report.has_failed());
         let page = Page { report: &report, is_coloured: false }.to_string();
         assert!(page.contains(call.symbol()) && page.contains("-> "), "{page}");
+    }
+}
+
+/// A device joined by NVLink says that it has fabric handles; the daemon that they need may not be there.
+#[test]
+fn what_needs_more_than_the_device_may_be_refused() {
+    for (code, expected) in [(Code::NOT_PERMITTED, Verdict::Missing), (Code::INVALID_VALUE, Verdict::Failed)]
+    {
+        let sim = Sim::with_config(all());
+        sim.inject(Fault::every(Call::MemoryExport, code));
+        let findings = examined(&sim);
+        assert_eq!(verdict(&findings, "export as a fabric handle"), expected);
+        assert_eq!(verdict(&findings, "export as a file descriptor"), Verdict::Failed);
+    }
+}
+
+#[test]
+fn a_fabric_handle_that_nobody_has_permitted_is_missing_and_nothing_is_broken() {
+    for (code, wanted) in [(Code::NOT_PERMITTED, Verdict::Missing), (Code::MAP_FAILED, Verdict::Failed)] {
+        let sim = Sim::with_config(all());
+        // Exported first is a file descriptor.
+        sim.inject(Fault::nth(Call::MemoryExport, 2, code));
+        let report = Report::of(Ok(sim.machine()));
+        assert_eq!(verdict(&report.devices[0].findings, "export as a fabric handle"), wanted);
+        assert_eq!(report.has_failed(), wanted == Verdict::Failed);
+        assert!(Page { report: &report, is_coloured: false }.to_string().contains("nvidia-imex"));
     }
 }
 

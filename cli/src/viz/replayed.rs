@@ -14,8 +14,9 @@ use crate::failure::Failure;
 use crate::playback::{Playback, Sightings, Watched, What};
 use crate::workload::Block;
 
-/// How often a suballocator is asked how it is. Each answer takes 10 µs and 8 bytes of the page; no screen is wider.
-const SAMPLES: usize = 4096;
+/// How often a suballocator is asked how it is. Each answer takes some 10 µs, and 8 bytes of the page; this is four times as
+/// often as screens have pixels side by side.
+const SAMPLES: usize = 16_384;
 
 /// Replays a trace through a stack on a simulated GPU, and draws it.
 pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture, Failure> {

@@ -106,6 +106,7 @@ impl Browser {
         for room in ["Page", "Runtime", "Log", "Network"] {
             browser.order(&format!("{room}.enable"), &json!({}));
         }
+        browser.order("Performance.enable", &json!({ "timeDomain": "threadTicks" }));
         let scheme = if dark { "dark" } else { "light" };
         browser.order(
             "Emulation.setEmulatedMedia",
@@ -164,6 +165,15 @@ impl Browser {
             thread::sleep(Duration::from_millis(20));
         }
         self.ask("probe.timings().drawn").as_f64().expect("it says when it had drawn")
+    }
+
+    /// Milliseconds that a processor has spent on the page's thread so far.
+    #[track_caller]
+    pub(crate) fn busy(&mut self) -> f64 {
+        let metrics = self.order("Performance.getMetrics", &json!({}));
+        let metrics = metrics["metrics"].as_array().expect("it counts");
+        let tasks = metrics.iter().find(|metric| metric["name"] == "TaskDuration");
+        tasks.and_then(|metric| metric["value"].as_f64()).expect("it counts tasks") * 1000.0
     }
 
     /// What an expression is worth in the page.

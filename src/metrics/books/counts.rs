@@ -1,6 +1,6 @@
 //! What the books with a few counts each have to say.
 
-use crate::adaptor::{Appeals, Hints, Log, Moves, Spill};
+use crate::adaptor::{Appeals, Hints, Log, Moves, Reentries, Spill, Watch};
 use crate::metrics::{Kind, Metrics};
 
 /// A log, labelled with its name.
@@ -52,4 +52,28 @@ pub(super) fn add_hints(to: &mut Metrics, labels: &[(&str, &str)], hints: &Hints
 pub(super) fn add_moves(to: &mut Metrics, labels: &[(&str, &str)], moves: &Moves) {
     let help = "Blocks that are out and begin elsewhere than the upstream's do.";
     to.add("alluvion_aligned_moved_blocks", Kind::Gauge, help, labels, moves.moved_blocks());
+}
+
+/// What a guard has found.
+pub(super) fn add_watch(to: &mut Metrics, labels: &[(&str, &str)], watch: &Watch) {
+    to.add("alluvion_live_blocks", Kind::Gauge, "Blocks that are out.", labels, watch.live_blocks());
+    let help = "Bytes of freed blocks that are kept back.";
+    to.add("alluvion_guard_quarantined_bytes", Kind::Gauge, help, labels, watch.quarantined_bytes());
+    for (name, help, value) in [
+        ("alluvion_guard_found_total", "Writes where nobody may write.", watch.found()),
+        ("alluvion_guard_verified_total", "Blocks whose redzones were looked at.", watch.verified()),
+        ("alluvion_guard_unverified_total", "Freed blocks that are never looked at.", watch.unverified()),
+    ] {
+        to.add(name, Kind::Counter, help, labels, value);
+    }
+}
+
+/// What was asked from within a call.
+pub(super) fn add_reentries(to: &mut Metrics, labels: &[(&str, &str)], reentries: &Reentries) {
+    let help = "Questions that were refused because they came from within a call.";
+    to.add("alluvion_reentries_refused_total", Kind::Counter, help, labels, reentries.refused());
+    let help = "Blocks that were freed from within a call, and parked.";
+    to.add("alluvion_reentries_parked_total", Kind::Counter, help, labels, reentries.parked());
+    let help = "Blocks that are parked and not freed yet.";
+    to.add("alluvion_reentries_waiting_blocks", Kind::Gauge, help, labels, reentries.waiting());
 }

@@ -55,6 +55,10 @@ fn add_book(to: &mut Metrics, labels: &Labels<'_>, book: &dyn Any) {
         labels.with(|labels| counts::add_spill(to, labels, spill));
     } else if let Some(appeals) = book.downcast_ref() {
         labels.with(|labels| counts::add_appeals(to, labels, appeals));
+    } else if let Some(watch) = book.downcast_ref() {
+        labels.with(|labels| counts::add_watch(to, labels, watch));
+    } else if let Some(reentries) = book.downcast_ref() {
+        labels.with(|labels| counts::add_reentries(to, labels, reentries));
     } else if let Some(hints) = book.downcast_ref() {
         labels.with(|labels| counts::add_hints(to, labels, hints));
     } else if let Some(moves) = book.downcast_ref() {

@@ -6,6 +6,7 @@
 use super::rung::{Rung, ladder};
 use super::stock::{Reach, Request, Stock, Tally, give_back, of_owners};
 use super::taker::Taker;
+use super::tell::tell;
 use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
@@ -82,7 +83,17 @@ impl<U: Resource> Carver<U> {
     /// One rung after the other.
     fn climb_once(&self, request: &Request<'_>, ascent: &mut Ascent) -> Result<Option<DevicePtr>, Error> {
         for rung in ladder(self.reuse) {
-            match self.step(*rung, request, ascent) {
+            let step = self.step(*rung, request, ascent);
+            tell!(
+                rung = ?rung,
+                attempt = ascent.attempt,
+                taker = ?request.taker.id(),
+                bytes = request.layout.bytes(),
+                served = matches!(step, Ok(Some(_))),
+                error = step.as_ref().err().map(tracing::field::display),
+                "rung"
+            );
+            match step {
                 Ok(None) => {}
                 Ok(served) => return Ok(served),
                 Err(error) if error.is_final() => return Err(error),
@@ -162,7 +173,9 @@ impl<U: Resource> Carver<U> {
                 // Looked at only if there is a file left to write.
                 files.write(|| self.stock.snapshot(), &report)
             });
-            Error::with_report(OutOfMemory { snapshot_file, ..report })
+            let report = OutOfMemory { snapshot_file, ..report };
+            tell!(report = %report, "out of memory");
+            Error::with_report(report)
         })
     }
 }
@@ -293,6 +306,7 @@ impl Stock {
 
     fn wait_for(&self, stream: StreamRef<'_>, other: &Owned) -> Result<(), Error> {
         let wait = stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest })?;
+        tell!(taker = ?stream.id(), of = ?other.stream, needed = wait.needed, "wait on the device");
         Tally::add(&self.tally.waits, u64::from(wait.needed));
         Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
         Ok(())
@@ -338,7 +352,10 @@ impl Stock {
             for other in round {
                 let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });
                 match machine.wait_quiescent(&point) {
-                    Ok(()) => waited = true,
+                    Ok(()) => {
+                        tell!(taker = ?request.taker.id(), of = ?other.stream, "wait on the host");
+                        waited = true;
+                    }
                     Err(error) if self.is_out_of_reach(other.stream, &error) => {}
                     Err(error) => return Err(error),
                 }
@@ -376,6 +393,10 @@ impl Stock {
             };
             let waited =
                 point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
+            if let (Some(_point), Ok(())) = (point, &waited) {
+                tell!(taker = ?request.taker.id(), of = ?_point.stream, "wait on the host");
+                request.tell_steal();
+            }
             let mut inner = self.inner.lock();
             let (Some(point), Err(error)) = (point, waited) else {
                 inner.misses += 1;

@@ -3,6 +3,7 @@
 use super::Carver;
 use super::climb::Ascent;
 use super::stock::{Inner, Request};
+use super::tell::tell;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
@@ -189,7 +190,14 @@ impl<U: Resource> Carver<U> {
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
         self.note_upstream_call();
-        let block = self.upstream.allocate_sync(layout)?;
+        let block = match self.upstream.allocate_sync(layout) {
+            Ok(block) => block,
+            Err(error) => {
+                tell!(bytes = layout.bytes(), error = %error, "growth refused");
+                return Err(error);
+            }
+        };
+        tell!(bytes = layout.bytes(), address = block.address(), "grow");
         if block.is_aligned_to(Layout::MIN_ALIGN) {
             return Ok(block.address());
         }

@@ -12,6 +12,7 @@ mod shut_down;
 mod stock;
 mod survey;
 mod taker;
+mod tell;
 
 pub use stock::Stock;
 use stock::{Inner, Request, Tally};

@@ -5,6 +5,7 @@
 use super::Carver;
 use super::grow::segment_layout;
 use super::survey::freed;
+use super::tell::tell;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, StreamRef};
@@ -78,6 +79,7 @@ impl<U: Resource> Carver<U> {
         // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the device,
         //   because it is nobody's.
         unsafe { self.upstream.deallocate_sync(block, layout) };
+        tell!(bytes = layout.bytes(), address = segment.address, "trim");
         Some(layout.bytes())
     }
 }

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::grow::Asker;
 use super::taker::Taker;
+use super::tell::tell;
 use crate::device::Device;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
@@ -125,6 +126,11 @@ impl Request<'_> {
     /// The units of free memory in one piece that surely serve it.
     pub(super) fn need(&self) -> u64 {
         u64::from(self.want.units()) + u64::from(self.align_units) - 1
+    }
+
+    /// It was served with what another stream had freed. No lock is held.
+    pub(super) fn tell_steal(&self) {
+        tell!(taker = ?self.taker.id(), bytes = self.layout.bytes(), "steal");
     }
 
     /// The same of a new segment, where there is room for so many units: all of it, if that serves the request where the segment
@@ -253,7 +259,14 @@ impl Stock {
     ) -> Option<DevicePtr> {
         let mut inner = self.inner.lock();
         first(&mut inner);
-        self.serve_locked(&mut inner, request, reach)
+        let steals = inner.steals;
+        let served = self.serve_locked(&mut inner, request, reach);
+        let is_stolen = inner.steals != steals;
+        drop(inner);
+        if is_stolen {
+            request.tell_steal();
+        }
+        served
     }
 
     /// As [`serve`](Self::serve); if there is none, does something else before anything comes.
@@ -263,6 +276,7 @@ impl Stock {
         or: impl FnOnce(&mut Inner) -> T,
     ) -> Result<DevicePtr, T> {
         let mut inner = self.inner.lock();
+        // Nothing is within reach but what is the taker's own and nobody's: this steals nothing.
         self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
     }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use alluvion::Device;
-use alluvion::driver::{ExportedMemory, HandleType};
+use alluvion::driver::{Code, ExportedMemory, HandleType};
 
 use super::Patient;
 use crate::doctor::finding::Trouble;
@@ -18,8 +18,13 @@ pub(super) fn file_descriptor(device: &Device) -> Result<String, Trouble> {
     }
 }
 
+/// The device's word is not enough: without a channel of nvidia-imex, which few machines have, the driver permits none.
 pub(super) fn fabric_handle(device: &Device) -> Result<String, Trouble> {
-    match export(device, HandleType::FABRIC)? {
+    let exported = export(device, HandleType::FABRIC).map_err(|trouble| match trouble {
+        Trouble::Driver(error) if error.code == Code::NOT_PERMITTED => Trouble::Forbidden(error),
+        other => other,
+    });
+    match exported? {
         ExportedMemory::Fabric(_) => Ok("a page exported".to_owned()),
         _ => Err(Trouble::Wrong("it was exported as something else")),
     }

@@ -112,7 +112,7 @@ class BytesChart {
     return this.bottom - ((bytes - this.low) / (this.high - this.low)) * (this.bottom - 6);
   }
 
-  /** The largest that is drawn in a pixel: `which` of live, cached, reserved. @param {Float64Array} out @param {number} from @param {number} to */
+  /** What is drawn of some events: least and most live, most live and cached, most reserved. What nobody knows is NaN. @param {Float64Array} out @param {number} from @param {number} to */
   static look(out, from, to) {
     const { model } = app;
     model.livePyramid.look(from, to);
@@ -126,9 +126,11 @@ class BytesChart {
       out[3] = model.reservedPyramid.high;
     }
     const [early, late] = [lastAtMost(model.sample.step, from), lastAtMost(model.sample.step, to)];
-    if (late >= 0) {
-      model.cachedPyramid.look(Math.max(0, early), late);
-      out[2] = model.cachedPyramid.high;
+    if (late > early) {
+      model.takenPyramid.look(early + 1, late);
+      out[2] = model.takenPyramid.high;
+    } else if (late >= 0) {
+      out[2] = out[1] + model.sample.cached[late];
     }
   }
 
@@ -172,7 +174,7 @@ class BytesChart {
       low[x] = rise(seen[0]);
       high[x] = rise(seen[1]);
       if (!Number.isNaN(seen[3])) reserved[x] = rise(seen[3]);
-      if (!Number.isNaN(seen[2])) cached[x] = Math.max(reserved[x], rise(seen[1] + seen[2]));
+      if (!Number.isNaN(seen[2])) cached[x] = Math.max(reserved[x], rise(seen[2]));
     }
     fillUnder(pen, reserved, px, bottom, palette.of("held"), 1);
     fillUnder(pen, cached, px, bottom, palette.of("cached"), 1);

@@ -80,7 +80,8 @@ class Model {
     this.reserved = { step: data.column("reserved.step"), bytes: data.wide("reserved.bytes") };
     this.reservedPyramid = new Pyramid(this.reserved.bytes);
     this.sample = { step: data.column("sample.step"), cached: data.wide("sample.cached") };
-    this.cachedPyramid = new Pyramid(this.sample.cached);
+    // At some events only. Their sum is kept: the most of one and the most of the other may be at two events.
+    this.takenPyramid = new Pyramid(this.sample.cached.map((cached, at) => cached + this.live[this.sample.step[at]]));
   }
 
   /** @param {Data} data */

@@ -65,11 +65,15 @@ class Groups {
     const count = { stream: model.streams, thread: model.threads, tag: model.tags }[by].length;
     const name = { stream: model.streamName, thread: model.threadName, tag: model.tagName }[by];
     const bytes = new Float64Array(count);
-    for (let block = 0; block < model.blocks; block += 1) bytes[this.of[block]] += model.held[block];
+    const used = new Uint8Array(count);
+    for (let block = 0; block < model.blocks; block += 1) {
+      bytes[this.of[block]] += model.held[block];
+      used[this.of[block]] = 1;
+    }
     /** Those that held most come first. */
     this.order = Array.from(bytes.keys()).sort((a, b) => bytes[b] - bytes[a] || a - b);
     /** Those of them that have a colour of their own, in the order of their numbers. */
-    this.coloured = this.order.slice(0, COLOURS).sort((a, b) => a - b);
+    this.coloured = this.order.slice(0, COLOURS).filter((group) => used[group] === 1).sort((a, b) => a - b);
     this.rank = new Uint32Array(count);
     this.order.forEach((group, rank) => { this.rank[group] = rank; });
     /** @param {number} group */
