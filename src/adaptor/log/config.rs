@@ -16,6 +16,9 @@ use crate::trace::RowFormat;
 /// the writer empties it in 3.
 const ROOM: usize = 16 << 10;
 
+/// Room is memory that is there from the beginning: this is 64 MiB, which a program fills in 60 ms.
+const MOST_ROOM: usize = 1 << 20;
+
 /// The variables that name the file of a log, the first that is set.
 const VARIABLES: [&str; 2] = ["ALLUVION_LOG_FILE", "RMM_LOG_FILE"];
 
@@ -62,10 +65,11 @@ impl LogConfig {
         Self { format: RowFormat { reserved, ..self.format }, ..self }
     }
 
-    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two.
+    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two, of 64 bytes each; a million at
+    /// most.
     #[must_use]
     pub fn room(self, rows: usize) -> Self {
-        Self { room: rows, ..self }
+        Self { room: rows.min(MOST_ROOM), ..self }
     }
 
     /// What is called, once, if the log can be written no more. It runs on the writer's thread, with no lock held; if it panics,
