@@ -9,6 +9,8 @@ use alluvion::{AnyResource, Device};
 /// Layers that may stand anywhere over anything. Those that limit leave room for what a clause asks for.
 const LAYERS: &[&str] = &[
     "stats",
+    "tracking",
+    "guard",
     "limiting(500MiB)",
     "budget(hard=500MiB, soft=1MiB)",
     "aligned(512)",
