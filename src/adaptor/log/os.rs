@@ -89,10 +89,12 @@ mod tests {
         // SAFETY: the child calls what takes no lock and no memory, and ends.
         match unsafe { libc::fork() } {
             -1 => panic!("no fork"),
-            // SAFETY: both take nothing, or a number.
-            0 => unsafe {
-                libc::_exit(i32::from(thread_number() != u64::from(libc::gettid().unsigned_abs())))
-            },
+            0 => {
+                // SAFETY: it takes nothing.
+                let own = unsafe { libc::gettid() }.unsigned_abs();
+                // SAFETY: it takes a number, and does not return.
+                unsafe { libc::_exit(i32::from(thread_number() != u64::from(own))) }
+            }
             child => {
                 let mut status = 0;
                 // SAFETY: `status` is a place for the status of a child of this process.
