@@ -163,3 +163,16 @@ fn bytes_that_are_no_text_are_an_error_with_their_place() {
         }
     });
 }
+
+/// In quotes any character may stand, also the one that stands for what is no text: the name would be that of another file.
+#[cfg(unix)]
+#[test]
+fn bytes_that_are_no_text_are_none_in_quotes_either() {
+    use std::os::unix::ffi::OsStrExt;
+    let recipe = OsStr::from_bytes(b"budget(1MiB, name=\"\xff\") | cuda");
+    with_recipe("bytes_that_are_no_text_are_none_in_quotes_either", recipe, || {
+        for error in errors() {
+            assert_eq!((error.kind(), error.column()), (ErrorKind::Malformed, Some(20)), "{error}");
+        }
+    });
+}

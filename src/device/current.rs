@@ -108,7 +108,13 @@ impl Drop for Making<'_> {
 /// The recipe in the environment. An empty one is none.
 fn from_environment() -> Option<Result<Recipe, Error>> {
     let line = env::var_os(VARIABLE)?;
-    // What is no text has a character in it that no recipe has, and the error points there.
+    if let Err(error) = str::from_utf8(line.as_encoded_bytes()) {
+        // What is no text is shown as one character, also where any may stand, as in quotes.
+        let start = error.valid_up_to();
+        let place = start..start + char::REPLACEMENT_CHARACTER.len_utf8();
+        let why = format!("what {VARIABLE} has here is no text");
+        return Some(Err(Error::pointing(&line.to_string_lossy(), place, why, None)));
+    }
     let line = line.to_string_lossy();
     (!line.trim().is_empty()).then(|| line.parse())
 }
