@@ -142,6 +142,9 @@ fn guarded<U: Resource>(upstream: U) -> Guard<U> {
 
 alluvion::resource_suite!(guard_over_cuda, |device| guarded(Cuda::new(device)));
 alluvion::resource_suite!(guard_over_pool, |device| Shadow::new(guarded(pool(device))));
+alluvion::resource_suite!(layers_over_guard, |device| {
+    Shadow::new(guarded(pool(device)).aligned(4096).unwrap().limiting(usize::MAX).stats())
+});
 alluvion::resource_suite!(guard_over_cuda_async, |device| guarded(CudaAsync::new(device).unwrap()));
 alluvion::resource_suite!(guard_over_pinned, |device| guarded(Pinned::new(device).unwrap()));
 alluvion::resource_suite!(pool_over_guard, |device| {

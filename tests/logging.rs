@@ -232,7 +232,7 @@ fn times_are_of_the_wall_clock_and_go_on() {
     let times: Vec<u64> = paper.rows().iter().map(|row| row.microseconds).collect();
     let day = 24 * 60 * 60 * 1_000_000;
     let took = (times[5] + day - times[0]) % day;
-    assert!((6_000..5_000_000).contains(&took), "{times:?}");
+    assert!((6_000..60_000_000).contains(&took), "{times:?}");
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl<U: Resource> Aligned<U> {
     /// Where a block begins for the upstream, and with what layout. `None` for what was never allocated.
     fn give_back(&self, block: DevicePtr, layout: Layout) -> Option<(DevicePtr, Layout)> {
         let ask = self.moves.ask(layout).ok().filter(|ask| !ask.layout.is_empty())?;
-        // First: once the upstream has the block, another thread may be given the same address, and enter it.
+        // First: once the upstream has the block, another thread may be given the same address, and enter it. Tested over
+        // `Delayed`, and by loom-tests/tests/aligned_address_reuse.rs.
         Some((self.moves.close(block, ask), ask.layout))
     }
 }

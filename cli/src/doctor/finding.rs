@@ -94,6 +94,11 @@ impl Trouble {
         self.code().is_some_and(|code| code.is_sticky() || code.is_shut_down())
     }
 
+    /// Whether the machine is not set up for it, rather than broken.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.code(), Some(Code::NOT_PERMITTED | Code::NOT_SUPPORTED))
+    }
+
     /// What to do about it where the code alone tells.
     fn advice(&self) -> Option<&'static str> {
         let code = self.code()?;

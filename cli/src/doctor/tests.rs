@@ -85,6 +85,19 @@ fn what_a_device_claims_and_cannot_has_failed() {
     }
 }
 
+/// A device joined by NVLink says that it has fabric handles; the daemon that they need may not be there.
+#[test]
+fn what_needs_more_than_the_device_may_be_refused() {
+    for (code, expected) in [(Code::NOT_PERMITTED, Verdict::Missing), (Code::INVALID_VALUE, Verdict::Failed)]
+    {
+        let sim = Sim::with_config(all());
+        sim.inject(Fault::every(Call::MemoryExport, code));
+        let findings = examined(&sim);
+        assert_eq!(verdict(&findings, "export as a fabric handle"), expected);
+        assert_eq!(verdict(&findings, "export as a file descriptor"), Verdict::Failed);
+    }
+}
+
 #[test]
 fn a_fabric_handle_that_nobody_has_permitted_is_missing_and_nothing_is_broken() {
     for (code, wanted) in [(Code::NOT_PERMITTED, Verdict::Missing), (Code::MAP_FAILED, Verdict::Failed)] {

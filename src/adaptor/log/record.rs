@@ -67,7 +67,7 @@ impl Record {
     }
 }
 
-/// The time of day's clock, in nanoseconds since 1970: 20 to 40 ns, through no call of the system.
+/// The time of day's clock, in nanoseconds since 1970: 30 ns, through no call of the system.
 #[inline]
 pub(super) fn nanoseconds_now() -> u64 {
     // A clock that is set to before 1970 is at 1970.

@@ -23,6 +23,8 @@ struct Probe {
     run: fn(&Device) -> Result<String, Trouble>,
     /// What to do where it does, and cannot.
     advice_if_failed: &'static str,
+    /// Whether the device speaks for itself alone: what more is needed may be refused, and is then missing.
+    needs_more: bool,
 }
 
 const NEWER_DRIVER: &str = "install a newer NVIDIA driver; it must be of series 525 or later";
@@ -35,6 +37,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: SEE_THE_LOG,
         run: pools::device_memory,
         advice_if_failed: SEE_THE_LOG,
+        needs_more: false,
     },
     Probe {
         name: "memory pools",
@@ -42,6 +45,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "use `Cuda` under a `Pool`, as the default resource does here",
         run: pools::memory_pools,
         advice_if_failed: SEE_THE_LOG,
+        needs_more: false,
     },
     Probe {
         name: "virtual memory",
@@ -49,6 +53,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "a pool over `Cuda` or `CudaAsync` needs none",
         run: virtual_memory::map_a_page,
         advice_if_failed: "in a virtual machine, give it the whole GPU: some shared GPUs cannot map",
+        needs_more: false,
     },
     Probe {
         name: "managed memory",
@@ -56,6 +61,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "copy between `Pinned` memory and the device's",
         run: managed::allocate,
         advice_if_failed: "see whether the kernel has its nvidia-uvm module (`lsmod`)",
+        needs_more: false,
     },
     Probe {
         name: "managed, both sides at once",
@@ -63,6 +69,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "do without `Managed` and `Prefetch`, or use Linux without a shared (vGPU) device",
         run: managed::send_to_and_fro,
         advice_if_failed: "see whether the kernel has its nvidia-uvm module (`lsmod`)",
+        needs_more: false,
     },
     Probe {
         name: "memory of the host, directly",
@@ -70,6 +77,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "use `Pinned` or `Managed` in place of `System`; HMM needs Linux 6.1 and NVIDIA's open kernel modules",
         run: host_memory::fill_pageable,
         advice_if_failed: SEE_THE_LOG,
+        needs_more: false,
     },
     Probe {
         name: "host registration",
@@ -77,6 +85,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "`Pinned` asks the driver for its memory then, which takes longer from 2 MiB up",
         run: host_memory::register,
         advice_if_failed: "see how much memory the limits of the host leave, above",
+        needs_more: false,
     },
     Probe {
         name: "export as a file descriptor",
@@ -84,6 +93,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "memory cannot be shared with other processes here; on Windows it has other handles",
         run: exports::file_descriptor,
         advice_if_failed: "see the limit of open files (`ulimit -n`), and what the container forbids",
+        needs_more: false,
     },
     Probe {
         name: "export as a fabric handle",
@@ -91,6 +101,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "only needed across nodes: that takes GPUs joined by NVLink and a running nvidia-imex",
         run: exports::fabric_handle,
         advice_if_failed: "only needed across nodes: start nvidia-imex, and give the container a channel of it",
+        needs_more: true,
     },
     Probe {
         name: "graph capture",
@@ -98,6 +109,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: NEWER_DRIVER,
         run: captures::capture,
         advice_if_failed: NEWER_DRIVER,
+        needs_more: false,
     },
     Probe {
         name: "allocation while capturing",
@@ -105,6 +117,7 @@ const PROBES: [Probe; 11] = [
         advice_if_missing: "allocate before the capture begins",
         run: captures::capture_an_allocation,
         advice_if_failed: "allocate before the capture begins",
+        needs_more: false,
     },
 ];
 
@@ -113,7 +126,7 @@ pub(super) fn examine(device: &Device, capabilities: &Capabilities) -> Vec<Findi
     let mut findings = Vec::new();
     let mut is_over = false;
     for probe in &PROBES {
-        let Probe { name, is_claimed, advice_if_missing, run, advice_if_failed } = probe;
+        let Probe { name, is_claimed, advice_if_missing, run, advice_if_failed, needs_more } = probe;
         findings.push(if !is_claimed(capabilities) {
             Finding::missing(name, "the device says that it has none", *advice_if_missing)
         } else if is_over {
@@ -121,6 +134,9 @@ pub(super) fn examine(device: &Device, capabilities: &Capabilities) -> Vec<Findi
         } else {
             match run(device) {
                 Ok(detail) => Finding::ok(name, detail),
+                Err(trouble) if *needs_more && trouble.is_refusal() => {
+                    Finding::missing(name, trouble.to_string(), *advice_if_failed)
+                }
                 Err(trouble) => {
                     is_over = trouble.is_the_end();
                     Finding::failed(name, &trouble, advice_if_failed)
