@@ -116,6 +116,32 @@ fn a_file_is_made_emptied_and_written_to_its_end() {
     assert!(trace.events.iter().map(|event| event.bytes).eq((1..=1000).flat_map(|bytes| [bytes, bytes])));
 }
 
+/// Two devices, each with a stack that logs to the file which the environment names: it is one log, and none overwrites the rows of
+/// another. Whatever the file is called.
+#[cfg(unix)]
+#[test]
+fn logs_in_one_file_are_one_log() {
+    let (sim, scratch, link) = (sim(), Scratch::new("shared.csv"), Scratch::new("link.csv"));
+    let first = Cuda::new(&sim.device(0)).logging(Log::create(&scratch.0).unwrap());
+    std::os::unix::fs::symlink(&scratch.0, &link.0).unwrap();
+    for _ in 0..100 {
+        Held::allocate_sync(&first, layout_of(100)).unwrap().free_sync();
+    }
+    first.log().flush().unwrap();
+    let second = Cuda::new(&sim.device(0)).logging(Log::create(&link.0).unwrap());
+    for resource in [&first, &second] {
+        Held::allocate_sync(resource, layout_of(100)).unwrap().free_sync();
+        resource.log().flush().unwrap();
+    }
+    let error = LogConfig::default().tags(true).create(&scratch.0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    drop((first, second));
+    assert_eq!(scratch.trace().events.len(), 204);
+    // That one is over: the file is emptied.
+    drop(LogConfig::default().tags(true).create(&scratch.0).unwrap());
+    assert_eq!(scratch.trace().events.len(), 0);
+}
+
 #[test]
 fn a_log_without_calls_is_a_heading() {
     let paper = Paper::default();

@@ -336,6 +336,54 @@ fn a_writer_calls_back() {
     drop((resource, log));
 }
 
+/// Waiting, as channels do, parks the thread and takes calls of `unpark` that were meant for somebody else: here that of a second
+/// flush, which is asked for while the writer is at the first.
+#[test]
+fn a_writer_that_parks_is_still_woken() {
+    #[derive(Clone, Default)]
+    struct Parks(Arc<AtomicUsize>);
+    impl Write for Parks {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+            thread::park_timeout(Duration::ZERO);
+            Ok(())
+        }
+    }
+    let parks = Parks::default();
+    let log = Log::write_to(parks.clone()).unwrap();
+    // The writer goes to sleep after a hundred turns without a row: that shall be behind some first flush.
+    let flushing = thread::spawn(move || {
+        for _ in 0..600 {
+            let flushes = parks.0.load(Ordering::SeqCst);
+            thread::scope(|scope| {
+                scope.spawn(|| log.flush().unwrap());
+                while parks.0.load(Ordering::SeqCst) == flushes {
+                    thread::yield_now();
+                }
+                log.flush().unwrap();
+            });
+        }
+    });
+    wait_until("a flush hangs", || flushing.is_finished());
+    flushing.join().unwrap();
+}
+
+/// Room is memory: what nobody can want is not taken for it.
+#[test]
+fn absurd_room_is_cut_to_what_there_can_be() {
+    let (sim, paper) = (sim(), Paper::default());
+    let log = LogConfig::default().room(usize::MAX).write_to(paper.clone()).unwrap();
+    let resource = Cuda::new(&sim.device(0)).logging(log);
+    pairs(&resource, 100);
+    drop(resource);
+    assert_eq!(paper.rows().len(), 200);
+}
+
 /// Failing logs are independent of each other.
 #[test]
 fn one_log_fails_and_another_goes_on() {

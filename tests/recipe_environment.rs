@@ -43,6 +43,28 @@ fn every_device_begins_with_it() {
     });
 }
 
+/// A second one would not find as much memory, and would empty the log that the first has begun.
+#[test]
+fn putting_it_back_makes_no_second_one() {
+    with_recipe("putting_it_back_makes_no_second_one", "pool(initial=80%) | cuda", || {
+        let device = Sim::new().device(0);
+        let cuda = AnyResource::new(Cuda::new(&device));
+        let initial = device.reset_current_resource().unwrap();
+        let free = initial.memory_info().unwrap().free_bytes;
+        assert_eq!(device.reset_current_resource().unwrap(), initial, "it is the current one already");
+        assert_eq!(device.set_current_resource(cuda.clone()).unwrap(), initial);
+        assert_eq!(device.reset_current_resource().unwrap(), cuda);
+        assert_eq!(device.current_resource().unwrap(), initial);
+        assert_eq!(initial.memory_info().unwrap().free_bytes, free);
+        // Nobody has it any more, and so it has gone.
+        device.set_current_resource(cuda.clone()).unwrap();
+        let id = initial.id();
+        drop(initial);
+        device.reset_current_resource().unwrap();
+        assert_ne!(device.current_resource().unwrap().id(), id);
+    });
+}
+
 #[test]
 fn the_source_may_be_left_to_the_device() {
     with_recipe("the_source_may_be_left_to_the_device", "pool", || {
@@ -160,6 +182,19 @@ fn bytes_that_are_no_text_are_an_error_with_their_place() {
     with_recipe("bytes_that_are_no_text_are_an_error_with_their_place", recipe, || {
         for error in errors() {
             assert_eq!((error.kind(), error.column()), (ErrorKind::Malformed, Some(6)), "{error}");
+        }
+    });
+}
+
+/// In quotes any character may stand, also the one that stands for what is no text: the name would be that of another file.
+#[cfg(unix)]
+#[test]
+fn bytes_that_are_no_text_are_none_in_quotes_either() {
+    use std::os::unix::ffi::OsStrExt;
+    let recipe = OsStr::from_bytes(b"budget(1MiB, name=\"\xff\") | cuda");
+    with_recipe("bytes_that_are_no_text_are_none_in_quotes_either", recipe, || {
+        for error in errors() {
+            assert_eq!((error.kind(), error.column()), (ErrorKind::Malformed, Some(20)), "{error}");
         }
     });
 }

@@ -344,6 +344,31 @@ fn many_threads_that_run_out_at_once_write_a_file_each() {
     }
 }
 
+/// Each has the first file to write, and the last one to be ready leaves it there.
+#[test]
+fn pools_that_name_one_file_write_all_of_it() {
+    let folder = Folder::new("one-file");
+    let (path, device) = (folder.file("pool.json"), Bench::sim().device());
+    for round in 0..20 {
+        let start = Barrier::new(8);
+        let run_out = || {
+            let config = PoolConfig::default().maximum(MIB).snapshot_on_out_of_memory(&path);
+            let pool = Cuda::new(&device).pool(config).expect("nothing is taken");
+            start.wait();
+            file_of(&pool.allocate_sync(layout_of(2 * MIB)).expect_err("it is more than the maximum"))
+        };
+        let files: Vec<_> = thread::scope(|scope| {
+            let running: Vec<_> = (0..8).map(|_| scope.spawn(run_out)).collect();
+            running.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
+        });
+        for file in files {
+            assert_eq!(file, Some(SnapshotFile::Written(path.clone())), "round {round}");
+        }
+        assert_eq!(read(&path)["format"], "alluvion-snapshot");
+        assert_eq!(folder.names(), ["pool.json"], "round {round}");
+    }
+}
+
 #[test]
 fn where_nothing_can_be_written_the_request_fails_as_ever() {
     let folder = Folder::new("nowhere");

@@ -62,6 +62,23 @@ fn what_is_refused_is_counted_as_such() {
     bench.check();
 }
 
+/// More than a number can hold: sums come out modulo 2^64, and no call unwinds.
+#[test]
+fn absurd_sizes_break_no_call() {
+    let bench = Bench::sim();
+    for slack_bytes in [0, 4 << 20, usize::MAX] {
+        let stats = Stats::with_slack(Null::new(&bench.device()), slack_bytes);
+        let largest = layout_of(isize::MAX as usize - 255);
+        let held: Vec<_> =
+            (0..5).map(|_| Held::allocate_sync(&stats, largest).expect("it has any size")).collect();
+        assert_eq!((stats.counts().allocations.value, stats.tally().push().allocations.value), (5, 5));
+        held.into_iter().for_each(Held::free_sync);
+        stats.tally().pop().expect("one is pushed");
+        let counts = stats.counts();
+        assert_eq!((counts.bytes.value, counts.allocations.value, counts.allocations.total), (0, 0, 5));
+    }
+}
+
 #[test]
 fn the_book_is_closed_before_the_upstream_frees() {
     let bench = Bench::sim();

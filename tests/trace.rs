@@ -435,3 +435,18 @@ fn a_log_that_cannot_be_written_is_an_error() {
     let error = RmmCsvWriter::new(&mut nothing[..]).finish().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unwritable);
 }
+
+#[test]
+fn a_row_of_yesterday_after_midnight_makes_no_day() {
+    let times = ["23:59:59.900000", "00:00:00.100000", "23:59:59.950000", "00:00:00.200000"];
+    let rows: String = times
+        .iter()
+        .enumerate()
+        .map(|(at, time)| format!("1,{time},allocate,{:#x},10,0\n", at + 1))
+        .collect();
+    let log = format!("Thread,Time,Action,Pointer,Size,Stream\n{rows}");
+    let trace = Trace::from_rmm_csv(log.as_bytes()).expect("the log is well formed");
+    let day = 24 * 60 * 60 * 1_000_000_u64;
+    let found: Vec<u64> = trace.moments.iter().map(|moment| moment.microseconds).collect();
+    assert_eq!(found, [day - 100_000, day + 100_000, day - 50_000, day + 200_000]);
+}

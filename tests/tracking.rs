@@ -65,6 +65,21 @@ fn zero_bytes_are_not_entered() {
     assert!(tracking.outstanding().is_clean());
 }
 
+/// More than a number can hold: it is said to be the most that one can, and no call unwinds.
+#[test]
+fn absurd_sizes_break_no_call() {
+    let bench = Bench::sim();
+    let tracking = quiet(Null::new(&bench.device()));
+    let largest = layout_of(isize::MAX as usize - 255);
+    let held: Vec<_> =
+        (0..5).map(|_| Held::allocate_sync(&tracking, largest).expect("it has any size")).collect();
+    let out = tracking.outstanding();
+    assert_eq!((out.blocks.len(), out.bytes(), out.by_tag()[0].bytes), (5, usize::MAX, usize::MAX));
+    assert!(out.to_string().contains("in 5 blocks") && tracking.describe().to_string().contains("in 5)"));
+    held.into_iter().for_each(Held::free_sync);
+    assert_eq!((tracking.register().live_bytes(), tracking.outstanding().is_clean()), (0, true));
+}
+
 #[test]
 fn what_is_refused_is_not_entered() {
     let bench = Bench::sim();

@@ -22,6 +22,16 @@ pub(crate) enum Input {
 /// How a file that gzip made begins, whatever its name.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// What is written to `output` would be in the place of what was read.
+pub(crate) fn refuse_overwriting(file: &Path, output: &Path, by: &str) -> Result<(), Failure> {
+    match (file.canonicalize(), output.canonicalize()) {
+        (Ok(file), Ok(output)) if file == output && file.is_file() => {
+            Err(Failure::usage(format!("{} would be overwritten by its own {by}", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Input {
     /// Reads either. What begins with a brace is a snapshot: no heading of a log does.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {

@@ -282,3 +282,34 @@ fn a_snapshot_is_no_log() {
     assert!(refused(1, &["replay", &path]).contains("it is a snapshot, and a log is needed"));
     assert!(alluvion(&["replay", "--version"]).status.code() == Some(2));
 }
+
+/// A log in which so many threads allocate once each.
+fn log_of_threads(folder: &Folder, threads: u32) -> String {
+    let rows: String =
+        (1..=threads).map(|n| format!("{n},00:00:00.000001,allocate,{:#x},100,0\n", n * 256)).collect();
+    folder.file("threads.csv", format!("Thread,Time,Action,Pointer,Size,Stream\n{rows}"))
+}
+
+#[test]
+fn more_threads_than_a_machine_has_room_for_are_refused() {
+    let folder = Folder::new("replay-threads");
+    let log = log_of_threads(&folder, 4097);
+    let words = refused(1, &["replay", &log, "--threads", "free", "--driver", "null", "--rounds", "1"]);
+    assert!(words.contains("4097 threads"), "{words}");
+}
+
+/// Each thread has 2 MiB of addresses for its stack, so that not all of them fit.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_there_is_not_ends_it_and_keeps_nobody_waiting() {
+    let folder = Folder::new("replay-no-thread");
+    let log = log_of_threads(&folder, 4000);
+    let line = format!(
+        "ulimit -v 4000000; exec timeout 60 {} replay {log} --threads free --driver null --rounds 1",
+        env!("CARGO_BIN_EXE_alluvion")
+    );
+    let output = std::process::Command::new("sh").args(["-c", &line]).output().expect("there is a shell");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("no more threads") && !words.contains("panicked"), "{words}");
+}

@@ -143,3 +143,13 @@ fn what_is_not_understood_ends_with_two_and_what_fails_with_one() {
     let words = refused(1, &["tune", &etl, "--source", "system", "--candidates", "5"]);
     assert!(words.contains("unsupported"), "{words}");
 }
+
+#[test]
+fn a_peak_that_no_recipe_can_say_is_one_that_nothing_serves() {
+    let folder = Folder::new("tune-absurd");
+    let rows: String =
+        (1..3).map(|at| format!("7,00:00:00.000001,allocate,{at:#x},9223372036854775000,0\n")).collect();
+    let log = folder.file("log.csv", format!("Thread,Time,Action,Pointer,Size,Stream\n{rows}"));
+    let said = refused(1, &["tune", &log]);
+    assert!(said.contains("stacks that were tried fails an allocation"), "{said}");
+}

@@ -60,7 +60,8 @@ struct Page(Mutex<Blocks>);
 #[derive(Default)]
 struct Blocks {
     out: HashMap<u64, Holding>,
-    bytes: usize,
+    /// Wide, so that no sum of sizes is too large for it.
+    bytes: u128,
     /// Addresses of the last blocks that went.
     gone: VecDeque<u64>,
 }
@@ -111,7 +112,8 @@ impl Register {
     /// The bytes of the blocks that are out.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
-        self.pages.iter().map(|page| page.0.lock().bytes).sum()
+        let bytes: u128 = self.pages.iter().map(|page| page.0.lock().bytes).sum();
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// How many wrong frees there were.
@@ -133,10 +135,10 @@ impl Register {
             stack: self.sampler.stack(layout.bytes()),
         };
         let mut blocks = self.page(block).0.lock();
-        blocks.bytes += layout.bytes();
+        blocks.bytes += layout.bytes() as u128;
         // What was there has been freed behind the back of this layer, or else the upstream would not have it to give.
         if let Some(stale) = blocks.out.insert(block.address(), holding) {
-            blocks.bytes -= stale.bytes;
+            blocks.bytes -= stale.bytes as u128;
         }
     }
 
@@ -147,7 +149,7 @@ impl Register {
             let blocks = &mut *guard;
             match blocks.out.entry(block.address()) {
                 Entry::Occupied(out) if out.get().bytes == layout.bytes() => {
-                    blocks.bytes -= layout.bytes();
+                    blocks.bytes -= layout.bytes() as u128;
                     if blocks.gone.len() == GONE {
                         blocks.gone.pop_front();
                     }

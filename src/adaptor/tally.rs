@@ -25,6 +25,9 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
 /// 250 calls; by 1 MiB, once in 17. Of the memory of a device 4 MiB is a thirty-thousandth.
 pub(super) const SLACK_BYTES: usize = 4 << 20;
 
+/// More slack than anything moves by, and so little that what is live plus it is no overflow, which would look like a fall.
+const MOST_SLACK: u64 = 1 << 61;
+
 /// Bytes of slack for one block of slack: 64 blocks beside 4 MiB.
 const BYTES_OF_A_BLOCK: usize = 64 << 10;
 
@@ -95,7 +98,7 @@ struct Summit {
 impl Tally {
     pub(super) fn new(slack_bytes: usize) -> Self {
         let blocks = slack_bytes / BYTES_OF_A_BLOCK;
-        let slack = [slack_bytes, blocks].map(|amount| i64::try_from(amount).unwrap_or(i64::MAX));
+        let slack = [slack_bytes, blocks].map(|amount| (amount as u64).min(MOST_SLACK) as i64);
         Self {
             shards: Places::default(),
             interval: AtomicU64::new(0),
@@ -136,7 +139,7 @@ impl Tally {
                 allocations: 0,
                 failures: 0,
             });
-            known.bytes += of.bytes.load(Ordering::Relaxed);
+            known.bytes = known.bytes.wrapping_add(of.bytes.load(Ordering::Relaxed));
             known.allocations += of.blocks.load(Ordering::Relaxed);
             known.failures += of.failures.load(Ordering::Relaxed);
         }
@@ -265,8 +268,8 @@ impl Tally {
     fn publish(&self, shard: &Shard) {
         let mut summit = self.summit.0.lock();
         for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
-            summit.peak[at] = summit.peak[at].max(summit.published[at] + count.rise());
-            summit.published[at] += count.drift();
+            summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
+            summit.published[at] = summit.published[at].wrapping_add(count.drift());
             count.settle(self.slack[at]);
         }
     }
@@ -308,7 +311,7 @@ impl Tally {
         let mut highest = [i64::MIN; 2];
         for shard in self.shards().filter(|shard| shard.interval.load(Ordering::Relaxed) == interval) {
             for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
-                highest[at] = highest[at].max(published[at] + count.rise());
+                highest[at] = highest[at].max(published[at].wrapping_add(count.rise()));
             }
         }
         highest
@@ -449,5 +452,24 @@ impl fmt::Display for Tally {
 impl fmt::Debug for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tally({})", self.whole())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Threads with as much slack as there is have nothing to tell each other.
+    #[test]
+    fn nobody_meets_within_the_slack() {
+        for slack_bytes in [1 << 20, usize::MAX] {
+            let tally = Tally::new(slack_bytes);
+            tally.allocated(1000);
+            tally.freed(500);
+            assert_eq!(tally.summit.0.lock().published, [0, 0], "with {slack_bytes}");
+        }
+        let tally = Tally::new(0);
+        tally.allocated(1000);
+        assert_eq!(tally.summit.0.lock().published, [1000, 1]);
     }
 }

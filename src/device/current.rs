@@ -7,7 +7,7 @@ use std::{env, process};
 use super::{Device, Machine};
 use crate::error::Error;
 use crate::recipe::{Recipe, default_source};
-use crate::resource::AnyResource;
+use crate::resource::{AnyResource, WeakResource};
 use crate::sync::{Mutex, nap};
 
 /// The variable of the environment with the recipe of every device's initial resource.
@@ -23,6 +23,8 @@ pub(super) struct CurrentResource {
 #[derive(Default)]
 struct State {
     set: Option<AnyResource>,
+    /// The initial one, as long as somebody has it.
+    initial: Option<WeakResource>,
     /// The process in which a thread makes the initial resource now.
     making: Option<u32>,
 }
@@ -53,7 +55,7 @@ impl CurrentResource {
     }
 
     pub(super) fn reset(&self, device: &Device) -> Result<AnyResource, Error> {
-        let initial = self.initial(device)?;
+        let initial = self.known_or_initial(device, |_| None)?;
         let known = self.state.lock().set.replace(initial.clone());
         Ok(known.unwrap_or(initial))
     }
@@ -62,14 +64,28 @@ impl CurrentResource {
         self.state.lock().set.take()
     }
 
-    /// What is set; if nothing is, the initial one is made and set. One thread makes it: a second one might not get as much
-    /// memory, or would empty the log that the first has begun. The others wait without a lock, because it calls the driver.
+    /// What is set; if nothing is, the initial one is set.
     fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
+        let found = self.known_or_initial(device, |state| state.set.clone())?;
+        // If somebody has set another one meanwhile, what was found is dropped here, and not under the lock.
+        let set = self.state.lock().set.get_or_insert_with(|| found.clone()).clone();
+        Ok(set)
+    }
+
+    /// What is known; else the initial one, which is made if nobody has it any more. One thread makes it: a second one might not
+    /// get as much memory, or would empty the log that the first has begun. The others wait without a lock, because it calls
+    /// the driver.
+    fn known_or_initial(
+        &self,
+        device: &Device,
+        known: impl Fn(&State) -> Option<AnyResource>,
+    ) -> Result<AnyResource, Error> {
         let this = process::id();
         loop {
             let mut state = self.state.lock();
-            if let Some(resource) = &state.set {
-                return Ok(resource.clone());
+            let initial = || state.initial.as_ref().and_then(WeakResource::upgrade);
+            if let Some(resource) = known(&state).or_else(initial) {
+                return Ok(resource);
             }
             // A fork does not have the thread of its parent that was making one.
             if state.making != Some(this) {
@@ -81,9 +97,8 @@ impl CurrentResource {
         }
         let _making = Making(&self.state);
         let initial = self.initial(device)?;
-        // If somebody has set another one meanwhile, what was made is dropped here, and not under the lock.
-        let set = self.state.lock().set.get_or_insert_with(|| initial.clone()).clone();
-        Ok(set)
+        self.state.lock().initial = Some(WeakResource::of(&initial));
+        Ok(initial)
     }
 
     /// What is current before anybody has said so: by the recipe in the environment, if there is one.
@@ -108,7 +123,13 @@ impl Drop for Making<'_> {
 /// The recipe in the environment. An empty one is none.
 fn from_environment() -> Option<Result<Recipe, Error>> {
     let line = env::var_os(VARIABLE)?;
-    // What is no text has a character in it that no recipe has, and the error points there.
+    if let Err(error) = str::from_utf8(line.as_encoded_bytes()) {
+        // What is no text is shown as one character, also where any may stand, as in quotes.
+        let start = error.valid_up_to();
+        let place = start..start + char::REPLACEMENT_CHARACTER.len_utf8();
+        let why = format!("what {VARIABLE} has here is no text");
+        return Some(Err(Error::pointing(&line.to_string_lossy(), place, why, None)));
+    }
     let line = line.to_string_lossy();
     (!line.trim().is_empty()).then(|| line.parse())
 }

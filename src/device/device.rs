@@ -248,7 +248,7 @@ impl Device {
         self.machine.state(self.ordinal).current.set(self, resource)
     }
 
-    /// Puts the initial resource back and returns the one before.
+    /// Puts the initial resource back and returns the one before. If nobody has the initial one any more, it is made anew.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@
 
 use core::any::Any;
 use core::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -30,6 +30,19 @@ use crate::stream::StreamRef;
 #[derive(Clone)]
 pub struct AnyResource {
     resource: Arc<dyn Resource + Send + Sync>,
+}
+
+/// A resource that goes when nobody else has it.
+pub(crate) struct WeakResource(Weak<dyn Resource + Send + Sync>);
+
+impl WeakResource {
+    pub(crate) fn of(resource: &AnyResource) -> Self {
+        Self(Arc::downgrade(&resource.resource))
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<AnyResource> {
+        self.0.upgrade().map(|resource| AnyResource { resource })
+    }
 }
 
 static_assertions::assert_impl_all!(AnyResource: Send, Sync, Clone);

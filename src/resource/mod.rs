@@ -25,6 +25,7 @@ mod resource_ref;
 
 pub use access::{DeviceAccessible, HostAccessible};
 pub use any_resource::AnyResource;
+pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
 pub use device_ptr::DevicePtr;
 pub(crate) use handle::forward_resource;

@@ -1,6 +1,7 @@
 //! `SnapshotFiles`: the files that a suballocator writes when memory runs out.
 
 use core::fmt;
+use core::sync::atomic::AtomicUsize;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -99,10 +100,14 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Beside it first, so that what has the name is whole, also when the disk is full.
+/// Beside it first, so that what has the name is whole, also when the disk is full, and when another pool writes to the same name.
 fn write_whole(path: &Path, snapshot: &Snapshot, report: &OutOfMemory) -> io::Result<()> {
+    // Not of `crate::sync`: it lives as long as the process, and no model is about it.
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: it only gives each piece a name of its own.
+    let number = BEGUN.fetch_add(1, Ordering::Relaxed);
     let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.partial", std::process::id()));
+    beside.push(format!(".{}-{number}.partial", std::process::id()));
     let beside = PathBuf::from(beside);
     let written = File::create(&beside)
         .and_then(|file| snapshot_json::write(snapshot, Some(report), file))

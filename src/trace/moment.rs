@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// Microseconds since the midnight before the first row: where a row's time is half a day behind that of the row before,
-    /// another day has begun.
+    /// another day has begun. A row of a minute before midnight that comes after it is of the day before.
     pub microseconds: u64,
     /// Where the block begins.
     pub address: u64,

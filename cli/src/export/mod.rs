@@ -13,7 +13,7 @@ use alluvion::recipe::Recipe;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
-use crate::input::Input;
+use crate::input::{Input, refuse_overwriting};
 use crate::playback::Playback;
 use folded::Moment;
 use output::Output;
@@ -80,6 +80,9 @@ impl Export {
         let stack = self.resource.as_deref().map(parse_stack).transpose()?;
         if stack.is_some() && self.format == Format::Folded {
             return Err(Failure::usage("--resource makes no difference to --format folded"));
+        }
+        if let Some(output) = &self.output {
+            refuse_overwriting(&self.file, output, "export")?;
         }
         let input = Input::read(&self.file)?;
         if let Input::Snapshot(_) = input {

@@ -4,15 +4,20 @@ use core::hint;
 use core::sync::atomic::{AtomicBool, Ordering};
 #[expect(clippy::disallowed_types, reason = "no model of loom looks at the program")]
 use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::thread;
+use std::sync::{OnceLock, PoisonError};
 use std::time::Instant;
+use std::{io, thread};
 
 use alluvion::trace::{EventKind, Trace};
 use alluvion::{Error, Resource, Stream};
 
+use crate::failure::Failure;
 use crate::timing::ns_since;
 use crate::workload::{Block, StartLine};
+
+/// So many threads run at most: the programs that logs are of have a few hundred at most. Each one more has a stack, and its
+/// turn whenever others wait.
+const MOST_THREADS: usize = 4096;
 
 /// What each thread of a log does, apart from the others: only a free waits, until its block has been allocated.
 ///
@@ -89,7 +94,14 @@ impl<'r, R> Slot<'r, R> {
 }
 
 impl Programs {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    /// Fails where a log has more threads than may run at once.
+    pub(crate) fn of(trace: &Trace) -> Result<Self, Failure> {
+        if trace.threads as usize > MOST_THREADS {
+            return Err(Failure::Failed(format!(
+                "the log has {} threads, and {MOST_THREADS} may run at once: play it in the order of the log",
+                trace.threads
+            )));
+        }
         // Who allocates a block; then where it is held, which only its free can tell.
         let mut allocator = vec![0; trace.blocks as usize];
         let mut is_handed = vec![false; trace.blocks as usize];
@@ -118,26 +130,40 @@ impl Programs {
                 bytes: event.bytes as usize,
             });
         }
-        programs
+        Ok(programs)
     }
 
     /// Runs them all at once. Returns nanoseconds from the first step to the last, and which allocations failed; what is still
-    /// live in the end is given back after the clock stopped.
+    /// live in the end is given back after the clock stopped. Fails if the system has not as many threads.
     pub(crate) fn run<R: Resource + Sync>(
         &self,
         resource: &R,
         streams: &[Stream],
-    ) -> (f64, Vec<(usize, Error)>) {
+    ) -> Result<(f64, Vec<(usize, Error)>), Failure> {
         let mut slots = Vec::new();
         slots.resize_with(self.handed_over, Slot::new);
         let (slots, line) = (&slots[..], &StartLine::new(self.threads.len() + 1));
         let mut refused = Vec::new();
+        // Whether there is a thread for each: those that are there wait to hear it, and go home if not.
+        let are_all_there = &OnceLock::new();
         let ns = thread::scope(|scope| {
-            let running: Vec<_> = self
+            let running: io::Result<Vec<_>> = self
                 .threads
                 .iter()
-                .map(|program| scope.spawn(move || program.run(resource, streams, slots, line)))
+                .map(|program| {
+                    thread::Builder::new().spawn_scoped(scope, move || {
+                        if *are_all_there.wait() {
+                            program.run(resource, streams, slots, line)
+                        } else {
+                            Vec::new()
+                        }
+                    })
+                })
                 .collect();
+            are_all_there.get_or_init(|| running.is_ok());
+            let running = running.map_err(|error| {
+                Failure::while_doing("the log's threads: the system has no more threads", error)
+            })?;
             line.wait();
             let start = Instant::now();
             line.wait();
@@ -146,15 +172,15 @@ impl Programs {
                 // No resource unwinds.
                 refused.extend(thread.join().unwrap_or_default());
             }
-            ns
-        });
+            Ok::<f64, Failure>(ns)
+        })?;
         if let Some(stream) = streams.first() {
             for block in slots.iter().filter_map(Slot::take) {
                 block.give_back(stream.as_ref());
             }
         }
         refused.sort_by_key(|(event, _)| *event);
-        (ns, refused)
+        Ok((ns, refused))
     }
 }
 
@@ -235,11 +261,11 @@ mod tests {
     fn what_one_thread_allocates_another_frees() {
         let sim = Sim::new();
         let trace = ring();
-        let programs = Programs::of(&trace);
+        let programs = Programs::of(&trace).unwrap();
         assert_eq!((programs.threads.len(), programs.handed_over), (8, 1600));
         let streams: Vec<_> = (0..trace.streams).map(|_| sim.device(0).stream().unwrap()).collect();
         let pool = Pool::new(Cuda::new(&sim.device(0)), PoolConfig::default()).unwrap();
-        let (ns, refused) = programs.run(&pool, &streams);
+        let (ns, refused) = programs.run(&pool, &streams).unwrap();
         assert!(ns > 0.0 && refused.is_empty(), "{refused:?}");
         assert_eq!(pool.status().live_blocks, 0);
     }
@@ -250,7 +276,7 @@ mod tests {
         let trace = ring();
         let streams: Vec<_> = (0..trace.streams).map(|_| sim.device(0).stream().unwrap()).collect();
         let pool = Pool::new(Cuda::new(&sim.device(0)), PoolConfig::default().maximum(1024)).unwrap();
-        let (_, refused) = Programs::of(&trace).run(&pool, &streams);
+        let (_, refused) = Programs::of(&trace).unwrap().run(&pool, &streams).unwrap();
         assert!(!refused.is_empty() && refused.is_sorted_by_key(|(event, _)| *event));
         assert!(refused.iter().all(|(_, error)| error.is_out_of_memory()));
         assert_eq!(pool.status().live_blocks, 0);

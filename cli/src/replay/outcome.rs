@@ -50,7 +50,7 @@ impl Outcome {
             (0..trace.streams).map(|_| rig.device.stream()).collect::<Result<Vec<Stream>, Error>>()?;
         let charged_before = rig.charged_ns();
         let stack = Standing::new(recipe, rig)?;
-        let mut play = player(log, &stack, &streams, plan.threads);
+        let mut play = player(log, &stack, &streams, plan.threads)?;
 
         let (first_ns, refused) = play()?;
         rig.device.synchronize()?;
@@ -98,9 +98,9 @@ fn player<'p>(
     stack: &'p Standing,
     streams: &'p [Stream],
     threads: Threads,
-) -> Box<dyn FnMut() -> Result<Round, Failure> + 'p> {
+) -> Result<Box<dyn FnMut() -> Result<Round, Failure> + 'p>, Failure> {
     let (events, resource) = (&log.trace.events, &stack.resource);
-    match threads {
+    Ok(match threads {
         Threads::LogOrder => {
             let mut live = Vec::new();
             live.resize_with(log.trace.blocks as usize, || None);
@@ -114,8 +114,8 @@ fn player<'p>(
             })
         }
         Threads::Free => {
-            let programs = Programs::of(&log.trace);
-            Box::new(move || Ok(programs.run(resource, streams)))
+            let programs = Programs::of(&log.trace)?;
+            Box::new(move || programs.run(resource, streams))
         }
-    }
+    })
 }

@@ -18,7 +18,7 @@ use alluvion::trace::Trace;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::input::Input;
+use crate::input::{Input, refuse_overwriting};
 use picture::Picture;
 
 /// Draws a log of allocations, or a snapshot of a pool, as a page for a browser: one file that needs no network.
@@ -64,11 +64,7 @@ impl Viz {
 
     /// Writes the page, and says what it is.
     pub(crate) fn draw(self) -> Result<String, Failure> {
-        if let (Ok(file), Ok(output)) = (self.file.canonicalize(), self.output.canonicalize())
-            && file == output
-        {
-            return Err(Failure::usage(format!("{} would be overwritten by its own page", file.display())));
-        }
+        refuse_overwriting(&self.file, &self.output, "page")?;
         let recipe = self.recipe()?;
         let failed = |error: &dyn core::fmt::Display| Failure::of_file(&self.output, error);
         let (page, what) = match Input::read(&self.file)? {

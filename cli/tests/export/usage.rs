@@ -125,3 +125,16 @@ fn no_input_makes_it_panic() {
         }
     }
 }
+
+#[test]
+fn a_log_is_not_overwritten_by_its_own_export() {
+    let folder = Folder::new("export-onto-itself");
+    let log = folder.file("log.csv", PLAIN);
+    let roundabout = folder.path("./log.csv");
+    for output in [&log, &roundabout] {
+        let said = refused(2, &["export", &log, "--format", "folded", "-o", output]);
+        assert!(said.contains("would be overwritten"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(&log).expect("it is there"), PLAIN);
+    assert_eq!(folder.names(), ["log.csv"]);
+}

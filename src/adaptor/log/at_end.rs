@@ -3,7 +3,7 @@
 use std::panic;
 use std::sync::{Once, OnceLock, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::os;
 use super::shared::Shared;
@@ -11,7 +11,7 @@ use super::writer::is_writer;
 use crate::driver::{count_forks, forks};
 use crate::sync::{Arc, Mutex};
 
-/// A process that ends waits no longer for a log whose writer blocks.
+/// A process that ends waits no longer for logs whose writers block, all together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The logs there are. Held for a few instructions.
@@ -50,15 +50,84 @@ extern "C" fn flush_at_exit() {
     flush_all();
 }
 
-/// Flushes every log, as far as that is possible here and in time.
 fn flush_all() {
+    flush_within(PATIENCE);
+}
+
+/// Flushes every log, as far as that is possible here and in time.
+fn flush_within(patience: Duration) {
+    let until = Instant::now() + patience;
     if forks() > 0 || is_writer() {
         return;
     }
     let Some(logs) = LOGS.get() else { return };
     let logs: Vec<_> = logs.lock().iter().filter_map(Weak::upgrade).collect();
+    // All are asked before the first is waited for: one whose writer blocks takes no time from the others.
+    for log in &logs {
+        let _ = log.flush(Some(Duration::ZERO));
+    }
     for log in logs {
         // Who wrote it was told of a failure.
-        let _ = log.flush(Some(PATIENCE));
+        let _ = log.flush(Some(until.saturating_duration_since(Instant::now())));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::adaptor::Log;
+    use crate::sync::{AtomicU64, Ordering};
+
+    /// Waits until the other end of the channel is gone.
+    struct Stuck(mpsc::Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Counts its flushes.
+    struct Fine(Arc<AtomicU64>);
+
+    impl Write for Fine {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_logs_together_get_so_much_patience() {
+        let stuck: Vec<_> = (0..20)
+            .map(|_| {
+                let (hold, held) = mpsc::channel();
+                (Log::write_to(Stuck(held)).expect("there is a thread for it"), hold)
+            })
+            .collect();
+        let flushes = Arc::new(AtomicU64::new(0));
+        let fine = Log::write_to(Fine(Arc::clone(&flushes))).expect("there is a thread for it");
+        let begun = Instant::now();
+        flush_within(Duration::from_millis(200));
+        let took = begun.elapsed();
+        assert!(flushes.load(Ordering::Relaxed) > 0, "it did not have to wait for the others");
+        drop(fine);
+        for (log, hold) in stuck {
+            drop(hold);
+            drop(log);
+        }
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "it took {took:?}");
     }
 }

@@ -6,15 +6,19 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use super::files::{Files, identity_of};
 use super::sink::{Plain, Sink};
 use super::{FailureHook, Log};
 use crate::error::Error;
-use crate::sync::Arc;
+use crate::sync::{Arc, MutexGuard};
 use crate::trace::RowFormat;
 
 /// Rows that may wait for the writer: 1 MiB of them. A program that allocates and frees as fast as one core can fills it in 1 ms,
 /// the writer empties it in 3.
 const ROOM: usize = 16 << 10;
+
+/// Room is memory that is there from the beginning: this is 64 MiB, which a program fills in 60 ms.
+const MOST_ROOM: usize = 1 << 20;
 
 /// The variables that name the file of a log, the first that is set.
 const VARIABLES: [&str; 2] = ["ALLUVION_LOG_FILE", "RMM_LOG_FILE"];
@@ -62,10 +66,11 @@ impl LogConfig {
         Self { format: RowFormat { reserved, ..self.format }, ..self }
     }
 
-    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two.
+    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two, of 64 bytes each; a million at
+    /// most.
     #[must_use]
     pub fn room(self, rows: usize) -> Self {
-        Self { room: rows, ..self }
+        Self { room: rows.min(MOST_ROOM), ..self }
     }
 
     /// What is called, once, if the log can be written no more. It runs on the writer's thread, with no lock held; if it panics,
@@ -77,9 +82,13 @@ impl LogConfig {
 
     /// A log in that file, which is made, or emptied. If its name ends in `.gz` it is packed by gzip.
     ///
+    /// If a log of this process is in that file already, it is that log, with its room and its `on_failure`: as when each of
+    /// several devices has a stack that logs to the file of the environment.
+    ///
     /// # Errors
     ///
-    /// `Unwritable` if it cannot be opened; `Unsupported` for gzip without the feature `gzip`.
+    /// `Unwritable` if it cannot be opened; `Unsupported` for gzip without the feature `gzip`; `InvalidArgument` if a log with
+    /// other columns is in it.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Log, Error> {
         let path = path.as_ref();
         let is_packed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
@@ -90,12 +99,51 @@ impl LogConfig {
                 "build it with that feature, or choose a name that does not end in .gz",
             ));
         }
-        let file = File::create(path).map_err(|error| Error::unwritable(path.display(), &error))?;
-        #[cfg(feature = "gzip")]
-        if is_packed {
-            return self.begin(Box::new(super::sink::Gzip::new(file)), path.display());
+        // A pipe, say, which takes as long to open as somebody reads it, keeps nobody else waiting.
+        let is_on_disk = path.metadata().map_or(true, |found| found.is_file());
+        let files = if is_on_disk { Files::of_this_process() } else { None };
+        let known = files.as_ref().and_then(|files| files.log_in(path));
+        match known {
+            Some(log) if log.failure().is_none() => {
+                drop(files);
+                if log.0.format == self.format {
+                    Ok(log)
+                } else {
+                    Err(Error::invalid_argument(
+                        "a log in a file that another is in",
+                        "their columns differ",
+                        "choose the same columns, or another file",
+                    ))
+                }
+            }
+            // One that is over is not written any more.
+            over => {
+                let log = self.create_anew(path, is_packed, files);
+                drop(over);
+                log
+            }
         }
-        self.begin(Box::new(Plain(file)), path.display())
+    }
+
+    /// A log in that file, in which none is. Whoever else makes one waits meanwhile.
+    fn create_anew(
+        self,
+        path: &Path,
+        is_packed: bool,
+        files: Option<MutexGuard<'static, Files>>,
+    ) -> Result<Log, Error> {
+        let file = File::create(path).map_err(|error| Error::unwritable(path.display(), &error))?;
+        let identity = identity_of(&file);
+        #[cfg(feature = "gzip")]
+        let sink: Box<dyn Sink> =
+            if is_packed { Box::new(super::sink::Gzip::new(file)) } else { Box::new(Plain(file)) };
+        #[cfg(not(feature = "gzip"))]
+        let (sink, _): (Box<dyn Sink>, _) = (Box::new(Plain(file)), is_packed);
+        let log = self.begin(sink, path.display())?;
+        if let Some(mut files) = files {
+            files.enter(identity, &log);
+        }
+        Ok(log)
     }
 
     /// A log in the file that the environment names: `ALLUVION_LOG_FILE`, else `RMM_LOG_FILE`.

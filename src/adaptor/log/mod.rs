@@ -2,6 +2,7 @@
 
 mod at_end;
 mod config;
+mod files;
 mod os;
 mod queue;
 mod record;

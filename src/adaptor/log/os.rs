@@ -7,18 +7,21 @@
 
 use core::cell::Cell;
 
+use crate::driver::forks;
+
 thread_local! {
-    // No destructor, so it can be read while the thread's other locals are being dropped. 0 is no thread's number.
-    static NUMBER: Cell<u64> = const { Cell::new(0) };
+    // The number, and in how manieth child of a fork it was asked for. No destructor, so it can be read while the thread's other
+    // locals are being dropped. 0 is no thread's number.
+    static NUMBER: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// The number that the operating system has given the calling thread: asked for once, for it is a call of the system. A child of
-/// a fork keeps that of the thread that forked, and logs nothing.
+/// The number that the operating system has given the calling thread: asked for once, for it is a call of the system, and once
+/// more in a child of a fork, which is another thread.
 #[inline]
 pub(super) fn thread_number() -> u64 {
     match NUMBER.get() {
-        0 => ask_thread_number(),
-        number => number,
+        (number @ 1.., of) if of == forks() => number,
+        _ => ask_thread_number(),
     }
 }
 
@@ -30,7 +33,7 @@ fn ask_thread_number() -> u64 {
     // A number of our own is as good, for who reads one log alone.
     #[cfg(not(target_os = "linux"))]
     let number = crate::stream::ThreadToken::current().number() as u64;
-    NUMBER.set(number);
+    NUMBER.set((number, forks()));
     number
 }
 
@@ -76,6 +79,30 @@ mod tests {
         assert!(here != 0 && there != 0 && here != there);
         #[cfg(target_os = "linux")]
         assert!(std::path::Path::new(&format!("/proc/self/task/{here}")).exists());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_child_of_a_fork_is_another_thread() {
+        crate::driver::count_forks();
+        let here = thread_number();
+        // SAFETY: the child calls what takes no lock and no memory, and ends.
+        match unsafe { libc::fork() } {
+            -1 => panic!("no fork"),
+            0 => {
+                // SAFETY: it takes nothing.
+                let own = unsafe { libc::gettid() }.unsigned_abs();
+                // SAFETY: it takes a number, and does not return.
+                unsafe { libc::_exit(i32::from(thread_number() != u64::from(own))) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: `status` is a place for the status of a child of this process.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "its thread has a number of its own");
+                assert_eq!(thread_number(), here);
+            }
+        }
     }
 
     #[test]

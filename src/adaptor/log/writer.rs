@@ -119,7 +119,9 @@ impl Writer {
                 self.shared.flushed(u64::MAX);
                 return Ok(());
             }
-            naps = if count == 0 { naps + 1 } else { 0 };
+            // After a call of the sink it looks again before it sleeps: what the sink waited for may have taken the call that was to
+            // wake this thread, for a flush or for the end.
+            naps = if count == 0 && !flushes { naps + 1 } else { 0 };
             if naps < NAPS {
                 thread::park_timeout(NAP);
             } else if self.shared.records.is_empty_for_sleep(self.formatted) {

@@ -91,7 +91,7 @@ impl Holdings {
     /// The bytes of all blocks.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes).sum()
+        self.blocks.iter().fold(0, |bytes, block| bytes.saturating_add(block.bytes))
     }
 
     /// At most `count` blocks, the largest first.
@@ -133,7 +133,7 @@ fn shares<'h, L: Copy + Eq + core::hash::Hash>(
     let mut sums = HashMap::<L, (usize, usize)>::new();
     for block in blocks {
         let (bytes, blocks) = sums.entry(label(block)).or_default();
-        *bytes += block.bytes;
+        *bytes = bytes.saturating_add(block.bytes);
         *blocks += 1;
     }
     let share = |(label, (bytes, blocks))| Share { label: text(&label), bytes, blocks };
