@@ -148,8 +148,8 @@ fn curve(path: &str) -> Vec<u64> {
 #[test]
 fn what_a_replay_logs_has_the_same_live_curve_and_replays_the_same() {
     let folder = Folder::new("replay-log");
-    for name in ["etl", "streams"] {
-        let (log, original) = (folder.path(&format!("{name}.csv")), trace(name));
+    for (name, ending) in [("etl", "csv"), ("streams", "csv.gz")] {
+        let (log, original) = (folder.path(&format!("{name}.{ending}")), trace(name));
         let line = format!("logging(\"{log}\") | pool | cuda");
         let run = |path: &str, line: &str| {
             objects(&["replay", path, "-r", line, "--driver", "sim", "--rounds", "1", "--json"]).remove(0)
@@ -158,6 +158,8 @@ fn what_a_replay_logs_has_the_same_live_curve_and_replays_the_same() {
         for key in ["events", "streams", "peak_live", "peak_reserved", "failures", "upstream_calls"] {
             assert_eq!(first[key], again[key], "{name}: {key}");
         }
+        let is_packed = std::fs::read(&log).expect("it is there").starts_with(&[0x1f, 0x8b]);
+        assert_eq!(is_packed, ending == "csv.gz");
         assert_eq!(curve(&log), curve(&original), "{name}");
     }
 }
