@@ -4,7 +4,21 @@
 //! upstream's blocks. Layers nest as generics and are built from the inside out, each by the method of
 //! [`Resource`](crate::Resource) that is called as its file is.
 //!
-//! All label what they see with the [`Tag`] of the calling thread: [`with_tag`].
+//! | Layer | What it does | Its book |
+//! |---|---|---|
+//! | [`Stats`] | counts what passes, by scope and by tag | [`Tally`] |
+//! | [`Tracking`] | knows what is out, and who has it; reports leaks | [`Register`] |
+//! | [`Logging`] | writes down what passes, in RMM's format | [`Log`] |
+//! | [`Limiting`] | so much and no more | [`Allowance`] |
+//! | [`Budget`] | within a limit that others share, limits within limits | [`Allowance`] |
+//! | [`Guard`] | finds writes outside of blocks and after their free | [`Watch`] |
+//! | [`Aligned`] | blocks begin at multiples of more than was asked for | [`Moves`] |
+//! | [`Fallback`] | asks a second resource when the first is out | [`Spill`] |
+//! | [`FailureCallback`] | asks a function before a request fails | [`Appeals`] |
+//! | [`Prefetch`] | managed memory migrates before it is used | [`Hints`] |
+//! | [`ThreadSafe`] | lets threads share a resource that is not `Sync` | [`Reentries`] |
+//!
+//! All that label what they see do so with the [`Tag`] of the calling thread: [`with_tag`].
 //!
 //! # The words, beside those of [`resource`](crate::resource)
 //!
