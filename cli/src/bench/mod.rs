@@ -20,7 +20,6 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 use crate::rig::{Driver, Rig};
-use crate::trace_file;
 use figure::Report;
 use options::Options;
 use replay::Replayed;
@@ -115,7 +114,7 @@ impl Bench {
                 // All are read before the first is measured: the last may be malformed.
                 let jobs = traces
                     .iter()
-                    .map(|path| Ok(Job::Replay(Box::new(Replayed::new(path, trace_file::read(path)?)?))))
+                    .map(|path| Ok(Job::Replay(Box::new(Replayed::open(path)?))))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 measure(&jobs, &options)
             }

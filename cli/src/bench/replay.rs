@@ -8,8 +8,7 @@ use alluvion::{Error, Resource, Stream};
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
 use crate::failure::Failure;
-use crate::replay::log_order;
-use crate::rig::note;
+use crate::replay::{Log, log_order};
 use crate::timing::median;
 use crate::workload::Block;
 
@@ -22,22 +21,10 @@ pub(crate) struct Replayed {
 }
 
 impl Replayed {
-    pub(super) fn new(path: &Path, trace: Trace) -> Result<Self, Failure> {
-        if trace.events.is_empty() {
-            return Err(Failure::of_file(path, "nothing is allocated in it"));
-        }
-        for (count, what) in
-            [(trace.failures, "allocations that failed"), (trace.strays, "frees of what was never allocated")]
-        {
-            if count > 0 {
-                note(&format!("{}: {count} {what} are left out", path.display()));
-            }
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let stem = name.strip_suffix(".gz").unwrap_or(&name);
-        let stem = stem.strip_suffix(".csv").unwrap_or(stem);
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let Log { name, trace } = Log::open(path)?;
         // The peers' programs read traces in a form that ends so, and their figures carry that name.
-        Ok(Self { name: format!("{stem}.evt"), peak_live_bytes: trace.peak_live_bytes(), trace })
+        Ok(Self { name: format!("{name}.evt"), peak_live_bytes: trace.peak_live_bytes(), trace })
     }
 
     /// Prints what the trace is.
