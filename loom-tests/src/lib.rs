@@ -16,14 +16,16 @@
 //! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
 
 #![cfg(loom)]
-#![expect(unsafe_code, reason = "implements the driver seam, and calls it")]
+#![expect(unsafe_code, reason = "implements the driver seam and the contract of resources, and calls them")]
 
 mod behind;
+mod few;
 mod ground;
 mod mock;
 mod site;
 
 pub use behind::Behind;
+pub use few::Few;
 pub use ground::Ground;
 pub use mock::{Mock, Work, WorkSet};
 pub use site::{Plot, Site};

@@ -1,72 +1,19 @@
 //! The book of `Aligned` against an upstream that hands an address out again at once: each block goes back from where it began.
 
 #![cfg(loom)]
-#![expect(unsafe_code, reason = "implements the contract of resources, and gives back what it allocates")]
+#![expect(unsafe_code, reason = "gives back what it allocates")]
 
-use std::fmt;
 use std::sync::Arc;
 
 use alluvion::adaptor::Aligned;
-use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{Layout, Resource};
 use loom::sync::Mutex;
-use loom_tests::{Rig, Seen, explore, explore_bounded, spawn};
+use loom_tests::{Few, Seen, explore, explore_bounded, spawn};
 
 const ALIGNMENT: u64 = 4096;
 
-/// Has a few blocks that begin one unit behind a multiple of the alignment, and hands out the one that came back last.
-#[derive(Debug)]
-struct Few {
-    rig: Rig,
-    id: ResourceId,
-    free: Mutex<Vec<DevicePtr>>,
-}
-
-fn origin(at: u64) -> DevicePtr {
-    DevicePtr::new((at << 40) + 256).expect("it is not null")
-}
-
-impl Few {
-    fn new(count: u64) -> Self {
-        Self {
-            rig: Rig::new(),
-            id: ResourceId::unique(),
-            free: Mutex::new((1..=count).map(origin).collect()),
-        }
-    }
-}
-
-// SAFETY: an address is in the list or out, and nobody touches the memory.
-unsafe impl Resource for Few {
-    fn allocate(&self, layout: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.allocate_sync(layout)
-    }
-
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, _: StreamRef<'_>) {
-        // SAFETY: the caller's promises.
-        unsafe { self.deallocate_sync(block, layout) };
-    }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.free.lock().unwrap().pop().ok_or_else(|| Error::out_of_memory(layout.bytes()))
-    }
-
-    unsafe fn deallocate_sync(&self, block: DevicePtr, _: Layout) {
-        assert_eq!(block.address() % ALIGNMENT, 256, "it did not begin there");
-        self.free.lock().unwrap().push(block);
-    }
-
-    fn device(&self) -> &Device {
-        &self.rig.device
-    }
-
-    fn id(&self) -> ResourceId {
-        self.id
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Few")
-    }
-}
+/// The upstream's blocks begin so far behind a multiple of it: one unit.
+const OFFSET: u64 = 256;
 
 fn layout() -> Layout {
     Layout::from_bytes(1000).expect("it is small")
@@ -76,7 +23,7 @@ fn layout() -> Layout {
 fn come_and_go(aligned: &Aligned<Few>) -> bool {
     let Ok(block) = aligned.allocate_sync(layout()) else { return false };
     assert_eq!(block.address() % ALIGNMENT, 0);
-    assert_eq!(aligned.moves().origin(block).address() + ALIGNMENT - 256, block.address());
+    assert_eq!(aligned.moves().origin(block).address() + ALIGNMENT - OFFSET, block.address());
     // SAFETY: the block came from there with this layout, and nothing uses it.
     unsafe { aligned.deallocate_sync(block, layout()) };
     true
@@ -87,7 +34,7 @@ fn a_block_goes_back_from_where_it_began() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
     for count in [1, 2] {
         explore_bounded(Some(3), move || {
-            let aligned = Few::new(count).aligned(ALIGNMENT as usize).expect("a power of two");
+            let aligned = Few::new(count, OFFSET).aligned(ALIGNMENT as usize).expect("a power of two");
             let aligned = Arc::new(aligned);
             let other = spawn({
                 let aligned = Arc::clone(&aligned);
@@ -98,8 +45,7 @@ fn a_block_goes_back_from_where_it_began() {
             assert!(both || count == 1);
             SEEN[usize::from(both)].note(count == 1);
             assert_eq!(aligned.moves().moved_blocks(), 0);
-            let upstream = Aligned::upstream(&aligned);
-            assert_eq!(upstream.free.lock().unwrap().len() as u64, count);
+            assert_eq!(Aligned::upstream(&aligned).free_count() as u64, count);
         });
     }
     assert!(SEEN.iter().all(|seen| seen.times() > 0), "one after the other, and not: {SEEN:?}");

@@ -2,62 +2,14 @@
 //! out, and it is its own that goes.
 
 #![cfg(loom)]
-#![expect(unsafe_code, reason = "implements the contract of resources, and gives back what it allocates")]
+#![expect(unsafe_code, reason = "gives back what it allocates")]
 
-use std::fmt;
 use std::sync::Arc;
 
 use alluvion::adaptor::Tracking;
-use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{Layout, Resource};
 use loom::sync::Mutex;
-use loom_tests::{Rig, Seen, explore, explore_bounded, spawn};
-
-/// Has a few addresses, and hands out the one that came back last.
-#[derive(Debug)]
-struct Few {
-    rig: Rig,
-    id: ResourceId,
-    free: Mutex<Vec<DevicePtr>>,
-}
-
-impl Few {
-    fn new(count: u64) -> Self {
-        let free = (1..=count).map(|at| DevicePtr::new(at << 40).expect("it is not null")).collect();
-        Self { rig: Rig::new(), id: ResourceId::unique(), free: Mutex::new(free) }
-    }
-}
-
-// SAFETY: an address is in the list or out, and nobody touches the memory.
-unsafe impl Resource for Few {
-    fn allocate(&self, layout: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.allocate_sync(layout)
-    }
-
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, _: StreamRef<'_>) {
-        // SAFETY: the caller's promises.
-        unsafe { self.deallocate_sync(block, layout) };
-    }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.free.lock().unwrap().pop().ok_or_else(|| Error::out_of_memory(layout.bytes()))
-    }
-
-    unsafe fn deallocate_sync(&self, block: DevicePtr, _: Layout) {
-        self.free.lock().unwrap().push(block);
-    }
-
-    fn device(&self) -> &Device {
-        &self.rig.device
-    }
-
-    fn id(&self) -> ResourceId {
-        self.id
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Few")
-    }
-}
+use loom_tests::{Few, Seen, explore, explore_bounded, spawn};
 
 fn layout() -> Layout {
     Layout::from_bytes(1000).expect("it is small")
@@ -78,7 +30,7 @@ fn an_entry_is_its_own_blocks() {
     static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
     for count in [1, 2] {
         explore_bounded(Some(3), move || {
-            let tracking = Arc::new(Few::new(count).tracking());
+            let tracking = Arc::new(Few::new(count, 0).tracking());
             let other = spawn({
                 let tracking = Arc::clone(&tracking);
                 move || come_and_go(&tracking)
@@ -99,7 +51,7 @@ fn an_entry_is_its_own_blocks() {
 #[test]
 fn a_double_free_reaches_the_upstream_once() {
     explore(|| {
-        let tracking = Arc::new(Few::new(1).tracking().on_leak(|left| assert_eq!(left.misuse_count, 1)));
+        let tracking = Arc::new(Few::new(1, 0).tracking().on_leak(|left| assert_eq!(left.misuse_count, 1)));
         let block = tracking.allocate_sync(layout()).expect("there is one");
         let free = move |tracking: &Tracking<Few>| {
             // SAFETY: one of the two does not reach the upstream, which is what is tested.
@@ -111,7 +63,7 @@ fn a_double_free_reaches_the_upstream_once() {
         });
         free(&tracking);
         other.join().unwrap();
-        assert_eq!(Tracking::upstream(&tracking).free.lock().unwrap().len(), 1);
+        assert_eq!(Tracking::upstream(&tracking).free_count(), 1);
         assert_eq!(tracking.register().misuse_count(), 1);
     });
 }
