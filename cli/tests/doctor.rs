@@ -1,46 +1,24 @@
 //! `alluvion doctor` from outside: on a simulated GPU, and on machines whose driver is missing, old, a stub or broken.
 
+#[path = "../../tests/cuda_load/libraries.rs"]
+mod libraries;
 mod program;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
-use std::{fs, process};
 
 use program::{refused, text};
 use serde_json::Value;
 
 /// The libcuda that the library's own tests load: no GPU is behind it, and it fails as it is told to.
 static STUB: LazyLock<PathBuf> = LazyLock::new(|| {
-    let directory = directory("stub");
-    let unfinished = directory.join(format!("unfinished-{}", process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cuda_load/libcuda.rs");
-    let status = Command::new(option_env!("RUSTC").unwrap_or("rustc"))
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort", "-Awarnings"])
-        .arg("-o")
-        .arg(&unfinished)
-        .arg(source)
-        .status()
-        .expect("the compiler that built this test is there");
-    assert!(status.success());
-    fs::rename(unfinished, directory.join("libcuda.so")).expect("the directory is writable");
-    directory
+    libraries::build(&source, libraries::directory("doctor-stub"), &[])
 });
 
-/// Files that are no libraries: they hide a real driver, because the linker stops at them.
-static NOTHING: LazyLock<PathBuf> = LazyLock::new(|| {
-    let directory = directory("nothing");
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        fs::write(directory.join(name), "not a library").expect("the directory is writable");
-    }
-    directory
-});
-
-fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doctor-{name}"));
-    fs::create_dir_all(&directory).expect("the directory is writable");
-    directory
-}
+static NOTHING: LazyLock<PathBuf> =
+    LazyLock::new(|| libraries::nothing(libraries::directory("doctor-nothing")));
 
 /// What it says with that libcuda. It is no failure that there is no GPU.
 fn without_gpu(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {

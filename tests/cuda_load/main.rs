@@ -9,12 +9,13 @@
 #![expect(unsafe_code, reason = "calls the driver, and asks the library that it loaded")]
 
 mod handed_over;
+mod libraries;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::{env, fs, panic, process, thread};
+use std::{env, panic, process, thread};
 
 use alluvion::driver::cuda::CudaDriver;
 use alluvion::driver::{
@@ -31,39 +32,12 @@ const DONE: &str = "the body has run";
 static WHOLE: LazyLock<PathBuf> = LazyLock::new(|| build("whole", &[]));
 static NO_REQUIRED: LazyLock<PathBuf> = LazyLock::new(|| build("no_required", &["lacks_required"]));
 static NO_OPTIONAL: LazyLock<PathBuf> = LazyLock::new(|| build("no_optional", &["lacks_optional"]));
-/// Files that are no libraries: they also hide a real driver, because the linker stops at them.
-static NOTHING: LazyLock<PathBuf> = LazyLock::new(|| {
-    let directory = directory("nothing");
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        fs::write(directory.join(name), "not a library").expect("the directory is writable");
-    }
-    directory
-});
+static NOTHING: LazyLock<PathBuf> =
+    LazyLock::new(|| libraries::nothing(libraries::directory("cuda_load-nothing")));
 
-fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cuda_load-{name}"));
-    fs::create_dir_all(&directory).expect("the directory is writable");
-    directory
-}
-
-/// Builds libcuda.rs as `libcuda.so`, in a directory of its own. Two runs of this program at once do not disturb each
-/// other: the file is put in place whole.
 fn build(name: &str, cfgs: &[&str]) -> PathBuf {
-    let directory = directory(name);
-    let library = directory.join("libcuda.so");
-    let unfinished = directory.join(format!("unfinished-{}", process::id()));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda_load/libcuda.rs");
-    let status = Command::new(option_env!("RUSTC").unwrap_or("rustc"))
-        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "-Cpanic=abort", "-Awarnings"])
-        .args(cfgs.iter().flat_map(|cfg| ["--cfg", cfg]))
-        .arg("-o")
-        .arg(&unfinished)
-        .arg(source)
-        .status()
-        .expect("the compiler that built this test is there");
-    assert!(status.success());
-    fs::rename(unfinished, library).expect("the directory is writable");
-    directory
+    libraries::build(&source, libraries::directory(&format!("cuda_load-{name}")), cfgs)
 }
 
 /// Runs `body` in a child that finds libcuda in `library` first.
