@@ -5,13 +5,15 @@
 
 mod held;
 mod paper;
+#[path = "scenario/rerun.rs"]
+mod rerun;
 
 use std::env;
 use std::path::PathBuf;
-use std::process::{self, Command, ExitStatus, Stdio};
+use std::process::{self, Command, ExitStatus};
 use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::Cuda;
@@ -19,45 +21,23 @@ use alluvion::trace::EventKind;
 use alluvion::{Resource, Sim};
 use held::{Held, layout_of};
 use paper::Scratch;
+use rerun::{CHILD, Ended, is_child, run_child};
 
-/// Set in the child, to the name of the test; and the file that its log goes to.
-const CHILD: &str = "ALLUVION_TEST_CHILD";
+/// Names the file that the log of a child goes to.
 const FILE: &str = "ALLUVION_LOG_FILE";
 
 /// How many rows each body writes before the end that it is about.
 const ROWS: usize = 3000;
 
-/// A child that takes longer hangs.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Runs `body` in a child process, which ends as `ended` has it, and leaves a log with all of its rows.
 fn in_child(test: &str, body: impl FnOnce(), ended: impl Fn(ExitStatus) -> bool, rows: usize) {
-    if env::var_os(CHILD).is_some_and(|name| name == test) {
+    if is_child(test) {
         body();
         return;
     }
     let scratch = Scratch::new(&format!("{test}.csv"));
-    let mut child = Command::new(env::current_exe().expect("this program has a file"))
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
-        .env(FILE, &scratch.0)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("this program can be started");
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a child can be waited for") {
-            break status;
-        }
-        if begun.elapsed() > LIMIT {
-            child.kill().expect("a child can be killed");
-            child.wait().expect("a killed child ends");
-            panic!("the child hangs");
-        }
-        thread::sleep(Duration::from_millis(1));
-    };
-    assert!(ended(status), "the child ended with {status}");
+    let Ended { status, printed, said } = run_child(test, &[(FILE, scratch.0.as_ref())]);
+    assert!(ended(status), "the child ended with {status}\n{printed}\n{said}");
     let trace = scratch.trace();
     assert_eq!((trace.events.len(), trace.strays, trace.failures), (rows, 0, 0));
     assert!(
@@ -233,7 +213,7 @@ fn a_child_of_a_fork_makes_a_log_of_its_own() {
 #[test]
 fn the_environment_names_the_file() {
     const TEST: &str = "the_environment_names_the_file";
-    if env::var_os(CHILD).is_some_and(|name| name == TEST) {
+    if is_child(TEST) {
         match Log::from_env() {
             Ok(log) => println!("log={}", log.name()),
             Err(error) => println!("log={error}"),

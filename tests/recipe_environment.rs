@@ -2,6 +2,8 @@
 
 #[path = "scenario/child.rs"]
 mod child;
+#[path = "scenario/rerun.rs"]
+mod rerun;
 
 use std::ffi::OsStr;
 use std::sync::Barrier;

@@ -13,6 +13,7 @@ pub(crate) mod limits;
 pub(crate) mod pools;
 pub(crate) mod pools_under_capture;
 pub(crate) mod pools_under_threads;
+mod rerun;
 
 use std::sync::Barrier;
 use std::thread;

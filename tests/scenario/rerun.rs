@@ -1,0 +1,53 @@
+//! A test program that runs itself again, with one test alone.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set in the child, to the name of the test.
+pub(crate) const CHILD: &str = "ALLUVION_TEST_CHILD";
+
+/// A child that takes longer hangs: a hundred times what one takes on a busy machine of two cores.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether this process is the child of that test.
+pub(crate) fn is_child(test: &str) -> bool {
+    env::var_os(CHILD).is_some_and(|name| name == test)
+}
+
+/// How a child ended, and what it wrote.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) printed: String,
+    pub(crate) said: String,
+}
+
+/// Runs a child with that test alone, to its end.
+pub(crate) fn run_child(test: &str, variables: &[(&str, &OsStr)]) -> Ended {
+    let mut child = Command::new(env::current_exe().expect("this program has a file"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .envs(variables.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this program can be started");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a killed child ends");
+            panic!("the child of {test} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let (mut printed, mut said) = (String::new(), String::new());
+    child.stdout.take().map(|mut out| out.read_to_string(&mut printed));
+    child.stderr.take().map(|mut err| err.read_to_string(&mut said));
+    Ended { status, printed, said }
+}
