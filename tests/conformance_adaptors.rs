@@ -132,7 +132,7 @@ alluvion::resource_suite!(pool_over_tracking, |device| {
 alluvion::resource_suite!(tracking_over_null, no_memory, |device| Null::new(device).tracking());
 
 /// Whatever it finds ends the tests: a panic of a handler would be caught.
-fn guarded<U: Resource>(upstream: U) -> Guard<U> {
+fn guarded<U: DeviceAccessible>(upstream: U) -> Guard<U> {
     let config = GuardConfig::default().on_violation(|trespass| {
         eprintln!("{trespass}");
         std::process::abort()

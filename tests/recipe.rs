@@ -341,6 +341,8 @@ fn layers_stand_over_a_source_of_your_own() {
     // What touches blocks is not put over what has no memory.
     let error = parse("pool | guard").over(Null::new(&device)).err().expect("there is no memory");
     assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
+    let error = parse("pool | prefetch").over(Null::new(&device)).err().expect("there is no memory");
+    assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
     assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
     let nothing = parse("").over(Null::new(&device)).unwrap();
     assert_eq!(nothing.describe().to_string(), "Null(gpu 0)");

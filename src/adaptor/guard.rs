@@ -81,9 +81,10 @@ pub struct Guard<U: Resource> {
 static_assertions::assert_impl_all!(Guard<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_not_impl_any!(Guard<crate::source::Cuda>: Clone, HostAccessible);
 static_assertions::assert_impl_all!(Guard<crate::source::Pinned>: HostAccessible);
+static_assertions::assert_not_impl_any!(Guard<crate::source::Null>: Resource);
 
-impl<U: Resource> Guard<U> {
-    /// A layer over `upstream`.
+impl<U: DeviceAccessible> Guard<U> {
+    /// A layer over `upstream`, whose blocks the device may touch: it has the device fill and copy them.
     ///
     /// # Errors
     ///
@@ -92,7 +93,9 @@ impl<U: Resource> Guard<U> {
         let watch = Watch::new(upstream.device(), config)?;
         Ok(Self { upstream, watch, id: ResourceId::unique() })
     }
+}
 
+impl<U: Resource> Guard<U> {
     /// What it stands over.
     #[must_use]
     pub fn upstream(&self) -> &U {
@@ -154,7 +157,7 @@ impl<U: Resource> Guard<U> {
 
     /// Gives back what nothing uses any more, at once. Returns how many bytes went.
     fn let_quiet_ones_go(&self) -> Result<usize, Error> {
-        let machine = self.device().machine();
+        let machine = self.upstream.device().machine();
         let mut quiet = Vec::new();
         for _ in 0..self.watch.kept_blocks() {
             let Some(kept) = self.watch.take_surplus(0) else { break };
@@ -171,7 +174,7 @@ impl<U: Resource> Guard<U> {
         if quiet.is_empty() {
             return Ok(0);
         }
-        let looked_at = self.device().service_stream().and_then(|service| {
+        let looked_at = self.upstream.device().service_stream().and_then(|service| {
             for kept in &mut quiet {
                 // SAFETY: the block is the upstream's until it is given back below, and nothing uses it.
                 unsafe { self.watch.inspect_kept(kept, service.as_ref()) };
@@ -203,7 +206,7 @@ fn bring_behind(raised: Option<Stamp>, stream: StreamRef<'_>) -> bool {
 // SAFETY: a block is the middle of one of the upstream's, as `Plan` lays it out: aligned, because what is before it is a multiple of
 // its alignment, and as long as asked for. It stays until the upstream gets it back: when it is freed, or leaves the quarantine.
 // Only the value itself has its id.
-unsafe impl<U: Resource> Resource for Guard<U> {
+unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         if layout.is_empty() {
             return self.upstream.allocate(layout, stream);
@@ -216,7 +219,8 @@ unsafe impl<U: Resource> Resource for Guard<U> {
         let origin = self.take(plan.whole, is_guarded, |whole| self.upstream.allocate(whole, stream))?;
         let fence = Fence { origin, plan };
         if is_guarded {
-            // SAFETY: the block was allocated on this stream just now, and nobody else has it.
+            // SAFETY: the block was allocated on this stream just now, the device may touch it (`DeviceAccessible`), and nobody
+            // else has it.
             if let Err(error) = unsafe { fence.raise(stream) } {
                 // SAFETY: the block came from the upstream with this layout, and only fills on this stream have used it.
                 unsafe { self.upstream.deallocate(origin, plan.whole, stream) };
@@ -271,7 +275,8 @@ unsafe impl<U: Resource> Resource for Guard<U> {
         let service = self.device().service_stream()?;
         let origin = self.take(plan.whole, true, |whole| self.upstream.allocate_sync(whole))?;
         let fence = Fence { origin, plan };
-        // SAFETY: the block was allocated just now, for any stream, and nobody else has it.
+        // SAFETY: the block was allocated just now, for any stream, the device may touch it (`DeviceAccessible`), and nobody else
+        // has it.
         let raised = unsafe { fence.raise(service.as_ref()) };
         if let Err(error) = raised.and_then(|()| service.synchronize()) {
             // SAFETY: the block came from the upstream with this layout, and only fills on this stream have used it.
@@ -354,4 +359,4 @@ impl<U: Resource> Drop for Guard<U> {
     }
 }
 
-blocks_of_upstream!(Guard);
+blocks_of_upstream!(Guard, over DeviceAccessible);

@@ -53,9 +53,10 @@ pub struct Prefetch<U> {
 
 static_assertions::assert_impl_all!(Prefetch<crate::source::Managed>: Send, Sync, DeviceAccessible, HostAccessible);
 static_assertions::assert_not_impl_any!(Prefetch<crate::source::Cuda>: Clone, HostAccessible);
+static_assertions::assert_not_impl_any!(Prefetch<crate::source::Null>: Resource);
 
-impl<U: Resource> Prefetch<U> {
-    /// A layer over `upstream`.
+impl<U: DeviceAccessible> Prefetch<U> {
+    /// A layer over `upstream`, whose blocks the device may touch: they are brought there.
     #[must_use]
     pub fn new(upstream: U) -> Self {
         let hints = Hints::over(&upstream);
@@ -83,7 +84,7 @@ impl<U: Resource> Prefetch<U> {
         let ordinal = self.upstream.device().ordinal();
         let (address, to) = (block.address(), Location::Device(ordinal));
         // SAFETY:
-        // - the range is live, since it was allocated just now, and until the migration has run: what frees the block is ordered
+        // - the range is memory that the device may touch (`DeviceAccessible`), and live, since it was allocated just now, and until the migration has run: what frees the block is ordered
         //   after its allocation on this stream, and this is behind nothing but that.
         // - the stream is live, because it is borrowed, and of this device, because the upstream has served it.
         let queued = unsafe { stream.driver().prefetch_async(ordinal, address, bytes, to, stream.raw()) };
@@ -92,7 +93,7 @@ impl<U: Resource> Prefetch<U> {
 }
 
 // SAFETY: the blocks are the upstream's, whose id it has and which keeps the contract. A migration changes no byte.
-unsafe impl<U: Resource> Resource for Prefetch<U> {
+unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         let block = self.upstream.allocate(layout, stream)?;
         if !layout.is_empty() {
@@ -130,4 +131,4 @@ unsafe impl<U: Resource> Resource for Prefetch<U> {
     }
 }
 
-blocks_of_upstream!(Prefetch);
+blocks_of_upstream!(Prefetch, over DeviceAccessible);

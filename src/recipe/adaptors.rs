@@ -163,15 +163,11 @@ fn guard(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     if let Some(bytes) = call.bytes("verify", under.resource())? {
         config = config.verify(bytes);
     }
-    match under {
-        Under::Device(upstream) => Ok(Under::Device(AnyResource::new(Guard::new(upstream, config)?))),
-        // It has the device write to the blocks.
-        Under::Any(_) => Err(Error::invalid_argument(
-            "a guard over a source that is not known to be accessible to the device",
-            "it writes to the blocks, and reads them",
-            "leave it out, or name a source with memory",
-        )),
-    }
+    let upstream = under.for_the_device(
+        "a guard over a source that is not known to be accessible to the device",
+        "it writes to the blocks, and reads them",
+    )?;
+    Ok(Under::Device(AnyResource::new(Guard::new(upstream, config)?)))
 }
 
 fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {
@@ -203,5 +199,9 @@ fn aligned(under: Under, call: &Call<'_>) -> Result<Under, Error> {
 }
 
 fn prefetch(under: Under, _: &Call<'_>) -> Result<Under, Error> {
-    over!(under, |upstream| Prefetch::new(upstream))
+    let upstream = under.for_the_device(
+        "a prefetch over a source that is not known to be accessible to the device",
+        "it brings the blocks to the device",
+    )?;
+    Ok(Under::Device(AnyResource::new(Prefetch::new(upstream))))
 }

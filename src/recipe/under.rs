@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::resource::{AnyResource, Resource};
 
 /// What stands already while a stack is built, from the source up. Whether the device may touch its blocks is in its type, so
@@ -16,6 +17,24 @@ impl Under {
         match self {
             Self::Device(resource) => resource,
             Self::Any(resource) => resource,
+        }
+    }
+
+    /// What stands, for a layer that has the device touch the blocks.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, in these words, if the device may not touch them.
+    pub(super) fn for_the_device(
+        self,
+        refused: &'static str,
+        because: &'static str,
+    ) -> Result<AnyResource, Error> {
+        match self {
+            Self::Device(resource) => Ok(resource),
+            Self::Any(_) => {
+                Err(Error::invalid_argument(refused, because, "leave it out, or name a source with memory"))
+            }
         }
     }
 }

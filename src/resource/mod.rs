@@ -408,7 +408,7 @@ pub unsafe trait Resource {
     /// ```
     fn prefetch(self) -> Prefetch<Self>
     where
-        Self: Sized,
+        Self: DeviceAccessible + Sized,
     {
         Prefetch::new(self)
     }
@@ -506,7 +506,7 @@ pub unsafe trait Resource {
     /// As [`Guard::new`].
     fn guard(self, config: GuardConfig) -> Result<Guard<Self>, Error>
     where
-        Self: Sized,
+        Self: DeviceAccessible + Sized,
     {
         Guard::new(self, config)
     }

@@ -21,13 +21,13 @@ pub(crate) fn scribble(block: DevicePtr, offset: isize, bytes: usize, stream: St
         .expect("the range is part of an allocation");
 }
 
-pub(crate) fn guarded<U: Resource>(upstream: U) -> Guard<U> {
+pub(crate) fn guarded<U: DeviceAccessible>(upstream: U) -> Guard<U> {
     upstream.guard(GuardConfig::default()).expect("there is a stream and pinned memory")
 }
 
 /// The one thing that was found.
 #[track_caller]
-pub(crate) fn only<U: Resource>(guard: &Guard<U>) -> Trespass {
+pub(crate) fn only<U: DeviceAccessible>(guard: &Guard<U>) -> Trespass {
     let found = guard.watch().violations();
     assert_eq!((found.len(), guard.watch().found()), (1, 1), "{found:?}");
     found[0]
