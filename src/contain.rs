@@ -1,22 +1,32 @@
-//! What is done about functions of the user's: their panics end here, and they are not run within themselves.
+//! What is done about functions of the user's: they run with no lock held, their panics end here, and they are not run within
+//! themselves.
 
 use core::cell::Cell;
 use core::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::LocalKey;
 
-/// Runs a function of the user's. `None` if it panicked.
+use crate::sync::assert_no_lock_is_held;
+
+/// Runs a function of the user's, or a destructor. `None` if it panicked.
 ///
 /// What the function leaves half done is its own; nothing of the crate's may be in the middle of anything.
 pub(crate) fn contain<T>(function: impl FnOnce() -> T) -> Option<T> {
-    match catch_unwind(AssertUnwindSafe(function)) {
-        Ok(answer) => Some(answer),
-        Err(thrown) => {
-            // Dropping it runs code of the user's, which may panic in its turn.
-            mem::forget(thrown);
-            None
-        }
-    }
+    contain_and_read(function, |_| ()).ok()
+}
+
+/// As [`contain`], for who wants to read what it threw.
+pub(crate) fn contain_and_read<T, W>(
+    function: impl FnOnce() -> T,
+    read: impl FnOnce(&(dyn core::any::Any + Send)) -> W,
+) -> Result<T, W> {
+    assert_no_lock_is_held();
+    catch_unwind(AssertUnwindSafe(function)).map_err(|thrown| {
+        let read = read(&*thrown);
+        // Dropping it runs code of the user's, which may panic in its turn.
+        mem::forget(thrown);
+        read
+    })
 }
 
 /// The time in which this thread runs functions of one kind: while it lasts, nobody enters again.

@@ -125,7 +125,7 @@ impl<U: Resource> ThreadSafe<U> {
                 "allocate before or after, or from another resource",
             ));
         }
-        let upstream = self.upstream.lock();
+        let upstream = self.upstream.lock_around_foreign_code();
         self.reentries.begin();
         Ok(Entered { upstream, of: self })
     }

@@ -5,13 +5,13 @@
 use core::fmt;
 use core::mem;
 use std::collections::{HashMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use smallvec::SmallVec;
 
 use super::fence::{Fence, Part, Zone};
 use super::staging::Staging;
 use super::{GuardConfig, Tag, Trespass, TrespassKind};
+use crate::contain::contain;
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -259,10 +259,7 @@ impl Watch {
         let Some(handler) = &self.config.handler else { return };
         for trespass in found {
             // Nothing of ours is in the middle of anything: the trespass is only lent.
-            if let Err(thrown) = catch_unwind(AssertUnwindSafe(|| handler(trespass))) {
-                // Dropping it runs code of the user's, which may panic in its turn.
-                mem::forget(thrown);
-            }
+            contain(|| handler(trespass));
         }
     }
 

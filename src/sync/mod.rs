@@ -9,11 +9,16 @@
 )]
 
 mod cell;
+pub(crate) mod held;
 mod seat;
 mod token;
 
+use core::fmt;
+use core::ops::{Deref, DerefMut};
 pub(crate) use std::sync::Arc;
 
+use held::Held;
+pub(crate) use held::assert_no_lock_is_held;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use seat::Seat;
@@ -45,10 +50,14 @@ use loom::sync as imp;
 use std::sync as imp;
 
 /// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Mutex<T>(imp::Mutex<T>);
 
-pub(crate) type MutexGuard<'a, T> = imp::MutexGuard<'a, T>;
+/// What a [`Mutex`] guards, until it is dropped.
+pub(crate) struct MutexGuard<'a, T> {
+    guard: imp::MutexGuard<'a, T>,
+    _held: Option<Held>,
+}
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -64,10 +73,42 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { guard: self.lock_uncounted(), _held: Some(Held::begin()) }
+    }
+
+    /// As [`lock`](Self::lock), for who holds the lock around code that is not the crate's, because that is what the lock is for.
+    pub(crate) fn lock_around_foreign_code(&self) -> MutexGuard<'_, T> {
+        MutexGuard { guard: self.lock_uncounted(), _held: None }
+    }
+
+    fn lock_uncounted(&self) -> imp::MutexGuard<'_, T> {
         match self.0.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
         }
+    }
+}
+
+impl<T> fmt::Debug for Mutex<T> {
+    /// Without what is in it: to show that, the lock would be held while somebody else's formatter runs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Mutex")
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
     }
 }
 
@@ -77,10 +118,12 @@ pub(crate) struct Condvar(imp::Condvar);
 
 impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        match self.0.wait(guard) {
+        let MutexGuard { guard, _held } = guard;
+        let guard = match self.0.wait(guard) {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
-        }
+        };
+        MutexGuard { guard, _held }
     }
 
     pub(crate) fn wait_timeout<'a, T>(
@@ -88,10 +131,12 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: core::time::Duration,
     ) -> MutexGuard<'a, T> {
-        match self.0.wait_timeout(guard, timeout) {
+        let MutexGuard { guard, _held } = guard;
+        let guard = match self.0.wait_timeout(guard, timeout) {
             Ok((guard, _)) => guard,
             Err(poisoned) => poisoned.into_inner().0,
-        }
+        };
+        MutexGuard { guard, _held }
     }
 
     pub(crate) fn notify_all(&self) {

@@ -7,6 +7,7 @@ use core::hint::spin_loop;
 use core::ops::{Deref, DerefMut};
 
 use super::cell::{Access, Cell};
+use super::held::Held;
 use super::{AtomicBool, Ordering, yield_now};
 
 /// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
@@ -41,7 +42,7 @@ impl<T> Token<T> {
         // exchange that compares costs what a plain one does, and one that fails writes nothing.
         self.is_out.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let give_back = GiveBack { is_out: &self.is_out };
-        Some(TokenGuard { data: self.data.access(), _give_back: give_back })
+        Some(TokenGuard { data: self.data.access(), _give_back: give_back, _held: Held::begin() })
     }
 
     /// The data. Waits, awake, while somebody has it.
@@ -81,6 +82,7 @@ impl<T> fmt::Debug for Token<T> {
 pub(crate) struct TokenGuard<'a, T> {
     data: Access<T>,
     _give_back: GiveBack<'a>,
+    _held: Held,
 }
 
 impl<T> Deref for TokenGuard<'_, T> {

@@ -88,7 +88,7 @@ impl Bench {
     pub fn gpu() -> Self {
         use crate::sync::Mutex;
         static ONE_AT_A_TIME: std::sync::OnceLock<Mutex<()>> = std::sync::OnceLock::new();
-        let guard = ONE_AT_A_TIME.get_or_init(|| Mutex::new(())).lock();
+        let guard = ONE_AT_A_TIME.get_or_init(|| Mutex::new(())).lock_around_foreign_code();
         let machine = match Machine::cuda() {
             Ok(machine) if machine.devices().len() > 0 => machine,
             Ok(_) => panic!("the CUDA driver is here, but no GPU"),

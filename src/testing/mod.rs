@@ -7,6 +7,7 @@
 //!   [operations](Op) that a property test or a fuzzer makes up.
 //! - [`Sweep`] fails every driver call that a program makes, one after the other. [`Faulty`] fails the n-th allocation of
 //!   one resource, [`Delayed`] holds frees up to provoke races over addresses.
+//! - [`locks_held`] says, in a function that the crate calls, that it is called under no lock.
 //!
 //! ```
 //! use alluvion::source::Cuda;
@@ -26,6 +27,7 @@ mod bench;
 mod block;
 mod delayed;
 mod faulty;
+mod locks;
 mod ops;
 mod run;
 mod shadow;
@@ -37,6 +39,7 @@ mod violation;
 pub use bench::{Bench, Footprint};
 pub use delayed::Delayed;
 pub use faulty::Faulty;
+pub use locks::locks_held;
 pub use ops::Op;
 pub use run::{Summary, run_ops, run_ops_untouched};
 pub use shadow::{Shadow, ShadowHeap};

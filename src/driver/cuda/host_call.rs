@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "passes a closure through a C pointer")]
 
 use core::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::contain::contain;
 
 /// The closure twice in a box: the outer one is a thin pointer.
 type Closure = Box<dyn FnOnce() + Send>;
@@ -32,8 +33,5 @@ pub(super) unsafe fn take_back(data: *mut c_void) -> Closure {
 pub(super) unsafe extern "C" fn call(data: *mut c_void) {
     // SAFETY: the caller's promise is the same.
     let function = unsafe { take_back(data) };
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-        // The payload is a stranger's too, and may panic when it is dropped.
-        core::mem::forget(payload);
-    }
+    contain(function);
 }

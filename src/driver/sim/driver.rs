@@ -15,7 +15,7 @@ use super::machine::{Guard, Machine, Shared};
 use super::schedule::{Scheduler, Seeded};
 use super::{CallCounts, SimConfig};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, process_is_forked, watch_for_forks};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 
 /// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
 ///
@@ -183,6 +183,8 @@ impl SimDriver {
         if process_is_forked() {
             return Err(DriverError::new(call, Code::NOT_INITIALIZED));
         }
+        // A driver may be anybody's, and a call of it may take as long as work of the device does.
+        assert_no_lock_is_held();
         let mut machine = self.shared.machine.lock();
         if in_callback() {
             use super::hazard::HazardKind::CallFromCallback;

@@ -17,19 +17,14 @@ pub(super) use tell;
 #[cfg(feature = "tracing")]
 pub(super) fn shielded(event: impl FnOnce()) {
     use core::cell::Cell;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use crate::contain::{Inside, contain};
 
     thread_local! {
         // No destructor, so it can be read while the thread's other locals are being dropped.
         static IS_TELLING: Cell<bool> = const { Cell::new(false) };
     }
 
-    if IS_TELLING.replace(true) {
-        return;
-    }
-    if let Err(thrown) = catch_unwind(AssertUnwindSafe(event)) {
-        // Dropping it runs code of the user's, which may panic in its turn.
-        core::mem::forget(thrown);
-    }
-    IS_TELLING.set(false);
+    let Some(_telling) = Inside::enter(&IS_TELLING) else { return };
+    contain(event);
 }
