@@ -29,6 +29,7 @@ use super::cover::Cover;
 use super::event_pool::EventPool;
 use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
+use crate::contain::contain;
 use crate::driver::{
     Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream, RelaxedCapture,
 };
@@ -343,7 +344,10 @@ impl Timeline {
                 // pin left, so nobody uses it now or later. A failure leaves nothing to undo.
                 let _ = unsafe { self.driver.stream_destroy(self.ordinal, self.raw) };
             }
-            Some(Ending::Leave(keepalive)) => drop(keepalive),
+            // It may be anybody's, and panic; the thread that comes here may be in the middle of a call of a resource.
+            Some(Ending::Leave(keepalive)) => {
+                contain(|| drop(keepalive));
+            }
         }
     }
 

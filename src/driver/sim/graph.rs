@@ -17,6 +17,7 @@ use super::machine::{Machine, Shared};
 use super::memory::{Mapping, Rights};
 use super::stream::Stream;
 use super::virtual_memory::GRANULARITY;
+use crate::contain::contain;
 use crate::driver::{Call, CaptureMode, Code, RawGraph, RawStream, process_is_forked};
 
 /// A recorded operation. Its place and what it needs are in terms of the capture's own lanes.
@@ -76,10 +77,16 @@ impl SimGraph {
 impl SimGraph {
     /// Its number alone, and no operations: whoever has that can destroy it, and nothing else.
     pub(super) fn into_raw(mut self) -> RawGraph {
-        // Closures are the user's. No lock is held here.
-        drop(core::mem::take(&mut self.nodes));
+        self.drop_nodes();
         let id = core::mem::replace(&mut self.id, NO_GRAPH);
         RawGraph(id)
+    }
+
+    /// Their closures are the user's, and may panic where they are dropped.
+    fn drop_nodes(&mut self) {
+        for node in core::mem::take(&mut self.nodes) {
+            contain(|| drop(node));
+        }
     }
 }
 
@@ -91,6 +98,7 @@ impl fmt::Debug for SimGraph {
 
 impl Drop for SimGraph {
     fn drop(&mut self) {
+        self.drop_nodes();
         if process_is_forked() {
             return;
         }

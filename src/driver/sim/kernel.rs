@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::device_bytes::junk;
 use super::hazard::{AccessMode, Hazard, HazardKind, StreamLabel};
 use super::machine::Shared;
+use crate::contain::contain_and_read;
 use crate::driver::Code;
 
 type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
@@ -196,9 +197,9 @@ pub(super) fn in_callback() -> bool {
 /// Runs a closure of the user's. A panic ends there, and comes back as its words.
 pub(super) fn run_callback(callback: impl FnOnce()) -> Result<(), String> {
     let before = IN_CALLBACK.replace(true);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback));
+    let outcome = contain_and_read(callback, panic_words);
     IN_CALLBACK.set(before);
-    outcome.map_err(|payload| panic_words(&*payload))
+    outcome
 }
 
 /// What a panic said.

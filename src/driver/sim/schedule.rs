@@ -22,6 +22,7 @@ use super::hazard::{Hazard, HazardKind};
 use super::kernel::run_callback;
 use super::lane::{Operation, Work};
 use super::machine::{Guard, Machine, Shared};
+use crate::contain::contain;
 use crate::driver::Code;
 
 /// How long a host function that was just started is given to return before other work overtakes it. Short functions
@@ -183,7 +184,8 @@ impl Shared {
             Work::Kernel(kernel) => {
                 drop(machine);
                 let outcome = kernel.execute(self, ordinal, label);
-                drop(kernel);
+                // Its closure is the user's, and may panic where it is dropped; whoever waits for this must not wait for ever.
+                contain(|| drop(kernel));
                 self.done(self.machine.lock(), ordinal, point, outcome)
             }
             Work::Host(function) => {
@@ -273,7 +275,9 @@ impl Shared {
         }
         let discarded = core::mem::take(&mut machine.discarded);
         drop(machine);
-        drop(discarded);
+        for work in discarded {
+            contain(|| drop(work));
+        }
         self.machine.lock()
     }
 
