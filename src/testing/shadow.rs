@@ -265,7 +265,9 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shadow({} live)", self.seen.lock().heap.len())
+        // Not under the lock: the formatter may be anybody's, and ask this very layer.
+        let live = self.seen.lock().heap.len();
+        write!(f, "Shadow({live} live)")
     }
 }
 
