@@ -36,12 +36,46 @@ impl Inside {
     /// `None` if this thread is inside already. Where there is no thread left to speak of, it counts as inside.
     pub(crate) fn enter(kind: &'static LocalKey<Cell<bool>>) -> Option<Self> {
         let was_inside = kind.try_with(|is_inside| is_inside.replace(true)).unwrap_or(true);
-        (!was_inside).then_some(Self(kind))
+        // Lazily: one that is made and dropped would say that nobody is inside.
+        (!was_inside).then(|| Self(kind))
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
         let _ = self.0.try_with(|is_inside| is_inside.set(false));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    thread_local! {
+        static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    }
+
+    #[test]
+    fn nobody_enters_twice_however_often_they_try() {
+        let outer = Inside::enter(&IS_INSIDE).expect("nobody is inside");
+        for _ in 0..3 {
+            assert!(Inside::enter(&IS_INSIDE).is_none());
+        }
+        drop(outer);
+        assert!(Inside::enter(&IS_INSIDE).is_some());
+        assert!(!IS_INSIDE.get());
+    }
+
+    #[test]
+    fn what_was_thrown_is_read_and_not_dropped() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                unreachable!("it is somebody else's");
+            }
+        }
+        let throw = || std::panic::resume_unwind(Box::new(Bomb));
+        assert_eq!(contain_and_read(throw, |thrown| thrown.is::<Bomb>()), Err(true));
+        assert_eq!((contain(|| 7), contain(throw)), (Some(7), None::<()>));
     }
 }
