@@ -10,7 +10,7 @@ use alluvion::adaptor::{Allowance, Limiting};
 use alluvion::{DevicePtr, Layout, Resource};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use loom_tests::{Ground, Rig, Seen, explore, spawn};
+use loom_tests::{Ground, Rig, Seen, explore, explore_bounded, spawn};
 
 const UNIT: usize = 256;
 
@@ -216,6 +216,159 @@ fn a_crossing_is_told_by_one() {
         assert_eq!((told.load(Ordering::Relaxed), allowance.crossings()), (1, 1));
         drop((mine, theirs));
     });
+}
+
+/// Room for twelve, of which a thread that has taken one holds two in advance: whoever wants the other eleven has them, and the
+/// upstream, which has twelve, is never asked for more.
+#[test]
+fn who_fits_is_served_whatever_is_lent() {
+    explore_bounded(Some(3), || {
+        let rig = Rig::new();
+        let ground = Ground::new(&rig, 12 * UNIT);
+        let limited = Arc::new(ground.clone().limiting(12 * UNIT));
+        let lender = {
+            let limited = Arc::clone(&limited);
+            spawn(move || {
+                for _ in 0..2 {
+                    let block = limited.allocate_sync(layout(1)).expect("at most eleven are elsewhere");
+                    give(&limited, block, layout(1));
+                }
+            })
+        };
+        let block = limited.allocate_sync(layout(11)).expect("at most one is elsewhere");
+        give(&limited, block, layout(11));
+        lender.join().expect("it says what is wrong itself");
+        assert_eq!((ground.refused(), limited.used_bytes(), limited.allowance().refusals()), (0, 0, 0));
+        ground.assert_whole();
+    });
+}
+
+/// As above below a root: what one leaf has lent serves another.
+#[test]
+fn who_fits_is_served_whatever_is_lent_beside() {
+    explore_bounded(Some(3), || {
+        let root = Allowance::new("root", 12 * UNIT);
+        let lending = root.child("lending", 12 * UNIT);
+        let lender = spawn(move || {
+            for _ in 0..2 {
+                drop(lending.reserve(UNIT).expect("at most eleven are elsewhere"));
+            }
+            // With the last handle goes what is still lent.
+            drop(lending);
+        });
+        drop(root.child("taking", 12 * UNIT).reserve(11 * UNIT).expect("at most one is elsewhere"));
+        drop(root.reserve(11 * UNIT).expect("at most one is elsewhere"));
+        lender.join().expect("it says what is wrong itself");
+        assert_eq!((root.used_bytes(), root.refusals()), (0, 0));
+    });
+}
+
+/// What comes from a purse comes after what was done before it was put there.
+#[test]
+fn what_is_lent_orders_as_the_count_does() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    explore_bounded(Some(3), || {
+        let allowance = Allowance::new("one", 12 * UNIT);
+        let block = Arc::new(Plain::default());
+        let lender = {
+            let (allowance, block) = (allowance.clone(), Arc::clone(&block));
+            spawn(move || {
+                let Ok(one) = allowance.reserve(UNIT) else { return };
+                block.count();
+                // Into the purse, from which the other calls it back.
+                drop(one);
+            })
+        };
+        let all = allowance.reserve(12 * UNIT);
+        SEEN[usize::from(all.is_ok())].note(true);
+        // All twelve at once: the other has had its one and given it back, or is refused from here on.
+        if let Ok(all) = all {
+            block.count();
+            drop(all);
+        }
+        lender.join().expect("it says what is wrong itself");
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
+/// Of nine that are out and stay out the soft limit permits eight: one of the two crosses it, with nine, and so may a block of
+/// the other thread that has gone again.
+#[test]
+fn what_is_lent_hides_no_crossing() {
+    explore_bounded(Some(3), || {
+        // Not loom's: the threads of a model are one to the standard library, so who tells while another does is not heard.
+        let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let tell = Arc::clone(&told);
+        let allowance = Allowance::new("one", 16 * UNIT)
+            .soft(8 * UNIT)
+            .on_soft(move |crossing| tell.store(crossing.used_bytes, Ordering::Relaxed));
+        let other = {
+            let allowance = allowance.clone();
+            spawn(move || {
+                drop(allowance.reserve(UNIT).expect("there is room"));
+                allowance.reserve(UNIT).expect("there is room")
+            })
+        };
+        let mine = [4, 4].map(|units| allowance.reserve(units * UNIT).expect("there is room"));
+        let theirs = other.join().expect("it does not panic");
+        let crossings = allowance.crossings();
+        let end = (told.load(Ordering::Relaxed), allowance.used_bytes());
+        drop((mine, theirs));
+        assert!((1..=2).contains(&crossings), "{crossings}");
+        assert_eq!(end, (9 * UNIT, 9 * UNIT));
+    });
+}
+
+/// Purses written down once more, as they are and in the ways in which they are wrong. A purse and the count start with one that
+/// is lent; one thread gives another one back into the purse, and the other wants all three.
+#[derive(Clone, Copy)]
+enum Purse {
+    /// What is called back closes the purse, in one exchange.
+    Closes,
+    /// What is called back leaves it open.
+    StaysOpen,
+}
+
+fn call_back(way: Purse) {
+    const CLOSED: u64 = 1 << 32;
+    explore(move || {
+        let both = Arc::new([AtomicU64::new(2), AtomicU64::new(1)]);
+        let given = Arc::new(AtomicU64::new(0));
+        let giver = {
+            let (both, given) = (Arc::clone(&both), Arc::clone(&given));
+            spawn(move || {
+                let [count, purse] = &*both;
+                let put = purse.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |credit| {
+                    (credit < CLOSED).then_some(credit + 1)
+                });
+                if put.is_err() {
+                    count.fetch_sub(1, Ordering::Release);
+                }
+                given.store(1, Ordering::Release);
+            })
+        };
+        let [count, purse] = &*both;
+        let was_given = given.load(Ordering::Acquire) == 1;
+        let closed = if matches!(way, Purse::Closes) { CLOSED } else { 0 };
+        count.fetch_sub(purse.swap(closed, Ordering::AcqRel), Ordering::Release);
+        // Between the two the other thread may give.
+        let taken = take(count, Way::Exchange, 3, 3);
+        assert!(taken || !was_given, "who fits was refused");
+        giver.join().expect("it does not panic");
+        let lost = !taken && count.load(Ordering::Relaxed) != 0;
+        assert!(!lost, "what was given is where nobody looks");
+    });
+}
+
+#[test]
+fn a_purse_that_closes_is_enough() {
+    call_back(Purse::Closes);
+}
+
+#[test]
+#[should_panic(expected = "what was given is where nobody looks")]
+fn a_purse_that_stays_open_is_caught() {
+    call_back(Purse::StaysOpen);
 }
 
 /// The protocol written down once more, as it is and in the ways in which it is wrong.

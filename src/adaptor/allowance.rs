@@ -1,7 +1,9 @@
 //! `Allowance`: how much may be had, by whom.
 
 mod crossing;
+mod lending;
 mod node;
+mod purse;
 mod reservation;
 
 use core::fmt;
@@ -42,6 +44,12 @@ use crate::sync::Arc;
 ///
 /// Any thread may use it. One that stands alone is one atomic exchange for what is taken and one for what goes back;
 /// under another, a lock of one word is held meanwhile, for a few nanoseconds a node.
+///
+/// Threads that meet at an allowance again and again hold some of its room in advance, each for itself: a 64th of what is
+/// left below the limits, and at most 4 MiB at a time. From then on they meet once in that many bytes. None of the promises
+/// changes: room that is held in advance is counted as taken, and is called back before a request is refused and before a
+/// soft limit is crossed. `used_bytes` does not count it. `peak_bytes` does: it is never less than the truth, and at most
+/// 8 MiB for each thread more. While threads do not meet, all figures are exact.
 ///
 /// # Examples
 ///
@@ -91,7 +99,7 @@ impl Allowance {
     /// Sets the soft limit, of all handles: observers are told when more than `bytes` come to be out.
     #[must_use = "it is the same allowance, to go on with"]
     pub fn soft(self, bytes: usize) -> Self {
-        self.node.soft.set_bytes(bytes as u64);
+        self.node.set_soft(bytes as u64);
         self
     }
 
@@ -148,13 +156,14 @@ impl Allowance {
         self.node.soft.bytes().map(|bytes| bytes as usize)
     }
 
-    /// What is out: blocks and reservations, of this allowance and of those under it.
+    /// What is out: blocks and reservations, of this allowance and of those under it. Exact while nobody takes or gives.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.node.used() as usize
     }
 
-    /// The most that has been out at one moment.
+    /// The most that has been out at one moment, and not less. With what threads held in advance then, where they
+    /// [meet](Self#thread-safety).
     #[must_use]
     pub fn peak_bytes(&self) -> usize {
         self.node.peak() as usize

@@ -25,7 +25,8 @@ use crate::suballoc::Size;
 ///
 /// # Thread safety
 ///
-/// As the upstream's; the count is exact, also between resources.
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, also between resources, and
+/// threads that meet at it again and again share no line of memory.
 ///
 /// # Examples
 ///

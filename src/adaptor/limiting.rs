@@ -30,7 +30,8 @@ use crate::suballoc::Size;
 ///
 /// # Thread safety
 ///
-/// As the upstream's; the count is exact, by one atomic exchange a call.
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and threads that meet at it
+/// again and again share no line of memory.
 ///
 /// # Examples
 ///

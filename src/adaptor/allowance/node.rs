@@ -6,27 +6,60 @@ use smallvec::SmallVec;
 
 use super::Allowance;
 use super::crossing::Soft;
+use super::lending::{Lenders, Tree};
+use super::purse::Purses;
 use crate::error::Error;
-use crate::sync::{Arc, AtomicU64, Ordering, Token};
+use crate::sync::{Arc, AtomicU64, Ordering, Seat, TokenGuard, yield_now};
+
+/// Threads hold some of the room in advance, in purses. Bytes are counted in whole units of 256, so the bit is free.
+const LENT: u64 = 1;
+
+/// How often threads meet at a node before one of them is lent room. Opening a purse and calling it back costs two exchanges
+/// and the turn: with one opening in sixteen meetings that is an eighth of what the meetings cost themselves.
+const MEETINGS: u64 = if cfg!(loom) { 1 } else { 16 };
+
+/// In a model threads need not meet to be lent room: it would take schedules, and show nothing.
+const ALWAYS_MEET: bool = cfg!(loom);
+
+/// The part of the room that is left which one thread is lent, at most: threads by the dozen leave most of it to all.
+const PART: u64 = if cfg!(loom) { 4 } else { 64 };
+
+/// The most that one thread is lent at a time. One that takes and gives back blocks of 256 B to 1 MiB, 32 to 64 at a time,
+/// moves by more than this once in 250 calls.
+const MOST: u64 = 4 << 20;
+
+/// Less than this is not lent: it would be used up by a few small blocks.
+const LEAST: u64 = if cfg!(loom) { 256 } else { 16 << 10 };
 
 /// One node of a tree of limits.
 ///
-/// Those who take from nodes under a root do so one after the other: they hold the `turn` of the tree, look whether all nodes
+/// Those who take from nodes under a root do so one after the other: they hold the turn of the tree, look whether all nodes
 /// below the root have room, take from the root, and then write all down. Nothing is taken that would have to go back, so
 /// nobody is refused for the sake of a request that fails itself. The root's count is the one that may change meanwhile, by those
 /// who take from the root alone, without the turn; so it is asked last, and one exchange both asks and takes.
+///
+/// Threads that meet at a node are lent room, each in a [purse](super::purse) of its own: bytes that are counted here and in
+/// all nodes above, and that no block has yet. While some is lent, a thread takes from its purse and gives to it, and
+/// writes no line of memory that another thread writes. What is lent lies below the hard and the soft limit of each node, so
+/// what is taken from a purse crosses neither. A request that finds too little left calls everything back before it is
+/// refused, and before it crosses a soft limit: see [`Tree`].
 pub(super) struct Node {
     pub(super) name: Box<str>,
     pub(super) hard: u64,
     pub(super) parent: Option<Allowance>,
     pub(super) soft: Soft,
-    /// Never above `hard`. Changed by exchanges in a root, and below by who has the turn.
-    used: AtomicU64,
-    /// As `used`.
+    /// What is out and what is lent, which together are never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
+    /// root, and below by who has the turn.
+    taken: AtomicU64,
+    /// As `taken`, without the bit.
     peak: AtomicU64,
     refusals: AtomicU64,
-    /// One for the whole tree.
-    turn: Arc<Token<()>>,
+    /// How often threads have met here since one of them was lent room.
+    meetings: AtomicU64,
+    purses: Purses,
+    /// Its number among the lenders of the tree; 0 while it is none. Changed by who has the turn.
+    lender: AtomicU64,
+    tree: Arc<Tree>,
 }
 
 /// What is out of one node, after something was taken.
@@ -46,27 +79,53 @@ pub(super) struct Refusal {
     used: u64,
 }
 
+/// A count that leaves no room, as it was read.
+struct Short(u64);
+
+#[inline]
+fn is_lent(taken: u64) -> bool {
+    taken & LENT != 0
+}
+
 impl Node {
     pub(super) fn new(name: &str, hard: u64, parent: Option<Allowance>) -> Self {
-        let turn = parent.as_ref().map_or_else(Arc::default, |parent| Arc::clone(&parent.node.turn));
+        let tree = parent.as_ref().map_or_else(Arc::default, |parent| Arc::clone(&parent.node.tree));
         Self {
             // A name is a part of one line.
             name: name.replace(char::is_control, "_").into(),
             hard,
             parent,
             soft: Soft::default(),
-            used: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
-            turn,
+            meetings: AtomicU64::new(0),
+            purses: Purses::default(),
+            lender: AtomicU64::new(0),
+            tree,
         }
     }
 
     // Relaxed, as all that only tell: figures of about one moment.
 
-    #[inline]
+    /// What is out. Exact while no other thread takes or gives.
     pub(super) fn used(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        if !is_lent(self.taken.load(Ordering::Relaxed)) {
+            return self.taken();
+        }
+        let mut handles = Vec::new();
+        let lenders = self.tree.lock();
+        let credit = lenders.credit_below(self, &mut handles);
+        let taken = self.taken();
+        drop(lenders);
+        // Purses change without the turn, and the root does: between the two readings.
+        taken.saturating_sub(credit)
+    }
+
+    /// What is out and what is lent.
+    #[inline]
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed) & !LENT
     }
 
     #[inline]
@@ -78,13 +137,17 @@ impl Node {
         self.refusals.load(Ordering::Relaxed)
     }
 
-    #[inline]
     pub(super) fn left(&self) -> u64 {
         self.hard.saturating_sub(self.used())
     }
 
+    /// What threads hold in advance.
+    pub(super) fn credit(&self) -> u64 {
+        self.purses.credit()
+    }
+
     /// This node and all above it.
-    fn upwards(&self) -> impl Iterator<Item = &Self> {
+    pub(super) fn upwards(&self) -> impl Iterator<Item = &Self> {
         core::iter::successors(Some(self), |node| node.above())
     }
 
@@ -94,50 +157,128 @@ impl Node {
 
     /// Takes `bytes` from here, where nothing is above.
     #[inline]
-    pub(super) fn take_at_root(&self, bytes: u64) -> Result<Taking, Refusal> {
-        match self.exchange(bytes) {
-            Ok(before) => Ok(self.note(before, bytes)),
-            Err(used) => Err(self.refuse(0, used)),
+    pub(super) fn take_at_root(self: &Arc<Self>, bytes: u64) -> Result<Taking, Refusal> {
+        if is_lent(self.taken.load(Ordering::Relaxed)) && (self.purses.take(bytes) || self.refill(bytes)) {
+            return Ok(Taking::WITHIN);
+        }
+        match self.exchange(bytes, 0) {
+            Ok((before, has_met)) => {
+                if has_met || ALWAYS_MEET {
+                    self.meet();
+                }
+                Ok(self.note(before, bytes))
+            }
+            Err(Short(taken)) if !is_lent(taken) => Err(self.refuse(0, taken)),
+            Err(_) => self.take_in_turn(bytes).map(|crossings| match crossings.first() {
+                Some(&(_, used)) => Taking { used, crosses: true },
+                None => Taking::WITHIN,
+            }),
         }
     }
 
     /// Takes `bytes` from here and from all above, or from none.
-    pub(super) fn take_below_a_root(&self, bytes: u64) -> Result<Crossings, Refusal> {
+    #[inline]
+    pub(super) fn take_below_a_root(self: &Arc<Self>, bytes: u64) -> Result<Crossings, Refusal> {
+        if is_lent(self.taken.load(Ordering::Relaxed)) && self.purses.take(bytes) {
+            return Ok(Crossings::new());
+        }
+        self.take_in_turn(bytes)
+    }
+
+    /// Takes `bytes` with the turn of the tree. What is lent is called back where it is in the way.
+    #[inline(never)]
+    fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, Refusal> {
+        let (mut lenders, has_met) = match self.tree.try_lock() {
+            Some(lenders) => (lenders, ALWAYS_MEET),
+            None => (self.tree.lock(), true),
+        };
+        let may_lend = self.purses.is_open() || has_met && self.has_met_enough();
+        if may_lend && self.lend(bytes, &mut lenders) {
+            return Ok(Crossings::new());
+        }
+        // Dropped behind the turn, on each way out.
+        let mut handles = Vec::new();
+        loop {
+            match self.take_from_each(bytes) {
+                Ok(crossings) => {
+                    drop(lenders);
+                    return Ok(crossings);
+                }
+                Err((height, Short(taken))) if !is_lent(taken) => {
+                    drop(lenders);
+                    let refusing = self.upwards().nth(height).unwrap_or(self);
+                    return Err(refusing.refuse(height, taken));
+                }
+                Err(_) => lenders = self.recall(lenders, &mut handles),
+            }
+        }
+    }
+
+    /// Calls back what the tree has lent. Returns the turn.
+    #[cold]
+    fn recall<'a>(
+        &'a self,
+        mut lenders: TokenGuard<'a, Lenders>,
+        handles: &mut Vec<Arc<Self>>,
+    ) -> TokenGuard<'a, Lenders> {
+        while lenders.recall(handles).is_err() {
+            drop(lenders);
+            yield_now();
+            lenders = self.tree.lock();
+        }
+        lenders
+    }
+
+    /// Takes `bytes` from here and from all above, or from none. The caller has the turn.
+    fn take_from_each(&self, bytes: u64) -> Result<Crossings, (usize, Short)> {
         let mut crossings = Crossings::new();
         let mut note =
             |height, taking: Taking| crossings.extend(taking.crossing().map(|used| (height, used)));
-        let turn = self.turn.lock();
         for (height, node) in self.upwards().enumerate() {
             if node.parent.is_none() {
-                let before = node.exchange(bytes).map_err(|used| node.refuse(height, used))?;
+                let (before, _) = node.exchange(bytes, 0).map_err(|short| (height, short))?;
                 note(height, node.note(before, bytes));
-            } else if bytes > node.left() {
-                return Err(node.refuse(height, node.used()));
+            } else if let Some(short) = node.is_short_of(bytes, node.taken.load(Ordering::Relaxed)) {
+                return Err((height, short));
             }
         }
         for (height, node) in self.upwards().enumerate().filter(|(_, node)| node.parent.is_some()) {
-            let before = node.used();
+            let before = node.taken.load(Ordering::Relaxed);
             // Relaxed: all who write have the turn; others read figures. The sum is at most `hard`, which was looked at above.
-            node.used.store(before + bytes, Ordering::Relaxed);
-            note(height, node.note(before, bytes));
+            node.taken.store(before + bytes, Ordering::Relaxed);
+            note(height, node.note(before & !LENT, bytes));
         }
-        drop(turn);
         Ok(crossings)
     }
 
-    /// Takes from a root alone: what was out before, or what was in the way.
+    /// The count, if it leaves no room for `bytes`. While some is lent, there is none above the soft limit either.
     #[inline]
-    fn exchange(&self, bytes: u64) -> Result<u64, u64> {
-        let mut used = self.used();
+    fn is_short_of(&self, bytes: u64, taken: u64) -> Option<Short> {
+        let limit = if is_lent(taken) { self.ceiling() } else { self.hard };
+        (bytes > limit.saturating_sub(taken & !LENT)).then_some(Short(taken))
+    }
+
+    /// The lower one of the limits.
+    fn ceiling(&self) -> u64 {
+        self.soft.bytes().map_or(self.hard, |soft| soft.min(self.hard))
+    }
+
+    /// Takes from a root alone, and sets `flag`. Returns what was taken before and whether another thread was met, or the count
+    /// that was in the way.
+    #[inline]
+    fn exchange(&self, bytes: u64, flag: u64) -> Result<(u64, bool), Short> {
+        let mut taken = self.taken.load(Ordering::Relaxed);
+        let mut has_met = false;
         loop {
-            if bytes > self.hard.saturating_sub(used) {
-                return Err(used);
+            if let Some(short) = self.is_short_of(bytes, taken | flag) {
+                return Err(short);
             }
+            let next = (taken + bytes) | flag;
             // Acquire: pairs with the release in `give`. Who takes what another gave comes after what the other did before:
             // when a block is asked for, the one that made room for it is back with the upstream.
-            match self.used.compare_exchange_weak(used, used + bytes, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(before) => return Ok(before),
-                Err(now) => used = now,
+            match self.taken.compare_exchange_weak(taken, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(before) => return Ok((before & !LENT, has_met)),
+                Err(now) => (taken, has_met) = (now, true),
             }
         }
     }
@@ -146,17 +287,22 @@ impl Node {
     #[inline]
     fn note(&self, before: u64, bytes: u64) -> Taking {
         let used = before + bytes;
-        // Most of the time it is no peak, and then nothing is written.
-        if used > self.peak() {
-            // Relaxed: a figure.
-            self.peak.fetch_max(used, Ordering::Relaxed);
-        }
+        self.note_peak(used);
         // Of all who take, the one that crosses sees it, because each has a `before` of its own.
         let crosses = self.soft.is_crossed(before, used);
         if crosses {
             self.soft.count();
         }
         Taking { used, crosses }
+    }
+
+    #[inline]
+    fn note_peak(&self, taken: u64) {
+        // Most of the time it is no peak, and then nothing is written.
+        if taken > self.peak() {
+            // Relaxed: a figure.
+            self.peak.fetch_max(taken, Ordering::Relaxed);
+        }
     }
 
     #[cold]
@@ -166,34 +312,163 @@ impl Node {
         Refusal { height, used }
     }
 
+    /// Another thread wrote the count of this root between a look at it and an exchange.
+    #[cold]
+    fn meet(self: &Arc<Self>) {
+        if self.has_met_enough()
+            && let Some(mut lenders) = self.tree.try_lock()
+        {
+            self.lend(0, &mut lenders);
+        }
+    }
+
+    fn has_met_enough(&self) -> bool {
+        // Relaxed: an estimate, of which some are lost where two threads reset it.
+        if self.share() < LEAST || self.meetings.fetch_add(1, Ordering::Relaxed) + 1 < MEETINGS {
+            return false;
+        }
+        self.meetings.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Lends room to this thread, as when it has met others often enough.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn lend_now(self: &Arc<Self>) -> bool {
+        self.lend(0, &mut self.tree.lock())
+    }
+
+    /// The purse of this thread has not enough: takes `bytes`, and more for the purse.
+    #[cold]
+    fn refill(self: &Arc<Self>, bytes: u64) -> bool {
+        // Where another thread has the turn, this one goes to the count.
+        self.purses.is_open()
+            && self.tree.try_lock().is_some_and(|mut lenders| self.lend(bytes, &mut lenders))
+    }
+
+    /// The most that a thread is lent at a time, however much is left. Larger blocks never come from a purse.
+    fn share(&self) -> u64 {
+        (self.hard / PART).min(MOST)
+    }
+
+    /// Takes `bytes`, and more for the purse of this thread. Returns `false` if there is not enough room for that below the
+    /// limits; then nothing has changed.
+    fn lend(self: &Arc<Self>, bytes: u64, lenders: &mut Lenders) -> bool {
+        let left = self.upwards().map(|node| node.ceiling().saturating_sub(node.taken())).min().unwrap_or(0);
+        let credit = (left.saturating_sub(bytes) / PART).min(MOST) & !0xFF;
+        if credit < LEAST || bytes > self.share() {
+            return false;
+        }
+        let (Some(seat), Some(root)) = (Seat::take(), self.upwards().last()) else { return false };
+        let sum = bytes + credit;
+        // The root first: its count is the one that others may have changed since it was looked at.
+        let Ok((before, _)) = root.exchange(sum, LENT) else { return false };
+        root.note_peak(before + sum);
+        for node in self.upwards().filter(|node| node.parent.is_some()) {
+            let taken = node.taken() + sum;
+            // Relaxed: as where blocks are taken.
+            node.taken.store(taken | LENT, Ordering::Relaxed);
+            node.note_peak(taken);
+        }
+        self.purses.open(seat, credit);
+        // Relaxed, here and below: with the turn.
+        if self.lender.load(Ordering::Relaxed) == 0 {
+            self.lender.store(lenders.enter(self), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Closes the purses, and gives back what was in them. The caller has the turn.
+    pub(super) fn call_back(&self) {
+        let credit = self.purses.close();
+        if credit > 0 {
+            self.give_to_each(credit);
+        }
+    }
+
+    /// Nothing of the tree is lent any more. The caller has the turn.
+    pub(super) fn end_lending(&self) {
+        self.lender.store(0, Ordering::Relaxed);
+        for node in self.upwards() {
+            // Release: who sees that nothing is lent sees what was called back. The bit and the count are one word, so that is
+            // so for the count anyway.
+            node.taken.fetch_and(!LENT, Ordering::Release);
+        }
+    }
+
+    /// Sets the soft limit. What is lent lies below it, before and after.
+    pub(super) fn set_soft(&self, bytes: u64) {
+        let mut handles = Vec::new();
+        let lenders = self.recall(self.tree.lock(), &mut handles);
+        self.soft.set_bytes(bytes);
+        drop(lenders);
+    }
+
     /// Gives `bytes` back that were taken from here.
     #[inline]
     pub(super) fn give(&self, bytes: u64) {
-        if self.parent.is_none() {
-            return self.give_to_root(bytes);
+        let is_lent = is_lent(self.taken.load(Ordering::Relaxed));
+        if is_lent && self.purses.put(bytes, 2 * self.share()) {
+            return;
         }
-        let _turn = self.turn.lock();
+        if is_lent || self.parent.is_some() { self.give_in_turn(bytes) } else { self.give_to_root(bytes) }
+    }
+
+    /// Gives `bytes` back with the turn of the tree, and half of what is in the purse of this thread: it is full.
+    #[inline(never)]
+    fn give_in_turn(&self, bytes: u64) {
+        let lenders = if self.parent.is_some() {
+            Some(self.tree.lock())
+        } else if self.purses.is_open() {
+            self.tree.try_lock()
+        } else {
+            None
+        };
+        let Some(_lenders) = lenders else { return self.give_to_root(bytes) };
+        let spare = if bytes <= self.share() { self.purses.halve() } else { 0 };
+        self.give_to_each(bytes + spare);
+    }
+
+    /// Gives back here and to all above. The caller has the turn, or this is a root.
+    fn give_to_each(&self, bytes: u64) {
         for node in self.upwards() {
             if node.parent.is_none() {
                 node.give_to_root(bytes);
                 continue;
             }
-            let before = node.used();
-            debug_assert!(before >= bytes, "{bytes} bytes were given back, of {before} that were out");
+            let before = node.taken.load(Ordering::Relaxed);
+            debug_assert!(
+                before & !LENT >= bytes,
+                "{bytes} bytes were given back, of {before} that were out"
+            );
             // Relaxed: as where it is taken.
-            node.used.store(before.saturating_sub(bytes), Ordering::Relaxed);
+            node.taken.store(before.saturating_sub(bytes), Ordering::Relaxed);
         }
     }
 
     #[inline]
     fn give_to_root(&self, bytes: u64) {
         // Release: pairs with the acquire in `exchange`.
-        let before = self.used.fetch_sub(bytes, Ordering::Release);
-        debug_assert!(before >= bytes, "{bytes} bytes were given back, of {before} that were out");
+        let before = self.taken.fetch_sub(bytes, Ordering::Release);
+        debug_assert!(before & !LENT >= bytes, "{bytes} bytes were given back, of {before} that were out");
+    }
+
+    /// The last handle is gone: what threads hold in advance goes back to the nodes above.
+    fn retire(&self) {
+        // Relaxed: nobody else has the node. It is entered again by none, and those who called it back meanwhile had a handle.
+        if self.lender.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut lenders = self.tree.lock();
+        self.call_back();
+        lenders.leave(self.lender.load(Ordering::Relaxed));
+        self.lender.store(0, Ordering::Relaxed);
     }
 }
 
 impl Taking {
+    /// Nothing was crossed.
+    const WITHIN: Self = Self { used: 0, crosses: false };
+
     /// What was out then, if it is more than the soft limit and was not before.
     #[inline]
     pub(super) fn crossing(self) -> Option<u64> {
@@ -212,9 +487,13 @@ impl Refusal {
 impl Drop for Node {
     /// One after the other: a tree may be deeper than the stack.
     fn drop(&mut self) {
+        self.retire();
         let mut parent = mem::take(&mut self.parent);
         while let Some(above) = parent {
-            parent = Arc::into_inner(above.node).and_then(|mut node| mem::take(&mut node.parent));
+            parent = Arc::into_inner(above.node).and_then(|mut node| {
+                node.retire();
+                mem::take(&mut node.parent)
+            });
         }
     }
 }
