@@ -478,7 +478,7 @@ fn a_drop_that_cannot_wait_at_all_leaks() {
     let resource = Counting::new(&device);
     let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
     vector.fill(2, other.as_ref()).unwrap();
-    for call in [Call::StreamWaitEvent, Call::EventSynchronize, Call::ContextSynchronize] {
+    for call in [Call::StreamWaitEvent, Call::EventSynchronize, Call::StreamSynchronize] {
         sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
     }
     drop(vector);
@@ -497,7 +497,7 @@ fn an_old_block_that_is_leaked_leaves_the_new_one_in_order() {
         let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
         // The first wait is for the elements, the second one for the copy before the old block is given back.
         sim.inject(Fault::nth(Call::StreamWaitEvent, 2, Code::OUT_OF_MEMORY));
-        for call in [Call::EventSynchronize, Call::ContextSynchronize] {
+        for call in [Call::EventSynchronize, Call::StreamSynchronize] {
             sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
         }
         vector.reserve(100, other.as_ref()).unwrap();

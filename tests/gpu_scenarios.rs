@@ -15,7 +15,8 @@ use alluvion::{Device, DeviceVec, Machine, Stream};
 use gpu_kernels::Kernels;
 use scenario::child::in_child;
 use scenario::{
-    absurd_layers, layers_under_threads, lifecycle, limits, pools, pools_under_capture, pools_under_threads,
+    absurd_layers, endings_under_capture, layers_under_threads, lifecycle, limits, pools,
+    pools_under_capture, pools_under_threads,
 };
 
 /// A child takes most of a second to make its context; the simulated machine does the two hundred.
@@ -155,6 +156,16 @@ fn scenario_09_absurd_sizes_and_alignments_over_pools() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_through_layers() {
     absurd_layers::absurd_sizes_and_alignments_through_layers(&Bench::gpu());
+}
+
+#[test]
+fn scenario_10_nothing_that_ends_breaks_a_capture() {
+    endings_under_capture::nothing_that_ends_breaks_a_capture(&Bench::gpu());
+}
+
+#[test]
+fn scenario_10_a_pool_with_a_block_out_gives_everything_back() {
+    endings_under_capture::a_pool_with_a_block_out_gives_everything_back(&Bench::gpu());
 }
 
 #[test]

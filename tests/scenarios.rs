@@ -9,7 +9,8 @@ use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};
 use scenario::{
-    absurd_layers, layers_under_threads, limits, pools, pools_under_capture, pools_under_threads,
+    absurd_layers, endings_under_capture, layers_under_threads, limits, pools, pools_under_capture,
+    pools_under_threads,
 };
 
 /// A bench for each of a few seeds: what hurt did so under some schedules only.
@@ -144,6 +145,17 @@ fn scenario_09_absurd_sizes_and_alignments_over_pools() {
 #[test]
 fn scenario_09_absurd_sizes_and_alignments_through_layers() {
     absurd_layers::absurd_sizes_and_alignments_through_layers(&Bench::sim());
+}
+
+#[test]
+fn scenario_10_nothing_that_ends_breaks_a_capture() {
+    let room = Bench::config().memory_bytes(1 << 30).pinned_bytes(256 << 20);
+    endings_under_capture::nothing_that_ends_breaks_a_capture(&Bench::sim_with(room));
+}
+
+#[test]
+fn scenario_10_a_pool_with_a_block_out_gives_everything_back() {
+    endings_under_capture::a_pool_with_a_block_out_gives_everything_back(&Bench::sim());
 }
 
 #[test]

@@ -69,7 +69,11 @@ struct Log {
 impl Mock {
     pub(crate) fn new() -> Arc<Self> {
         let (points, log) = (Unmodelled::default(), Unmodelled::default());
-        Arc::new(Self { failing_records: AtomicU64::new(0), points, log })
+        let mock = Self { failing_records: AtomicU64::new(0), points, log };
+        // The legacy stream, which those made here are not ordered with.
+        let legacy = Arc::new(Mutex::new(Some(WorkSet::default())));
+        mock.points.lock().unwrap().insert(RawStream::LEGACY.0, legacy);
+        Arc::new(mock)
     }
 
     pub(crate) fn create(&self) -> u64 {

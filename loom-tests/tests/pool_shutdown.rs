@@ -114,7 +114,7 @@ fn with_the_last_container() {
     assert!(LAST.iter().all(|last| last.times() > 0), "{LAST:?}");
 }
 
-/// A block that nobody frees, used on a stream that ends: the pool cannot know where, and waits for the device.
+/// A block that nobody frees, used on a stream that ends: the pool cannot know where, and waits for every stream.
 #[test]
 fn with_a_block_that_is_out() {
     explore(|| {

@@ -240,16 +240,19 @@ impl Block {
         }
         match machine.wait_quiescent(&Frontier::of(point)) {
             Ok(()) => return true,
-            // The stream of the use captures by now. To wait for the device is illegal then, and would break the
-            // capture.
+            // The stream of the use captures by now, and to wait for it would break the capture.
             Err(error) if error.is_capture() => return false,
             Err(_) => {}
         }
         let Some(timeline) = self.device().table().timeline(point.stream) else { return true };
-        match machine.device(timeline.ordinal()).and_then(|device| device.synchronize()) {
-            Ok(()) => true,
+        // For that stream, and not for the device: that would break the capture of any other.
+        match timeline.wait_out() {
+            Ok(over) => {
+                self.device().table().finish_all(over.iter());
+                true
+            }
             // If the driver has shut down, this may be a forked child, and the parent's device goes on.
-            Err(error) => is_lost(&error),
+            Err(error) => is_lost(&error.into()),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "hands retired pools on, and destroys a stream that nobody has seen")]
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use super::{Capabilities, Machine};
 use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture, StreamFlags};
@@ -314,7 +315,10 @@ impl Device {
     }
 
     pub(crate) fn legacy_timeline(&self) -> &Arc<Timeline> {
-        &self.machine.state(self.ordinal).legacy
+        let state = self.machine.state(self.ordinal);
+        // Relaxed: see `Machine::wait_for_every_stream`.
+        state.legacy_is_out.store(true, Ordering::Relaxed);
+        &state.legacy
     }
 
     pub(crate) fn enter_timeline(&self, stream: Underlying) -> Result<Arc<Timeline>, Error> {

@@ -1,7 +1,7 @@
 //! `Machine`: a driver with its devices.
 
 use core::fmt;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
@@ -41,6 +41,8 @@ struct MachineInner {
 pub(super) struct DeviceState {
     pub(super) events: Arc<EventPool>,
     pub(super) legacy: Arc<Timeline>,
+    /// Somebody has had a handle to the legacy stream. Without one, a device that is not used has no context to be asked in.
+    pub(super) legacy_is_out: AtomicBool,
     /// A stream for calls that name none, made when the first one comes.
     pub(super) service: OnceLock<Arc<Timeline>>,
     pub(super) capabilities: OnceLock<Capabilities>,
@@ -87,6 +89,7 @@ impl Machine {
                 Ok(DeviceState {
                     events,
                     legacy,
+                    legacy_is_out: AtomicBool::new(false),
                     service,
                     capabilities,
                     retired_pools: RetiredPools::default(),
@@ -186,6 +189,29 @@ impl Machine {
             self.table().finish_all(cover.points());
         }
         Ok(())
+    }
+
+    /// Waits, on the host, until all that was given to any stream so far is over: for memory of device `ordinal` that may be
+    /// used anywhere. Each stream is waited for by an event of its own, and never the device: to wait for a device breaks the
+    /// capture of any stream of it, in every mode, and even of those that this crate does not know.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_quiescent`](Self::wait_quiescent): a capture error while any of the streams captures, `ContextLost` if one
+    /// has ended without a last event.
+    pub(crate) fn wait_for_every_stream(&self, ordinal: u32) -> Result<(), Error> {
+        let mut every = Frontier::quiescent();
+        for timeline in self.table().timelines() {
+            let state = self.state(timeline.ordinal());
+            // Relaxed: who has submitted there has done so before whatever brought the caller here.
+            let is_used = timeline.ordinal() == ordinal
+                || !Arc::ptr_eq(&timeline, &state.legacy)
+                || state.legacy_is_out.load(Ordering::Relaxed);
+            if is_used {
+                every.extend(timeline.latest());
+            }
+        }
+        self.wait_quiescent(&every)
     }
 
     /// Drops from the frontier what is known to be over. No driver call.

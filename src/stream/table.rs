@@ -108,11 +108,15 @@ impl Table {
 
     /// What is over once the host has waited for all that is on a device from here on.
     pub(crate) fn begin_wait(&self, ordinal: u32) -> Vec<Stamp> {
-        let timelines = self.slots.iter().filter_map(|slot| slot.lock().clone());
-        let of_device = timelines.filter(|timeline| timeline.ordinal() == ordinal);
+        let of_device = self.timelines().filter(|timeline| timeline.ordinal() == ordinal);
         of_device
             .flat_map(|timeline| timeline.begin_wait().iter().collect::<SmallVec<[Stamp; 4]>>())
             .collect()
+    }
+
+    /// Every stream that is not known to be over.
+    pub(crate) fn timelines(&self) -> impl Iterator<Item = Arc<Timeline>> {
+        self.slots.iter().filter_map(|slot| slot.lock().clone())
     }
 
     /// Notes that the stream has ended: its place is free once its work is over.

@@ -270,12 +270,17 @@ impl Timeline {
         self.state.lock().phase != Phase::Live
     }
 
+    /// Whether the stream captures. The caller holds a pin.
+    fn is_capturing(&self) -> DriverResult<bool> {
+        // SAFETY: the raw stream is live: the caller's pin keeps it from being destroyed, or its owner does.
+        let status = unsafe { self.driver.stream_capture_status(self.ordinal, self.raw()) }?;
+        Ok(status != CaptureStatus::None)
+    }
+
     /// Advances, then records. The caller holds a pin.
     fn record(&self, clock: VectorClock) -> DriverResult<Cover> {
         let raw = self.raw();
-        // SAFETY: the raw stream is live: the caller's pin keeps it from being destroyed, or its owner does.
-        let status = unsafe { self.driver.stream_capture_status(self.ordinal, raw) }?;
-        if status != CaptureStatus::None {
+        if self.is_capturing()? {
             // Recorded here, the event would belong to the graph, and a wait on it would pull the waiter in.
             return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
         }
@@ -366,6 +371,30 @@ impl Timeline {
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
         Ok(points)
+    }
+
+    /// As [`synchronize`](Self::synchronize), for who has no handle, where no event can be had. Breaks no capture.
+    ///
+    /// # Errors
+    ///
+    /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone; and for the legacy stream, of which nothing
+    /// says that waiting for it waits for the streams that it is ordered with.
+    pub(crate) fn wait_out(&self) -> DriverResult<VectorClock> {
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Live || self.raw() == RawStream::LEGACY {
+                return Err(DriverError::new(Call::StreamSynchronize, Code::NOT_SUPPORTED));
+            }
+            state.pins += 1;
+        }
+        let waited = match self.is_capturing() {
+            Ok(true) => Err(DriverError::new(Call::StreamSynchronize, Code::CAPTURE_UNSUPPORTED)),
+            Err(error) if error.code.is_capture() => Err(error),
+            // A question that is refused for another reason says nothing of a capture, and the wait says the rest.
+            Ok(false) | Err(_) => self.synchronize(),
+        };
+        self.unpin(None);
+        waited
     }
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.

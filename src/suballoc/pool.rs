@@ -39,7 +39,8 @@ use crate::stream::StreamRef;
 ///
 /// A pool that is dropped waits for the work before what was freed, on the host, and gives its segments back. Containers
 /// keep their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
-/// of the device. Where it cannot wait, because a stream captures or the context is lost, the segments are leaked.
+/// on every stream that its machine knows: work on others has to be over. Where it cannot wait, because a stream captures or
+/// the context is lost, the segments are leaked. It breaks no capture.
 ///
 /// # Examples
 ///

@@ -6,6 +6,7 @@
 pub(crate) mod absurd_layers;
 mod capture;
 pub(crate) mod child;
+pub(crate) mod endings_under_capture;
 pub(crate) mod layers_under_threads;
 #[cfg(unix)]
 pub(crate) mod lifecycle;

@@ -4,12 +4,11 @@
 
 use super::Carver;
 use super::grow::segment_layout;
-use super::survey::freed;
 use super::tell::tell;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
-use crate::stream::{Frontier, StreamRef};
-use crate::suballoc::core::Segment;
+use crate::stream::{Frontier, Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Owned, Owner, Segment};
 
 impl<U: Resource> Carver<U> {
     /// Gives back what nothing is left in until at most `keep_bytes` are kept, and has the upstream do the same.
@@ -84,53 +83,44 @@ impl<U: Resource> Carver<U> {
     }
 }
 
-impl<U: Resource> Carver<U> {
-    /// Waits, on the host, for all that was freed: for the device, where a stream has ended without a last event. Returns
-    /// `false` if that is not to be had.
-    fn wait_until_over(&self, frontier: &Frontier) -> bool {
-        let machine = self.stock.device.machine();
-        let mut for_all = false;
-        for stamp in frontier.iter() {
-            match machine.wait_quiescent(&Frontier::of(stamp)) {
-                Ok(()) => {}
-                Err(error) if machine.has_no_last_event(stamp.stream, &error) => for_all = true,
-                Err(_) => return false,
-            }
-        }
-        !for_all || self.stock.device.synchronize().is_ok()
-    }
-}
-
 impl<U: Resource> Drop for Carver<U> {
     fn drop(&mut self) {
-        let mut frontier = Frontier::quiescent();
-        let (segments, live_blocks) = {
-            let mut inner = self.stock.inner.lock();
-            let caches = self.stock.caches();
-            freed(&inner, &caches).into_iter().for_each(|(newest, _)| frontier.extend(newest));
-            let cached_blocks: usize = caches.iter().map(|cache| cache.blocks().count()).sum();
-            let live_blocks = inner.core.out_blocks().saturating_sub(cached_blocks);
-            (inner.core.drain_segments(), live_blocks)
+        let stock = &self.stock;
+        let (owned, has_live): (Vec<Owned>, bool) = {
+            let mut inner = stock.inner.lock();
+            // So that what is out then is out of the pool.
+            stock.spill_locked(&mut inner);
+            if inner.core.reserved_units() == 0 {
+                return;
+            }
+            (inner.core.owners().collect(), inner.core.out_blocks() > 0)
         };
-        if segments.is_empty() {
-            return;
-        }
-        let device = &self.stock.device;
-        // Blocks that are still out end here. What uses them was submitted, nobody knows where: wait for everything.
-        let live = if live_blocks > 0 { device.synchronize() } else { Ok(()) };
+        let machine = stock.device.machine();
         // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
         // somebody has waited for that stream, and nobody would.
-        if live.is_err() || !self.wait_until_over(&frontier) {
-            // The last use cannot be placed in any order: a stream captures, or the context is lost. All is leaked.
-            return;
-        }
-        for (Segment { address, units }, _) in segments {
-            let (Ok(layout), Some(block)) = (segment_layout(units), DevicePtr::new(address)) else {
-                continue;
-            };
+        let is_over = |other: &Owned| {
+            machine.wait_quiescent(&Frontier::of(Stamp { stream: other.stream, epoch: other.newest })).is_ok()
+        };
+        // Blocks that are still out end here. What uses them was submitted, nobody knows to which stream: wait for every one.
+        // Not for the device, which would break the capture of any stream of it.
+        let live_are_over = !has_live || machine.wait_for_every_stream(stock.device.ordinal()).is_ok();
+        let lost: Vec<StreamId> =
+            owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
+        let segments = {
+            let mut inner = stock.inner.lock();
+            let lost: Vec<Owner> = lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect();
+            let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
+            inner.core.drain_segments(is_lost)
+        };
+        for (Segment { address, units }, is_lost) in segments {
+            // The last use of a block in it cannot be placed in any order: a stream captures, or did at its end, or the context
+            // is lost. The segment is leaked.
+            let layout = segment_layout(units).ok().filter(|_| !is_lost);
+            let (Some(layout), Some(block)) = (layout, DevicePtr::new(address)) else { continue };
             self.note_upstream_call();
             // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was freed, the
-            // frontier is; of what was not, all work of the device.
+            // last point of the stream that holds it is, and nobody's is; of what was not, all that any stream of the machine
+            // had been given.
             unsafe { self.upstream.deallocate_sync(block, layout) };
         }
     }

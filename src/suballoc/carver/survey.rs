@@ -20,7 +20,7 @@ fn bytes(units: u64) -> usize {
 }
 
 /// Up to when blocks were freed on each stream, and how many units: for those in the core, and for those in each cache.
-pub(super) fn freed(inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Vec<(Stamp, u64)> {
+fn freed(inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Vec<(Stamp, u64)> {
     let in_core = inner.core.owners().map(|owned| {
         let newest = Stamp { stream: owned.stream, epoch: owned.newest };
         (newest, owned.free_units)

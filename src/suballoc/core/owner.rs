@@ -17,7 +17,7 @@ impl Owner {
     /// The block is over everywhere: anybody may take it.
     pub(crate) const NOBODY: Self = Self(0);
     /// Of a node: its block is not free.
-    pub(super) const OUT: Self = Self(u32::MAX);
+    pub(crate) const OUT: Self = Self(u32::MAX);
     /// Of a node: it has no block.
     pub(super) const VACANT: Self = Self(u32::MAX - 1);
 

@@ -80,11 +80,11 @@ impl Core {
         Some(Segment { address, units })
     }
 
-    /// All segments, whatever they hold, each with whether a block of it is out. The core is empty afterwards and knows no
-    /// stream any more.
-    pub(crate) fn drain_segments(&mut self) -> Vec<(Segment, bool)> {
-        let out = |first| self.chain(first).any(|id| self.nodes[id].holder == Owner::OUT);
-        let segments = self.segments.iter().map(|(segment, first)| (segment, out(first))).collect();
+    /// All segments, whatever they hold, each with whether a block of it is such a one's. The core is empty afterwards and
+    /// knows no stream any more.
+    pub(crate) fn drain_segments(&mut self, is_such: impl Fn(Owner) -> bool) -> Vec<(Segment, bool)> {
+        let holds = |first| self.chain(first).any(|id| is_such(self.nodes[id].holder));
+        let segments = self.segments.iter().map(|(segment, first)| (segment, holds(first))).collect();
         *self = Self::new();
         segments
     }
