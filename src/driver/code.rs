@@ -48,6 +48,7 @@ codes! {
     NOT_READY = 600, "not ready";
     ILLEGAL_ADDRESS = 700, "illegal address";
     LAUNCH_TIMEOUT = 702, "launch timed out";
+    ASSERT = 710, "an assertion of a kernel failed";
     HOST_MEMORY_ALREADY_REGISTERED = 712, "host memory already registered";
     HOST_MEMORY_NOT_REGISTERED = 713, "host memory not registered";
     HARDWARE_STACK = 714, "hardware stack error";
@@ -69,12 +70,15 @@ codes! {
 
 impl Code {
     /// Returns `true` if the context is lost after this code: every later call fails with it.
+    ///
+    /// It says what kind of error this is, and proves nothing about copies under way: for that there is
+    /// [`Driver::proves_stopped`](super::Driver::proves_stopped).
     #[must_use]
     pub const fn is_sticky(self) -> bool {
-        // Whoever waits for a copy asks again after any other error, so that a code that is missing here is a hang. Those
-        // without a name above: 214 and 220 uncorrectable memory and NVLink, 226 contained, 710 assertion, 717 and 718
-        // address space and program counter, 721 leak of tensor memory, 810 MPS ended the client, 911 external device.
-        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911 | 999)
+        // Those without a name above: 214 and 220 uncorrectable memory and NVLink, 226 contained, 717 and 718 address space and
+        // program counter, 721 leak of tensor memory, 810 MPS ended the client, 911 external device. Not 999, of which nothing
+        // says that the next call fails too.
+        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
     }
 
     /// Returns `true` if the code says that a call was illegal because of a graph capture.
@@ -150,5 +154,7 @@ mod tests {
         assert!(lost.into_iter().all(|code| Code(code).is_sticky()));
         // 712, 713 and 720 lie between them and are errors of one call.
         assert!([1, 2, 600, 712, 713, 720, 800, 801, 900].into_iter().all(|code| !Code(code).is_sticky()));
+        // Of this one it says only that what happened is not known.
+        assert!(!Code::UNKNOWN.is_sticky());
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! - A call names its device by ordinal. Any thread may make it, whatever context is current there; the context that
 //!   was current before is current again when it returns.
-//! - A call that fails has changed nothing, unless its code [is sticky](Code::is_sticky).
+//! - A call that fails has changed nothing, unless its code [is sticky](Code::is_sticky) or [unknown](Code::UNKNOWN).
 //! - No call panics, and none is made under a lock of this crate.
 //! - After a fork, in the child, and after the driver shut down, every call returns [`Code::NOT_INITIALIZED`] or
 //!   [`Code::DEINITIALIZED`] at once.
@@ -52,7 +52,8 @@ use core::ptr::NonNull;
 ///
 /// An implementation must keep the promises of the [module](self): in particular, memory that it hands out does not
 /// overlap other memory it has handed out and not been given back, work on one stream runs in the order of the calls,
-/// and a wait on an event waits for all that was on the recording stream at the time of the record.
+/// and a wait on an event waits for all that was on the recording stream at the time of the record. Memory of the host is let
+/// go when a wait has succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both must be true.
 pub unsafe trait Driver: Debug + Send + Sync {
     /// A short name: `cuda`, `sim`.
     fn name(&self) -> &'static str;
@@ -95,6 +96,16 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// Those of the work itself, too.
     fn context_synchronize(&self, ordinal: u32) -> DriverResult<()>;
+
+    /// Returns `true` if `error`, which a call for the device has returned, proves that nothing that was submitted to the
+    /// device runs any more: no copy that is queued or under way reads or writes memory from now on, for ever.
+    ///
+    /// `false` where the driver does not know that for certain. That a context is lost is not enough by itself, and neither is
+    /// that the driver has shut down. Without an implementation, nothing but a wait that succeeds ends a transfer.
+    fn proves_stopped(&self, ordinal: u32, error: DriverError) -> bool {
+        let _ = (ordinal, error);
+        false
+    }
 
     /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
     ///

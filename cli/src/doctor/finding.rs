@@ -80,6 +80,11 @@ pub(super) enum Trouble {
     Wrong(&'static str),
 }
 
+/// A lost context, or a driver that does not know what has happened to it.
+fn is_beyond_help(code: Code) -> bool {
+    code.is_sticky() || code == Code::UNKNOWN
+}
+
 impl Trouble {
     fn code(&self) -> Option<Code> {
         match self {
@@ -91,7 +96,7 @@ impl Trouble {
 
     /// Whether nothing else can be tried on the device.
     pub(super) fn is_the_end(&self) -> bool {
-        self.code().is_some_and(|code| code.is_sticky() || code.is_shut_down())
+        self.code().is_some_and(|code| is_beyond_help(code) || code.is_shut_down())
     }
 
     /// Whether the machine is not set up for it, rather than broken.
@@ -102,7 +107,7 @@ impl Trouble {
     /// What to do about it where the code alone tells.
     fn advice(&self) -> Option<&'static str> {
         let code = self.code()?;
-        if code.is_sticky() {
+        if is_beyond_help(code) {
             return Some(
                 "look for Xid errors in the kernel's log (dmesg), then reset the GPU or restart the machine",
             );

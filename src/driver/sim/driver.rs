@@ -141,7 +141,8 @@ impl SimDriver {
         self.look(|machine| machine.faults.left()).unwrap_or_default()
     }
 
-    /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`.
+    /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`, whichever that
+    /// is.
     pub fn poison(&self, ordinal: u32, code: Code) {
         if !process_is_forked() {
             let mut machine = self.shared.machine.lock();

@@ -4,9 +4,9 @@ use crate::driver::{Call, Code};
 
 /// An error that one of the coming calls shall return in place of being made.
 ///
-/// A fault that is not sticky has no other effect: the call changes nothing. A sticky one loses the context of the
-/// device, so that every later call on it fails with the same code; so does a fault whose code
-/// [is sticky](Code::is_sticky).
+/// A fault that is not sticky has no other effect: the call changes nothing, and what is queued runs. A sticky one loses the
+/// context of the device, so that its queued work never runs and every later call on it fails with the same code; so does a
+/// fault whose code [is sticky](Code::is_sticky).
 ///
 /// ```
 /// use alluvion::driver::sim::{Fault, SimConfig, SimDriver};
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn the_nth_call_of_a_kind_fails_and_no_other() {
         let mut faults = Faults::default();
-        faults.add(Fault::nth(Call::Copy, 2, Code::UNKNOWN));
+        faults.add(Fault::nth(Call::Copy, 2, Code::LAUNCH_FAILED));
         assert_eq!(faults.strike(Call::Copy), None);
         assert_eq!(faults.strike(Call::EventRecord), None);
-        assert_eq!(faults.strike(Call::Copy), Some((Code::UNKNOWN, true)));
+        assert_eq!(faults.strike(Call::Copy), Some((Code::LAUNCH_FAILED, true)));
         assert_eq!(faults.strike(Call::Copy), None);
         assert_eq!(faults.left(), 0);
     }

@@ -138,6 +138,8 @@ impl Machine {
 //   from the allocator of the process.
 // - work on one stream runs in the order of the calls: a lane is a queue.
 // - a wait on an event waits for all that was on the stream at the record: the event holds the stream's clock.
+// - what `proves_stopped` answers is what the machine did, whatever code a call was made to return: a context that is lost has
+//   no queue, and a kernel that outlives it touches nothing.
 unsafe impl Driver for SimDriver {
     fn name(&self) -> &'static str {
         "sim"
@@ -174,6 +176,11 @@ unsafe impl Driver for SimDriver {
         let machine = self.enter(call, Some(ordinal), 0)?;
         drop(self.wait_for_device(machine, ordinal, call)?);
         Ok(())
+    }
+
+    fn proves_stopped(&self, ordinal: u32, _error: DriverError) -> bool {
+        self.look(|machine| machine.devices.get(ordinal as usize).is_some_and(|device| device.lost.is_some()))
+            .unwrap_or_default()
     }
 
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
