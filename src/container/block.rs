@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::settle::{is_lost, refuse_capture, refuse_capture_by_others};
+use super::settle::{proves_stopped, refuse_capture, refuse_capture_by_others};
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -210,7 +210,7 @@ impl Block {
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be
-    /// made; if neither can, the block is leaked. Where the context is lost, every use is over.
+    /// made; if neither can, the block is leaked. Where the device is known to have stopped, every use is over.
     ///
     /// # Safety
     ///
@@ -245,14 +245,15 @@ impl Block {
             Err(_) => {}
         }
         let Some(timeline) = self.device().table().timeline(point.stream) else { return true };
+        let Ok(device) = machine.device(timeline.ordinal()) else { return false };
         // For that stream, and not for the device: that would break the capture of any other.
         match timeline.wait_out() {
             Ok(over) => {
                 self.device().table().finish_all(over.iter());
                 true
             }
-            // If the driver has shut down, this may be a forked child, and the parent's device goes on.
-            Err(error) => is_lost(&error.into()),
+            // An error that sounds final is no proof: see `settle`. The driver may go on, and so may a forked child's parent.
+            Err(error) => proves_stopped(&device, &error.into()),
         }
     }
 }

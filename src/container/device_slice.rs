@@ -5,7 +5,7 @@
 use core::alloc;
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
+use core::mem::ManuallyDrop;
 use core::ops::{Bound, RangeBounds};
 use core::ptr::NonNull;
 use std::alloc::alloc_zeroed;
@@ -15,7 +15,7 @@ use super::block::{self, Block};
 use super::device_copy::DeviceCopy;
 use super::guard::ReadGuard;
 use super::host_buffer::HostBuffer;
-use super::settle::{refuse_capture, settle};
+use super::settle::{Settled, refuse_capture, settle_copy, try_settle_copy};
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
@@ -119,12 +119,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// `OutOfRange`; as [`copy_to_slice`](Self::copy_to_slice).
     pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<T, Error> {
-        let element = self.element(index)?;
-        // Zeroed, because nobody can say for certain that the copy runs: see `settle`.
-        let mut value = MaybeUninit::<T>::zeroed();
-        element.read_back(value.as_mut_ptr(), stream)?;
-        // SAFETY: every byte of it is initialised, and any bytes are a value of `T`.
-        Ok(unsafe { value.assume_init() })
+        // On the heap, where it can be leaked: see `to_vec`.
+        Ok(self.element(index)?.to_vec(stream)?[0])
     }
 
     pub(super) fn element(&self, index: usize) -> Result<Self, Error> {
@@ -138,11 +134,23 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// # Errors
     ///
-    /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough.
+    /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough. Where nobody can say whether the copy
+    /// is over, as while the process exits, its memory is leaked.
     pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
-        let mut elements = self.zeroed_on_host()?;
-        self.read_back(elements.as_mut_ptr(), stream)?;
-        Ok(elements)
+        if !self.admit_read_back(stream)? {
+            return Ok(Vec::new());
+        }
+        // Not dropped while the copy may write there.
+        let mut elements = ManuallyDrop::new(self.zeroed_on_host()?);
+        // SAFETY: the room is kept until `try_settle_copy` says that nothing writes there any more, and for ever if it does not.
+        let submitted = unsafe { self.submit_download(elements.as_mut_ptr(), stream) };
+        match try_settle_copy(submitted, stream) {
+            Settled::Over(outcome) => {
+                let elements = ManuallyDrop::into_inner(elements);
+                outcome.map(|()| elements)
+            }
+            Settled::Open(error) => Err(error),
+        }
     }
 
     /// As many elements of the host, whose bytes are zero, because nobody can say for certain that a copy runs: see
@@ -169,19 +177,22 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// `Capture` if the stream captures, because the graph would keep the address; as the driver says.
     pub fn copy_to_slice(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.require_len(into.len())?;
-        self.read_back(into.as_mut_ptr(), stream)
-    }
-
-    /// Copies all elements to `into`, which has room for them, and waits until nothing writes there any more.
-    fn read_back(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
-        self.device().require(stream.device())?;
-        if self.is_empty() {
+        if !self.admit_read_back(stream)? {
             return Ok(());
         }
+        // SAFETY: the room is borrowed until `settle_copy` has returned, and then nothing writes there any more.
+        let submitted = unsafe { self.submit_download(into.as_mut_ptr(), stream) };
+        settle_copy(submitted, stream)
+    }
+
+    /// Returns `true` if there is something to copy. For nothing, a stream that captures is as good as any.
+    fn admit_read_back(&self, stream: StreamRef<'_>) -> Result<bool, Error> {
+        self.device().require(stream.device())?;
+        if self.is_empty() {
+            return Ok(false);
+        }
         refuse_capture(stream)?;
-        // SAFETY: the room is the caller's, who waits here, in `settle`: when it returns nothing writes there any more.
-        unsafe { self.submit_download(into, stream) }?;
-        settle(stream)
+        Ok(true)
     }
 
     /// Submits the copy of all elements to the host, and does not wait.

@@ -12,7 +12,7 @@ use super::device_copy::{DeviceCopy, bytes_of};
 use super::device_slice::DeviceSlice;
 use super::guard::WriteGuard;
 use super::host_buffer::HostBuffer;
-use super::settle::{refuse_capture, refuse_capture_by_others, settle};
+use super::settle::{refuse_capture, refuse_capture_by_others, settle_copy};
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -225,9 +225,9 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         refuse_capture(stream)?;
-        // SAFETY: the elements are borrowed until `settle` has returned, and then nothing reads them any more.
-        unsafe { self.submit_upload(from.as_ptr(), stream) }?;
-        settle(stream)
+        // SAFETY: the elements are borrowed until `settle_copy` has returned, and then nothing reads them any more.
+        let submitted = unsafe { self.submit_upload(from.as_ptr(), stream) };
+        settle_copy(submitted, stream)
     }
 
     /// Submits the copy of all elements from the host, and does not wait.

@@ -1,25 +1,35 @@
 //! When may memory of the host be let go?
 //!
-//! A copy that was submitted reads or writes memory of the host at any time until it has run. `settle` returns when
-//! it cannot any more, and the proof is by cases of what it saw last:
+//! A copy that was submitted reads or writes memory of the host at any time until it has run. This is the whole list of what
+//! proves that it does so no more:
 //!
-//! - a synchronisation succeeded: the copy has run;
-//! - the context is lost: the driver has torn its queues down, and what is in them never runs;
-//! - the driver has shut down: so have its contexts. To a child of a fork it looks the same, while the parent's
-//!   device goes on; there, who owns memory that the two may share leaks it.
+//! - a wait that comes after the copy has succeeded: for its stream, for an event behind it, or for its device. The copy has run;
+//! - a wait has failed, and the driver says that this error [proves](crate::driver::Driver::proves_stopped) that the device has
+//!   stopped. libcuda's codes that do are a table in `driver/cuda/stopped.rs`, each seen on a GPU; the simulator knows whether it
+//!   has thrown its queues away;
+//! - the machine was inherited by a fork. What is under way is the parent's, and reaches memory of the parent. Memory that the two
+//!   share it may reach, so what a transfer owns is leaked here; of a borrow, who forked has promised that parent and child do
+//!   not both have the use of it.
 //!
-//! Any other failure says nothing about the copy, so the driver is asked again, in another way. There is no fourth
-//! way out: a driver that answers neither of the three for ever would make the thread wait for ever, and that is
-//! sound.
+//! Nothing else does, however final it sounds. A driver that has shut down is no proof: the exit handler of this crate is what
+//! says so, before libcuda has heard of it. Nor is an error without a known cause, the error of a call that does not wait, which
+//! may be another context's, or a code that a test has made the simulator return. After each of them the driver is asked again, in
+//! two ways. Where both answers sound final, memory that is owned is [leaked](Settled::Open), with the error; memory that is
+//! borrowed cannot be, and its thread asks for as long as it takes. At exit that is until the process has ended.
+//!
+//! The thread that runs the exit handlers does not get into that loop: the driver refuses every copy that it asks for from then
+//! on, and it has left those from before without a way back.
 //!
 //! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host
 //! is submitted to one. Should another thread begin a capture between that check and the copy, the synchronisation is
-//! illegal and invalidates the graph, so that the copy never runs; `settle` returns when that capture has been ended,
+//! illegal and invalidates the graph, so that the copy never runs; the wait ends when that capture has been ended,
 //! with the error. A capture that was begun and ended in between goes unseen: memory that a copy was to fill is
 //! initialised before.
 
 use core::time::Duration;
+use std::thread;
 
+use crate::device::Device;
 use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
 use crate::stream::{Event, StreamKind, StreamRef};
@@ -27,47 +37,167 @@ use crate::stream::{Event, StreamKind, StreamRef};
 /// Between two tries, when the driver refuses to wait: short against what a transfer takes, long against a call's 1 µs.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Waits until nothing that was submitted to `stream` can touch memory of the host.
+/// The longest time between two tries, when nobody answers: one in a thousandth of a core's time.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is known of the copies when a wait has ended.
+#[derive(Debug)]
+pub(super) enum Settled {
+    /// Nothing touches the memory any more. With an error, the copies have not run and will not; or, if the stream captured
+    /// meanwhile, they may have been recorded in place of being run.
+    Over(Result<(), Error>),
+    /// Nobody can say. The memory must be there for ever.
+    Open(Error),
+}
+
+/// Waits until nothing that was submitted to `stream` can touch memory of the host, or nobody can say.
+pub(super) fn try_settle(stream: StreamRef<'_>) -> Settled {
+    settle_or_ask(stream, &mut Ok(()))
+}
+
+/// As [`try_settle`], and does not return before it is certain: for memory that is borrowed.
 ///
 /// # Errors
 ///
-/// If the context is lost or the driver has shut down: the copies have not run, and will not. If the stream captured
-/// meanwhile: they may have been recorded in place of being run.
+/// The copies have not run and will not; or, if the stream captured meanwhile, they may have been recorded in place of being run.
 pub(super) fn settle(stream: StreamRef<'_>) -> Result<(), Error> {
-    let mut recorded = Ok(());
+    let (mut recorded, mut pause) = (Ok(()), PAUSE);
     loop {
-        let Err(error) = stream.synchronize() else { return recorded };
-        if is_the_end(&error) {
-            return Err(error);
+        match settle_or_ask(stream, &mut recorded) {
+            Settled::Over(outcome) => return outcome,
+            Settled::Open(error) if stream.device().machine().is_inherited() => return Err(error),
+            Settled::Open(_) => {}
         }
-        if error.is_capture() {
-            recorded = Err(error);
-        }
-        let Err(error) = stream.device().synchronize() else { return recorded };
-        if is_the_end(&error) {
-            return Err(error);
-        }
-        std::thread::sleep(PAUSE);
+        thread::sleep(pause);
+        pause = LONGEST_PAUSE.min(2 * pause);
     }
 }
 
-/// As [`settle`], for what was submitted before `event`. That has run, though the stream may capture by now: no event is
+/// Asks until there is an answer. `recorded` becomes the error of a capture that was met.
+fn settle_or_ask(stream: StreamRef<'_>, recorded: &mut Result<(), Error>) -> Settled {
+    let device = stream.device();
+    if device.machine().is_inherited() {
+        // Before any lock, which a thread of the parent may have held when it forked.
+        return Settled::Open(DriverError::new(Call::StreamSynchronize, Code::NOT_INITIALIZED).into());
+    }
+    loop {
+        let Err(of_stream) = stream.synchronize() else { return Settled::Over(recorded.clone()) };
+        if proves_stopped(device, &of_stream) {
+            return Settled::Over(Err(of_stream));
+        }
+        if of_stream.is_capture() {
+            *recorded = Err(of_stream.clone());
+        }
+        let Err(of_device) = device.synchronize() else { return Settled::Over(recorded.clone()) };
+        if proves_stopped(device, &of_device) {
+            return Settled::Over(Err(of_device));
+        }
+        if sounds_final(&of_stream) && sounds_final(&of_device) {
+            return Settled::Open(of_stream);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// As [`try_settle`], for what was submitted before `event`. That has run, though the stream may capture by now: no event is
 /// recorded within a capture.
+pub(super) fn try_settle_event(event: &Event, stream: StreamRef<'_>) -> Settled {
+    match is_over(event) {
+        Some(outcome) => Settled::Over(outcome),
+        None => match try_settle(stream) {
+            Settled::Over(outcome) => Settled::Over(despite_a_capture(outcome)),
+            open @ Settled::Open(_) => open,
+        },
+    }
+}
+
+/// As [`settle`], for what was submitted before `event`: see [`try_settle_event`].
 pub(super) fn settle_event(event: &Event, stream: StreamRef<'_>) -> Result<(), Error> {
-    let settled = event.synchronize().or_else(|_| settle(stream));
-    settled.or_else(|error| if error.is_capture() { Ok(()) } else { Err(error) })
+    is_over(event).unwrap_or_else(|| despite_a_capture(settle(stream)))
 }
 
-/// Nothing that was submitted runs any more.
-fn is_the_end(error: &Error) -> bool {
-    error.is_shut_down() || is_lost(error)
+/// Waits for the event, if that is to be had.
+fn is_over(event: &Event) -> Option<Result<(), Error>> {
+    if event.device().machine().is_inherited() {
+        return None;
+    }
+    match event.synchronize() {
+        Err(error) if !proves_stopped(event.device(), &error) => None,
+        outcome => Some(outcome),
+    }
 }
 
-/// The context is lost, and what was submitted to it never runs.
+fn despite_a_capture(outcome: Result<(), Error>) -> Result<(), Error> {
+    outcome.or_else(|error| if error.is_capture() { Ok(()) } else { Err(error) })
+}
+
+/// Waits for a copy of memory that is owned, if it was submitted.
+pub(super) fn try_settle_copy(submitted: Result<(), Error>, stream: StreamRef<'_>) -> Settled {
+    match submitted {
+        Ok(()) => try_settle(stream),
+        Err(error) if is_refusal(&error) => Settled::Over(Err(error)),
+        Err(error) => match try_settle(stream) {
+            Settled::Over(_) => Settled::Over(Err(error)),
+            Settled::Open(_) => Settled::Open(error),
+        },
+    }
+}
+
+/// Waits for a copy of memory that is borrowed, if it was submitted.
 ///
-/// A thread's capture mode belongs to no device: an error of that call may be another context's, while this one goes on.
-pub(super) fn is_lost(error: &Error) -> bool {
-    error.is_context_lost() && error.call() != Some(Call::CaptureMode)
+/// # Errors
+///
+/// As [`settle`]; that of the submission.
+pub(super) fn settle_copy(submitted: Result<(), Error>, stream: StreamRef<'_>) -> Result<(), Error> {
+    refused_or_settled(submitted, stream)?;
+    settle(stream)
+}
+
+/// Lets a submission that succeeded be. If it failed, nothing of it is under way when this returns.
+///
+/// # Errors
+///
+/// That of the submission.
+pub(super) fn refused_or_settled(submitted: Result<(), Error>, stream: StreamRef<'_>) -> Result<(), Error> {
+    submitted.inspect_err(|error| {
+        if !is_refusal(error) {
+            // Its own error matters less than that of the submission.
+            let _ = settle(stream);
+        }
+    })
+}
+
+/// A submission that failed with this has begun nothing: another call failed, before the copy; or the copy was refused.
+///
+/// Of every other code nothing says so. From memory that is not pinned, libcuda copies a part at a time, and one part may have been
+/// submitted before the next one failed.
+fn is_refusal(error: &Error) -> bool {
+    error.call() != Some(Call::CopyAsync)
+        || error.is_capture()
+        || error.is_shut_down()
+        || error.code().is_some_and(|code| REFUSALS.contains(&code))
+}
+
+/// What a copy's arguments, or the lack of a function, are refused with.
+const REFUSALS: [Code; 7] = [
+    Code::INVALID_VALUE,
+    Code::INVALID_DEVICE,
+    Code::INVALID_CONTEXT,
+    Code::INVALID_HANDLE,
+    Code::NOT_FOUND,
+    Code::NOT_PERMITTED,
+    Code::NOT_SUPPORTED,
+];
+
+/// The driver says that nothing which was submitted to the device runs any more.
+pub(super) fn proves_stopped(device: &Device, error: &Error) -> bool {
+    let (Some(call), Some(code)) = (error.call(), error.code()) else { return false };
+    device.driver().proves_stopped(device.ordinal(), DriverError::new(call, code))
+}
+
+/// To ask again would hardly bring another answer. No proof of anything.
+fn sounds_final(error: &Error) -> bool {
+    error.is_final() || error.code() == Some(Code::UNKNOWN) || error.call() == Some(Call::ContextEnter)
 }
 
 /// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is

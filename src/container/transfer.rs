@@ -6,14 +6,15 @@ use core::fmt;
 use core::mem::MaybeUninit;
 
 use super::host_buffer::HostBuffer;
-use super::settle::{settle, settle_event};
+use super::settle::{Settled, try_settle, try_settle_copy, try_settle_event};
 use crate::error::Error;
 use crate::stream::{Event, Stream, StreamRef};
 
 /// A copy between host and device that may still be under way. It owns the buffer of the host until the copy is done.
 ///
-/// [`wait`](Self::wait) gives the buffer back. A transfer that is dropped waits first, and one that is leaked leaks the buffer: in no
-/// case is the memory reused while the device reads or writes it. The container is free at once: it knows of the copy.
+/// [`wait`](Self::wait) gives the buffer back. A transfer that is dropped waits first, and one that is leaked leaks the buffer, as does
+/// one of which nobody can say whether it is over, while the process exits or in a fork: in no case is the memory reused while the
+/// device reads or writes it. The container is free at once: it knows of the copy.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Sim};
@@ -42,8 +43,7 @@ pub struct Transfer<B: HostBuffer> {
 static_assertions::assert_impl_all!(Transfer<Vec<u8>>: Send, Sync);
 
 impl<B: HostBuffer> Transfer<B> {
-    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address, and
-    /// has submitted nothing when it fails.
+    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address.
     pub(super) fn begin(
         host: B,
         stream: StreamRef<'_>,
@@ -61,35 +61,40 @@ impl<B: HostBuffer> Transfer<B> {
         if empty {
             return Ok(transfer);
         }
-        if let Err(error) = submit(address) {
-            return Err(Rejected { host: transfer.take(), error });
-        }
-        match stream.record() {
-            Ok(event) => transfer.done = Some(event),
-            // Without an event the transfer is waited for here: slower, and the same.
-            Err(_) => {
-                if let Err(error) = settle(stream) {
-                    return Err(Rejected { host: transfer.finish(Some(&error)), error });
+        let settled = match submit(address) {
+            Ok(()) => match stream.record() {
+                Ok(event) => {
+                    transfer.done = Some(event);
+                    return Ok(transfer);
                 }
-            }
+                // Without an event the transfer is waited for here: slower, and the same.
+                Err(_) => try_settle(stream),
+            },
+            refused => try_settle_copy(refused, stream),
+        };
+        if let Settled::Over(Ok(())) = settled {
+            return Ok(transfer);
         }
-        Ok(transfer)
+        let (host, outcome) = transfer.finish(settled);
+        match outcome {
+            Err(error) => Err(Rejected { host, error }),
+            Ok(()) => unreachable!(),
+        }
     }
 
     /// Waits until the copy is done and gives the buffer back.
     ///
     /// # Errors
     ///
-    /// Those of the stream's work. The copy has not run then and will not, because the context is lost; the buffer is
-    /// dropped.
+    /// Those of the stream's work. The copy has not run then and will not, because the context is lost, and the buffer is
+    /// dropped; or nobody can say whether it runs, and the buffer is leaked.
     pub fn wait(mut self) -> Result<B, Error> {
         let settled = self.settle();
-        let host = self.finish(settled.as_ref().err());
-        match (settled, host) {
-            (Err(error), _) => Err(error),
-            (Ok(()), Some(host)) => Ok(host),
-            // Only `finish` takes the buffer, and gives it unless it is told of an error.
-            (Ok(()), None) => unreachable!(),
+        match self.finish(settled) {
+            (_, Err(error)) => Err(error),
+            (Some(host), Ok(())) => Ok(host),
+            // Only `finish` takes the buffer, and gives it unless it gives an error.
+            (None, Ok(())) => unreachable!(),
         }
     }
 
@@ -109,20 +114,23 @@ impl<B: HostBuffer> Transfer<B> {
         self.done.as_ref()
     }
 
-    fn settle(&self) -> Result<(), Error> {
-        self.done.as_ref().map_or(Ok(()), |event| settle_event(event, self.stream.as_ref()))
+    fn settle(&self) -> Settled {
+        match &self.done {
+            Some(event) => try_settle_event(event, self.stream.as_ref()),
+            None => Settled::Over(Ok(())),
+        }
     }
 
-    /// The buffer, once nothing touches it any more: `settle` has said so, with or without an error.
-    ///
-    /// A child of a fork sees a driver that has shut down, while its parent's device may go on: there, memory that
-    /// the two share must not be used again, and the buffer is leaked.
-    fn finish(&mut self, error: Option<&Error>) -> Option<B> {
-        if error.is_some_and(Error::is_shut_down) {
-            // A `MaybeUninit` that goes does not drop what is in it.
-            self.host = None;
+    /// The buffer, once nothing touches it any more. Where nobody can say, it is leaked.
+    fn finish(&mut self, settled: Settled) -> (Option<B>, Result<(), Error>) {
+        match settled {
+            Settled::Over(outcome) => (self.take(), outcome),
+            Settled::Open(error) => {
+                // A `MaybeUninit` that goes does not drop what is in it.
+                self.host = None;
+                (None, Err(error))
+            }
         }
-        self.take()
     }
 
     fn take(&mut self) -> Option<B> {
@@ -136,7 +144,7 @@ impl<B: HostBuffer> Drop for Transfer<B> {
     fn drop(&mut self) {
         if self.host.is_some() {
             let settled = self.settle();
-            drop(self.finish(settled.as_ref().err()));
+            drop(self.finish(settled));
         }
     }
 }
@@ -177,7 +185,7 @@ impl<B> Rejected<B> {
         &self.error
     }
 
-    /// The buffer. `None` only where the driver had shut down by the time the copy had been submitted.
+    /// The buffer. `None` only where the copy was submitted and nobody can say whether it is over: it is leaked then.
     #[must_use]
     pub fn into_host(self) -> Option<B> {
         self.host

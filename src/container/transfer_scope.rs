@@ -9,7 +9,7 @@ use core::marker::PhantomData;
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
-use super::settle::{settle, settle_event};
+use super::settle::{refused_or_settled, settle, settle_event};
 use crate::error::Error;
 use crate::stream::{Event, Stream, StreamRef};
 
@@ -60,7 +60,8 @@ impl<'scope> TransferScope<'scope, '_> {
         }
         // SAFETY: the elements are borrowed until the scope has ended, and it ends when the copies have run: see
         // `Finish`.
-        unsafe { to.submit_upload(from.as_ptr(), self.stream) }?;
+        let submitted = unsafe { to.submit_upload(from.as_ptr(), self.stream) };
+        refused_or_settled(submitted, self.stream)?;
         self.note()
     }
 
@@ -83,7 +84,8 @@ impl<'scope> TransferScope<'scope, '_> {
         }
         // SAFETY: the room is borrowed alone until the scope has ended, and it ends when the copies have run: see
         // `Finish`.
-        unsafe { from.submit_download(into.as_mut_ptr(), self.stream) }?;
+        let submitted = unsafe { from.submit_download(into.as_mut_ptr(), self.stream) };
+        refused_or_settled(submitted, self.stream)?;
         self.note()
     }
 
@@ -108,7 +110,7 @@ impl<'scope> TransferScope<'scope, '_> {
 
 /// Waits for the copies of a scope, however the scope ends. It is a local of `StreamRef::scope`, so it cannot be
 /// leaked: either that function goes on, or it unwinds, and both pass here before the borrows end. What never returns
-/// never ends a borrow.
+/// never ends a borrow: a thread whose copies nobody answers for any more stays here, and at exit it ends with the process.
 struct Finish<'a> {
     last: &'a RefCell<Option<Event>>,
     stream: StreamRef<'a>,
@@ -123,7 +125,7 @@ impl Finish<'_> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        // An error says that the copies will never run.
+        // With an error or without, nothing touches what is borrowed any more: see `settle`.
         let _ = self.finish();
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
 use super::{Capabilities, Device};
-use crate::driver::{Driver, RawStream};
+use crate::driver::{Driver, RawStream, count_forks, forks};
 use crate::error::Error;
 use crate::source::RetiredPools;
 use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
@@ -32,6 +32,8 @@ pub struct Machine {
 
 struct MachineInner {
     number: u32,
+    /// How many forks there had been when it was made.
+    forks: usize,
     driver: Arc<dyn Driver>,
     table: Table,
     devices: Box<[DeviceState]>,
@@ -62,6 +64,7 @@ impl Machine {
     /// As the driver says when it is asked for its devices.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Self, Error> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
+        count_forks();
         let count = driver.device_count()?;
         // Relaxed: only that the numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -97,13 +100,13 @@ impl Machine {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { inner: Arc::new(MachineInner { number, driver, table, devices }) })
+        Ok(Self { inner: Arc::new(MachineInner { number, forks: forks(), driver, table, devices }) })
     }
 
     #[cfg(feature = "sim")]
     pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
-        let inner =
-            MachineInner { number: u32::MAX, driver, table: Table::new(u32::MAX), devices: Box::default() };
+        let (number, forks, table) = (u32::MAX, forks(), Table::new(u32::MAX));
+        let inner = MachineInner { number, forks, driver, table, devices: Box::default() };
         Self { inner: Arc::new(inner) }
     }
 
@@ -226,6 +229,12 @@ impl Machine {
         }
         let timeline = self.table().timeline(stamp.stream);
         Ok(timeline.filter(|timeline| !timeline.is_done(stamp.epoch)))
+    }
+
+    /// Returns `true` in a child of the process that made the machine. The driver refuses every call there, so that what runs on
+    /// the devices is the parent's.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.inner.forks != forks()
     }
 
     /// Puts back the initial resource of every device, and drops what was set.
