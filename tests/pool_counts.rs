@@ -2,66 +2,18 @@
 //!
 //! Counts do not depend on the machine, nor on how the tests are built: they hold in release, too.
 
-#![expect(unsafe_code, reason = "counts what the heap is asked for, and frees by hand")]
-
+mod heap;
 mod held;
-
-use std::alloc::{GlobalAlloc, Layout as HostLayout, System};
-use std::cell::Cell;
 
 use alluvion::adaptor::with_tag;
 use alluvion::source::{Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse, Status};
 use alluvion::testing::Bench;
 use alluvion::{AnyResource, Layout, Pool, PoolConfig, Resource};
+use heap::heap_of;
 use held::Held;
 
 const MIB: usize = 1 << 20;
-
-thread_local! {
-    /// Calls of this thread, and the bytes that they took less those that they gave.
-    static CALLS: Cell<(u64, i64)> = const { Cell::new((0, 0)) };
-}
-
-/// The system's allocator, counted for each thread.
-struct Counting;
-
-fn note(calls: u64, bytes: i64) {
-    // A thread that ends has no place to count in.
-    let _ = CALLS.try_with(|count| count.set((count.get().0 + calls, count.get().1 + bytes)));
-}
-
-// SAFETY: everything is the system's allocator's; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: HostLayout) -> *mut u8 {
-        note(1, layout.size() as i64);
-        // SAFETY: the caller's promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: HostLayout) {
-        note(1, -(layout.size() as i64));
-        // SAFETY: the caller's promises.
-        unsafe { System.dealloc(block, layout) };
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: HostLayout, bytes: usize) -> *mut u8 {
-        note(1, bytes as i64 - layout.size() as i64);
-        // SAFETY: the caller's promises.
-        unsafe { System.realloc(block, layout, bytes) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Calls of the heap that `body` makes on this thread, and the bytes that it keeps.
-fn heap_of(body: impl FnOnce()) -> (u64, i64) {
-    let before = CALLS.get();
-    body();
-    let after = CALLS.get();
-    (after.0 - before.0, after.1 - before.1)
-}
 
 #[test]
 fn the_heap_is_counted() {
@@ -161,9 +113,7 @@ fn counting_costs_no_heap() {
         std::thread::scope(|scope| {
             let others =
                 scope.spawn(|| (0..100).for_each(|_| assert_eq!(stats.tally().measure(|| ()).1.failures, 0)));
-            let before = CALLS.get();
-            pairs(1000);
-            assert_eq!(CALLS.get(), before, "on this thread");
+            assert_eq!(heap_of(|| pairs(1000)), (0, 0), "on this thread");
             others.join().unwrap();
         });
     });
