@@ -249,7 +249,7 @@ impl Block {
         // For that stream, and not for the device: that would break the capture of any other.
         match timeline.wait_out() {
             Ok(over) => {
-                self.device().table().finish_all(over.iter());
+                self.device().table().finish_all(&over);
                 true
             }
             // An error that sounds final is no proof: see `settle`. The driver may go on, and so may a forked child's parent.

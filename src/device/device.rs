@@ -132,9 +132,9 @@ impl Device {
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
         let _relaxed = RelaxedCapture::attempt(&**self.driver());
-        let points = self.table().begin_wait(self.ordinal);
+        let pasts = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
-        self.table().finish_all(points.into_iter());
+        pasts.iter().for_each(|past| self.table().finish_all(past));
         self.sweep_pools();
         Ok(())
     }

@@ -170,7 +170,7 @@ impl Machine {
                 Err(error) => return Err(error.into()),
             }
             if let Some(over) = timeline.poll()?.newest {
-                self.table().finish_all(over.points());
+                self.table().finish_all(over.past());
             }
             if !timeline.is_done(stamp.epoch) {
                 return Ok(false);
@@ -189,7 +189,7 @@ impl Machine {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
             let cover = timeline.cover(stamp.epoch)?.cover;
             cover.synchronize()?;
-            self.table().finish_all(cover.points());
+            self.table().finish_all(cover.past());
         }
         Ok(())
     }

@@ -2,56 +2,86 @@
 
 use smallvec::SmallVec;
 
+use super::epoch_tree::EpochTree;
 use super::{Epoch, Stamp, StreamId};
+
+/// How many streams a clock holds in itself: one to four in practice, so that a search is a scan of one cache line.
+const RECENT: usize = 4;
 
 /// For each other stream, the epoch up to which its work is known to come first.
 ///
-/// Kept sorted by stream; one to four entries in practice, so a search is a scan of one cache line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Made to be cloned: each event keeps the clock of its stream. A clone copies four entries and counts a reference.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VectorClock {
-    entries: SmallVec<[Stamp; 4]>,
+    /// The streams that were learned of last, in no order, one entry a place.
+    recent: SmallVec<[Stamp; RECENT]>,
+    /// All others, and what was known of those before.
+    rest: Option<EpochTree>,
 }
 
 impl VectorClock {
     pub(crate) fn includes(&self, stamp: Stamp) -> bool {
-        self.position(stamp.stream).is_ok_and(|at| self.entries[at].epoch >= stamp.epoch)
+        self.known(stamp.stream) >= stamp.epoch
     }
 
     /// The latest epoch of the stream that is known of; 0 if none is.
     pub(crate) fn known(&self, stream: StreamId) -> Epoch {
-        self.position(stream).map_or(Epoch::NONE, |at| self.entries[at].epoch)
+        let recent = self.recent.iter().find(|entry| entry.stream == stream);
+        let recent = recent.map_or(Epoch::NONE, |entry| entry.epoch);
+        self.rest.as_ref().map_or(recent, |rest| recent.max(rest.known(stream)))
     }
 
     /// Learns of one point.
     pub(crate) fn raise(&mut self, stamp: Stamp) {
-        match self.position(stamp.stream) {
-            Ok(at) => self.entries[at].epoch = self.entries[at].epoch.max(stamp.epoch),
-            Err(at) => self.entries.insert(at, stamp),
+        if self.includes(stamp) {
+            return;
         }
+        if let Some(entry) = self.recent.iter_mut().find(|entry| entry.stream.has_place_of(stamp.stream)) {
+            // Of two streams that had the place in turn, the earlier one is over.
+            *entry = stamp.max(*entry);
+            return;
+        }
+        if self.recent.len() == RECENT {
+            let rest = self.rest.get_or_insert_with(|| EpochTree::of(stamp.stream.machine()));
+            self.recent.drain(..).for_each(|entry| rest.raise(entry));
+        }
+        self.recent.push(stamp);
     }
 
-    /// Learns all that `other` knows.
+    /// Learns all that `other` knows; where they are large and neither knows all that the other does, most of it. What is over
+    /// may be left out.
     pub(crate) fn join(&mut self, other: &Self) {
-        for &stamp in &other.entries {
-            self.raise(stamp);
+        if let Some(theirs) = other.rest.as_ref().filter(|theirs| !theirs.is_over()) {
+            match &mut self.rest {
+                Some(rest) => rest.join(theirs),
+                None => self.rest = Some(theirs.clone()),
+            }
+        }
+        other.recent.iter().for_each(|entry| self.raise(*entry));
+    }
+
+    /// Forgets that point, and earlier ones of its stream. Forgetting is always safe: it costs a wait at worst.
+    pub(crate) fn forget(&mut self, stamp: Stamp) {
+        self.recent.retain(|entry| entry.stream != stamp.stream || entry.epoch > stamp.epoch);
+        if let Some(rest) = &mut self.rest {
+            rest.forget(stamp);
         }
     }
 
-    /// Forgets the streams that `is_gone` names. Forgetting is always safe: it costs a wait at worst.
-    pub(crate) fn forget(&mut self, is_gone: impl Fn(StreamId) -> bool) {
-        self.entries.retain(|stamp| !is_gone(stamp.stream));
+    /// Up to sixteen points, from a place on that moves behind them. `None` at the end, and always where there are few.
+    pub(crate) fn next_points(&self, place: &mut u32) -> Option<SmallVec<[Stamp; 16]>> {
+        let behind = self.rest.as_ref().and_then(|rest| rest.leaf_behind(*place));
+        let points;
+        (*place, points) = behind.map_or((0, None), |(end, points)| (end, Some(points.collect())));
+        points
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Stamp> + '_ {
-        self.entries.iter().copied()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    fn position(&self, stream: StreamId) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&stream, |entry| entry.stream)
+    /// Calls `finish` for each point, unless it has been called for it before: all of them are over.
+    pub(crate) fn finish(&self, mut finish: impl FnMut(Stamp)) {
+        self.recent.iter().for_each(|entry| finish(*entry));
+        if let Some(rest) = &self.rest {
+            rest.finish(&mut finish);
+        }
     }
 }
 
@@ -66,6 +96,17 @@ mod tests {
 
     fn stamp(index: u32, epoch: u64) -> Stamp {
         Stamp { stream: StreamId::new(7, index), epoch: Epoch(epoch) }
+    }
+
+    /// All that it knows.
+    fn points(clock: &VectorClock) -> BTreeMap<StreamId, Epoch> {
+        let (mut place, mut all) = (0, clock.recent.to_vec());
+        while let Some(points) = clock.next_points(&mut place) {
+            all.extend(points);
+        }
+        assert_eq!(place, 0, "from there it begins again");
+        all.sort();
+        all.into_iter().map(|point| (point.stream, point.epoch)).collect()
     }
 
     #[test]
@@ -86,21 +127,25 @@ mod tests {
         right.raise(stamp(2, 4));
         right.raise(stamp(3, 2));
         left.join(&right);
-        assert_eq!(left.iter().collect::<Vec<_>>(), [stamp(1, 9), stamp(2, 4), stamp(3, 2)]);
+        let all = [stamp(1, 9), stamp(2, 4), stamp(3, 2)];
+        assert_eq!(points(&left), all.map(|point| (point.stream, point.epoch)).into());
     }
+
+    /// Places whose paths part in each level of a tree.
+    const PLACES: [u32; 8] = [0, 1, 15, 16, 17, 255, 256, 5000];
 
     proptest! {
         /// A clock is a map from streams to the latest point known of each.
         #[test]
-        fn a_clock_is_a_map(steps in vec((0_usize..3, 0_u32..8, 1_u64..6, 0_u8..8), 1..60)) {
+        fn a_clock_is_a_map(steps in vec((0_usize..3, 0_usize..8, 1_u64..6, 0_u8..8), 1..60)) {
             let mut clocks = vec![VectorClock::default(); 3];
             let mut maps: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); 3];
-            for (at, stream, epoch, what) in steps {
-                let from = epoch as usize % 3;
+            for (at, place, epoch, what) in steps {
+                let (from, stream) = (epoch as usize % 3, PLACES[place]);
                 match what {
                     0 => {
-                        clocks[at].forget(|known| known.index() == stream);
-                        maps[at].remove(&stream);
+                        clocks[at].forget(stamp(stream, epoch));
+                        maps[at].retain(|known, latest| *known != stream || *latest > epoch);
                     }
                     1 | 2 => {
                         let (clock, map) = (clocks[from].clone(), maps[from].clone());
@@ -116,28 +161,34 @@ mod tests {
                         *known = epoch.max(*known);
                     }
                 }
+                for (clock, map) in clocks.iter().zip(&maps) {
+                    for stream in PLACES {
+                        let known = map.get(&stream).copied().unwrap_or(0);
+                        prop_assert_eq!(clock.known(StreamId::new(7, stream)), Epoch(known));
+                    }
+                    for (stream, epoch) in PLACES.into_iter().flat_map(|at| (1..7).map(move |epoch| (at, epoch))) {
+                        let known = map.get(&stream).is_some_and(|known| *known >= epoch);
+                        prop_assert_eq!(clock.includes(stamp(stream, epoch)), known);
+                    }
+                }
             }
             for (clock, map) in clocks.iter().zip(&maps) {
-                let points: Vec<_> = map.iter().map(|(stream, epoch)| stamp(*stream, *epoch)).collect();
-                prop_assert_eq!(clock.iter().collect::<Vec<_>>(), points);
-                for stream in 0..8 {
-                    let known = map.get(&stream).copied().unwrap_or(0);
-                    prop_assert_eq!(clock.known(StreamId::new(7, stream)), Epoch(known));
-                }
-                for (stream, epoch) in (0..8).flat_map(|stream| (1..7).map(move |epoch| (stream, epoch))) {
-                    let known = map.get(&stream).is_some_and(|known| *known >= epoch);
-                    prop_assert_eq!(clock.includes(stamp(stream, epoch)), known);
-                }
+                let all = map.iter().map(|(stream, epoch)| (StreamId::new(7, *stream), Epoch(*epoch))).collect();
+                prop_assert_eq!(points(clock), all);
             }
         }
     }
 
     #[test]
-    fn forgetting_keeps_the_others() {
+    fn forgetting_keeps_the_others_and_what_came_later() {
         let mut clock = VectorClock::default();
-        clock.raise(stamp(1, 1));
-        clock.raise(stamp(2, 2));
-        clock.forget(|stream| stream.index() == 1);
-        assert_eq!((clock.len(), clock.includes(stamp(2, 2))), (1, true));
+        (0..20).for_each(|place| clock.raise(stamp(place, 3)));
+        for place in 0..20 {
+            clock.forget(stamp(place, 2));
+            assert!(clock.includes(stamp(place, 3)), "it came later");
+            clock.forget(stamp(place, 3));
+            assert!(!clock.includes(stamp(place, 1)));
+            assert_eq!(points(&clock).len(), 19 - place as usize);
+        }
     }
 }

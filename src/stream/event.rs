@@ -46,7 +46,7 @@ impl Event {
     /// The point that the event covers.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
-        Stamp { stream: self.cover.stream(), epoch: self.cover.epoch() }
+        self.cover.stamp()
     }
 
     /// The point as a frontier, for [`StreamRef::may_reuse`] and the like.
@@ -80,7 +80,7 @@ impl Event {
     }
 
     fn finish(&self) {
-        self.device.table().finish_all(self.cover.points());
+        self.device.table().finish_all(self.cover.past());
     }
 }
 

@@ -12,7 +12,7 @@ pub struct StreamId(u64);
 
 /// A million streams at a time, each place used a million times: at a thousand streams a second, 34 years.
 const INDEX_BITS: u32 = 20;
-const GENERATION_BITS: u32 = 20;
+pub(super) const GENERATION_BITS: u32 = 20;
 
 impl StreamId {
     /// How many machines a process can make: 16 million, because each test case makes one.
@@ -22,7 +22,13 @@ impl StreamId {
 
     /// The first stream in a place.
     pub(crate) const fn new(machine: u32, index: u32) -> Self {
-        Self((machine as u64) << (INDEX_BITS + GENERATION_BITS) | (index as u64) << GENERATION_BITS)
+        Self::in_place(machine, index, 0)
+    }
+
+    /// The stream that had a place after so many others.
+    pub(super) const fn in_place(machine: u32, index: u32, generation: u32) -> Self {
+        let place = (machine as u64) << INDEX_BITS | index as u64;
+        Self(place << GENERATION_BITS | generation as u64)
     }
 
     /// The next stream in the same place; `None` if the place has been used up.
@@ -41,7 +47,13 @@ impl StreamId {
         (self.0 >> GENERATION_BITS) as u32 & (Self::PLACES - 1)
     }
 
-    const fn generation(self) -> u32 {
+    /// Returns `true` if the two are of one place, so that the lesser one is gone and over.
+    pub(super) const fn has_place_of(self, other: Self) -> bool {
+        self.0 >> GENERATION_BITS == other.0 >> GENERATION_BITS
+    }
+
+    /// How many streams had its place before.
+    pub(super) const fn generation(self) -> u32 {
         self.0 as u32 & ((1 << GENERATION_BITS) - 1)
     }
 }

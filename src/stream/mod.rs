@@ -15,10 +15,12 @@
 
 mod clock;
 mod cover;
+mod epoch_tree;
 mod event;
 mod event_pool;
 mod frontier;
 mod id;
+mod past;
 mod places;
 mod poll;
 mod reach;

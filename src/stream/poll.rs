@@ -64,7 +64,7 @@ impl Machine {
         let how_far = timeline.poll()?;
         polled.calls += how_far.queries;
         if let Some(over) = how_far.newest {
-            self.table().finish_all(over.points());
+            self.table().finish_all(over.past());
         }
         Ok(Polled { done: timeline.done(), ..polled })
     }

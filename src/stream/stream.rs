@@ -338,7 +338,7 @@ impl<'s> StreamRef<'s> {
         unsafe { cover.make_wait(self.device().ordinal(), timeline.raw()) }?;
         timeline.learn(cover);
         let table = self.device().table();
-        timeline.forget(|stream| table.timeline(stream).is_none());
+        timeline.forget(|stamp| table.is_done(stamp));
         Ok(())
     }
 
@@ -380,7 +380,7 @@ impl<'s> StreamRef<'s> {
             // waiting for the stream itself, nothing says whether it waits for the other streams too.
             return self.record()?.synchronize();
         }
-        self.device().table().finish_all(timeline.synchronize()?.iter());
+        self.device().table().finish_all(&timeline.synchronize()?);
         Ok(())
     }
 
@@ -397,7 +397,7 @@ impl<'s> StreamRef<'s> {
         }
         let over = timeline.query()?;
         let idle = over.is_some();
-        over.iter().for_each(|over| self.device().table().finish_all(over.iter()));
+        over.iter().for_each(|past| self.device().table().finish_all(past));
         Ok(idle)
     }
 

@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use super::clock::VectorClock;
 use super::cover::Cover;
 use super::event_pool::EventPool;
+use super::past::Past;
 use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
 use crate::contain::contain;
@@ -40,9 +41,9 @@ use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
 /// worst.
 const COVERS: usize = 4;
 
-/// How many streams a clock holds before it is looked through for those that are gone: well above the streams of one
-/// device in any trace, and below it a look costs more than it frees.
-const FEW_STREAMS: usize = 16;
+/// After so many waits, up to sixteen points of the clock are looked at, in turn, and forgotten if they are over. So a wait looks
+/// at two for the one that it enters, and a clock shrinks while waits go on.
+const WAITS_A_LOOK: u32 = 8;
 
 /// What becomes of the raw stream when its last handle goes.
 #[derive(Debug)]
@@ -108,8 +109,11 @@ struct State {
     covers: SmallVec<[Cover; COVERS]>,
     /// What this stream has waited for.
     clock: VectorClock,
-    /// The length at which the clock is next looked through.
-    crowded_at: usize,
+    /// The epoch of this stream in which the clock has last learned of something.
+    grown: Epoch,
+    /// Waits since points of the clock were looked at, and the place from which they are looked at next.
+    waits: u32,
+    looked_up_to: u32,
     ending: Ending,
 }
 
@@ -137,7 +141,9 @@ impl Timeline {
             pins: 0,
             covers: SmallVec::new(),
             clock: VectorClock::default(),
-            crowded_at: FEW_STREAMS,
+            grown: Epoch::NONE,
+            waits: 0,
+            looked_up_to: id.index(),
             ending,
         };
         let (epoch, done) = (AtomicU64::new(1), AtomicU64::new(0));
@@ -221,26 +227,31 @@ impl Timeline {
 
     /// Teaches the clock what a wait, already made, has brought.
     pub(crate) fn learn(&self, cover: &Cover) {
-        cover.teach(&mut self.state.lock().clock);
+        let mut state = self.state.lock();
+        let grown = Stamp { stream: self.id, epoch: state.grown };
+        if cover.past().teach(&mut state.clock, grown) {
+            state.grown = self.now().epoch;
+        }
     }
 
-    /// Lets the clock forget the streams that `is_gone` names, where it has grown.
-    pub(crate) fn forget(&self, is_gone: impl Fn(StreamId) -> bool) {
-        let known: SmallVec<[StreamId; FEW_STREAMS]> = {
-            let mut state = self.state.lock();
-            if state.clock.len() < state.crowded_at {
+    /// Lets the clock forget some of the points that `is_over` names, where it is large and waits are made.
+    pub(crate) fn forget(&self, is_over: impl Fn(Stamp) -> bool) {
+        let points = {
+            let mut guard = self.state.lock();
+            let state = &mut *guard;
+            state.waits += 1;
+            if state.waits < WAITS_A_LOOK {
                 return;
             }
-            // Doubled, so that looking at each costs as much as entering it, however many are not gone.
-            state.crowded_at = 2 * state.clock.len();
-            state.clock.iter().map(|stamp| stamp.stream).collect()
+            state.waits = 0;
+            state.clock.next_points(&mut state.looked_up_to)
         };
-        let gone: SmallVec<[StreamId; FEW_STREAMS]> =
-            known.into_iter().filter(|stream| is_gone(*stream)).collect();
-        let mut state = self.state.lock();
-        // In the order of the clock, which is that of the numbers.
-        state.clock.forget(|stream| gone.binary_search(&stream).is_ok());
-        state.crowded_at = FEW_STREAMS.max(2 * state.clock.len());
+        let mut points = points.unwrap_or_default();
+        points.retain(|stamp| is_over(*stamp));
+        if !points.is_empty() {
+            let mut state = self.state.lock();
+            points.into_iter().for_each(|stamp| state.clock.forget(stamp));
+        }
     }
 
     /// An event that covers `epoch`: the one that asks for the least waiting, recorded now if there is none.
@@ -290,7 +301,7 @@ impl Timeline {
         // - the event is live and of this device: it comes from the device's pool and nobody else holds it.
         // - the stream is live: as above.
         unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) }?;
-        Ok(Cover::new(event, stamp, clock))
+        Ok(Cover::new(event, Past::new(stamp, clock)))
     }
 
     /// Publishes a cover and gives up a pin; the last pin of a closing stream destroys it.
@@ -358,19 +369,18 @@ impl Timeline {
 
     /// What is over once the host has waited for everything that is on the stream from here on: the stream up to now, and
     /// what it had waited for. Comes before the wait, for the reason that an advance comes before a record.
-    pub(crate) fn begin_wait(&self) -> VectorClock {
-        let mut points = self.state.lock().clock.clone();
-        points.raise(Stamp { stream: self.id, epoch: self.advance() });
-        points
+    pub(crate) fn begin_wait(&self) -> Past {
+        let clock = self.state.lock().clock.clone();
+        Past::new(Stamp { stream: self.id, epoch: self.advance() }, clock)
     }
 
-    /// Waits, on the host, for everything submitted so far. Returns the points that are over now, this stream's included.
-    pub(crate) fn synchronize(&self) -> DriverResult<VectorClock> {
-        let points = self.begin_wait();
+    /// Waits, on the host, for everything submitted so far. Returns what is over now, this stream included.
+    pub(crate) fn synchronize(&self) -> DriverResult<Past> {
+        let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
         unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
-        Ok(points)
+        Ok(past)
     }
 
     /// As [`synchronize`](Self::synchronize), for who has no handle, where no event can be had. Breaks no capture.
@@ -379,7 +389,7 @@ impl Timeline {
     ///
     /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone; and for the legacy stream, of which nothing
     /// says that waiting for it waits for the streams that it is ordered with.
-    pub(crate) fn wait_out(&self) -> DriverResult<VectorClock> {
+    pub(crate) fn wait_out(&self) -> DriverResult<Past> {
         {
             let mut state = self.state.lock();
             if state.phase != Phase::Live || self.raw() == RawStream::LEGACY {
@@ -398,12 +408,12 @@ impl Timeline {
     }
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
-    pub(crate) fn query(&self) -> DriverResult<Option<VectorClock>> {
-        let points = self.begin_wait();
+    pub(crate) fn query(&self) -> DriverResult<Option<Past>> {
+        let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it.
         let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
-        Ok(idle.then_some(points))
+        Ok(idle.then_some(past))
     }
 
     /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if there is
