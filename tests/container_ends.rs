@@ -96,7 +96,7 @@ fn borrow(rig: &Rig, lie: impl Fn(), context: &str) {
     let mut back = vec![0; LEN];
     lie();
     rig.sevens.copy_to_slice(&mut back, stream).unwrap_or_else(|error| panic!("{context}: {error}"));
-    assert_eq!(back, [7; LEN], "{context}: the borrow ended before the copy");
+    assert!(back == [7; LEN], "{context}: the borrow ended before the copy");
 
     back.fill(0);
     rig.sim.clear_faults();
@@ -104,7 +104,7 @@ fn borrow(rig: &Rig, lie: impl Fn(), context: &str) {
     rig.stream
         .scope(|scope| scope.download(&rig.sevens, &mut back))
         .unwrap_or_else(|error| panic!("{context}: {error}"));
-    assert_eq!(back, [7; LEN], "{context}: the scope ended before the copy");
+    assert!(back == [7; LEN], "{context}: the scope ended before the copy");
 
     rig.sim.clear_faults();
     let mut taken = DeviceVec::<u8>::zeroed(LEN, stream).unwrap();
@@ -113,7 +113,7 @@ fn borrow(rig: &Rig, lie: impl Fn(), context: &str) {
     taken.copy_from_slice(&back, stream).unwrap_or_else(|error| panic!("{context}: {error}"));
     back.fill(6);
     rig.sim.clear_faults();
-    assert_eq!(taken.to_vec(stream).unwrap(), [5; LEN], "{context}: the borrow ended before the copy");
+    assert!(taken.to_vec(stream).unwrap() == [5; LEN], "{context}: the borrow ended before the copy");
 }
 
 /// What became of copies to memory that is owned.
@@ -153,8 +153,8 @@ fn one_answer_ends_nothing() {
             borrow(&rig, || rig.lie(&[call], code), &context);
             let owned = own(&rig, || rig.lie(&[call], code));
             assert_eq!(owned.freed, [1, 1], "{context}");
-            assert_eq!(owned.waited.unwrap(), [7; LEN], "{context}");
-            assert_eq!(owned.vector.unwrap(), [7; LEN], "{context}");
+            assert!(owned.waited.unwrap() == [7; LEN], "{context}");
+            assert!(owned.vector.unwrap() == [7; LEN], "{context}");
             assert_eq!(owned.element.unwrap(), 7, "{context}");
             rig.finish(&context);
         }
@@ -184,7 +184,7 @@ fn answers_about_one_call_are_asked_again() {
         borrow(&rig, || rig.lie(&WAITS, code), &context);
         let owned = own(&rig, || rig.lie(&WAITS, code));
         assert_eq!(owned.freed, [1, 1], "{context}");
-        assert_eq!(owned.waited.unwrap(), [7; LEN], "{context}");
+        assert!(owned.waited.unwrap() == [7; LEN], "{context}");
         rig.finish(&context);
     }
 }
@@ -205,7 +205,7 @@ fn a_device_that_has_stopped_ends_every_wait_whatever_its_code() {
             Ok(())
         });
         assert_eq!(scope.unwrap_err().code(), Some(code));
-        assert_eq!(back, [0; LEN]);
+        assert!(back == [0; LEN]);
         drop(transfer);
         assert_eq!(waited.wait().unwrap_err().code(), Some(code));
         assert_eq!([kept.count(), dropped.count()], [1, 1], "nothing touches it any more: {code}");
@@ -226,7 +226,7 @@ fn a_sticky_fault_ends_a_wait_whatever_its_code() {
             rig.sim.inject(Fault::nth(call, 1, code).sticky());
             let error = rig.sevens.copy_to_slice(&mut back, rig.stream.as_ref()).unwrap_err();
             assert_eq!((error.code(), error.call()), (Some(code), Some(call)));
-            assert_eq!(back, [0; LEN]);
+            assert!(back == [0; LEN]);
         }
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! It is no simulator: nothing above the driver's own duties is imitated. `--cfg lacks_required` and
 //! `--cfg lacks_optional` leave functions out. `STUB_CODE` is what `cuInit` and `cuDriverGetVersion` return,
-//! `STUB_VERSION` the version, `STUB_SPLIT_ADDRESSES` gives pinned memory a second address.
+//! `STUB_VERSION` the version, `STUB_SPLIT_ADDRESSES` gives pinned memory a second address. With `STUB_SLOW` there is a device
+//! that copies, not before it is waited for or told to; `STUB_HOLD` names the calls that do not return before they are let go.
 
 #![allow(non_snake_case)]
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// The only device's primary context.
 const PRIMARY: usize = 0xC0;
@@ -25,6 +28,17 @@ static HOST_FREES: AtomicU64 = AtomicU64::new(0);
 static LAST_PREFETCH: AtomicU64 = AtomicU64::new(0);
 static LAST_FREED: AtomicU64 = AtomicU64::new(0);
 
+/// The copies that are queued: to, from and bytes.
+static QUEUE: Mutex<VecDeque<(u64, u64, usize)>> = Mutex::new(VecDeque::new());
+/// What the coming copies, waits and questions for the current context return in place of 0. A copy is queued all the same.
+static ANSWERS: [Mutex<VecDeque<c_uint>>; 3] = [const { Mutex::new(VecDeque::new()) }; 3];
+const COPIES: usize = 0;
+const WAITS: usize = 1;
+const ENTRIES: usize = 2;
+
+static IS_HELD: AtomicBool = AtomicBool::new(false);
+static LET_GO: AtomicBool = AtomicBool::new(false);
+
 thread_local! {
     static CONTEXTS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
@@ -39,6 +53,95 @@ extern "C" fn stub_counters() -> [u64; 6] {
 #[unsafe(no_mangle)]
 extern "C" fn stub_last_freed() -> u64 {
     LAST_FREED.load(SeqCst)
+}
+
+/// Where in memory of the host the oldest copy that is queued reads or writes, and how many bytes: 0 where there is none.
+#[unsafe(no_mangle)]
+extern "C" fn stub_queued() -> [u64; 2] {
+    let queue = QUEUE.lock().unwrap();
+    queue.front().map_or([0; 2], |&(to, from, bytes)| [if is_host(to) { to } else { from }, bytes as u64])
+}
+
+/// Whether a thread is in a call that does not return.
+#[unsafe(no_mangle)]
+extern "C" fn stub_is_held() -> bool {
+    IS_HELD.load(SeqCst)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn stub_let_go() {
+    LET_GO.store(true, SeqCst);
+}
+
+/// The device runs what is queued. It writes 0xAB to the host.
+#[unsafe(no_mangle)]
+extern "C" fn stub_run() {
+    let queued = std::mem::take(&mut *QUEUE.lock().unwrap());
+    for (to, from, bytes) in queued {
+        for at in 0..bytes as u64 {
+            if is_host(to) {
+                let byte = std::ptr::with_exposed_provenance_mut::<u8>((to + at) as usize);
+                unsafe { byte.write_volatile(0xAB) };
+            } else {
+                let byte = std::ptr::with_exposed_provenance::<u8>((from + at) as usize);
+                unsafe { byte.read_volatile() };
+            }
+        }
+    }
+}
+
+/// What is queued never runs, as on a device that has stopped.
+#[unsafe(no_mangle)]
+extern "C" fn stub_discard() {
+    QUEUE.lock().unwrap().clear();
+}
+
+/// Has the next `times` calls of a kind return `code`.
+#[unsafe(no_mangle)]
+extern "C" fn stub_answer(kind: usize, code: c_uint, times: usize) {
+    ANSWERS[kind].lock().unwrap().extend((0..times).map(|_| code));
+}
+
+fn is_slow() -> bool {
+    std::env::var_os("STUB_SLOW").is_some()
+}
+
+/// All memory of the device is where this library says so.
+fn is_host(address: u64) -> bool {
+    !(0x7000_0000..0x9000_0000).contains(&address)
+}
+
+fn answer(kind: usize) -> Option<c_uint> {
+    ANSWERS[kind].lock().unwrap().pop_front()
+}
+
+/// Returns `true`, when the thread is let go, if `call` is one that does not return before.
+fn hold(call: &str) -> bool {
+    let holds = std::env::var_os("STUB_HOLD").is_some_and(|held| held == call);
+    if holds {
+        IS_HELD.store(true, SeqCst);
+        while !LET_GO.load(SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+    holds
+}
+
+/// A wait, for whatever: until the device has run what is queued.
+fn wait() -> c_uint {
+    let code = enter();
+    if !is_slow() || code != 0 {
+        return code;
+    }
+    if let Some(code) = answer(WAITS) {
+        return code;
+    }
+    if hold("wait") {
+        // This library has shut down meanwhile, and the device has not.
+        return 4;
+    }
+    stub_run();
+    0
 }
 
 fn number_from(variable: &str, otherwise: u32) -> u32 {
@@ -97,6 +200,7 @@ exports! {
         0
     }
     fn cuCtxGetCurrent(context: *mut usize) {
+        if let Some(code) = answer(ENTRIES) { return code }
         let current = CONTEXTS.with_borrow(|contexts| contexts.last().copied().unwrap_or(0));
         unsafe { *context = current };
         0
@@ -170,6 +274,20 @@ exports! {
         unsafe { *address = 0x8000_0000 };
         enter()
     }
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, _stream: usize) {
+        let code = enter();
+        if !is_slow() || code != 0 { return code }
+        QUEUE.lock().unwrap().push_back((to, from, bytes));
+        hold("copy");
+        answer(COPIES).unwrap_or(0)
+    }
+    fn cuCtxSynchronize() { wait() }
+    fn cuStreamSynchronize(_stream: usize) { wait() }
+    fn cuEventSynchronize(_event: usize) { wait() }
+    fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) {
+        unsafe { *stream = 0x51 };
+        enter()
+    }
     fn cuEventCreate(event: *mut usize, _flags: c_uint) { unsafe { *event = 0xE0 }; enter() }
     #[cfg(not(lacks_optional))]
     fn cuMemFreeAsync(address: u64, _stream: usize) { LAST_FREED.store(address, SeqCst); enter() }
@@ -185,11 +303,10 @@ exports! {
 }
 
 need_a_context! {
-    cuCtxSynchronize
-    cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize cuStreamQuery cuStreamWaitEvent
-    cuEventDestroy_v2 cuEventRecord cuEventQuery cuEventSynchronize
+    cuStreamDestroy_v2 cuStreamQuery cuStreamWaitEvent
+    cuEventDestroy_v2 cuEventRecord cuEventQuery
     cuMemFree_v2 cuMemHostRegister_v2 cuMemHostUnregister
-    cuMemcpy cuMemcpyAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
+    cuMemcpy cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async
     #[cfg(not(lacks_optional))] cuMemAllocFromPoolAsync
     #[cfg(not(lacks_optional))] cuDeviceGetDefaultMemPool
 }

@@ -1,6 +1,6 @@
 //! A machine without a driver, with a stub, with an old one, with a broken one: an error value each, and no panic. And
 //! what the driver owes its callers whatever libcuda does: contexts, forks, exits, closures that panic. And which addresses
-//! cudarc is given.
+//! cudarc is given, and when a transfer ends.
 //!
 //! Each test runs its body in a child process, with a libcuda of its own on the library path. A panic of the child,
 //! caught or not, ends it at once, so these tests hold for programs that are built with `panic = "abort"` too.
@@ -8,11 +8,15 @@
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "calls the driver, and asks the library that it loaded")]
 
+mod ends;
 mod handed_over;
+mod heap;
 mod libraries;
+#[path = "../scenario/rerun.rs"]
+mod rerun;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::{env, panic, process, thread};
@@ -23,9 +27,8 @@ use alluvion::driver::{
 };
 use alluvion::{Error, ErrorKind};
 use cudarc::driver::sys;
+use rerun::{Ended, is_child, run_child};
 
-/// Set in the child, to the name of the test.
-const CHILD: &str = "ALLUVION_CUDA_LOAD_CHILD";
 /// What a child prints when its body has run to the end.
 const DONE: &str = "the body has run";
 
@@ -42,7 +45,7 @@ fn build(name: &str, cfgs: &[&str]) -> PathBuf {
 
 /// Runs `body` in a child that finds libcuda in `library` first.
 fn in_child(test: &str, library: &LazyLock<PathBuf>, variables: &[(&str, &str)], body: fn()) {
-    if env::var_os(CHILD).is_some() {
+    if is_child(test) {
         panic::set_hook(Box::new(|panic| {
             eprintln!("{panic}");
             process::abort();
@@ -51,16 +54,15 @@ fn in_child(test: &str, library: &LazyLock<PathBuf>, variables: &[(&str, &str)],
         println!("{DONE}");
         return;
     }
-    let output = Command::new(env::current_exe().expect("this program has a file"))
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(CHILD, test)
-        .env("LD_LIBRARY_PATH", library.as_path())
-        .envs(variables.iter().copied())
-        .output()
-        .expect("this program can be started");
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let text = format!("{}\n{stdout}{stderr}", output.status);
-    assert!(output.status.success() && text.contains(DONE), "{text}");
+    let library: &OsStr = library.as_os_str();
+    let variables: Vec<(&str, &OsStr)> = variables
+        .iter()
+        .map(|&(name, value)| (name, OsStr::new(value)))
+        .chain([("LD_LIBRARY_PATH", library)])
+        .collect();
+    let Ended { status, printed, said } = run_child(test, &variables);
+    let text = format!("{status}\n{printed}{said}");
+    assert!(status.success() && text.contains(DONE), "{text}");
 }
 
 fn load_error() -> Error {
