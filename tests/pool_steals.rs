@@ -2,19 +2,14 @@
 
 mod held;
 
-use std::time::Duration;
-
 use alluvion::driver::Call;
 use alluvion::source::Cuda;
 use alluvion::suballoc::Growth;
-use alluvion::testing::{Bench, stall};
+use alluvion::testing::{Bench, Stall};
 use alluvion::{PoolConfig, Resource};
 use held::{Held, layout_of};
 
 const MIB: usize = 1 << 20;
-
-/// Longer than a hundred allocations on a busy machine.
-const STALL: Duration = Duration::from_millis(100);
 
 /// What orders one stream behind another: a record there, and a wait here.
 const ORDERS: u64 = 2;
@@ -43,7 +38,7 @@ fn a_steal_costs_one_order() {
             let (first, second) = (bench.stream(), bench.stream());
             let blocks: Vec<_> = (0..pending).map(|_| Held::of(&pool, bytes, first.as_ref())).collect();
             // Not over before the steal is.
-            stall(first.as_ref(), STALL);
+            let stall = Stall::on(first.as_ref());
             blocks.into_iter().for_each(|block| block.free(first.as_ref()));
             let full = fill_the_device(&bench);
             let (calls, before) = (sim.calls(), pool.status());
@@ -59,6 +54,7 @@ fn a_steal_costs_one_order() {
                 (1..=pending as u64).contains(&(after.steals - before.steals)),
                 "{bytes} bytes: {after:?}"
             );
+            drop(stall);
             taken.into_iter().for_each(|block| block.free(second.as_ref()));
             full.into_iter().for_each(Held::free_sync);
             bench.check();

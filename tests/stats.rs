@@ -4,14 +4,14 @@
 
 mod held;
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
 use alluvion::adaptor::{Counts, Stats, Tally, with_tag};
-use alluvion::source::{Cuda, Null};
+use alluvion::source::{Callback, Cuda, Null};
 use alluvion::testing::{Bench, Delayed, Faulty};
-use alluvion::{AnyResource, ErrorKind, Layout, Resource};
+use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, Resource, StreamRef};
 use held::{Held, layout_of};
 use proptest::prelude::*;
 
@@ -82,18 +82,25 @@ fn absurd_sizes_break_no_call() {
 #[test]
 fn the_book_is_closed_before_the_upstream_frees() {
     let bench = Bench::sim();
-    let stats = Delayed::new(Cuda::new(&bench.device()), Duration::from_millis(300)).stats();
-    let (home, barrier) = (bench.stream(), Barrier::new(2));
+    let (cuda, freed) = (Cuda::new(&bench.device()), Arc::new(Barrier::new(2)));
+    let (to_free, in_free) = (cuda.clone(), Arc::clone(&freed));
+    let allocate = move |layout: Layout, stream: StreamRef<'_>| Ok(cuda.allocate(layout, stream)?.address());
+    let deallocate = move |block: DevicePtr, layout: Layout, stream: StreamRef<'_>| {
+        in_free.wait();
+        in_free.wait();
+        // SAFETY: what `Callback` promises: the block came from `allocate`, with this layout, and is used no more.
+        unsafe { to_free.deallocate(block, layout, stream) }
+    };
+    // SAFETY: the closures hand out the blocks of a source, and give them back to it.
+    let stats = unsafe { Callback::new(&bench.device(), allocate, deallocate) }.stats();
+    let home = bench.stream();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            let block = Held::of(&stats, 4096, home.as_ref());
-            barrier.wait();
-            block.free(home.as_ref());
-        });
-        barrier.wait();
-        // The free dawdles in the upstream; the block is off the books long before it returns.
-        thread::sleep(Duration::from_millis(100));
-        assert_eq!(stats.counts().bytes.value, 0);
+        scope.spawn(|| Held::of(&stats, 4096, home.as_ref()).free(home.as_ref()));
+        // The free is in the upstream, and stays there while the book is read.
+        freed.wait();
+        let counted = stats.counts().bytes.value;
+        freed.wait();
+        assert_eq!(counted, 0);
     });
 }
 
@@ -382,7 +389,7 @@ fn threads_come_and_go() {
 /// A destructor of a thread-local that runs when the thread has given its number back counts as well.
 #[test]
 fn a_thread_that_ends_is_counted() {
-    struct FreesWhenDropped(&'static Stats<Null>, alluvion::DevicePtr);
+    struct FreesWhenDropped(&'static Stats<Null>, DevicePtr);
 
     impl Drop for FreesWhenDropped {
         fn drop(&mut self) {

@@ -14,8 +14,9 @@ use std::thread;
 
 use alluvion::driver::sim::{CallCounts, Fault, Kernel, SimConfig};
 use alluvion::driver::{Call, CaptureMode, CaptureStatus, Code, Driver, StreamFlags};
+use alluvion::testing::Stall;
 use alluvion::{Device, Error, ErrorKind, Frontier, Sim, Stream, StreamRef};
-use stream_contract::{Stall, freed, may_reuse};
+use stream_contract::{freed, may_reuse};
 
 fn sim_of(seed: u64) -> Sim {
     Sim::with_config(SimConfig::default().devices(2).seed(seed))

@@ -6,11 +6,10 @@ mod held;
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Reuse};
-use alluvion::testing::{Bench, stall};
+use alluvion::testing::{Bench, Stall};
 use alluvion::{Pool, PoolConfig, Resource, Sim};
 use held::{Held, layout_of};
 use tracing::field::{Field, Visit};
@@ -110,7 +109,7 @@ fn steals_and_waits_are_told() {
     let heard = Ear::default().hears(|| {
         let block = Held::of(&pool, 2 * MIB, one.as_ref());
         // Not over before the steal is.
-        stall(one.as_ref(), Duration::from_millis(100));
+        let _stall = Stall::on(one.as_ref());
         block.free(one.as_ref());
         Held::of(&pool, 2 * MIB, other.as_ref()).free(other.as_ref());
     });

@@ -72,12 +72,11 @@ impl Machine {
 
 #[cfg(all(test, feature = "testing", not(loom)))]
 mod tests {
-    use core::time::Duration;
 
     use super::*;
     use crate::driver::sim::Fault;
     use crate::driver::{Call, CaptureMode};
-    use crate::testing::stall;
+    use crate::testing::Stall;
     use crate::{Sim, Stamp};
 
     /// Polls, and compares what it says that it took with what the driver has seen.
@@ -95,11 +94,12 @@ mod tests {
     fn it_covers_once_then_asks_until_it_is_over_and_then_no_more() {
         let sim = Sim::new();
         let stream = sim.device(0).stream().unwrap();
-        stall(stream.as_ref(), Duration::from_millis(200));
+        let mut stall = Stall::on(stream.as_ref());
         let freed = stream.as_ref().release();
         let first = poll(&sim, freed);
         assert_eq!(first, Polled { recorded: true, calls: 3, done: Epoch::NONE });
         assert_eq!(poll(&sim, freed), Polled { recorded: false, calls: 1, done: Epoch::NONE });
+        stall.let_go();
         stream.record().unwrap().synchronize().unwrap();
         assert_eq!(poll(&sim, freed).calls, 0, "it is known already");
         assert!(poll(&sim, freed).done >= freed.epoch());

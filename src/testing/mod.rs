@@ -43,6 +43,6 @@ pub use locks::locks_held;
 pub use ops::Op;
 pub use run::{Summary, run_ops, run_ops_untouched};
 pub use shadow::{Shadow, ShadowHeap};
-pub use stall::stall;
+pub use stall::{Stall, stall};
 pub use sweep::{Sweep, Swept};
 pub use violation::Violation;

@@ -2,12 +2,10 @@
 
 #![expect(unsafe_code, reason = "writes where it may not, in memory that is nobody's")]
 
-use std::time::Duration;
-
 use alluvion::adaptor::{Damage, Guard, GuardConfig, Tag, Trespass, TrespassKind, with_tag};
 use alluvion::driver::FillValue;
 use alluvion::source::{Cuda, CudaAsync, Pinned};
-use alluvion::testing::{Bench, Op, Shadow, run_ops, stall};
+use alluvion::testing::{Bench, Op, Shadow, Stall, run_ops};
 use alluvion::{DeviceAccessible, DevicePtr, PoolConfig, Resource, Stream, StreamRef};
 
 use crate::held::{Held, layout_of};
@@ -141,14 +139,13 @@ pub(crate) fn the_check_is_behind_the_work(bench: &Bench) {
     Held::of(&guard, 1000, stream.as_ref()).free(stream.as_ref());
     guard.watch().check().expect("all work succeeds");
     let block = Held::of(&guard, 1000, stream.as_ref());
-    stall(stream.as_ref(), Duration::from_millis(50));
+    let stall = Stall::on(stream.as_ref());
     scribble(block.pointer, 1000, 3, stream.as_ref());
     block.free(stream.as_ref());
     // Nobody has waited.
     guard.watch().poll();
-    if !bench.is_simulated() {
-        assert_eq!((guard.watch().verified(), guard.watch().found()), (1, 0), "the stream is held up");
-    }
+    assert_eq!((guard.watch().verified(), guard.watch().found()), (1, 0), "the stream is held up");
+    drop(stall);
     guard.watch().check().expect("all work succeeds");
     assert_eq!(damage(only(&guard).kind).wrong_bytes, 3);
     drop(guard);

@@ -4,14 +4,13 @@
 //! waits to be let go of.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
 
 use alluvion::driver::RawStream;
 use alluvion::stream::{StreamFlags, StreamKind};
-use alluvion::{Device, Error, ErrorKind, Frontier, Stream, StreamPool, StreamRef};
+use alluvion::testing::Stall;
+use alluvion::{Device, Error, ErrorKind, Frontier, Stream, StreamPool};
 
 /// Stamps a test for each clause: each is run by `$run`.
 macro_rules! clauses {
@@ -50,48 +49,6 @@ macro_rules! clauses {
 pub(crate) use clauses;
 
 pub(crate) type Outcome = Result<(), Error>;
-
-/// Work that takes until somebody lets go of it.
-pub(crate) struct Stall {
-    let_go: Option<Sender<()>>,
-    over: Arc<AtomicBool>,
-}
-
-impl Stall {
-    /// Keeps a stream busy.
-    pub(crate) fn on(stream: StreamRef<'_>) -> Self {
-        let (let_go, gone) = channel::<()>();
-        let over = Arc::new(AtomicBool::new(false));
-        let sets = Arc::clone(&over);
-        let function = Box::new(move || {
-            // An error says that it was let go of. A test that fails must not stall the device for ever.
-            let _ = gone.recv_timeout(Duration::from_secs(20));
-            sets.store(true, Ordering::SeqCst);
-        });
-        let device = stream.device();
-        // SAFETY: the stream is borrowed, and on this device; the function does not unwind.
-        unsafe { device.driver().stream_host_call(device.ordinal(), stream.raw(), function) }
-            .expect("a function can be queued");
-        Self { let_go: Some(let_go), over }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-
-    /// Lets go of it a little later, from another thread, while this one waits.
-    fn let_go_soon(&mut self) {
-        let let_go = self.let_go.take();
-        thread::spawn(move || {
-            thread::sleep(Duration::from_millis(30));
-            drop(let_go);
-        });
-    }
-
-    pub(crate) fn let_go(&mut self) {
-        self.let_go = None;
-    }
-}
 
 /// The frontier of a block that is freed on `stream` now.
 pub(crate) fn freed(stream: &Stream) -> Frontier {
