@@ -176,6 +176,30 @@ fn holes_cost_nothing() {
     kept.into_iter().for_each(|block| block.free(stream.as_ref()));
 }
 
+/// After a request for 300 MiB, blocks of other sizes are found in the cache again after a bounded number of calls.
+#[test]
+fn one_large_request_is_forgotten() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let pool =
+        Null::new(&bench.device()).pool(PoolConfig::default().checked(false).initial(1024 * MIB)).unwrap();
+    let pairs = |times: usize| {
+        let before = pool.status().misses;
+        for index in 0..times {
+            let bytes = [100 << 10, 200 << 10, 400 << 10, 900 << 10][index % 4];
+            Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+        }
+        pool.status().misses - before
+    };
+    pairs(8);
+    assert_eq!(pairs(1000), 0);
+    for _ in 0..3 {
+        Held::of(&pool, 300 * MIB, stream.as_ref()).free(stream.as_ref());
+        pairs(1000);
+        assert_eq!(pairs(1000), 0, "the misses of the second thousand");
+    }
+}
+
 /// Aligned blocks come and go as others do, and leave what they skipped to others.
 #[test]
 fn alignment_is_honoured_and_wastes_nothing() {

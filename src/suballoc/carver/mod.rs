@@ -7,6 +7,7 @@
 
 mod climb;
 mod grow;
+mod largest;
 mod rung;
 mod shut_down;
 mod stock;

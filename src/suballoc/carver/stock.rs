@@ -11,6 +11,7 @@ use core::sync::atomic::AtomicUsize;
 use smallvec::SmallVec;
 
 use super::grow::Asker;
+use super::largest::Largest;
 use super::taker::Taker;
 use super::tell::tell;
 use crate::device::Device;
@@ -27,7 +28,7 @@ const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
 const RUN_UNITS: u32 = 256;
 const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
-/// While there is a hole for so many of the longest blocks that anybody has asked for, holes need not be mended.
+/// While there is a hole for so many of the longest blocks that were asked for of late, holes need not be mended.
 const PLENTY: u32 = 4;
 
 /// How far somebody comes after which streams. By number, because it is found out without the mutex: what is an owner then may
@@ -63,8 +64,8 @@ pub(super) struct Inner {
     pub(super) askers: SmallVec<[Asker; 4]>,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
-    /// The longest block that anybody has asked for.
-    largest_want: u32,
+    /// The longest block that anybody has asked for of late.
+    largest: Largest,
     pub(super) steals: u64,
 }
 
@@ -158,7 +159,7 @@ impl Stock {
                 askers: SmallVec::new(),
                 peak_reserved: 0,
                 misses: 0,
-                largest_want: 0,
+                largest: Largest::default(),
                 steals: 0,
             }),
             reserved_bytes: AtomicUsize::new(0),
@@ -289,9 +290,9 @@ impl Stock {
         let mut cache = self.cache(&mut inner.core, request.taker.id());
         // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
         let now = request.taker.now();
-        inner.largest_want = inner.largest_want.max(request.want.units());
         if request.want.units() > LONG_UNITS
-            && !inner.core.has_whole(cache.owner(), inner.largest_want.saturating_mul(PLENTY))
+            && let largest = inner.largest.note(request.want.units())
+            && !inner.core.has_whole(cache.owner(), largest.saturating_mul(PLENTY))
         {
             let owner = cache.owner();
             cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
