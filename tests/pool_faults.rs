@@ -36,6 +36,9 @@ fn use_made<R: DeviceAccessible>(device: &Device, resource: &R) -> Result<(), Er
         block.free(first.as_ref());
         filled?;
     }
+    // Of bins of two blocks this takes the last, and the second stream has them grow: before there is anything large, which what
+    // they grow by would lie behind.
+    Held::allocate_sync(resource, small)?.free_sync();
     // Behind work of the first stream, and of no use to it: the second takes it, or grows.
     for layout in [small, large, small, large] {
         let block = Held::allocate(resource, layout, first.as_ref())?;
@@ -47,7 +50,6 @@ fn use_made<R: DeviceAccessible>(device: &Device, resource: &R) -> Result<(), Er
         block.free(second.as_ref());
         filled?;
     }
-    Held::allocate_sync(resource, small)?.free_sync();
     resource.trim(MIB)?;
     // As much as there may be, in one piece: what is kept has to go first.
     let whole = Held::allocate(resource, layout_of(7 * MIB), second.as_ref())?;

@@ -263,8 +263,11 @@ fn the_example_of_a_pool_at_work_is_what_is_written() {
     let (first, second) = (bench.stream(), bench.stream());
     let config = PoolConfig::default().initial(4 * MIB).maximum(16 * MIB).checked(true);
     let pool = Cuda::new(&bench.device()).pool(config).expect("there is as much");
-    let mut held: Vec<_> =
-        [MIB, 20_000, 700, 3 * MIB].map(|bytes| Held::of(&pool, bytes, first.as_ref())).into_iter().collect();
+    let take = |bytes| Held::of(&pool, bytes, first.as_ref());
+    let mut held = vec![take(MIB), take(20_000), take(700)];
+    take(2000).free(first.as_ref());
+    // The pool grows, and the block that was freed has gone back to the core before.
+    held.push(take(3 * MIB));
     held.push(Held::of(&pool, 100_000, second.as_ref()));
     held.remove(2).free(first.as_ref());
     held.pop().expect("five less one").free(second.as_ref());

@@ -48,7 +48,7 @@ impl<T> Places<T> {
     }
 
     /// All that has been made, in the order of the places.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.chunks.iter().filter_map(OnceLock::get).flat_map(|slots| slots.iter()).filter_map(OnceLock::get)
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Ascent {
     pub(super) refused: Option<Error>,
     /// What `Inner::calls` said then.
     pub(super) calls: u64,
+    /// All caches have been emptied on the way.
+    has_spilled_all: bool,
     /// How often it has slept until another thread's call to the upstream was over.
     pub(super) naps: usize,
     /// What kept the driver from answering.
@@ -120,15 +122,13 @@ impl<U: Resource> Carver<U> {
             Rung::Completed => self.stock.serve_completed(request),
             Rung::OwnCache if self.stock.spill_own(request.taker.id()) == 0 => Ok(None),
             Rung::OwnCache => Ok(self.stock.serve_within_reach(request)),
-            Rung::Caches => {
-                if self.stock.spill() == 0 {
-                    return Ok(None);
-                }
-                match self.stock.serve_within_reach(request) {
-                    Some(block) => Ok(Some(block)),
-                    None => self.stock.serve_completed(request),
-                }
+            Rung::IdleCaches => {
+                let spilled = self.stock.spill_for(request);
+                ascent.has_spilled_all = spilled.is_all;
+                self.stock.serve_spilled(request, spilled.blocks)
             }
+            Rung::Caches if ascent.has_spilled_all => Ok(None),
+            Rung::Caches => self.stock.serve_spilled(request, self.stock.spill_where_none_grows()),
             Rung::Grow => self.grow(request, self.growth, ascent),
             Rung::DeviceWait => self.stock.serve_after_device_wait(request),
             Rung::HostWait => self.stock.serve_after_host_wait(request),
@@ -237,6 +237,17 @@ impl Stock {
             let reach = of_owners(&inner.core, reach);
             inner.core.gather(owner, now, &reach);
         })
+    }
+
+    /// Serves from what is within reach and what is over, if blocks have come back from caches.
+    fn serve_spilled(&self, request: &Request<'_>, blocks: usize) -> Result<Option<DevicePtr>, Error> {
+        if blocks == 0 {
+            return Ok(None);
+        }
+        match self.serve_within_reach(request) {
+            Some(block) => Ok(Some(block)),
+            None => self.serve_completed(request),
+        }
     }
 
     /// Asks the driver what is over on the streams that others have freed on, and serves from that.

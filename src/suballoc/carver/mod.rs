@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
 
 mod climb;
+mod emptying;
 mod grow;
 mod largest;
 mod rung;

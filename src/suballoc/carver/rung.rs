@@ -11,7 +11,10 @@ pub(super) enum Rung {
     Completed,
     /// What lies in the taker's own cache, merged.
     OwnCache,
-    /// What lies in all caches, the taker's own included; then the two before, again.
+    /// What lies in the caches, the taker's own included, as far as it is not wanted there again; then what is within reach and
+    /// what is over, again.
+    IdleCaches,
+    /// The same with all that lies in the caches.
     Caches,
     /// A segment, as large as the policy says.
     Grow,
@@ -31,10 +34,14 @@ pub(super) enum Rung {
 /// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
 /// 0.1 µs, a segment 50.
 pub(super) const fn ladder(reuse: Reuse) -> &'static [Rung] {
-    use Rung::{Caches, Completed, DeviceWait, Grow, HostWait, OwnCache, TakeThenWait, Trim, WithinReach};
+    use Rung::{
+        Caches, Completed, DeviceWait, Grow, HostWait, IdleCaches, OwnCache, TakeThenWait, Trim, WithinReach,
+    };
     match reuse {
         Reuse::Own => &[WithinReach, OwnCache, Grow, Completed, Caches, HostWait, Trim, TakeThenWait],
-        Reuse::Completed => &[WithinReach, Completed, Caches, Grow, HostWait, Trim, TakeThenWait],
-        Reuse::Wait => &[WithinReach, Completed, Caches, Grow, DeviceWait, HostWait, Trim, TakeThenWait],
+        Reuse::Completed => &[WithinReach, Completed, IdleCaches, Grow, Caches, HostWait, Trim, TakeThenWait],
+        Reuse::Wait => {
+            &[WithinReach, Completed, IdleCaches, Grow, Caches, DeviceWait, HostWait, Trim, TakeThenWait]
+        }
     }
 }

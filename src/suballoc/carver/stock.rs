@@ -10,6 +10,7 @@ use core::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
+use super::emptying::Emptying;
 use super::grow::Asker;
 use super::largest::Largest;
 use super::taker::Taker;
@@ -23,10 +24,6 @@ use crate::sync::{AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
 /// Caches for the host's blocks. Threads are spread over them; four keep sixteen threads from meeting often.
 const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
-
-/// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
-const RUN_UNITS: u32 = 256;
-const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// While there is a hole for so many of the longest blocks that were asked for of late, holes need not be mended.
 const PLENTY: u32 = 4;
@@ -66,7 +63,15 @@ pub(super) struct Inner {
     pub(super) misses: u64,
     /// The longest block that anybody has asked for of late.
     largest: Largest,
+    pub(super) emptying: Emptying,
     pub(super) steals: u64,
+}
+
+/// What has come back from caches.
+pub(super) struct Emptied {
+    pub(super) blocks: usize,
+    /// There is nothing left in any.
+    pub(super) is_all: bool,
 }
 
 /// What is counted outside of the locks.
@@ -124,6 +129,11 @@ pub(super) struct Request<'s> {
 }
 
 impl Request<'_> {
+    /// Blocks as long as the one that it wants are worth merging: see [`LONG_UNITS`]. Where all are of one size, none is.
+    fn is_long(&self) -> bool {
+        self.want.units() > LONG_UNITS && !self.want.is_only()
+    }
+
     /// The units of free memory in one piece that surely serve it.
     pub(super) fn need(&self) -> u64 {
         u64::from(self.want.units()) + u64::from(self.align_units) - 1
@@ -160,6 +170,7 @@ impl Stock {
                 peak_reserved: 0,
                 misses: 0,
                 largest: Largest::default(),
+                emptying: Emptying::default(),
                 steals: 0,
             }),
             reserved_bytes: AtomicUsize::new(0),
@@ -178,6 +189,9 @@ impl Stock {
     /// A segment has come or gone.
     pub(super) fn note_reserved(&self, inner: &mut Inner) {
         let units = inner.core.reserved_units();
+        if units as usize * Layout::MIN_ALIGN > self.reserved_bytes() {
+            inner.emptying.note_growth();
+        }
         inner.peak_reserved = inner.peak_reserved.max(units);
         // Relaxed: as above; those who write it have the mutex.
         self.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
@@ -290,7 +304,7 @@ impl Stock {
         let mut cache = self.cache(&mut inner.core, request.taker.id());
         // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
         let now = request.taker.now();
-        if request.want.units() > LONG_UNITS
+        if request.is_long()
             && let largest = inner.largest.note(request.want.units())
             && !inner.core.has_whole(cache.owner(), largest.saturating_mul(PLENTY))
         {
@@ -302,12 +316,15 @@ impl Stock {
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
             // What is long is in the core already; for the sake of that, what is short stays where it is.
-            None if request.want.units() <= LONG_UNITS && spill_all(&mut cache, &mut inner.core) > 0 => {
+            None if !request.is_long() && spill_all(&mut cache, &mut inner.core) > 0 => {
                 carve(inner, &mut cache, request, now, reach, claim)?
             }
             None => return None,
         };
         inner.misses += 1;
+        if cache.miss(request.want) {
+            inner.emptying.note_return();
+        }
         DevicePtr::new(address)
     }
 
@@ -349,10 +366,53 @@ impl Stock {
         self.spill_locked(&mut self.inner.lock())
     }
 
+    /// As [`spill`](Self::spill), because the suballocator could not grow.
+    pub(super) fn spill_where_none_grows(&self) -> usize {
+        let mut inner = self.inner.lock();
+        inner.emptying.note_refusal();
+        self.spill_locked(&mut inner)
+    }
+
     /// As [`spill`](Self::spill). All caches at once: else a block may go from one that is looked at later to one that has
     /// been looked at.
     pub(super) fn spill_locked(&self, inner: &mut Inner) -> usize {
         self.caches().iter_mut().map(|cache| spill_all(cache, &mut inner.core)).sum()
+    }
+
+    /// Empties caches for the sake of a request, before the suballocator grows: that of the taker, and those of others that
+    /// [`Emptying`] names. A request for a long block gets the long blocks of all, because there the memory of a segment counts
+    /// for more than the time of a call.
+    pub(super) fn spill_for(&self, request: &Request<'_>) -> Emptied {
+        let (mut inner, own) = (self.inner.lock(), request.taker.id());
+        let inner = &mut *inner;
+        if inner.emptying.is_for_all() {
+            let (mut blocks, mut robbed) = (0, 0);
+            for cache in &mut self.caches() {
+                let (owner, is_own) = (cache.owner(), cache.stream() == own);
+                let give_back = |spilled| give_back(&mut inner.core, owner, spilled);
+                let gone = if is_own { cache.spill(give_back) } else { cache.rob(give_back) };
+                blocks += gone;
+                robbed += usize::from(gone > 0 && !is_own);
+            }
+            inner.emptying.note_robbed(robbed);
+            return Emptied { blocks, is_all: true };
+        }
+        let mut blocks = spill_all(&mut self.cache(&mut inner.core, own), &mut inner.core);
+        if request.is_long() {
+            for shard in self.shards() {
+                let mut cache = shard.cache.lock();
+                let owner = cache.owner();
+                blocks += cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+            }
+        }
+        let (first, looks) = inner.emptying.next_looks(self.shards().count(), inner.misses);
+        for shard in self.shards().cycle().skip(first).take(looks) {
+            let mut cache = shard.cache.lock();
+            if cache.is_idle() {
+                blocks += spill_all(&mut cache, &mut inner.core);
+            }
+        }
+        Emptied { blocks, is_all: false }
     }
 
     /// The units that may still be had of the upstream.
@@ -363,7 +423,11 @@ impl Stock {
 
     /// Locks every cache. The caller has the mutex.
     pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
-        self.shards.iter().map(|shard| &**shard).chain(&*self.host).map(|shard| shard.cache.lock()).collect()
+        self.shards().map(|shard| shard.cache.lock()).collect()
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> + Clone {
+        self.shards.iter().map(|shard| &**shard).chain(&*self.host)
     }
 }
 
@@ -377,9 +441,9 @@ fn carve(
     claim: u32,
 ) -> Option<u64> {
     let (owner, units) = (cache.owner(), request.want.units());
-    if request.want.stack().is_some() && request.align_units == 1 && units <= RUN_UNITS / 2 {
+    let count = if request.align_units == 1 { cache.run(request.want) } else { 1 };
+    if count > 1 {
         let mut run = SmallVec::new();
-        let count = (RUN_UNITS / units).min(RUN_BLOCKS);
         if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {
             claim_more(inner, owner, from, units, claim, now);
             // Last in, first out: the lowest address goes next.

@@ -12,8 +12,8 @@ use crate::stream::{Epoch, StreamId};
 /// 16 bytes each they take a third of a first-level cache.
 const MOST_ENTRIES: usize = 1024;
 
-/// How many it starts with, so that a stream that does little takes little.
-const FIRST_ENTRIES: usize = 64;
+/// How many it starts with, so that a stream that does little takes little: 128 bytes.
+const FIRST_ENTRIES: usize = 8;
 
 /// The most that the stacks hold, in units: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
@@ -25,12 +25,24 @@ pub(crate) const LONG_UNITS: u32 = 256;
 /// The first class of such blocks.
 const LONG_CLASS: u8 = 48;
 
+/// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
+const RUN_UNITS: u32 = 256;
+const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
+
+/// How often the first run doubles one block. In the models there is a run from the start.
+const FIRST_RUN: u8 = if cfg!(loom) { 1 } else { 0 };
+
+/// The classes of blocks of which two fit in a run.
+const RUN_CLASSES: usize = 40;
+
 /// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a
 /// time. Under loom one set, because a thread of a model has 32 KiB of stack.
 const SETS: usize = if cfg!(loom) { 1 } else { 16 };
 const WAYS: usize = 4;
 const LARGE: usize = SETS * WAYS;
 const _: () = assert!(LARGE <= u64::BITS as usize);
+
+const _: () = assert!(RUN_CLASSES < CLASSES);
 
 /// An epoch beyond this does not fit beside a link. At one driver call an epoch it is years away.
 const EPOCH_LIMIT: u64 = 1 << 48;
@@ -89,6 +101,8 @@ pub(crate) struct Cache {
     owner: Owner,
     vacant: u16,
     turn: u8,
+    /// Others needed its blocks, and it has not missed since.
+    is_robbed: bool,
     /// The length of the blocks in the last stack.
     only_units: u32,
     /// Which ways of the table are full, a bit each.
@@ -97,8 +111,14 @@ pub(crate) struct Cache {
     stacked_units: u64,
     large_units: u64,
     hits: u64,
+    misses: u64,
+    /// What `hits` and `misses` were together when [`is_idle`](Self::is_idle) was last asked.
+    looked_at: u64,
     heads: [u16; HEADS],
-    large: [Large; LARGE],
+    /// For each class, and for blocks that are all of one size, how long the next run is: so often it doubles one block
+    runs: [u8; RUN_CLASSES + 1],
+    /// Made when the first large block comes: 1.5 KiB, which most streams never need.
+    large: Option<Box<[Large; LARGE]>>,
 }
 
 impl Default for Cache {
@@ -108,14 +128,18 @@ impl Default for Cache {
             owner: Owner::NOBODY,
             vacant: NONE,
             turn: 0,
+            is_robbed: false,
             only_units: 0,
             large_full: 0,
             entries: Vec::new(),
             stacked_units: 0,
             large_units: 0,
             hits: 0,
+            misses: 0,
+            looked_at: 0,
             heads: [NONE; HEADS],
-            large: [Large::default(); LARGE],
+            runs: [FIRST_RUN; RUN_CLASSES + 1],
+            large: None,
         }
     }
 }
@@ -171,6 +195,37 @@ impl Cache {
         self.hits
     }
 
+    /// How many blocks the core is to give for a request that missed: one, or a run of small ones of which the rest is put
+    /// here. No more than the stream has missed of the class, so that what lies here is no more than what is in use,
+    /// however many streams there are.
+    pub(crate) fn run(&self, want: Want) -> u32 {
+        run_of(want).map_or(1, |(class, most)| most.min(1 << self.runs[class]))
+    }
+
+    /// The core has served what this did not. Returns `true` if it is the first time since the cache was [robbed](Self::rob).
+    pub(crate) fn miss(&mut self, want: Want) -> bool {
+        self.misses += 1;
+        if let Some((class, most)) = run_of(want)
+            && 1 << self.runs[class] < most
+        {
+            self.runs[class] += 1;
+        }
+        core::mem::take(&mut self.is_robbed)
+    }
+
+    /// Nothing was allocated here since it was last asked.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        let now = self.hits + self.misses;
+        core::mem::replace(&mut self.looked_at, now) == now
+    }
+
+    /// Empties it for the sake of another taker. Returns how many blocks went.
+    pub(crate) fn rob(&mut self, spill: impl FnMut(Spilled)) -> usize {
+        let spilled = self.spill(spill);
+        self.is_robbed |= spilled > 0;
+        spilled
+    }
+
     #[inline]
     fn pop(&mut self, stack: u8, units: u32) -> Option<Entry> {
         let head = self.heads[stack as usize % HEADS];
@@ -224,11 +279,12 @@ impl Cache {
     #[inline]
     fn take_large(&mut self, units: u32) -> Option<u64> {
         let first = first_way_of(units);
+        let large = self.large.as_deref()?;
         let way = (first..first + WAYS)
-            .find(|&way| self.large[way].units == units && self.large_full & (1 << way) != 0)?;
+            .find(|&way| large[way].units == units && self.large_full & (1 << way) != 0)?;
         self.large_full &= !(1 << way);
         self.large_units -= u64::from(units);
-        Some(self.large[way].address)
+        Some(large[way].address)
     }
 
     #[inline]
@@ -238,14 +294,16 @@ impl Cache {
         if empty >= WAYS {
             return false;
         }
+        let large = self.large.get_or_insert_with(|| Box::new([Large::default(); LARGE]));
+        large[first + empty] = Large { units, address, epoch: epoch.0 };
         self.large_full |= 1 << (first + empty);
-        self.large[first + empty] = Large { units, address, epoch: epoch.0 };
         self.large_units += u64::from(units);
         true
     }
 
     fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
-        (0..LARGE).filter(|way| self.large_full & (1 << way) != 0).map(|way| self.large[way])
+        let all = self.large.iter().flat_map(|large| large.iter().copied().enumerate());
+        all.filter(|(way, _)| self.large_full & (1 << way) != 0).map(|(_, large)| large)
     }
 
     /// Makes room for one more such block, and some: of a full set one block goes; of full stacks that of the class, and
@@ -278,17 +336,20 @@ impl Cache {
         for stack in 0..STACKS as u8 {
             spilled += self.spill_stack(stack, usize::MAX, &mut spill);
         }
+        // Memory is short: what comes next is half as long.
+        self.runs.iter_mut().for_each(|run| *run = run.saturating_sub(1));
         spilled
     }
 
-    /// Spills the blocks that are longer than [`LONG_UNITS`].
-    pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) {
-        self.spill_large(&mut spill);
+    /// Spills the blocks that are longer than [`LONG_UNITS`]. Returns how many blocks went.
+    pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
+        let mut spilled = self.spill_large(&mut spill);
         for class in LONG_CLASS..CLASSES as u8 {
             if self.heads[class as usize] != NONE {
-                self.spill_stack(class, usize::MAX, &mut spill);
+                spilled += self.spill_stack(class, usize::MAX, &mut spill);
             }
         }
+        spilled
     }
 
     fn spill_large(&mut self, spill: &mut impl FnMut(Spilled)) -> usize {
@@ -301,8 +362,10 @@ impl Cache {
     }
 
     fn spill_way(&mut self, way: usize, spill: &mut impl FnMut(Spilled)) {
-        let Large { units, address, epoch } = self.large[way];
         self.large_full &= !(1 << way);
+        let Some(Large { units, address, epoch }) = self.large.as_ref().map(|large| large[way]) else {
+            return;
+        };
         self.large_units -= u64::from(units);
         spill(Spilled { address, epoch: Epoch(epoch) });
     }
@@ -338,8 +401,16 @@ impl Cache {
 
     /// The bytes that it takes itself.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        size_of::<Self>() + self.entries.capacity() * size_of::<Entry>()
+        let large = self.large.as_ref().map_or(0, |large| size_of_val(&**large));
+        size_of::<Self>() + self.entries.capacity() * size_of::<Entry>() + large
     }
+}
+
+/// Which of the `runs` is that of a request, and the longest, if it may have one at all.
+fn run_of(want: Want) -> Option<(usize, u32)> {
+    let most = (RUN_UNITS / want.units()).min(RUN_BLOCKS);
+    let stack = want.stack().filter(|_| most > 1)?;
+    Some(((stack as usize).min(RUN_CLASSES), most))
 }
 
 /// Where the set of a size begins. Sizes of one program often differ by powers of two, so all bits have their say.

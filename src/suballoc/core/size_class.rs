@@ -60,6 +60,11 @@ impl Want {
         Self { units, stack: ONLY }
     }
 
+    /// All blocks are of this size.
+    pub(crate) fn is_only(self) -> bool {
+        self.stack == ONLY
+    }
+
     /// The blocks of one class.
     pub(super) fn class(class: u8) -> Self {
         let octave = (class / 8).saturating_sub(1);
