@@ -86,6 +86,9 @@ impl<U: Resource, F: Resource> Fallback<U, F> {
         layout: Layout,
         allocate: impl FnOnce(&F) -> Result<DevicePtr, Error>,
     ) -> Result<DevicePtr, Error> {
+        if self.spill.is_of_parent() {
+            return Err(first);
+        }
         match allocate(&self.second) {
             Ok(block) => {
                 self.spill.enter(block, layout);
@@ -136,6 +139,9 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     #[inline]
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        if self.spill.is_of_parent() {
+            return;
+        }
         // Forgotten first: from the free on, the address may be another thread's, in either of the two.
         if self.spill.leave(block, layout) {
             // SAFETY: the caller's promises; the block came from the second.
@@ -159,6 +165,9 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     #[inline]
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if self.spill.is_of_parent() {
+            return;
+        }
         if self.spill.leave(block, layout) {
             // SAFETY: as in `deallocate`.
             unsafe { self.second.deallocate_sync(block, layout) };

@@ -66,13 +66,13 @@ impl Moves {
     /// How many live blocks begin elsewhere than the upstream's.
     #[must_use]
     pub fn moved_blocks(&self) -> usize {
-        self.moved.lock().len()
+        self.moved.lock_here().map_or(0, |moved| moved.len())
     }
 
     /// Where a live block begins for the upstream: elsewhere only if it was moved.
     #[must_use]
     pub fn origin(&self, block: DevicePtr) -> DevicePtr {
-        self.moved.lock().get(&block).copied().unwrap_or(block)
+        self.moved.lock_here().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
     }
 
     pub(super) fn max_align(&self) -> usize {
@@ -81,9 +81,11 @@ impl Moves {
 
     /// # Errors
     ///
+    /// `ShutDown` in a child of the process that it was made in: where a block begins may not be known there.
     /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout that was
     /// asked for is a sound one, and no machine has so much.
     pub(super) fn ask(&self, layout: Layout) -> Result<Ask, Error> {
+        self.moved.require_here()?;
         layout.require_align(self.max_align())?;
         let too_large = |_| Error::out_of_memory(layout.bytes());
         let wanted = if layout.bytes() >= self.threshold_bytes { self.alignment } else { 1 };

@@ -16,6 +16,7 @@ pub use holding::{Holding, Holdings, Share};
 
 use super::Tag;
 use crate::contain::contain;
+use crate::driver::DriverResult;
 use crate::error::{Misuse, MisuseKind};
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{StreamRef, ThreadToken};
@@ -83,6 +84,13 @@ impl Register {
         }
     }
 
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.misuses.require_here()
+    }
+
     pub(super) fn set_stacks(&mut self, stacks: CallStacks) {
         self.sampler = Sampler::of(stacks);
     }
@@ -94,6 +102,9 @@ impl Register {
     /// What is out now. Threads that allocate meanwhile may be seen in part.
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
+        if self.misuses.is_of_parent() {
+            return Holdings { blocks: Vec::new(), misuses: Vec::new(), misuse_count: 0 };
+        }
         let mut blocks = Vec::new();
         for page in &self.pages {
             blocks.extend(page.0.lock().out.values().cloned());
@@ -106,20 +117,21 @@ impl Register {
     /// How many blocks are out.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.pages.iter().map(|page| page.0.lock().out.len()).sum()
+        self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.out.len()).sum()
     }
 
     /// The bytes of the blocks that are out.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
-        let bytes: u128 = self.pages.iter().map(|page| page.0.lock().bytes).sum();
+        let bytes: u128 =
+            self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.bytes).sum();
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// How many wrong frees there were.
     #[must_use]
     pub fn misuse_count(&self) -> u64 {
-        self.misuses.lock().count
+        self.misuses.lock_here().map_or(0, |misuses| misuses.count)
     }
 
     /// A block has come.
@@ -134,7 +146,8 @@ impl Register {
             at: self.began.elapsed(),
             stack: self.sampler.stack(layout.bytes()),
         };
-        let mut blocks = self.page(block).0.lock();
+        // The upstream may be the user's, and have forked.
+        let Some(mut blocks) = self.page(block).0.lock_here() else { return };
         blocks.bytes += layout.bytes() as u128;
         // What was there has been freed behind the back of this layer, or else the upstream would not have it to give.
         if let Some(stale) = blocks.out.insert(block.address(), holding) {

@@ -3,9 +3,8 @@
 use core::cell::Cell;
 use core::fmt;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
-use crate::sync::Mutex;
+use crate::sync::Global;
 
 /// So many different tags are told apart; what comes after them is called `…`. Names are kept for ever, so that a program that
 /// makes one up for each request must not fill the memory.
@@ -36,6 +35,8 @@ thread_local! {
 /// Runs `body`. What it allocates on this thread is labelled `name`, within the label that is there already.
 ///
 /// A name is a part of rows and of paths: line ends, commas and semicolons in it become `_`.
+///
+/// In a child of a fork that came while another thread looked a name up, all names are lost: tags are [`Tag::NONE`] from then on.
 ///
 /// ```
 /// use alluvion::adaptor::{Tag, with_tag};
@@ -74,13 +75,14 @@ impl Tag {
     /// The name of the scope; empty for [`NONE`](Self::NONE).
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.index().map_or("", |index| names().lock().known[index].name)
+        self.index().and_then(|index| with_names(|names| names.known[index].name)).unwrap_or("")
     }
 
     /// The tag of the scope around it.
     #[must_use]
     pub fn parent(self) -> Option<Self> {
-        let parent = names().lock().known[self.index()?].parent;
+        let index = self.index()?;
+        let parent = with_names(|names| names.known[index].parent)?;
         (parent != Self::NONE).then_some(parent)
     }
 
@@ -100,7 +102,7 @@ impl Tag {
     }
 
     fn within(self, name: &str) -> Self {
-        names().lock().number(self, name)
+        with_names(|names| names.number(self, name)).unwrap_or(Self::NONE)
     }
 }
 
@@ -117,9 +119,16 @@ struct Names {
     numbers: HashMap<(Tag, &'static str), Tag>,
 }
 
-fn names() -> &'static Mutex<Names> {
-    static NAMES: OnceLock<Mutex<Names>> = OnceLock::new();
-    NAMES.get_or_init(Mutex::default)
+static NAMES: Global<Option<Names>> = Global::new(None);
+
+/// `None` in a child of a fork that came while another thread had the names: it has none, and makes none up.
+fn with_names<T>(look: impl FnOnce(&mut Names) -> T) -> Option<T> {
+    NAMES.lock().map(|mut names| look(names.get_or_insert_with(Names::default)))
+}
+
+/// In the child of a fork: see [`Global`].
+pub(crate) fn note_fork() {
+    NAMES.look_after_fork();
 }
 
 impl Names {
@@ -163,7 +172,7 @@ impl Names {
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not while the lock is held: the formatter may be anybody's.
-        let path = names().lock().path(*self);
+        let path = with_names(|names| names.path(*self)).unwrap_or_default();
         f.pad(&path.join(";"))
     }
 }

@@ -49,6 +49,10 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// What comes is counted by [`Tag`], too. What goes is not: a free does not say under which tag the block was allocated, and
 /// the tag of the thread that frees is another thing. What is live by tag is known to [`Tracking`](super::Tracking).
 ///
+/// # Forks
+///
+/// In a child of the process that it was made in, nothing is counted, and all counts are 0.
+///
 /// # Examples
 ///
 /// ```
@@ -113,21 +117,19 @@ impl Tally {
     /// What was counted in the scope that was [pushed](Self::push) last; if none was, since the tally was made.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let (frames, now) = self.look();
-        frames.top().counts(&now)
+        self.look().map(|(frames, now)| frames.top().counts(&now)).unwrap_or_default()
     }
 
     /// What was counted since the tally was made, whatever scopes there are.
     #[must_use]
     pub fn whole(&self) -> Counts {
-        let (frames, now) = self.look();
-        frames.whole.counts(&now)
+        self.look().map(|(frames, now)| frames.whole.counts(&now)).unwrap_or_default()
     }
 
     /// What was allocated under each tag since the tally was made, in the order in which the tags first came up.
     #[must_use]
     pub fn by_tag(&self) -> Vec<TagCounts> {
-        let _frames = self.frames.lock();
+        let Some(_frames) = self.frames.lock_here() else { return Vec::new() };
         let Sums { total, failures, .. } = self.sums();
         let none =
             TagCounts { tag: Tag::NONE, bytes: total[0] as u64, allocations: total[1] as u64, failures };
@@ -160,8 +162,7 @@ impl Tally {
 
     /// What there is now: what came, less what went.
     pub(super) fn live_bytes(&self) -> i64 {
-        let _frames = self.frames.lock();
-        self.sums().live[0]
+        self.frames.lock_here().map_or(0, |_frames| self.sums().live[0])
     }
 
     #[inline]
@@ -195,6 +196,10 @@ impl Tally {
     /// Where this thread counts: made now if need be.
     #[cold]
     fn first(&self, count: impl FnOnce(&Shard)) {
+        if self.frames.is_of_parent() {
+            // Another thread of the parent may have made a shard, or counted in the one for all, and be in the middle of it.
+            return;
+        }
         match Seat::take() {
             Some(seat) => {
                 // While nobody reads: who looks at all shards has the scopes locked.
@@ -266,7 +271,7 @@ impl Tally {
     /// the sum of what was told is right to one slack for each thread.
     #[cold]
     fn publish(&self, shard: &Shard) {
-        let mut summit = self.summit.0.lock();
+        let Some(mut summit) = self.summit.0.lock_here() else { return };
         for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
             summit.published[at] = summit.published[at].wrapping_add(count.drift());
@@ -292,8 +297,9 @@ impl Tally {
     }
 
     /// The scopes, which know the highest point until now, and what has been counted.
-    fn look(&self) -> (MutexGuard<'_, Frames>, Sums) {
-        let mut frames = self.frames.lock();
+    /// `None` in a child of the process that it was made in.
+    fn look(&self) -> Option<(MutexGuard<'_, Frames>, Sums)> {
+        let mut frames = self.frames.lock_here()?;
         let now = self.sums();
         let (published, told) = {
             let summit = self.summit.0.lock();
@@ -303,7 +309,7 @@ impl Tally {
         frames.reach(now.live);
         frames.reach(told);
         frames.reach(self.highest(published, interval));
-        (frames, now)
+        Some((frames, now))
     }
 
     /// The highest point of the shards that have counted in `interval`, each above what the others have told.
@@ -318,8 +324,9 @@ impl Tally {
     }
 
     /// Begins a scope: from now on the highest point is a new one. `enter` gets the scopes, and the frame that begins.
-    fn begin<T>(&self, enter: impl FnOnce(&mut Frames, Frame, &Sums) -> T) -> T {
-        let mut frames = self.frames.lock();
+    /// `None` in a child of the process that it was made in.
+    fn begin<T>(&self, enter: impl FnOnce(&mut Frames, Frame, &Sums) -> T) -> Option<T> {
+        let mut frames = self.frames.lock_here()?;
         let now = self.sums();
         let (published, told, interval) = {
             let mut summit = self.summit.0.lock();
@@ -332,7 +339,7 @@ impl Tally {
         frames.reach(now.live);
         frames.reach(told);
         frames.reach(self.highest(published, interval));
-        enter(&mut frames, Frame::begin(now), &now)
+        Some(enter(&mut frames, Frame::begin(now), &now))
     }
 
     /// Begins a scope, in which everything is counted from 0, by all threads. Returns the counts of the one that was the last
@@ -357,11 +364,12 @@ impl Tally {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn push(&self) -> Counts {
-        self.begin(|frames, frame, now| {
+        let pushed = self.begin(|frames, frame, now| {
             let outer = frames.top().counts(now);
             frames.pushed.push(frame);
             outer
-        })
+        });
+        pushed.unwrap_or_default()
     }
 
     /// Ends the scope that was pushed last, and returns its counts. They belong to the one around it from then on: its peak is
@@ -371,11 +379,9 @@ impl Tally {
     ///
     /// `InvalidArgument` if nothing is pushed.
     pub fn pop(&self) -> Result<Counts, Error> {
-        let (mut frames, now) = self.look();
-        let popped = frames.pushed.pop();
-        drop(frames);
+        let popped = self.look().and_then(|(mut frames, now)| Some((frames.pushed.pop()?, now)));
         popped
-            .map(|frame| frame.counts(&now))
+            .map(|(frame, now)| frame.counts(&now))
             .ok_or_else(|| Error::invalid_argument("the scope to pop", "none is pushed", "push one before"))
     }
 
@@ -394,7 +400,7 @@ impl Tally {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn scope(&self) -> Scope<'_> {
-        Scope::new(self, self.begin(|frames, frame, _| frames.hold(frame)))
+        Scope::new(self, self.begin(|frames, frame, _| frames.hold(frame)).unwrap_or(Frames::NOBODYS))
     }
 
     /// Runs `body`, and tells what everybody counted meanwhile.
@@ -416,12 +422,14 @@ impl Tally {
     }
 
     fn counts_of(&self, scope: u64) -> Counts {
-        let (frames, now) = self.look();
-        frames.held(scope).map(|frame| frame.counts(&now)).unwrap_or_default()
+        let counts = self.look().and_then(|(frames, now)| Some(frames.held(scope)?.counts(&now)));
+        counts.unwrap_or_default()
     }
 
     fn end(&self, scope: u64) {
-        self.frames.lock().let_go(scope);
+        if let Some(mut frames) = self.frames.lock_here() {
+            frames.let_go(scope);
+        }
     }
 }
 

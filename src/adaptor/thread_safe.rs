@@ -105,7 +105,8 @@ impl<U: Resource> ThreadSafe<U> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` from within a call of the upstream on this thread.
+    /// `Unsupported` from within a call of the upstream on this thread; `ShutDown` in a child of the process that this was made
+    /// in.
     pub fn look<T>(&self, look: impl FnOnce(&U) -> T) -> Result<T, Error> {
         self.enter().map(|entered| look(&entered.upstream))
     }
@@ -118,6 +119,8 @@ impl<U: Resource> ThreadSafe<U> {
 
     /// Waits until no other thread is inside.
     fn enter(&self) -> Result<Entered<'_, U>, Error> {
+        // Before the lock, which another thread may have had at the fork; and in the middle of a call that has forked.
+        self.upstream.require_here()?;
         if self.reentries.is_inside() {
             return Err(Error::unsupported(
                 "a call from within",
@@ -133,6 +136,14 @@ impl<U: Resource> ThreadSafe<U> {
     /// As `enter`, for what a caller from within cannot have.
     fn enter_or_refuse(&self) -> Result<Entered<'_, U>, Error> {
         self.enter().inspect_err(|_| self.reentries.count_refusal())
+    }
+
+    /// A block that was freed from within waits until the call is over. In a child of the process that this was made in, it is
+    /// leaked.
+    fn park(&self, parked: Parked) {
+        if !parked.layout.is_empty() && !self.upstream.is_of_parent() {
+            self.reentries.park(parked);
+        }
     }
 }
 
@@ -178,7 +189,8 @@ impl<U: Resource> Entered<'_, U> {
 impl<U: Resource> Drop for Entered<'_, U> {
     /// Before the lock goes, which is a field.
     fn drop(&mut self) {
-        if self.of.reentries.has_parked() {
+        // The upstream may be the user's, and have forked: what is parked belongs to the parent then.
+        if !self.of.upstream.is_of_parent() && self.of.reentries.has_parked() {
             self.settle();
         }
         self.of.reentries.end();
@@ -196,8 +208,7 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
         match self.enter() {
             // SAFETY: the caller's promises; the ids are the same.
             Ok(entered) => unsafe { entered.upstream.deallocate(block, layout, stream) },
-            Err(_) if layout.is_empty() => {}
-            Err(_) => self.reentries.park(Parked { block, layout, freed_at: Some(stream.release()) }),
+            Err(_) => self.park(Parked { block, layout, freed_at: Some(stream.release()) }),
         }
     }
 
@@ -209,8 +220,7 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
         match self.enter() {
             // SAFETY: the caller's promises; the ids are the same.
             Ok(entered) => unsafe { entered.upstream.deallocate_sync(block, layout) },
-            Err(_) if layout.is_empty() => {}
-            Err(_) => self.reentries.park(Parked { block, layout, freed_at: None }),
+            Err(_) => self.park(Parked { block, layout, freed_at: None }),
         }
     }
 

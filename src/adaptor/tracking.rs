@@ -126,7 +126,8 @@ impl<U> Tracking<U> {
     /// Whether the block may go to the upstream: the book is closed over it, or it is none.
     #[inline]
     fn lets_go(&self, block: DevicePtr, layout: Layout) -> bool {
-        layout.is_empty() || self.register.strike_out(block, layout).is_ok()
+        let is_here = self.register.require_here().is_ok();
+        is_here && (layout.is_empty() || self.register.strike_out(block, layout).is_ok())
     }
 }
 
@@ -166,6 +167,7 @@ impl<U: Resource> Tracking<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> Result<(), Error> {
+        self.register.require_here()?;
         self.device().require(stream.device())?;
         if layout.is_empty() {
             return Ok(());
@@ -184,6 +186,7 @@ impl<U: Resource> Tracking<U> {
 // comes back through it.
 unsafe impl<U: Resource> Resource for Tracking<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.register.require_here()?;
         let outcome = self.upstream.allocate(layout, stream);
         self.note(layout, Some(stream), &outcome);
         outcome
@@ -197,6 +200,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.register.require_here()?;
         let outcome = self.upstream.allocate_sync(layout);
         self.note(layout, None, &outcome);
         outcome

@@ -59,7 +59,7 @@ impl Block {
     /// Everything that its uses on other streams than the home have to be over before.
     pub(super) fn frontier(&self) -> Frontier {
         let mut frontier = Frontier::quiescent();
-        let due = self.uses.lock().due(Access::Write);
+        let Some(due) = self.uses.lock_here().map(|uses| uses.due(Access::Write)) else { return frontier };
         due.iter().filter_map(|used| self.point(used)).for_each(|stamp| frontier.extend(stamp));
         frontier
     }
@@ -71,6 +71,7 @@ impl Block {
     /// Makes `stream` follow what an access has to follow: all that is on the home stream, and the uses in
     /// `Uses::due`, which are returned.
     fn order(&self, stream: StreamRef<'_>, access: Access) -> Result<Due, Error> {
+        self.uses.require_here()?;
         if !self.is_home(stream) {
             follow(stream, self.home.as_ref().release())?;
         }
@@ -91,7 +92,7 @@ impl Block {
             return;
         }
         let crowd = {
-            let mut uses = self.uses.lock();
+            let Some(mut uses) = self.uses.lock_here() else { return };
             if access == Access::Write {
                 uses.forget(due);
             }
@@ -156,6 +157,9 @@ impl Block {
 
     /// Ends a use that [`open`](Self::open) began, `opened` on the same stream.
     pub(crate) fn close(&self, stream: StreamRef<'_>, opened: StreamId, access: Access) {
+        if self.uses.is_of_parent() {
+            return;
+        }
         let stands_in = stream.id() != opened;
         let end = if stands_in {
             // The thread is ending and has let go of its default stream. What came later is on the stream in its stead.
@@ -210,12 +214,16 @@ impl Block {
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be
-    /// made; if neither can, the block is leaked. Where the device is known to have stopped, every use is over.
+    /// made; if neither can, the block is leaked. Where the device is known to have stopped, every use is over. In a child of the
+    /// process that made it, it is leaked too: the parent's device goes on.
     ///
     /// # Safety
     ///
     /// The block came from `resource`, or from one with its id, and is not used again.
     pub(super) unsafe fn give_back(&mut self, resource: &impl Resource) {
+        if self.uses.is_of_parent() {
+            return;
+        }
         let due = self.uses.get_mut().due(Access::Write);
         let home = self.home.as_ref();
         let ordered = due.iter().filter_map(|used| self.point(used)).all(|point| {

@@ -61,7 +61,7 @@ impl CurrentResource {
     }
 
     pub(super) fn take(&self) -> Option<AnyResource> {
-        self.state.lock().set.take()
+        self.state.lock_here()?.set.take()
     }
 
     /// What is set; if nothing is, the initial one is set.
@@ -80,6 +80,7 @@ impl CurrentResource {
         device: &Device,
         known: impl Fn(&State) -> Option<AnyResource>,
     ) -> Result<AnyResource, Error> {
+        self.state.require_here()?;
         let this = process::id();
         loop {
             let mut state = self.state.lock();

@@ -87,6 +87,7 @@ impl Device {
     ///
     /// As the driver says.
     pub fn capabilities(&self) -> Result<&Capabilities, Error> {
+        self.machine.require_here()?;
         let known = &self.machine.state(self.ordinal).capabilities;
         if let Some(capabilities) = known.get() {
             return Ok(capabilities);
@@ -131,6 +132,7 @@ impl Device {
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
+        self.machine.require_here()?;
         let _relaxed = RelaxedCapture::attempt(&**self.driver());
         let pasts = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
@@ -174,6 +176,7 @@ impl Device {
 
     /// A stream of the crate's own, for calls that name none. The device keeps it.
     pub(crate) fn service_stream(&self) -> Result<Stream, Error> {
+        self.machine.require_here()?;
         let kept = &self.machine.state(self.ordinal).service;
         if let Some(timeline) = kept.get() {
             return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));
@@ -273,6 +276,7 @@ impl Device {
     }
 
     pub(crate) fn require_machine(&self, other: &Self) -> Result<(), Error> {
+        self.machine.require_here()?;
         if self.machine == other.machine { Ok(()) } else { Err(Error::machine_mismatch()) }
     }
 
@@ -280,7 +284,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` if it is not: what every resource answers to a stream of another device.
+    /// `DeviceMismatch` if it is not: what every resource answers to a stream of another device. `ShutDown` in a child of the
+    /// process that it was made in.
     pub fn require(&self, other: &Self) -> Result<(), Error> {
         self.require_machine(other)?;
         if self.ordinal == other.ordinal {

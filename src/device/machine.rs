@@ -6,7 +6,7 @@ use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
 use super::{Capabilities, Device};
-use crate::driver::{Driver, RawStream, count_forks, forks};
+use crate::driver::{Driver, DriverResult, MadeIn, RawStream};
 use crate::error::Error;
 use crate::source::RetiredPools;
 use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
@@ -32,8 +32,7 @@ pub struct Machine {
 
 struct MachineInner {
     number: u32,
-    /// How many forks there had been when it was made.
-    forks: usize,
+    made_in: MadeIn,
     driver: Arc<dyn Driver>,
     table: Table,
     devices: Box<[DeviceState]>,
@@ -64,7 +63,6 @@ impl Machine {
     /// As the driver says when it is asked for its devices.
     pub fn new(driver: Arc<dyn Driver>) -> Result<Self, Error> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        count_forks();
         let count = driver.device_count()?;
         // Relaxed: only that the numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -75,6 +73,7 @@ impl Machine {
                 "make one, and clone it",
             ));
         };
+        let made_in = MadeIn::this_process();
         let table = Table::new(number);
         let devices = (0..count)
             .map(|ordinal| {
@@ -100,14 +99,13 @@ impl Machine {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { inner: Arc::new(MachineInner { number, forks: forks(), driver, table, devices }) })
+        Ok(Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices }) })
     }
 
     #[cfg(feature = "sim")]
     pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
-        let (number, forks, table) = (u32::MAX, forks(), Table::new(u32::MAX));
-        let inner = MachineInner { number, forks, driver, table, devices: Box::default() };
-        Self { inner: Arc::new(inner) }
+        let (number, made_in, table) = (u32::MAX, MadeIn::this_process(), Table::new(u32::MAX));
+        Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices: Box::default() }) }
     }
 
     /// The machine of the CUDA driver. The driver is loaded at the first call; later calls are a reference count.
@@ -224,6 +222,7 @@ impl Machine {
 
     /// The timeline of a point that is not known to be over.
     fn timeline_to_ask(&self, stamp: Stamp) -> Result<Option<Arc<Timeline>>, Error> {
+        self.require_here()?;
         if stamp.stream.machine() != self.number() {
             return Err(Error::machine_mismatch());
         }
@@ -234,7 +233,7 @@ impl Machine {
     /// Returns `true` in a child of the process that made the machine. The driver refuses every call there, so that what runs on
     /// the devices is the parent's.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.inner.forks != forks()
+        self.inner.made_in.is_parent()
     }
 
     /// Puts back the initial resource of every device, and drops what was set.
@@ -245,6 +244,13 @@ impl Machine {
         for state in &self.inner.devices {
             drop(state.current.take());
         }
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(crate) fn require_here(&self) -> DriverResult<()> {
+        self.inner.made_in.require()
     }
 
     pub(crate) fn number(&self) -> u32 {

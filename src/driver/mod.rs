@@ -9,7 +9,7 @@
 //!   was current before is current again when it returns.
 //! - A call that fails has changed nothing, unless its code [is sticky](Code::is_sticky) or [unknown](Code::UNKNOWN).
 //! - No call panics, and none is made under a lock of this crate.
-//! - After a fork, in the child, and after the driver shut down, every call returns [`Code::NOT_INITIALIZED`] or
+//! - In a child of the process that made the driver, and after the driver shut down, every call returns [`Code::NOT_INITIALIZED`] or
 //!   [`Code::DEINITIALIZED`] at once.
 //! - Calls marked *capture-unsafe* return [`Code::CAPTURE_UNSUPPORTED`], and invalidate the capture, while a capture
 //!   forbids them on the calling thread; [`RelaxedCapture`] lifts that for a scope.
@@ -35,9 +35,9 @@ pub use attribute::{
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
-pub(crate) use process::{count_forks, forks};
-#[cfg(any(feature = "cuda", feature = "sim"))]
-pub(crate) use process::{process_is_forked, watch_for_forks};
+pub(crate) use process::{MadeIn, lost_lock};
+#[cfg(feature = "cuda")]
+pub(crate) use process::{cuda_is_of_parent, note_cuda};
 pub use relaxed::RelaxedCapture;
 
 use core::fmt::Debug;

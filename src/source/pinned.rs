@@ -148,8 +148,11 @@ impl PinnedCore {
     }
 
     /// Leave to free beside a capture, or none where the driver refuses it, which is no reason to lose the block. `None` where
-    /// there is no driver to free with. It comes before the lock: in a forked child a thread that is not there may hold that.
-    fn relax_to_free(driver: &dyn Driver) -> Option<Option<RelaxedCapture<'_>>> {
+    /// there is no driver to free with, and in a child of the process that the block belongs to.
+    fn relax_to_free<'d>(&self, driver: &'d dyn Driver) -> Option<Option<RelaxedCapture<'d>>> {
+        if self.origins.is_of_parent() {
+            return None;
+        }
         match RelaxedCapture::enter(driver) {
             Ok(relaxed) => Some(Some(relaxed)),
             Err(error) if error.code.is_shut_down() => None,
@@ -167,6 +170,7 @@ impl PinnedCore {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
+        self.origins.require_here()?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
         if self.may_have_origin(layout)
@@ -284,7 +288,7 @@ unsafe impl Resource for Pinned {
             return;
         }
         let driver = &**self.core.device.driver();
-        let Some(_relaxed) = PinnedCore::relax_to_free(driver) else { return };
+        let Some(_relaxed) = self.core.relax_to_free(driver) else { return };
         // What a graph recorded may run at any time, and to wait for a stream that captures would break the capture.
         let captures = stream.is_capturing();
         if matches!(captures, Ok(true)) {
@@ -311,7 +315,7 @@ unsafe impl Resource for Pinned {
             return;
         }
         let driver = &**self.core.device.driver();
-        let Some(_relaxed) = PinnedCore::relax_to_free(driver) else { return };
+        let Some(_relaxed) = self.core.relax_to_free(driver) else { return };
         let origin = self.core.forget(block, layout);
         // SAFETY: the block is live, came from this core with this layout, and every use is over, as the caller promises;
         // `forget` took its record away.

@@ -30,7 +30,7 @@ impl PostponedFrees {
     pub(super) unsafe fn add(&self, block: DevicePtr, stream: StreamRef<'_>) {
         // Before the lock: on a stream that somebody else owns it calls the driver.
         let freed_at = stream.release();
-        let mut blocks = self.blocks.lock();
+        let Some(mut blocks) = self.blocks.lock_here() else { return };
         blocks.push((block, freed_at));
         // Relaxed: a hint, see above.
         self.count.store(blocks.len(), Ordering::Relaxed);

@@ -23,6 +23,10 @@ impl RetiredPools {
     ///
     /// `pool` was made by `pool_create` of this device, and nobody allocates from it any more.
     pub(crate) unsafe fn retire(&self, driver: &dyn Driver, ordinal: u32, pool: RawPool) {
+        if self.pools.is_of_parent() {
+            // The pool is the parent's.
+            return;
+        }
         let _relaxed = RelaxedCapture::attempt(driver);
         // So that what is freed late goes back to the device, too. A failure keeps more memory, and harms nobody.
         // SAFETY: the pool is live: nobody else destroys it.
@@ -33,7 +37,9 @@ impl RetiredPools {
 
     /// Destroys the pools that hold nothing any more.
     pub(crate) fn sweep(&self, driver: &dyn Driver, ordinal: u32) {
-        let mut waiting = core::mem::take(&mut *self.pools.lock());
+        let Some(mut pools) = self.pools.lock_here() else { return };
+        let mut waiting = core::mem::take(&mut *pools);
+        drop(pools);
         if waiting.is_empty() {
             return;
         }

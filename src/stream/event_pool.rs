@@ -20,6 +20,7 @@ impl EventPool {
 
     /// An event that nobody else holds.
     pub(crate) fn take(self: &Arc<Self>) -> DriverResult<PooledEvent> {
+        self.spare.require_here()?;
         let spare = self.spare.lock().pop();
         let raw = match spare {
             Some(raw) => raw,
@@ -31,7 +32,9 @@ impl EventPool {
 
 impl Drop for EventPool {
     fn drop(&mut self) {
-        let spare = core::mem::take(&mut *self.spare.lock());
+        let Some(spare) = self.spare.lock_here().map(|mut spare| core::mem::take(&mut *spare)) else {
+            return;
+        };
         for raw in spare {
             // SAFETY: `event_create` made it for this device, and nobody holds a `PooledEvent` for it: each of those
             // keeps this pool alive.
@@ -64,6 +67,8 @@ impl PooledEvent {
 
 impl Drop for PooledEvent {
     fn drop(&mut self) {
-        self.pool.spare.lock().push(self.raw);
+        if let Some(mut spare) = self.pool.spare.lock_here() {
+            spare.push(self.raw);
+        }
     }
 }

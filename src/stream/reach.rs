@@ -38,6 +38,7 @@ impl StreamRef<'_> {
             return Ok(Waited::default());
         }
         let device = self.device();
+        device.machine().require_here()?;
         if device.machine_number() != of.stream.machine() {
             return Err(Error::machine_mismatch());
         }

@@ -68,6 +68,7 @@ static_assertions::assert_eq_size!(StreamRef<'static>, usize);
 
 impl Stream {
     pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
+        device.machine().require_here()?;
         let raw = device.driver().stream_create(device.ordinal(), flags)?;
         let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false };
         let timeline = match device.enter_timeline(stream) {
@@ -328,6 +329,7 @@ impl<'s> StreamRef<'s> {
 
     /// Waits on the device, then learns.
     pub(crate) fn follow(self, cover: &Cover) -> Result<(), Error> {
+        self.device().machine().require_here()?;
         let timeline = self.timeline();
         if self.is_capturing()? {
             // Asked for within a capture, a wait for something outside of it breaks it.

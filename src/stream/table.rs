@@ -42,6 +42,7 @@ impl Table {
 
     /// Enters a timeline under a number of its own.
     pub(crate) fn enter(&self, make: impl FnOnce(StreamId) -> Timeline) -> Result<Arc<Timeline>, Error> {
+        self.vacant.require_here()?;
         self.sweep();
         let vacant = self.vacant.lock().pop();
         let id = match vacant {
@@ -53,6 +54,11 @@ impl Table {
         // The number is in nobody's hands before this: a look-up cannot come too early.
         *slot.lock() = Some(Arc::clone(&timeline));
         Ok(timeline)
+    }
+
+    /// Returns `true` in a child of the process that it was made in: nothing is known there of what is over.
+    fn is_of_parent(&self) -> bool {
+        self.vacant.is_of_parent()
     }
 
     fn next_place(&self) -> Result<StreamId, Error> {
@@ -78,19 +84,20 @@ impl Table {
     }
 
     fn look<T>(&self, id: StreamId, look: impl FnOnce(&Arc<Timeline>) -> T) -> Option<T> {
-        let slot = self.slot(id)?.lock();
+        let slot = self.slot(id)?.lock_here()?;
         // Another stream has the place of one that is over.
         slot.as_ref().filter(|timeline| timeline.id() == id).map(look)
     }
 
     pub(crate) fn is_done(&self, stamp: Stamp) -> bool {
-        self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
+        !self.is_of_parent()
+            && self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
     }
 
     /// Every epoch of the stream up to this one is known to be over: all of them if the stream is gone and its work done, and
     /// none if it is of another machine.
     pub(crate) fn done_up_to(&self, id: StreamId) -> Epoch {
-        if id.machine() != self.machine {
+        if id.machine() != self.machine || self.is_of_parent() {
             return Epoch::NONE;
         }
         self.look(id, |timeline| timeline.done()).unwrap_or(Epoch::ALL)
@@ -118,7 +125,9 @@ impl Table {
 
     /// Notes that the stream has ended: its place is free once its work is over.
     pub(crate) fn note_ended(&self, id: StreamId) {
-        self.ended.lock().push_back(id);
+        if let Some(mut ended) = self.ended.lock_here() {
+            ended.push_back(id);
+        }
     }
 
     /// Forgets some ended streams whose work is over.

@@ -217,17 +217,17 @@ impl Timeline {
     }
 
     pub(crate) fn has_waited_for(&self, stamp: Stamp) -> bool {
-        self.state.lock().clock.includes(stamp)
+        self.state.lock_here().is_some_and(|state| state.clock.includes(stamp))
     }
 
     /// The epoch of another stream up to which this one has waited for it; 0 if it has not.
     pub(crate) fn waited_up_to(&self, stream: StreamId) -> Epoch {
-        self.state.lock().clock.known(stream)
+        self.state.lock_here().map_or(Epoch::NONE, |state| state.clock.known(stream))
     }
 
     /// Teaches the clock what a wait, already made, has brought.
     pub(crate) fn learn(&self, cover: &Cover) {
-        let mut state = self.state.lock();
+        let Some(mut state) = self.state.lock_here() else { return };
         let grown = Stamp { stream: self.id, epoch: state.grown };
         if cover.past().teach(&mut state.clock, grown) {
             state.grown = self.now().epoch;
@@ -237,7 +237,7 @@ impl Timeline {
     /// Lets the clock forget some of the points that `is_over` names, where it is large and waits are made.
     pub(crate) fn forget(&self, is_over: impl Fn(Stamp) -> bool) {
         let points = {
-            let mut guard = self.state.lock();
+            let Some(mut guard) = self.state.lock_here() else { return };
             let state = &mut *guard;
             state.waits += 1;
             if state.waits < WAITS_A_LOOK {
@@ -260,6 +260,7 @@ impl Timeline {
     ///
     /// A capture error while the stream captures; a lost context if the stream is gone and could not be covered.
     pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Covered> {
+        self.state.require_here()?;
         let clock = {
             let mut state = self.state.lock();
             if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
@@ -278,7 +279,7 @@ impl Timeline {
 
     /// Returns `true`, for ever after, if the last handle is gone, so that no further event can be recorded.
     pub(crate) fn has_ended(&self) -> bool {
-        self.state.lock().phase != Phase::Live
+        self.state.lock_here().is_some_and(|state| state.phase != Phase::Live)
     }
 
     /// Whether the stream captures. The caller holds a pin.
@@ -323,6 +324,10 @@ impl Timeline {
     ///
     /// If it can neither be covered nor waited for, what was released on it since its last cover is never over.
     pub(crate) fn retire(&self) {
+        if self.state.is_of_parent() {
+            // The stream is the parent's, and goes on there.
+            return;
+        }
         let (last, clock) = {
             let mut state = self.state.lock();
             state.pins += 1;
@@ -376,6 +381,7 @@ impl Timeline {
 
     /// Waits, on the host, for everything submitted so far. Returns what is over now, this stream included.
     pub(crate) fn synchronize(&self) -> DriverResult<Past> {
+        self.state.require_here()?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
@@ -390,6 +396,7 @@ impl Timeline {
     /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone; and for the legacy stream, of which nothing
     /// says that waiting for it waits for the streams that it is ordered with.
     pub(crate) fn wait_out(&self) -> DriverResult<Past> {
+        self.state.require_here()?;
         {
             let mut state = self.state.lock();
             if state.phase != Phase::Live || self.raw() == RawStream::LEGACY {
@@ -409,6 +416,7 @@ impl Timeline {
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<Past>> {
+        self.state.require_here()?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it.
@@ -419,6 +427,7 @@ impl Timeline {
     /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if there is
     /// one that is not.
     pub(crate) fn poll(&self) -> DriverResult<HowFar> {
+        self.state.require_here()?;
         let mut how_far = HowFar { newest: None, queries: 0 };
         loop {
             let oldest = {
@@ -437,15 +446,16 @@ impl Timeline {
 
     /// Returns `true`, for ever after, if the stream is gone and all its work is known to be over.
     pub(crate) fn is_over(&self) -> bool {
-        let state = self.state.lock();
+        let Some(state) = self.state.lock_here() else { return false };
         state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(last))
     }
 
     /// The point that everything ever submitted lies before: as [`now`](Self::now), but reachable if the stream is gone.
     pub(crate) fn latest(&self) -> Stamp {
         // Under the lock, so that an epoch that the last handle ends is not taken for one that work lies in.
-        let state = self.state.lock();
-        Stamp { stream: self.id, epoch: state.last.unwrap_or_else(|| self.now().epoch) }
+        let state = self.state.lock_here();
+        let last = state.as_ref().and_then(|state| state.last);
+        Stamp { stream: self.id, epoch: last.unwrap_or_else(|| self.now().epoch) }
     }
 }
 

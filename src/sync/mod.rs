@@ -9,6 +9,7 @@
 )]
 
 mod cell;
+mod global;
 pub(crate) mod held;
 mod seat;
 mod token;
@@ -17,6 +18,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 pub(crate) use std::sync::Arc;
 
+pub(crate) use global::Global;
 use held::Held;
 pub(crate) use held::assert_no_lock_is_held;
 #[cfg(loom)]
@@ -48,10 +50,26 @@ pub(crate) fn nap() {
 use loom::sync as imp;
 #[cfg(not(loom))]
 use std::sync as imp;
+use std::sync::TryLockError;
+
+use crate::driver::{DriverResult, MadeIn, lost_lock};
+
+/// In the child of a fork, while it has one thread: looks at what all threads of the process share.
+pub(crate) fn note_fork() {
+    #[cfg(not(loom))]
+    seat::note_fork();
+    crate::adaptor::note_fork();
+}
 
 /// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
+///
+/// A child of a fork may find it taken by a thread that it does not have. So who may be asked there asks for it by
+/// [`lock_here`](Self::lock_here); or is refused before.
 #[derive(Default)]
-pub(crate) struct Mutex<T>(imp::Mutex<T>);
+pub(crate) struct Mutex<T> {
+    data: imp::Mutex<T>,
+    made_in: MadeIn,
+}
 
 /// What a [`Mutex`] guards, until it is dropped.
 pub(crate) struct MutexGuard<'a, T> {
@@ -61,17 +79,30 @@ pub(crate) struct MutexGuard<'a, T> {
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(imp::Mutex::new(value))
+        Self { data: imp::Mutex::new(value), made_in: MadeIn::this_process() }
+    }
+
+    /// Returns `true` in a child of the process that it was made in.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.made_in.is_parent()
     }
 
     /// The data, without locking: nobody else has the mutex.
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        match self.0.get_mut() {
+        match self.data.get_mut() {
             Ok(data) => data,
             Err(poisoned) => poisoned.into_inner(),
         }
     }
 
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(crate) fn require_here(&self) -> DriverResult<()> {
+        self.made_in.require()
+    }
+
+    /// The data. What a parent of this process has made is not to be asked for it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { guard: self.lock_uncounted(), _held: Some(Held::begin()) }
     }
@@ -81,8 +112,29 @@ impl<T> Mutex<T> {
         MutexGuard { guard: self.lock_uncounted(), _held: None }
     }
 
+    /// The data; `None` in a child of the process that it was made in.
+    pub(crate) fn lock_here(&self) -> Option<MutexGuard<'_, T>> {
+        (!self.is_of_parent()).then(|| self.lock())
+    }
+
     fn lock_uncounted(&self) -> imp::MutexGuard<'_, T> {
-        match self.0.lock() {
+        if cfg!(loom) {
+            // A model would explore a try, too, and nobody forks in one.
+            return self.wait();
+        }
+        match self.data.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait(),
+        }
+    }
+
+    #[cold]
+    fn wait(&self) -> imp::MutexGuard<'_, T> {
+        if self.is_of_parent() {
+            lost_lock();
+        }
+        match self.data.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),
         }

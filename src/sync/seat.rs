@@ -2,6 +2,9 @@
 
 use core::cell::Cell;
 
+#[cfg(not(loom))]
+use super::Global;
+#[cfg(loom)]
 use super::{Arc, Mutex};
 
 /// More threads than this have none.
@@ -43,7 +46,7 @@ impl Seat {
     }
 
     /// The number of this thread, taken now if it has none. `None` in a thread that is ending and has given its number back,
-    /// and where a million threads live.
+    /// where a million threads live, and in a child of a fork that came while another thread took one.
     pub(crate) fn take() -> Option<u32> {
         let number = TAKEN.try_with(|taken| taken.number).ok()?;
         (number < SEATS).then_some(number)
@@ -70,13 +73,13 @@ impl Free {
 /// The number of a thread, until the thread ends.
 struct Taken {
     number: u32,
-    free: Arc<Mutex<Free>>,
+    free: Numbers,
 }
 
 impl Taken {
     fn new() -> Self {
-        let free = free();
-        let number = free.lock().take();
+        let free = Numbers::default();
+        let number = free.with(Free::take).unwrap_or(SEATS);
         let _ = NUMBER.try_with(|mine| mine.set(if number < SEATS { number } else { NONE }));
         Self { number, free }
     }
@@ -87,24 +90,52 @@ impl Drop for Taken {
         // First this thread forgets it: other locals that are dropped after this one may still ask.
         let _ = NUMBER.try_with(|mine| mine.set(NONE));
         if self.number < SEATS {
-            self.free.lock().given_back.push(self.number);
+            self.free.with(|free| free.given_back.push(self.number));
         }
     }
 }
 
 #[cfg(not(loom))]
-fn free() -> Arc<Mutex<Free>> {
-    static FREE: std::sync::OnceLock<Arc<Mutex<Free>>> = std::sync::OnceLock::new();
-    Arc::clone(FREE.get_or_init(Arc::default))
+static FREE: Global<Free> = Global::new(Free { given_back: Vec::new(), next: 0 });
+
+/// In the child of a fork: see [`Global`].
+#[cfg(not(loom))]
+pub(super) fn note_fork() {
+    FREE.look_after_fork();
+}
+
+/// Where numbers are taken from and go back to.
+#[cfg(not(loom))]
+#[derive(Default)]
+struct Numbers;
+
+#[cfg(not(loom))]
+impl Numbers {
+    /// `None` in a child of a fork that has lost them: its threads have none from then on.
+    fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
+        FREE.lock().map(|mut free| look(&mut free))
+    }
+}
+
+/// Of one run of a model, and gone with it.
+#[cfg(loom)]
+struct Numbers(Arc<Mutex<Free>>);
+
+#[cfg(loom)]
+impl Default for Numbers {
+    fn default() -> Self {
+        loom::lazy_static! {
+            static ref FREE: Arc<Mutex<Free>> = Arc::default();
+        }
+        Self(Arc::clone(&FREE))
+    }
 }
 
 #[cfg(loom)]
-fn free() -> Arc<Mutex<Free>> {
-    // Of one run of a model, and gone with it.
-    loom::lazy_static! {
-        static ref FREE: Arc<Mutex<Free>> = Arc::default();
+impl Numbers {
+    fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
+        Some(look(&mut self.0.lock()))
     }
-    Arc::clone(&FREE)
 }
 
 #[cfg(all(test, not(loom)))]

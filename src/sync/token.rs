@@ -9,6 +9,7 @@ use core::ops::{Deref, DerefMut};
 use super::cell::{Access, Cell};
 use super::held::Held;
 use super::{AtomicBool, Ordering, yield_now};
+use crate::driver::{DriverResult, MadeIn, lost_lock};
 
 /// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
 /// by a thread that runs. A holder that does not run needs a processor, so waiting longer is no use.
@@ -26,6 +27,8 @@ const LOOKS: u32 = if cfg!(loom) { 0 } else { 32 };
 #[derive(Default)]
 pub(crate) struct Token<T> {
     is_out: AtomicBool,
+    /// See [`Mutex`](super::Mutex). Beside the flag, where there is room.
+    made_in: MadeIn,
     data: Cell<T>,
 }
 
@@ -45,6 +48,12 @@ impl<T> Token<T> {
         Some(TokenGuard { data: self.data.access(), _give_back: give_back, _held: Held::begin() })
     }
 
+    /// As [`try_lock`](Self::try_lock); `None` too in a child of the process that it was made in.
+    #[inline]
+    pub(crate) fn try_lock_here(&self) -> Option<TokenGuard<'_, T>> {
+        if self.is_of_parent() { None } else { self.try_lock() }
+    }
+
     /// The data. Waits, awake, while somebody has it.
     pub(crate) fn lock(&self) -> TokenGuard<'_, T> {
         loop {
@@ -55,8 +64,29 @@ impl<T> Token<T> {
         }
     }
 
+    /// Returns `true` in a child of the process that it was made in.
+    #[inline]
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.made_in.is_parent()
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(crate) fn require_here(&self) -> DriverResult<()> {
+        self.made_in.require()
+    }
+
+    /// The data, as [`lock`](Self::lock) gives it; `None` in a child of the process that it was made in.
+    pub(crate) fn lock_here(&self) -> Option<TokenGuard<'_, T>> {
+        (!self.is_of_parent()).then(|| self.lock())
+    }
+
     #[cold]
     fn wait(&self) {
+        if self.is_of_parent() {
+            lost_lock();
+        }
         for _ in 0..LOOKS {
             spin_loop();
             // Relaxed: it is a hint; the exchange that follows decides. Loading leaves the line with its holder's core.

@@ -82,11 +82,13 @@ impl Soft {
     }
 
     pub(super) fn push(&self, observer: Observer) {
-        self.observers.lock().push(observer);
+        if let Some(mut observers) = self.observers.lock_here() {
+            observers.push(observer);
+        }
     }
 
     /// Handles of all, so that they are called without the lock.
     pub(super) fn observers(&self) -> Vec<Observer> {
-        self.observers.lock().clone()
+        self.observers.lock_here().map(|observers| observers.clone()).unwrap_or_default()
     }
 }

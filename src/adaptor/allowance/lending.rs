@@ -9,6 +9,7 @@
 use std::sync::Weak;
 
 use super::node::Node;
+use crate::driver::DriverResult;
 use crate::sync::{Arc, Token, TokenGuard};
 
 /// What the nodes of one tree share.
@@ -18,6 +19,23 @@ pub(super) struct Tree {
 }
 
 impl Tree {
+    /// Returns `true` in a child of the process that the tree was made in.
+    pub(super) fn is_of_parent(&self) -> bool {
+        self.turn.is_of_parent()
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that the tree was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.turn.require_here()
+    }
+
+    /// The turn; `None` in a child of the process that the tree was made in.
+    pub(super) fn lock_here(&self) -> Option<TokenGuard<'_, Lenders>> {
+        self.turn.lock_here()
+    }
+
     pub(super) fn lock(&self) -> TokenGuard<'_, Lenders> {
         self.turn.lock()
     }

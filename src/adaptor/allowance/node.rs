@@ -114,7 +114,7 @@ impl Node {
             return self.taken();
         }
         let mut handles = Vec::new();
-        let lenders = self.tree.lock();
+        let Some(lenders) = self.tree.lock_here() else { return self.taken() };
         let credit = lenders.credit_below(self, &mut handles);
         let taken = self.taken();
         drop(lenders);
@@ -188,6 +188,9 @@ impl Node {
     /// Takes `bytes` with the turn of the tree. What is lent is called back where it is in the way.
     #[inline(never)]
     fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, Refusal> {
+        if self.tree.is_of_parent() {
+            return Err(self.refuse(0, self.taken()));
+        }
         let (mut lenders, has_met) = match self.tree.try_lock() {
             Some(lenders) => (lenders, ALWAYS_MEET),
             None => (self.tree.lock(), true),
@@ -398,7 +401,8 @@ impl Node {
     /// Sets the soft limit. What is lent lies below it, before and after.
     pub(super) fn set_soft(&self, bytes: u64) {
         let mut handles = Vec::new();
-        let lenders = self.recall(self.tree.lock(), &mut handles);
+        let Some(lenders) = self.tree.lock_here() else { return };
+        let lenders = self.recall(lenders, &mut handles);
         self.soft.set_bytes(bytes);
         drop(lenders);
     }
@@ -416,6 +420,10 @@ impl Node {
     /// Gives `bytes` back with the turn of the tree, and half of what is in the purse of this thread: it is full.
     #[inline(never)]
     fn give_in_turn(&self, bytes: u64) {
+        if self.tree.is_of_parent() {
+            // The bytes stay with it.
+            return;
+        }
         let lenders = if self.parent.is_some() {
             Some(self.tree.lock())
         } else if self.purses.is_open() {
@@ -458,7 +466,7 @@ impl Node {
         if self.lender.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut lenders = self.tree.lock();
+        let Some(mut lenders) = self.tree.lock_here() else { return };
         self.call_back();
         lenders.leave(self.lender.load(Ordering::Relaxed));
         self.lender.store(0, Ordering::Relaxed);
@@ -479,6 +487,9 @@ impl Taking {
 impl Refusal {
     #[cold]
     pub(super) fn into_error(self, asked: &Allowance, bytes: usize) -> Error {
+        if let Err(of_parent) = asked.node.tree.require_here() {
+            return of_parent.into();
+        }
         let refusing = asked.upwards().nth(self.height).unwrap_or(asked);
         Error::over_limit_of(refusing.name(), bytes, refusing.limit_bytes(), self.used as usize)
     }

@@ -48,6 +48,12 @@ impl Spill {
         self.failed.load(Ordering::Relaxed)
     }
 
+    /// Returns `true` in a child of the process that it was made in: whose a block is may not be known there.
+    #[inline]
+    pub(super) fn is_of_parent(&self) -> bool {
+        self.addresses[0].is_of_parent()
+    }
+
     pub(super) fn count_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::os;
 use super::shared::Shared;
 use super::writer::is_writer;
-use crate::driver::{count_forks, forks};
+use crate::driver::MadeIn;
 use crate::sync::{Arc, Mutex};
 
 /// A process that ends waits no longer for logs whose writers block, all together.
@@ -21,8 +21,7 @@ static LOGS: OnceLock<Mutex<Vec<Weak<Shared>>>> = OnceLock::new();
 pub(super) fn watch(shared: &Arc<Shared>) {
     static EXIT: Once = Once::new();
     static PANIC: Once = Once::new();
-    count_forks();
-    if forks() > 0 {
+    if MadeIn::this_process() != MadeIn::FIRST {
         // A thread of the parent may have had the list when the process forked, and have it for ever.
         return;
     }
@@ -57,7 +56,7 @@ fn flush_all() {
 /// Flushes every log, as far as that is possible here and in time.
 fn flush_within(patience: Duration) {
     let until = Instant::now() + patience;
-    if forks() > 0 || is_writer() {
+    if MadeIn::FIRST.is_parent() || is_writer() {
         return;
     }
     let Some(logs) = LOGS.get() else { return };

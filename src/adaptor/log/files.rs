@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Weak;
 
 use super::{Log, Owner};
-use crate::driver::forks;
+use crate::driver::MadeIn;
 use crate::sync::{Arc, Mutex, MutexGuard};
 
 /// The logs in files, some of which may be gone.
@@ -21,7 +21,8 @@ impl Files {
     /// parent writes is not the child's to go on with, either.
     pub(super) fn of_this_process() -> Option<MutexGuard<'static, Self>> {
         static FILES: std::sync::OnceLock<Mutex<Files>> = std::sync::OnceLock::new();
-        (forks() == 0).then(|| FILES.get_or_init(|| Mutex::new(Self(Vec::new()))).lock())
+        (MadeIn::this_process() == MadeIn::FIRST)
+            .then(|| FILES.get_or_init(|| Mutex::new(Self(Vec::new()))).lock())
     }
 
     /// The log that is in that file, which may be over.

@@ -7,12 +7,12 @@
 
 use core::cell::Cell;
 
-use crate::driver::forks;
+use crate::driver::MadeIn;
 
 thread_local! {
-    // The number, and in how manieth child of a fork it was asked for. No destructor, so it can be read while the thread's other
+    // The number, and the process that asked for it. No destructor, so it can be read while the thread's other
     // locals are being dropped. 0 is no thread's number.
-    static NUMBER: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
+    static NUMBER: Cell<(u64, MadeIn)> = const { Cell::new((0, MadeIn::FIRST)) };
 }
 
 /// The number that the operating system has given the calling thread: asked for once, for it is a call of the system, and once
@@ -20,7 +20,7 @@ thread_local! {
 #[inline]
 pub(super) fn thread_number() -> u64 {
     match NUMBER.get() {
-        (number @ 1.., of) if of == forks() => number,
+        (number @ 1.., asked_in) if !asked_in.is_parent() => number,
         _ => ask_thread_number(),
     }
 }
@@ -33,7 +33,7 @@ fn ask_thread_number() -> u64 {
     // A number of our own is as good, for who reads one log alone.
     #[cfg(not(target_os = "linux"))]
     let number = crate::stream::ThreadToken::current().number() as u64;
-    NUMBER.set((number, forks()));
+    NUMBER.set((number, MadeIn::this_process()));
     number
 }
 
@@ -84,7 +84,6 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn the_child_of_a_fork_is_another_thread() {
-        crate::driver::count_forks();
         let here = thread_number();
         // SAFETY: the child calls what takes no lock and no memory, and ends.
         match unsafe { libc::fork() } {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::queue::Full;
 use super::record::{Record, Records};
 use super::writer::is_writer;
-use crate::driver::forks;
+use crate::driver::MadeIn;
 use crate::error::Error;
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, nap, yield_now};
 
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     /// What the log is called: its file, as a rule.
     pub(super) name: String,
     /// In how manieth child it was made. In a child of that one there is no writer.
-    forks: usize,
+    made_in: MadeIn,
     /// 1 once nothing is written any more.
     has_failed: AtomicU64,
     failure: OnceLock<Error>,
@@ -49,7 +49,7 @@ impl Shared {
         Self {
             records: Records::new(room),
             name,
-            forks: forks(),
+            made_in: MadeIn::this_process(),
             has_failed: AtomicU64::new(0),
             failure: OnceLock::new(),
             is_over: AtomicU64::new(0),
@@ -65,7 +65,7 @@ impl Shared {
     /// Returns `true` in a child of the process that has the writer.
     #[inline]
     pub(super) fn is_of_parent(&self) -> bool {
-        self.forks != forks()
+        self.made_in.is_parent()
     }
 
     /// Pushes a row. If there is no room it waits; if nobody writes any more it does without.

@@ -59,6 +59,9 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// The number of a scope that nobody holds: the first is 1.
+    pub(super) const NOBODYS: u64 = 0;
+
     /// The one that was pushed last.
     pub(super) fn top(&self) -> &Frame {
         self.pushed.last().unwrap_or(&self.whole)

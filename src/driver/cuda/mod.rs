@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 use context::Device;
 use symbols::Symbols;
 
-use super::{Call, Code, DriverError, DriverResult, process_is_forked};
+use super::{Call, Code, DriverError, DriverResult, cuda_is_of_parent};
 use crate::Error;
 use crate::sync::Arc;
 
@@ -103,7 +103,7 @@ impl fmt::Debug for CudaDriver {
 
 /// Whether this process may call libcuda at all. Asked before everything else, by every call.
 fn usable(call: Call) -> DriverResult<()> {
-    if process_is_forked() {
+    if cuda_is_of_parent() {
         return Err(DriverError::new(call, Code::NOT_INITIALIZED));
     }
     if exit::is_exiting() {

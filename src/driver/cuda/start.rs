@@ -8,7 +8,7 @@ use super::context::{Device, check};
 use super::symbols::{self, Symbols};
 use super::{CudaDriver, exit};
 use crate::Error;
-use crate::driver::{Call, Code, DriverError, watch_for_forks};
+use crate::driver::{Call, Code, DriverError, note_cuda};
 
 /// The oldest driver that is accepted: 12.0, of December 2022. It is the first with stream ids.
 const OLDEST_VERSION: c_int = 12000;
@@ -25,7 +25,7 @@ impl CudaDriver {
             ));
         }
         // Before anything of libcuda runs: a fork that happens later must be noticed.
-        watch_for_forks();
+        note_cuda();
 
         // SAFETY: the library can be loaded: it just was.
         let version = match unsafe { symbols::driver_version() } {

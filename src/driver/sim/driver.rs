@@ -14,7 +14,7 @@ use super::live::Live;
 use super::machine::{Guard, Machine, Shared};
 use super::schedule::{Scheduler, Seeded};
 use super::{CallCounts, SimConfig};
-use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, process_is_forked, watch_for_forks};
+use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 
 /// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
@@ -62,7 +62,6 @@ impl SimDriver {
     }
 
     pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
-        watch_for_forks();
         let is_explored = matches!(scheduler, Scheduler::Scripted(_));
         let machine = Mutex::new(Machine::new(config, scheduler));
         let shared = Arc::new(Shared { machine, changed: Condvar::default() });
@@ -144,7 +143,7 @@ impl SimDriver {
     /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`, whichever that
     /// is.
     pub fn poison(&self, ordinal: u32, code: Code) {
-        if !process_is_forked() {
+        if !self.is_of_parent() {
             let mut machine = self.shared.machine.lock();
             machine.lose(ordinal, code);
             self.shared.changed.notify_all();
@@ -152,9 +151,14 @@ impl SimDriver {
         }
     }
 
+    /// Returns `true` in a child of the process that it was made in.
+    fn is_of_parent(&self) -> bool {
+        self.shared.machine.is_of_parent()
+    }
+
     /// Looks at the machine, unless it belongs to another process.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> Option<T> {
-        (!process_is_forked()).then(|| look(&mut self.shared.machine.lock()))
+        self.shared.machine.lock_here().map(|mut machine| look(&mut machine))
     }
 
     /// Begins a driver call: counts it, charges it, and fails if anything stands against it.
@@ -181,12 +185,11 @@ impl SimDriver {
     }
 
     pub(super) fn lock(&self, call: Call) -> DriverResult<Guard<'_>> {
-        if process_is_forked() {
-            return Err(DriverError::new(call, Code::NOT_INITIALIZED));
-        }
         // A driver may be anybody's, and a call of it may take as long as work of the device does.
         assert_no_lock_is_held();
-        let mut machine = self.shared.machine.lock();
+        let Some(mut machine) = self.shared.machine.lock_here() else {
+            return Err(DriverError::new(call, Code::NOT_INITIALIZED));
+        };
         if in_callback() {
             use super::hazard::HazardKind::CallFromCallback;
             let words = format!("{} was called from inside a kernel or a host function", call.symbol());
@@ -230,7 +233,7 @@ impl fmt::Debug for SimDriver {
 impl Drop for SimDriver {
     /// Queued work is dropped, not run. Memory of the host that is still out is leaked: somebody may hold it.
     fn drop(&mut self) {
-        if process_is_forked() {
+        if self.is_of_parent() {
             return;
         }
         let mut machine = self.shared.machine.lock();

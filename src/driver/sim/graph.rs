@@ -18,7 +18,7 @@ use super::memory::{Mapping, Rights};
 use super::stream::Stream;
 use super::virtual_memory::GRANULARITY;
 use crate::contain::contain;
-use crate::driver::{Call, CaptureMode, Code, RawGraph, RawStream, process_is_forked};
+use crate::driver::{Call, CaptureMode, Code, RawGraph, RawStream};
 
 /// A recorded operation. Its place and what it needs are in terms of the capture's own lanes.
 #[derive(Clone, Debug)]
@@ -99,10 +99,9 @@ impl fmt::Debug for SimGraph {
 impl Drop for SimGraph {
     fn drop(&mut self) {
         self.drop_nodes();
-        if process_is_forked() {
-            return;
+        if let Some(mut machine) = self.shared.machine.lock_here() {
+            machine.drop_graph(self.id);
         }
-        self.shared.machine.lock().drop_graph(self.id);
     }
 }
 

@@ -70,7 +70,10 @@ impl<U: Resource> Carver<U> {
             }
             // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
             let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
-            if self.handlers.ask(&report) == Relief::None {
+            let relief = self.handlers.ask(&report);
+            // They may have forked.
+            self.stock.require_here()?;
+            if relief == Relief::None {
                 return Err(self.refusal(report, ascent));
             }
             let survey = self.stock.totals();

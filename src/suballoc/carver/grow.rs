@@ -159,7 +159,10 @@ impl<U: Resource> Carver<U> {
         let need = request.need();
         let mut units = pledged;
         let refused = loop {
-            match self.take_segment(units as u32) {
+            let taken = self.take_segment(units as u32);
+            // The upstream may be the user's, and have forked.
+            self.stock.require_here()?;
+            match taken {
                 Ok(address) => {
                     let served = self.stock.serve_with(request, &[], |inner| {
                         inner.core.add_segment(address, units as u32);

@@ -136,6 +136,7 @@ impl<U: Resource> Carver<U> {
         layout: Layout,
         taker: Taker<'_>,
     ) -> Result<DevicePtr, Error> {
+        self.stock.require_here()?;
         layout.require_align(MAX_ALIGN)?;
         if let Some(stream) = taker.stream() {
             self.stock.device.require(stream.device())?;
@@ -194,7 +195,9 @@ impl<U: Resource> Carver<U> {
     #[inline]
     pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
         let Some(want) = want else { return };
-        if self.stock.ledger.is_some() && self.strike_out(block, layout).is_err() {
+        if self.stock.ledger.is_some()
+            && (self.stock.is_of_parent() || self.strike_out(block, layout).is_err())
+        {
             return;
         }
         if !self.stock.put_for_host(want, block) {

@@ -13,6 +13,7 @@ use crate::suballoc::core::{Owned, Owner, Segment};
 impl<U: Resource> Carver<U> {
     /// Gives back what nothing is left in until at most `keep_bytes` are kept, and has the upstream do the same.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.stock.require_here()?;
         let mut gone = 0;
         if self.reserved_bytes() > keep_bytes {
             self.collect()?;
@@ -31,6 +32,7 @@ impl<U: Resource> Carver<U> {
 
     /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
+        self.stock.require_here()?;
         self.stock.spill();
         let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
         self.stock.ask_what_is_over(&owned)
@@ -44,7 +46,10 @@ impl<U: Resource> Carver<U> {
     }
 
     pub(in crate::suballoc) fn reserved_bytes(&self) -> usize {
-        self.stock.inner.lock().core.reserved_units() as usize * Layout::MIN_ALIGN
+        match self.stock.inner.lock_here() {
+            Some(inner) => inner.core.reserved_units() as usize * Layout::MIN_ALIGN,
+            None => self.stock.reserved_bytes(),
+        }
     }
 
     /// Gives one segment back that is free and nobody's, of at most `at_most` units. Returns its bytes.
@@ -62,7 +67,8 @@ impl<U: Resource> Carver<U> {
         };
         let bytes = self.send_back(segment);
         // Not before: until then the upstream may lack it, and the maximum counts it.
-        let mut inner = self.stock.inner.lock();
+        // The upstream may be the user's, and have forked.
+        let mut inner = self.stock.inner.lock_here()?;
         inner.leaving -= u64::from(segment.units);
         inner.end_call();
         bytes
@@ -85,6 +91,9 @@ impl<U: Resource> Carver<U> {
 
 impl<U: Resource> Drop for Carver<U> {
     fn drop(&mut self) {
+        if self.stock.is_of_parent() {
+            return;
+        }
         let stock = &self.stock;
         let (owned, has_live): (Vec<Owned>, bool) = {
             let mut inner = stock.inner.lock();

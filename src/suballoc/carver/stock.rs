@@ -16,6 +16,7 @@ use super::largest::Largest;
 use super::taker::Taker;
 use super::tell::tell;
 use crate::device::Device;
+use crate::driver::DriverResult;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
@@ -178,6 +179,18 @@ impl Stock {
         }
     }
 
+    /// Returns `true` in a child of the process that it was made in: it serves nobody there.
+    pub(super) fn is_of_parent(&self) -> bool {
+        self.inner.is_of_parent()
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.inner.require_here()
+    }
+
     /// What it has of its upstream, in bytes: without a lock, as it was a moment ago.
     #[must_use]
     #[inline]
@@ -212,7 +225,7 @@ impl Stock {
     #[inline]
     pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
         let id = stream.id();
-        let mut cache = self.shards.get(id.index())?.cache.try_lock()?;
+        let mut cache = self.shards.get(id.index())?.cache.try_lock_here()?;
         if !cache.is_of(id) {
             return None;
         }
@@ -223,20 +236,20 @@ impl Stock {
     #[inline]
     pub(super) fn put(&self, want: Want, block: DevicePtr, stream: StreamId, epoch: Epoch) -> bool {
         let Some(shard) = self.shards.get(stream.index()) else { return false };
-        let Some(mut cache) = shard.cache.try_lock() else { return false };
+        let Some(mut cache) = shard.cache.try_lock_here() else { return false };
         cache.is_of(stream) && cache.put(want, block.address(), epoch)
     }
 
     /// As [`take`](Self::take), for the host.
     #[inline]
     pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
-        DevicePtr::new(self.host_shard().cache.try_lock()?.take(want)?)
+        DevicePtr::new(self.host_shard().cache.try_lock_here()?.take(want)?)
     }
 
     /// As [`put`](Self::put), for a block that nothing uses any more.
     #[inline]
     pub(super) fn put_for_host(&self, want: Want, block: DevicePtr) -> bool {
-        let cache = self.host_shard().cache.try_lock();
+        let cache = self.host_shard().cache.try_lock_here();
         cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
     }
 
@@ -330,7 +343,10 @@ impl Stock {
 
     /// A block comes back that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        self.put_or_take_back(&mut self.inner.lock(), want, block, stream, epoch);
+        // What the parent of this process has is leaked here.
+        if let Some(mut inner) = self.inner.lock_here() {
+            self.put_or_take_back(&mut inner, want, block, stream, epoch);
+        }
     }
 
     /// A block comes back: into the cache if that has room, or makes some.

@@ -53,7 +53,7 @@ impl Stock {
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
-            let inner = self.inner.lock();
+            let Some(inner) = self.inner.lock_here() else { return Status::default() };
             let caches = self.caches();
             (self.status_locked(&inner, &caches), freed(&inner, &caches))
         };
@@ -97,7 +97,10 @@ impl Stock {
     /// Every block at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let inner = self.inner.lock();
+        let Some(inner) = self.inner.lock_here() else {
+            let (time, device, status) = (SystemTime::now(), self.device.clone(), Status::default());
+            return Snapshot { time, device, status, segments: Vec::new(), blocks: Vec::new() };
+        };
         let caches = self.caches();
         let mut cached: Vec<(u64, Option<StreamId>)> = Vec::new();
         for cache in &caches {
@@ -178,6 +181,7 @@ impl<U: Resource> Carver<U> {
 
     /// As the upstream says, and what lies free here besides.
     pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.stock.require_here()?;
         let under = self.upstream.memory_info()?;
         let totals = self.stock.totals();
         let free_bytes = under.free_bytes.saturating_add(totals.reserved_bytes - totals.live_bytes);
