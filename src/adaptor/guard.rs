@@ -15,6 +15,10 @@ use crate::resource::{
 };
 use crate::stream::{Frontier, Stamp, StreamRef};
 
+/// A free tries so many blocks of the quarantine that cannot leave it, as while the streams that they were freed on capture. Each that
+/// can makes room for what is freed.
+const PATIENCE: usize = 4;
+
 /// Finds kernels, copies and programs that write beside a block, write to one that was freed, or free what is not live.
 ///
 /// Around each block are *redzones*, written when it is allocated and looked at when it is freed. A fresh block is full of
@@ -30,7 +34,7 @@ use crate::stream::{Frontier, Stamp, StreamRef};
 /// | allocating | whether the stream captures, 3 fills: the redzones and the block | 512 bytes and up to 255 more |
 /// | freeing | whether the stream captures, 2 copies of a redzone, 1 fill of the block | 768 bytes pinned, until it was looked at |
 /// | leaving the quarantine | a wait of a stream of its own, up to 2 copies | `verify` bytes pinned, until it was looked at |
-/// | both of the first two | a query for each stream with something to look at | |
+/// | both of the first two | a query for each of up to 4 streams with something to look at, in turn | |
 ///
 /// # Captures
 ///
@@ -117,7 +121,7 @@ impl<U: Resource> Guard<U> {
     ) -> Result<DevicePtr, Error> {
         match allocate(whole) {
             Err(error) if error.is_out_of_memory() && may_wait => {
-                self.empty_quarantine(0);
+                self.empty_quarantine(0, usize::MAX);
                 // Also for what had left it before: the frees are behind the work that is looked at.
                 if self.watch.late().synchronize().is_err() {
                     return Err(error);
@@ -128,13 +132,18 @@ impl<U: Resource> Guard<U> {
         }
     }
 
-    /// Lets the oldest blocks go, until at most `keep_bytes` are kept back. Does not wait.
-    fn empty_quarantine(&self, keep_bytes: usize) {
+    /// Lets the oldest blocks go, until at most `keep_bytes` are kept back, or so many could not. Does not wait.
+    fn empty_quarantine(&self, keep_bytes: usize, patience: usize) {
+        let mut stuck = 0;
         // Each is tried once: those that cannot go are behind the others then.
         for _ in 0..self.watch.kept_blocks() {
             let Some(kept) = self.watch.take_surplus(keep_bytes) else { return };
             if !self.let_go(&kept) {
                 self.watch.keep_again(kept);
+                stuck += 1;
+                if stuck == patience {
+                    return;
+                }
             }
         }
     }
@@ -211,9 +220,10 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         if layout.is_empty() {
             return self.upstream.allocate(layout, stream);
         }
+        self.watch.require_here()?;
         layout.require_align(self.max_align())?;
         let plan = Plan::new(layout, self.watch.redzone_bytes())?;
-        self.watch.poll();
+        self.watch.poll_a_few();
         // The legacy stream says that another one captures by an error.
         let is_guarded = matches!(stream.is_capturing(), Ok(false));
         let origin = self.take(plan.whole, is_guarded, |whole| self.upstream.allocate(whole, stream))?;
@@ -247,8 +257,8 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(stream) }.is_ok();
             if is_poisoned && self.watch.keep(&live, stream.release(), Some(stream.id())) {
-                self.empty_quarantine(self.watch.quarantine_bytes());
-                return self.watch.poll();
+                self.empty_quarantine(self.watch.quarantine_bytes(), PATIENCE);
+                return self.watch.poll_a_few();
             }
         } else {
             self.watch.note_unverified();
@@ -262,16 +272,17 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         // the stream: the caller's promise. So do the copies and fills on this stream; and the fills of its allocation, because the
         // stream was brought behind them, or may reuse what they have written.
         unsafe { self.upstream.deallocate(origin, plan.whole, stream) };
-        self.watch.poll();
+        self.watch.poll_a_few();
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         if layout.is_empty() {
             return self.upstream.allocate_sync(layout);
         }
+        self.watch.require_here()?;
         layout.require_align(self.max_align())?;
         let plan = Plan::new(layout, self.watch.redzone_bytes())?;
-        self.watch.poll();
+        self.watch.poll_a_few();
         let service = self.device().service_stream()?;
         let origin = self.take(plan.whole, true, |whole| self.upstream.allocate_sync(whole))?;
         let fence = Fence { origin, plan };
@@ -304,8 +315,8 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(service) }.is_ok();
             if is_poisoned && self.watch.keep(&live, service.release(), None) {
-                self.empty_quarantine(self.watch.quarantine_bytes());
-                return self.watch.poll();
+                self.empty_quarantine(self.watch.quarantine_bytes(), PATIENCE);
+                return self.watch.poll_a_few();
             }
             if service.synchronize().is_err() {
                 // SAFETY: the block came from the upstream with this layout, and is live there. Its uses are over, but for copies
@@ -321,7 +332,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it is over: the caller's
         // promise; and what was written around it too: the stream has been waited for, or nothing was.
         unsafe { self.upstream.deallocate_sync(origin, plan.whole) };
-        self.watch.poll();
+        self.watch.poll_a_few();
     }
 
     stand_on_upstream!();
@@ -352,9 +363,13 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
 impl<U: Resource> Drop for Guard<U> {
     /// Waits for the work before what was freed, and looks at all of it.
     fn drop(&mut self) {
+        if self.watch.require_here().is_err() {
+            // What is out belongs to the parent of this process.
+            return;
+        }
         // Twice, because a driver that was short of something may not be any more. What cannot go even then is leaked.
-        self.empty_quarantine(0);
-        self.empty_quarantine(0);
+        self.empty_quarantine(0, usize::MAX);
+        self.empty_quarantine(0, usize::MAX);
         self.watch.end();
     }
 }

@@ -2,10 +2,13 @@
 
 #![expect(unsafe_code, reason = "queues copies of blocks, and reads them when they are over")]
 
+mod pending;
+
 use core::fmt;
 use core::mem;
 use std::collections::{HashMap, VecDeque};
 
+use pending::Pending;
 use smallvec::SmallVec;
 
 use super::fence::{Fence, Part, Zone};
@@ -13,10 +16,11 @@ use super::staging::Staging;
 use super::{GuardConfig, Tag, Trespass, TrespassKind};
 use crate::contain::contain;
 use crate::device::Device;
+use crate::driver::DriverResult;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::source::Pinned;
-use crate::stream::{Epoch, Frontier, Stamp, Stream, StreamId, StreamRef};
+use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
 use crate::suballoc::{Growth, Pool, PoolConfig};
 use crate::sync::{Arc, Mutex};
 
@@ -26,6 +30,10 @@ const STAGING_BYTES: usize = 16 << 20;
 
 /// So many trespasses are kept to be read. A kernel that is wrong is wrong for every block; the rest is counted.
 const MOST: usize = 1024;
+
+/// A call asks the driver about so many streams that have something to be looked at, in turn. Each call adds at most two checks, so that
+/// they do not pile up behind one that is not asked about.
+const STREAMS_ASKED: usize = 4;
 
 /// What a [`Guard`](super::Guard) watches, and what it has found.
 ///
@@ -55,7 +63,7 @@ pub struct Watch {
 struct Book {
     live: HashMap<DevicePtr, Live>,
     /// Copies that are queued.
-    pending: Vec<Check>,
+    pending: Pending<Check>,
     quarantine: VecDeque<Kept>,
     quarantined_bytes: usize,
     found: Vec<Trespass>,
@@ -103,8 +111,6 @@ struct About {
 struct Check {
     staging: Staging,
     parts: SmallVec<[Part; 2]>,
-    /// The copies are before this.
-    point: Stamp,
     about: About,
     /// The redzones of a block, not what is in it.
     is_of_redzones: bool,
@@ -121,38 +127,38 @@ impl Watch {
     /// What was found and kept to be read: the first 1024.
     #[must_use]
     pub fn violations(&self) -> Vec<Trespass> {
-        self.book.lock().found.clone()
+        self.book.lock_here().map(|book| book.found.clone()).unwrap_or_default()
     }
 
     /// How many were found.
     #[must_use]
     pub fn found(&self) -> u64 {
-        self.book.lock().counts.found
+        self.counts().found
     }
 
     /// Of how many blocks the redzones have been looked at.
     #[must_use]
     pub fn verified(&self) -> u64 {
-        self.book.lock().counts.verified
+        self.counts().verified
     }
 
     /// Of how many blocks that were freed they have not been and will not be: because a stream was capturing when they were
     /// allocated or freed, because there was no pinned memory left to copy them to, or because the driver refused or was lost.
     #[must_use]
     pub fn unverified(&self) -> u64 {
-        self.book.lock().counts.unverified
+        self.counts().unverified
     }
 
     /// How many blocks are out.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.book.lock().live.len()
+        self.book.lock_here().map_or(0, |book| book.live.len())
     }
 
     /// How many bytes of freed blocks are kept back, redzones included.
     #[must_use]
     pub fn quarantined_bytes(&self) -> usize {
-        self.book.lock().quarantined_bytes
+        self.book.lock_here().map_or(0, |book| book.quarantined_bytes)
     }
 
     /// Waits, on the host, for the work before every block that was freed, and looks at them. What is in quarantine is looked at
@@ -163,25 +169,38 @@ impl Watch {
     /// Those of the work itself; a capture error while a stream captures that blocks were freed on before. The others have been
     /// looked at.
     pub fn check(&self) -> Result<(), Error> {
+        self.require_here()?;
         let machine = self.device.machine();
         let mut outcome = Ok(());
-        let points = self.points(|one, other| one.max(other));
+        let points = self.book.lock().pending.last_points();
         for point in &points {
             outcome = outcome.and(machine.wait_quiescent(&Frontier::of(*point)));
         }
-        let done = points.iter().map(|point| (point.stream(), machine.done_up_to(point.stream()))).collect();
-        self.look_at(&done);
+        let done = |point: &Stamp| Stamp { epoch: machine.done_up_to(point.stream()), ..*point };
+        self.look_at(&points.iter().map(done).collect::<SmallVec<[Stamp; 4]>>());
         outcome
     }
 
-    /// Looks at what is over by now, without waiting: what every allocation and every free does. It costs a query of the driver
-    /// for each stream that has something to be looked at.
+    /// Looks at what is over by now, without waiting. It costs a query of the driver for each stream that has something to be looked at.
+    /// Every allocation and every free does the same for some of the streams, in turn.
     pub fn poll(&self) {
+        self.poll_some(usize::MAX);
+    }
+
+    /// What every call does.
+    pub(super) fn poll_a_few(&self) {
+        self.poll_some(STREAMS_ASKED);
+    }
+
+    fn poll_some(&self, streams: usize) {
+        let Some(points) = self.book.lock_here().map(|mut book| book.pending.next_points(streams)) else {
+            return;
+        };
         let machine = self.device.machine();
-        let (mut done, mut is_lost) = (SmallVec::new(), false);
-        for point in self.points(|one, other| one.min(other)) {
+        let (mut done, mut is_lost) = (SmallVec::<[Stamp; 4]>::new(), false);
+        for point in points {
             match machine.poll(point.stream(), point.epoch()) {
-                Ok(polled) => done.push((point.stream(), polled.done)),
+                Ok(polled) => done.push(Stamp { epoch: polled.done, ..point }),
                 Err(error) if error.is_final() && !machine.has_no_last_event(point.stream(), &error) => {
                     is_lost = true;
                 }
@@ -195,34 +214,14 @@ impl Watch {
         }
     }
 
-    /// Of each stream with pending copies, one point.
-    fn points(&self, choose: impl Fn(Epoch, Epoch) -> Epoch) -> SmallVec<[Stamp; 4]> {
-        let mut points: SmallVec<[Stamp; 4]> = SmallVec::new();
-        for check in &self.book.lock().pending {
-            match points.iter_mut().find(|point| point.stream == check.point.stream) {
-                Some(point) => point.epoch = choose(point.epoch, check.point.epoch),
-                None => points.push(check.point),
-            }
-        }
-        points
-    }
-
-    /// Looks at the copies that are over.
-    fn look_at(&self, done: &SmallVec<[(StreamId, Epoch); 4]>) {
-        if done.is_empty() {
-            return;
-        }
-        let is_over = |point: Stamp| {
-            done.iter().any(|(stream, epoch)| *stream == point.stream() && *epoch >= point.epoch())
-        };
+    /// Looks at the copies that are over: those before these points.
+    fn look_at(&self, done: &[Stamp]) {
         let (mut over, mut found) = (Vec::new(), Vec::new());
         {
             // Under one lock: who has waited for a check also finds what it has found.
-            let book = &mut *self.book.lock();
-            let pending = mem::take(&mut book.pending);
-            for check in pending {
-                if is_over(check.point) { over.push(check) } else { book.pending.push(check) }
-            }
+            let Some(mut guard) = self.book.lock_here() else { return };
+            let book = &mut *guard;
+            done.iter().for_each(|point| book.pending.take_up_to(*point, &mut over));
             for check in &over {
                 // SAFETY: the copies are over: the driver has said so of a later point.
                 unsafe { check.tell(&mut found) };
@@ -237,9 +236,9 @@ impl Watch {
 
     /// The device is lost: nobody will say whether a copy is over, so that what it writes to is not used again.
     fn give_up(&self) {
-        let pending = {
-            let mut book = self.book.lock();
-            let pending = mem::take(&mut book.pending);
+        let pending: Vec<Check> = {
+            let Some(mut book) = self.book.lock_here() else { return };
+            let pending: Vec<Check> = book.pending.take_all().collect();
             book.counts.unverified += pending.iter().filter(|check| check.is_of_redzones).count() as u64;
             pending
         };
@@ -248,7 +247,8 @@ impl Watch {
 
     /// At the end: looks at what it can. What it cannot is leaked, because copies may still be on their way there.
     pub(super) fn end(&self) {
-        // Twice, because a driver that was short of something may not be any more.
+        // Twice, because a driver that was short of something may not be any more. In a child of the process that it was made in
+        // the staging stays with the parent: its pool takes nothing back there.
         if self.check().is_err() {
             let _ = self.check();
         }
@@ -265,8 +265,21 @@ impl Watch {
 
     fn report(&self, about: About, kind: TrespassKind) {
         let trespass = about.trespass(kind);
-        self.book.lock().note(&[trespass]);
+        if let Some(mut book) = self.book.lock_here() {
+            book.note(&[trespass]);
+        }
         self.tell(&[trespass]);
+    }
+
+    fn counts(&self) -> Counts {
+        self.book.lock_here().map(|book| book.counts).unwrap_or_default()
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.book.require_here()
     }
 
     pub(super) fn redzone_bytes(&self) -> usize {
@@ -285,12 +298,16 @@ impl Watch {
     /// Opens the book over a block.
     pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
         let live = Live { fence, raised, is_guarded, tag: Tag::current() };
-        self.book.lock().live.insert(fence.block(), live);
+        // The upstream may be the user's, and have forked.
+        if let Some(mut book) = self.book.lock_here() {
+            book.live.insert(fence.block(), live);
+        }
     }
 
     /// Closes it. `None` if the block is not live, which is reported, as is a wrong layout.
     pub(super) fn close(&self, block: DevicePtr, layout: Layout, stream: Option<StreamId>) -> Option<Live> {
-        let closed = self.book.lock().live.remove(&block);
+        // In a child of the process that it was made in, the block is leaked.
+        let closed = self.book.lock_here()?.live.remove(&block);
         let Some(live) = closed else {
             let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
             self.report(about, TrespassKind::NotLive);
@@ -304,7 +321,9 @@ impl Watch {
     }
 
     pub(super) fn note_unverified(&self) {
-        self.book.lock().counts.unverified += 1;
+        if let Some(mut book) = self.book.lock_here() {
+            book.counts.unverified += 1;
+        }
     }
 
     /// Queues looking at the redzones of a block that is being freed.
@@ -354,8 +373,11 @@ impl Watch {
         let is_whole = parts.len() == zones.len();
         if !parts.is_empty() {
             let is_of_redzones = is_of_redzones && is_whole;
-            let check = Check { staging, parts, point: stream.release(), about, is_of_redzones };
-            self.book.lock().pending.push(check);
+            let (point, check) = (stream.release(), Check { staging, parts, about, is_of_redzones });
+            match self.book.lock_here() {
+                Some(mut book) => book.pending.push(point, check),
+                None => mem::forget(check.staging),
+            }
         }
         is_whole
     }
@@ -379,14 +401,14 @@ impl Watch {
 
     /// Keeps a block back that could not leave.
     pub(super) fn keep_again(&self, kept: Kept) {
-        let mut book = self.book.lock();
+        let Some(mut book) = self.book.lock_here() else { return };
         book.quarantined_bytes += kept.fence.plan.whole.bytes();
         book.quarantine.push_back(kept);
     }
 
     /// The one that has been there for longest, if there is more than `keep_bytes`.
     pub(super) fn take_surplus(&self, keep_bytes: usize) -> Option<Kept> {
-        let mut book = self.book.lock();
+        let mut book = self.book.lock_here()?;
         if book.quarantined_bytes <= keep_bytes {
             return None;
         }
@@ -400,7 +422,7 @@ impl Watch {
     }
 
     pub(super) fn kept_blocks(&self) -> usize {
-        self.book.lock().quarantine.len()
+        self.book.lock_here().map_or(0, |book| book.quarantine.len())
     }
 }
 
@@ -440,10 +462,9 @@ impl Check {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (live, kept, pending, counts) = {
-            let book = self.book.lock();
-            (book.live.len(), book.quarantine.len(), book.pending.len(), book.counts)
-        };
+        let figures = |book: &Book| (book.live.len(), book.quarantine.len(), book.pending.len(), book.counts);
+        let (live, kept, pending, counts) =
+            self.book.lock_here().map(|book| figures(&book)).unwrap_or_default();
         f.debug_struct("Watch")
             .field("config", &self.config)
             .field("live", &live)
@@ -451,5 +472,58 @@ impl fmt::Debug for Watch {
             .field("pending", &pending)
             .field("counts", &counts)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "testing", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Sim;
+    use crate::source::Cuda;
+
+    /// Behind streams that do not move, what a pair of calls looks at and asks does not depend on how many checks wait.
+    #[test]
+    fn a_pair_costs_what_it_costs_however_many_checks_are_pending() {
+        const PAIRS: usize = 50;
+        for (streams, most) in [(1, 16_000), (40, 4_000)] {
+            let sim = Sim::new();
+            let device = sim.device(0);
+            let pool =
+                Cuda::new(&device).pool(PoolConfig::default().initial(64 << 20)).expect("there is memory");
+            let guard = pool.guard(GuardConfig::default().quarantine(0)).expect("there is pinned memory");
+            let streams: Vec<_> = (0..streams).map(|_| device.stream().expect("a stream")).collect();
+            let gate = Arc::new(std::sync::RwLock::new(()));
+            let closed = gate.write().expect("nobody panics");
+            for stream in &streams {
+                let gate = Arc::clone(&gate);
+                let wait = Box::new(move || drop(gate.read()));
+                // SAFETY: the stream is live and of this device.
+                unsafe { device.driver().stream_host_call(0, stream.as_ref().raw(), wait) }
+                    .expect("it is queued");
+            }
+            let layout = Layout::from_bytes(256).expect("it is small");
+            let mut turn = streams.iter().cycle();
+            let mut pairs_until = |pending: usize| {
+                while guard.watch().book.lock().pending.len() < pending {
+                    let stream = turn.next().expect("they go round").as_ref();
+                    let block = guard.allocate(layout, stream).expect("there is room");
+                    // SAFETY: the block came from there with this layout, and nothing uses it but the guard.
+                    unsafe { guard.deallocate(block, layout, stream) };
+                }
+                (guard.watch().book.lock().pending.looks, sim.calls().total())
+            };
+            let mut costs = [10, most].map(|pending| {
+                let before = pairs_until(pending);
+                let after = pairs_until(pending + PAIRS);
+                (after.0 - before.0, after.1 - before.1)
+            });
+            let [few, many] = &mut costs;
+            // By streams whose turn it is with one, two or no check, and by an event that a pool had to make.
+            assert!(many.0 <= 2 * few.0 && many.1 <= 2 * few.1, "{few:?} with 10, {many:?} with {most}");
+            assert!(many.0 <= PAIRS * 2 * STREAMS_ASKED, "{many:?}");
+            drop(closed);
+            guard.watch().check().expect("nothing is wrong");
+            assert_eq!(guard.watch().found(), 0);
+        }
     }
 }
