@@ -11,7 +11,7 @@ use std::time::Duration;
 use alluvion::driver::{Call, CaptureMode};
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
-use alluvion::testing::{Bench, stall};
+use alluvion::testing::{Bench, Stall};
 use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
 use held::{Held, layout_of};
 
@@ -270,13 +270,18 @@ fn what_is_freed_during_a_wait_is_found() {
         Cuda::new(&bench.device()).pool(PoolConfig::default().initial(8 * MIB).maximum(8 * MIB)).unwrap();
     let pending = Held::of(&pool, 4 * MIB, busy.as_ref());
     let live = Held::of(&pool, 4 * MIB, other.as_ref());
-    stall(busy.as_ref(), Duration::from_millis(400));
+    let stall = Stall::on(busy.as_ref());
     pending.free(busy.as_ref());
+    let sim = bench.simulated().unwrap();
+    let before = sim.calls();
     thread::scope(|scope| {
         let taken =
             scope.spawn(|| Held::allocate(&pool, layout_of(8 * MIB), taker.as_ref()).map(Held::into_parts));
-        thread::sleep(Duration::from_millis(100));
+        while (sim.calls() - before.clone())[Call::EventSynchronize] == 0 {
+            thread::yield_now();
+        }
         live.free(other.as_ref());
+        drop(stall);
         let (block, layout) = taken.join().unwrap().unwrap();
         Held::adopt(&pool, block, layout).free(taker.as_ref());
     });
