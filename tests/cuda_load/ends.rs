@@ -21,7 +21,8 @@ const WRITTEN: u8 = 0xAB;
 /// Kinds of calls, as the stub numbers them.
 const COPIES: usize = 0;
 const WAITS: usize = 1;
-const ENTRIES: usize = 2;
+const QUESTIONS: usize = 2;
+const ENTRIES: usize = 3;
 
 type Vector = DeviceVec<u8, Cuda>;
 
@@ -230,7 +231,7 @@ fn no_answer_that_sounds_final_ends_a_transfer() {
     });
 }
 
-/// To find out which context is current may return the error of the one that is.
+/// To find out which context is current, and to push another, may return the error of the one that is.
 #[test]
 fn the_error_of_another_context_ends_no_transfer() {
     in_child("ends::the_error_of_another_context_ends_no_transfer", &WHOLE, &SLOW, || {
@@ -240,6 +241,7 @@ fn the_error_of_another_context_ends_no_transfer() {
         stream
             .scope(|scope| {
                 scope.download(&vector, &mut back)?;
+                (stub().answer)(QUESTIONS, Code::ILLEGAL_ADDRESS.0, 5);
                 (stub().answer)(ENTRIES, Code::ILLEGAL_ADDRESS.0, 5);
                 Ok(())
             })
@@ -252,6 +254,9 @@ fn the_error_of_another_context_ends_no_transfer() {
         assert_eq!(error.call(), Some(Call::ContextEnter));
         assert!(!heap::is_freed());
         (stub().run)();
+        // That the question fails is no reason not to enter.
+        (stub().answer)(QUESTIONS, Code::ILLEGAL_ADDRESS.0, 100);
+        assert!(is_written(&vector.to_vec(stream.as_ref()).expect("the context can be pushed")));
     });
 }
 

@@ -30,11 +30,13 @@ static LAST_FREED: AtomicU64 = AtomicU64::new(0);
 
 /// The copies that are queued: to, from and bytes.
 static QUEUE: Mutex<VecDeque<(u64, u64, usize)>> = Mutex::new(VecDeque::new());
-/// What the coming copies, waits and questions for the current context return in place of 0. A copy is queued all the same.
-static ANSWERS: [Mutex<VecDeque<c_uint>>; 3] = [const { Mutex::new(VecDeque::new()) }; 3];
+/// What the coming copies, waits, questions for the current context and pushes of one return in place of 0. A copy is queued all the
+/// same.
+static ANSWERS: [Mutex<VecDeque<c_uint>>; 4] = [const { Mutex::new(VecDeque::new()) }; 4];
 const COPIES: usize = 0;
 const WAITS: usize = 1;
-const ENTRIES: usize = 2;
+const QUESTIONS: usize = 2;
+const ENTRIES: usize = 3;
 
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 static LET_GO: AtomicBool = AtomicBool::new(false);
@@ -200,12 +202,13 @@ exports! {
         0
     }
     fn cuCtxGetCurrent(context: *mut usize) {
-        if let Some(code) = answer(ENTRIES) { return code }
+        if let Some(code) = answer(QUESTIONS) { return code }
         let current = CONTEXTS.with_borrow(|contexts| contexts.last().copied().unwrap_or(0));
         unsafe { *context = current };
         0
     }
     fn cuCtxPushCurrent_v2(context: usize) {
+        if let Some(code) = answer(ENTRIES) { return code }
         PUSHES.fetch_add(1, SeqCst);
         CONTEXTS.with_borrow_mut(|contexts| contexts.push(context));
         0
