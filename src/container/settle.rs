@@ -241,9 +241,9 @@ mod tests {
         let stream = sim.device(0).stream().expect("a stream");
         let raw = stream.as_ref().raw();
         sim.begin_capture(0, raw, CaptureMode::Relaxed).expect("it does not capture");
-        let settled = std::thread::scope(|scope| {
+        let settled = thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(10 * PAUSE);
+                thread::sleep(10 * PAUSE);
                 // It was invalidated.
                 let _ = sim.end_capture(0, raw);
             });
