@@ -8,7 +8,7 @@ mod scenario;
 use alluvion::Sim;
 use alluvion::testing::Bench;
 use scenario::child::in_child;
-use scenario::lifecycle;
+use scenario::{ends, lifecycle};
 
 /// As many as the reports had to run to see it once. A run takes 10 ms.
 const RUNS: usize = 200;
@@ -53,5 +53,26 @@ fn scenario_15_the_machine_goes_before_its_users() {
 fn scenario_16_a_forked_child_drops_everything() {
     in_child("scenario_16_a_forked_child_drops_everything", 20, || {
         lifecycle::fork_and_drop(leaked_machine().machine());
+    });
+}
+
+#[test]
+fn scenario_15_main_returns_under_transfers() {
+    in_child("scenario_15_main_returns_under_transfers", RUNS / 10, || {
+        ends::end_under_transfers(leaked_machine().machine(), 64 << 10, false);
+    });
+}
+
+#[test]
+fn scenario_15_the_process_exits_under_transfers() {
+    in_child("scenario_15_the_process_exits_under_transfers", RUNS / 10, || {
+        ends::end_under_transfers(leaked_machine().machine(), 64 << 10, true);
+    });
+}
+
+#[test]
+fn scenario_16_a_child_forked_within_transfers_waits_for_nobody() {
+    in_child("scenario_16_a_child_forked_within_transfers_waits_for_nobody", 20, || {
+        ends::fork_within_transfers(leaked_machine().machine());
     });
 }

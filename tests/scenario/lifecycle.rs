@@ -105,7 +105,6 @@ pub(crate) fn exit_under_a_running_thread(machine: &Machine) -> ! {
 /// The parent goes on.
 #[expect(unsafe_code, reason = "forks")]
 pub(crate) fn fork_and_drop(machine: &Machine) {
-    const PATIENCE: Duration = Duration::from_secs(20);
     let kept = everything(machine);
     kept.use_it();
     // SAFETY: the child runs on this thread alone. It uses the C library's allocator, which survives a fork, and locks of this
@@ -131,6 +130,16 @@ pub(crate) fn fork_and_drop(machine: &Machine) {
         // SAFETY: ends the process at once. The handlers of the parent's exit are the parent's.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
+    wait_for_fork(child);
+    kept.use_it();
+    drop(kept);
+    done();
+}
+
+/// Waits for a child that was forked, which must end with status 0, and not hang.
+#[expect(unsafe_code, reason = "waits for a child, and ends one that hangs")]
+pub(crate) fn wait_for_fork(child: libc::pid_t) {
+    const PATIENCE: Duration = Duration::from_secs(20);
     let begun = Instant::now();
     let mut status = 0;
     loop {
@@ -149,7 +158,4 @@ pub(crate) fn fork_and_drop(machine: &Machine) {
     }
     assert!(libc::WIFEXITED(status), "the forked child died of signal {}", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "the forked child failed");
-    kept.use_it();
-    drop(kept);
-    done();
 }

@@ -7,6 +7,8 @@ pub(crate) mod absurd_layers;
 mod capture;
 pub(crate) mod child;
 pub(crate) mod endings_under_capture;
+#[cfg(unix)]
+pub(crate) mod ends;
 pub(crate) mod layers_under_threads;
 #[cfg(unix)]
 pub(crate) mod lifecycle;
@@ -14,7 +16,7 @@ pub(crate) mod limits;
 pub(crate) mod pools;
 pub(crate) mod pools_under_capture;
 pub(crate) mod pools_under_threads;
-mod rerun;
+pub(crate) mod rerun;
 
 use std::sync::Barrier;
 use std::thread;

@@ -5,9 +5,9 @@ use crate::driver::{Call, Code, DriverError};
 /// The codes after which a GPU was seen to touch memory of the host no more: no copy that was queued behind the work that failed
 /// ran, and one that was under way on another stream stood still.
 ///
-/// `tests/gpu_ends.rs` brings each about, in a process of its own, with copies on the stream of the error and on another one, and
-/// fails if this list is not what it saw. A code that is missing here, however final it sounds, costs a wait that does not end,
-/// or a leak; one that is here and should not be would cost memory.
+/// `tests/gpu_ends.rs` brings each about, in a process of its own, with copies on the stream of the error and on another one. It fails
+/// if a code of this list does not come up, or a byte is written after it. A code that is missing here, however final it sounds,
+/// costs a wait that does not end, or a leak; one that is here and should not be would cost memory.
 const STOPPING: [Code; 5] = [
     // A kernel has read or written memory that is not there.
     Code::ILLEGAL_ADDRESS,

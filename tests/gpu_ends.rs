@@ -1,0 +1,300 @@
+//! When copies end on the GPU of this computer: as the process ends, and after errors that lose the context.
+
+#![cfg(unix)]
+#![expect(
+    unsafe_code,
+    reason = "copies without waiting, looks at memory that copies write, and calls libcuda"
+)]
+
+mod gpu_faults;
+mod held;
+mod own_context;
+mod scenario;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::{OsStr, c_uint};
+use std::ptr;
+use std::thread;
+use std::time::Duration;
+
+use alluvion::driver::{Call, Code, DriverError, DriverResult};
+use alluvion::source::Cuda;
+use alluvion::{Device, DeviceVec, Machine, PinnedAlloc, Stream};
+use cudarc::driver::sys;
+use gpu_faults::{FAULTS, Fault, launch, raw};
+use scenario::child::{done, in_child, in_child_with};
+use scenario::ends;
+use scenario::rerun::{is_child, run_child};
+
+/// Runs of each end of a process, a second each for its context.
+const RUNS: usize = 20;
+/// Long enough to be under way for a millisecond from pinned memory, and for many from other memory.
+const BYTES: usize = 32 << 20;
+
+fn cuda() -> Machine {
+    Machine::cuda().expect("these tests need a GPU")
+}
+
+#[test]
+fn main_returns_under_transfers() {
+    in_child("main_returns_under_transfers", RUNS, || ends::end_under_transfers(&cuda(), BYTES, false));
+}
+
+#[test]
+fn the_process_exits_under_transfers() {
+    in_child("the_process_exits_under_transfers", RUNS, || ends::end_under_transfers(&cuda(), BYTES, true));
+}
+
+#[test]
+fn a_child_forked_within_transfers_waits_for_nobody() {
+    in_child("a_child_forked_within_transfers_waits_for_nobody", 5, || ends::fork_within_transfers(&cuda()));
+}
+
+/// What a child is told: which fault, and who asks first.
+const FAULT: &str = "ALLUVION_TEST_FAULT";
+const ASKER: &str = "ALLUVION_TEST_ASKER";
+
+/// The kernel goes wrong this long after it has begun, when copies of another stream are under way.
+const BEFORE_THE_FAULT: Duration = Duration::from_millis(100);
+/// Copies on the other stream: at 50 GB/s half a second of them, five times as long as the kernel waits.
+const COPIES: usize = 200;
+/// What the last of them writes.
+const LAST: u8 = 3;
+const COPY_BYTES: usize = 128 << 20;
+/// How long the memory of the host is watched: twice what all copies would have taken.
+const WATCH: Duration = Duration::from_secs(1);
+/// One byte of each page stands for the page.
+const PAGE: usize = 4096;
+/// What no copy writes.
+const CANARY: u8 = 0xEE;
+
+/// Who learns of the error first, and whether the memory is left alone from that moment on.
+#[derive(Clone, Copy, PartialEq)]
+enum Asker {
+    /// A wait for the stream of the kernel.
+    Same,
+    /// A wait for the stream with nothing but copies.
+    Other,
+    /// A wait for an event behind the copies.
+    Event,
+    /// A wait for the device.
+    Context,
+    /// A wait on a thread where no context is current, begun after the error.
+    Late,
+}
+
+const ASKERS: [(&str, Asker); 5] = [
+    ("same", Asker::Same),
+    ("other", Asker::Other),
+    ("event", Asker::Event),
+    ("context", Asker::Context),
+    ("late", Asker::Late),
+];
+
+/// The list of errors that end a borrow, against this GPU: each of them must have been brought about, with a copy queued behind the
+/// kernel that failed and others under way on another stream, and no byte may have been written after the first wait has returned it.
+#[test]
+fn the_errors_that_end_a_borrow_stop_all_copies() {
+    const TEST: &str = "the_errors_that_end_a_borrow_stop_all_copies";
+    if is_child(TEST) {
+        let asker = ASKERS.into_iter().find(|(name, _)| env::var(ASKER).is_ok_and(|asked| asked == *name));
+        let fault = Fault::named(&env::var(FAULT).expect("the parent names a fault"));
+        watch_copies_beside(fault, asker.expect("the parent names an asker").1);
+        return;
+    }
+    let (mut proved, mut disproved) = (BTreeSet::new(), BTreeSet::new());
+    for fault in &FAULTS {
+        for (name, _) in ASKERS {
+            let ended = run_child(TEST, &[(FAULT, OsStr::new(fault.name)), (ASKER, OsStr::new(name))]);
+            let text = ended.printed;
+            assert!(
+                ended.status.success(),
+                "{} {name}: {}\n{text}\n{}",
+                fault.name,
+                ended.status,
+                ended.said
+            );
+            let seen = text.lines().find_map(|line| line.strip_prefix("seen "));
+            let mut words = seen.unwrap_or_else(|| panic!("nothing was seen\n{text}")).split(' ');
+            let code = words.next().and_then(|code| code.parse().ok()).expect("a code");
+            let still = words.next() == Some("still");
+            println!("{:>10} asked by {name}: {}", fault.name, seen.unwrap_or_default());
+            if still {
+                proved.insert(code)
+            } else {
+                disproved.insert(code)
+            };
+        }
+    }
+    let driver = cuda();
+    let listed: BTreeSet<u32> = (0..2000).filter(|code| proves_stopped(&driver, Code(*code))).collect();
+    println!("listed {listed:?}, seen to stop all copies {proved:?}, seen not to {disproved:?}");
+    assert!(disproved.is_disjoint(&listed), "copies ran on after {disproved:?}");
+    assert!(listed.is_subset(&proved), "never brought about: {:?}", listed.difference(&proved));
+}
+
+fn proves_stopped(machine: &Machine, code: Code) -> bool {
+    machine.driver().proves_stopped(0, DriverError::new(Call::StreamSynchronize, code))
+}
+
+/// The body of a child. Prints the code that the first wait returned, and whether the memory was still from then on.
+fn watch_copies_beside(fault: &Fault, asker: Asker) {
+    let machine = cuda();
+    let device = machine.device(0).unwrap();
+    let driver = device.driver();
+    let (same, other) = (device.stream().unwrap(), device.stream().unwrap());
+    let context = cudarc::driver::CudaContext::new(0).expect("these tests need a GPU");
+    context.bind_to_thread().expect("the context lives");
+    let function = fault.load();
+
+    // The copies of the other stream take turns, so that each changes every byte. The last has a source of its own.
+    let bytes = [1_u8, 2, LAST];
+    let sources = bytes.map(|byte| {
+        DeviceVec::filled_in(COPY_BYTES, byte, same.as_ref(), Cuda::new(&device)).expect("there is memory")
+    });
+    let (behind, beside) = (Watched::new(&device), Watched::new(&device));
+    device.synchronize().unwrap();
+
+    let words = sources[0].as_slice().as_device_ptr();
+    launch(function, raw(same.as_ref()), Some(words), BEFORE_THE_FAULT);
+    behind.fill_from(&sources[0], &same);
+    for copy in 0..COPIES {
+        beside.fill_from(&sources[copy % 2], &other);
+    }
+    beside.fill_from(&sources[2], &other);
+    let end = driver.event_create(0).unwrap();
+    // SAFETY: both are live.
+    unsafe { driver.event_record(0, end, other.as_ref().raw()) }.unwrap();
+    let synchronize = |stream: &Stream| {
+        // SAFETY: the stream is live.
+        unsafe { driver.stream_synchronize(0, stream.as_ref().raw()) }
+    };
+    let answer: DriverResult<()> = match asker {
+        Asker::Same => synchronize(&same),
+        Asker::Other => synchronize(&other),
+        // SAFETY: the event is live.
+        Asker::Event => unsafe { driver.event_synchronize(0, end) },
+        Asker::Context => driver.context_synchronize(0),
+        Asker::Late => {
+            thread::sleep(2 * BEFORE_THE_FAULT);
+            thread::scope(|scope| scope.spawn(|| synchronize(&other)).join().unwrap())
+        }
+    };
+    // The moment that a borrow would end at. From here on the memory is somebody else's.
+    let (first, last) = (beside.byte(0), beside.byte(COPY_BYTES - 1));
+    behind.put_canaries();
+    beside.put_canaries();
+    let error = answer.expect_err("the kernel fails");
+    assert!(asker == Asker::Late || first != 0, "no copy was under way when the kernel failed");
+    assert_ne!(last, LAST, "all copies had run when the kernel failed");
+    thread::sleep(WATCH);
+    let written = behind.canaries_gone() + beside.canaries_gone();
+    assert!(
+        error.call != Call::ContextEnter,
+        "the context cannot be entered any more, so a wait never learns that it is lost: {error}"
+    );
+    println!(
+        "seen {} {} ({error}; the other stream's bytes began with {first} and ended with {last}; pages written later: {written}; \
+         then: same {:?}, other {:?}, device {:?}, current {}, push {})",
+        error.code.0,
+        if written == 0 { "still" } else { "written" },
+        synchronize(&same),
+        synchronize(&other),
+        driver.context_synchronize(0),
+        on_a_fresh_thread(b"cuCtxGetCurrent\0", 0),
+        on_a_fresh_thread(b"cuCtxPushCurrent_v2\0", context.cu_ctx().expose_provenance()),
+    );
+}
+
+/// What a function of contexts returns where none is current: with room for a context to write, or with one.
+fn on_a_fresh_thread(name: &'static [u8], context: usize) -> c_uint {
+    let call = move || {
+        // SAFETY: the library is loaded: the caller has a context.
+        let library = unsafe { sys::culib() };
+        type Function = unsafe extern "C" fn(usize) -> c_uint;
+        // SAFETY: both functions take one pointer.
+        let function = unsafe { library.get::<Function>(name) }.expect("every driver has it");
+        let mut room = 0_usize;
+        let argument = if context == 0 { (&raw mut room).expose_provenance() } else { context };
+        // SAFETY: the argument is a live context, or a place for one.
+        unsafe { function(argument) }
+    };
+    thread::spawn(call).join().expect("it does not panic")
+}
+
+/// Pinned memory that copies write to while it is looked at: by volatile accesses alone.
+struct Watched {
+    bytes: *mut u8,
+}
+
+impl Watched {
+    fn new(device: &Device) -> Self {
+        let mut bytes = allocator_api2::vec::Vec::new_in(PinnedAlloc::new(device).unwrap());
+        bytes.resize(COPY_BYTES, 0_u8);
+        // For ever: nobody knows when the copies are over. That is what is to be found out.
+        Self { bytes: allocator_api2::vec::Vec::leak(bytes).as_mut_ptr() }
+    }
+
+    fn fill_from(&self, source: &DeviceVec<u8, Cuda>, stream: &Stream) {
+        // SAFETY: the memory is never let go; it is looked at by volatile accesses while it is written.
+        unsafe { source.as_slice().download_unchecked(self.bytes, stream.as_ref()) }.unwrap();
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        assert!(at < COPY_BYTES);
+        // SAFETY: it is one of the bytes, which are never let go.
+        unsafe { ptr::read_volatile(self.bytes.add(at)) }
+    }
+
+    fn put_canaries(&self) {
+        for at in (0..COPY_BYTES).step_by(PAGE) {
+            // SAFETY: it is one of the bytes, which are never let go.
+            unsafe { ptr::write_volatile(self.bytes.add(at), CANARY) };
+        }
+    }
+
+    fn canaries_gone(&self) -> usize {
+        (0..COPY_BYTES).step_by(PAGE).filter(|&at| self.byte(at) != CANARY).count()
+    }
+}
+
+/// Another context of the process is lost and current, while a copy of ours is under way: its error is not ours.
+#[test]
+fn a_lost_context_of_somebody_else_ends_no_transfer() {
+    in_child_with("a_lost_context_of_somebody_else_ends_no_transfer", &[], 1, || {
+        let device = cuda().device(0).unwrap();
+        let stream = device.stream().unwrap();
+        let vector = DeviceVec::filled_in(BYTES, 7_u8, stream.as_ref(), Cuda::new(&device)).unwrap();
+        let mut back = vec![0; BYTES];
+        // It stays current on this thread until the end.
+        let (_, stranger) = own_context::own_context();
+        let function = Fault::named("address").load();
+        let outcome = stream.scope(|scope| {
+            alluvion::testing::stall(stream.as_ref(), Duration::from_millis(50));
+            scope.download(&vector, &mut back)?;
+            launch(function, ptr::null_mut(), None, Duration::ZERO);
+            while !lost() {
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        println!(
+            "beside the lost context {stranger:?}: {outcome:?}, and then {:?}",
+            vector.get(3, stream.as_ref())
+        );
+        assert!(outcome.is_err() || back.iter().all(|byte| *byte == 7), "the borrow ended before the copy");
+        if outcome.is_err() {
+            let here = cuda();
+            let code = outcome.unwrap_err().code().unwrap();
+            assert!(proves_stopped(&here, code) && back.iter().all(|byte| *byte == 0));
+        }
+        done();
+    });
+}
+
+/// Whether the context that is current is lost.
+fn lost() -> bool {
+    // SAFETY: a context is current.
+    unsafe { sys::cuCtxSynchronize() != sys::CUresult::CUDA_SUCCESS }
+}
