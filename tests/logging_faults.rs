@@ -397,3 +397,31 @@ fn one_log_fails_and_another_goes_on() {
     assert_eq!((paper.rows().len(), outer.log().dropped()), (2000, 0));
     assert!(outer.upstream().log().flush().is_err());
 }
+
+/// Until something is logged, a sink is given the heading, once.
+#[test]
+fn a_sink_is_not_called_for_nothing() {
+    #[derive(Clone, Default)]
+    struct Counts(Arc<Mutex<Vec<usize>>>);
+    impl Write for Counts {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+            self.0.lock().unwrap().push(bytes.len());
+            Ok(())
+        }
+    }
+    let counts = Counts::default();
+    let log = Log::write_to(counts.clone()).unwrap();
+    for _ in 0..10 {
+        log.flush().unwrap();
+    }
+    drop(log);
+    assert_eq!(counts.0.lock().unwrap().len(), 1, "the heading");
+}

@@ -64,6 +64,12 @@ impl MadeIn {
         Self(forks())
     }
 
+    /// How many forks lie between the first process and this one.
+    #[cfg(not(loom))]
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
     /// Returns `true` in a child of the process that the thing was made in.
     #[inline]
     pub(crate) fn is_parent(self) -> bool {

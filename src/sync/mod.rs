@@ -12,6 +12,7 @@ mod cell;
 mod global;
 pub(crate) mod held;
 mod seat;
+mod signal;
 mod token;
 
 use core::fmt;
@@ -24,6 +25,7 @@ pub(crate) use held::assert_no_lock_is_held;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use seat::Seat;
+pub(crate) use signal::Signal;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use token::{Token, TokenGuard};
@@ -32,6 +34,11 @@ pub(crate) use token::{Token, TokenGuard};
 use loom::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicBool;
+
+#[cfg(loom)]
+pub(crate) use loom::thread::{Builder, JoinHandle};
+#[cfg(not(loom))]
+pub(crate) use std::thread::{Builder, JoinHandle};
 
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now;

@@ -21,8 +21,8 @@ static LOGS: OnceLock<Mutex<Vec<Weak<Shared>>>> = OnceLock::new();
 pub(super) fn watch(shared: &Arc<Shared>) {
     static EXIT: Once = Once::new();
     static PANIC: Once = Once::new();
-    if MadeIn::this_process() != MadeIn::FIRST {
-        // A thread of the parent may have had the list when the process forked, and have it for ever.
+    if MadeIn::this_process() != MadeIn::FIRST || cfg!(loom) {
+        // A thread of the parent may have had the list when the process forked, and have it for ever. In a model no process ends.
         return;
     }
     {

@@ -2,15 +2,17 @@
 
 use core::fmt;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use super::files::{Files, identity_of};
+use super::files::{Admission, Files, PATIENCE, Refusal, Tenancy, identity_of};
+use super::shared::Shared;
 use super::sink::{Plain, Sink};
+use super::writer::Writer;
 use super::{FailureHook, Log};
 use crate::error::Error;
-use crate::sync::{Arc, MutexGuard};
+use crate::sync::Arc;
 use crate::trace::RowFormat;
 
 /// Rows that may wait for the writer: 1 MiB of them. A program that allocates and frees as fast as one core can fills it in 1 ms,
@@ -83,12 +85,16 @@ impl LogConfig {
     /// A log in that file, which is made, or emptied. If its name ends in `.gz` it is packed by gzip.
     ///
     /// If a log of this process is in that file already, it is that log, with its room and its `on_failure`: as when each of
-    /// several devices has a stack that logs to the file of the environment.
+    /// several devices has a stack that logs to the file of the environment. A log that nobody has any more, and that is not
+    /// written to its end, is waited for, for five seconds at most.
+    ///
+    /// The file is known by what it is, and not by its name: two names of one file are one. Another process, a child of a fork
+    /// included, is not known.
     ///
     /// # Errors
     ///
-    /// `Unwritable` if it cannot be opened; `Unsupported` for gzip without the feature `gzip`; `InvalidArgument` if a log with
-    /// other columns is in it.
+    /// `Unwritable` if it cannot be opened, or if the last log in it is still being written; `Unsupported` for gzip without the
+    /// feature `gzip`; `InvalidArgument` if a log with other columns is in it.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Log, Error> {
         let path = path.as_ref();
         let is_packed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
@@ -99,51 +105,45 @@ impl LogConfig {
                 "build it with that feature, or choose a name that does not end in .gz",
             ));
         }
-        // A pipe, say, which takes as long to open as somebody reads it, keeps nobody else waiting.
-        let is_on_disk = path.metadata().map_or(true, |found| found.is_file());
-        let files = if is_on_disk { Files::of_this_process() } else { None };
-        let known = files.as_ref().and_then(|files| files.log_in(path));
-        match known {
-            Some(log) if log.failure().is_none() => {
-                drop(files);
-                if log.0.format == self.format {
-                    Ok(log)
-                } else {
-                    Err(Error::invalid_argument(
-                        "a log in a file that another is in",
-                        "their columns differ",
-                        "choose the same columns, or another file",
-                    ))
-                }
-            }
-            // One that is over is not written any more.
-            over => {
-                let log = self.create_anew(path, is_packed, files);
-                drop(over);
-                log
-            }
+        // No lock is held: a pipe takes as long to open as nobody reads it. And nothing is emptied yet: it may be another log's.
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| Error::unwritable(path.display(), &error))?;
+        let Some(identity) = identity_of(&file, path) else {
+            return self.begin_in(file, path, is_packed, None);
+        };
+        let refused = |why| Error::unwritable(path.display(), &std::io::Error::other(why));
+        let files = Files::of_this_process()
+            .ok_or_else(|| refused("this process is the child of more forks than logs know of"))?;
+        match files.enter(identity, self.format, PATIENCE) {
+            Ok(Admission::Join(log)) => Ok(log),
+            Ok(Admission::Alone(tenancy)) => self.begin_in(file, path, is_packed, Some(tenancy)),
+            Err(Refusal::StillWritten) => Err(refused("the last log in it is still being written")),
+            Err(Refusal::Columns) => Err(Error::invalid_argument(
+                "a log in a file that another is in",
+                "their columns differ",
+                "choose the same columns, or another file",
+            )),
         }
     }
 
-    /// A log in that file, in which none is. Whoever else makes one waits meanwhile.
-    fn create_anew(
+    /// A log in that file, which nobody writes.
+    fn begin_in(
         self,
+        file: File,
         path: &Path,
         is_packed: bool,
-        files: Option<MutexGuard<'static, Files>>,
+        tenancy: Option<Tenancy>,
     ) -> Result<Log, Error> {
-        let file = File::create(path).map_err(|error| Error::unwritable(path.display(), &error))?;
-        let identity = identity_of(&file);
+        // What is no file on a disk has nothing to be emptied of.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            file.set_len(0).map_err(|error| Error::unwritable(path.display(), &error))?;
+        }
         #[cfg(feature = "gzip")]
         let sink: Box<dyn Sink> =
             if is_packed { Box::new(super::sink::Gzip::new(file)) } else { Box::new(Plain(file)) };
         #[cfg(not(feature = "gzip"))]
         let (sink, _): (Box<dyn Sink>, _) = (Box::new(Plain(file)), is_packed);
-        let log = self.begin(sink, path.display())?;
-        if let Some(mut files) = files {
-            files.enter(identity, &log);
-        }
-        Ok(log)
+        self.begin(sink, path.display(), tenancy)
     }
 
     /// A log in the file that the environment names: `ALLUVION_LOG_FILE`, else `RMM_LOG_FILE`.
@@ -170,11 +170,23 @@ impl LogConfig {
     ///
     /// `Unwritable` if the system has no thread for it.
     pub fn write_to(self, writer: impl Write + Send + 'static) -> Result<Log, Error> {
-        self.begin(Box::new(Plain(writer)), "writer")
+        self.begin(Box::new(Plain(writer)), "writer", None)
     }
 
-    fn begin(self, sink: Box<dyn Sink>, name: impl fmt::Display) -> Result<Log, Error> {
-        Log::begin(sink, name.to_string(), self.format, self.room, self.failure_hook)
+    fn begin(
+        self,
+        sink: Box<dyn Sink>,
+        name: impl fmt::Display,
+        tenancy: Option<Tenancy>,
+    ) -> Result<Log, Error> {
+        let shared = Arc::new(Shared::new(name.to_string(), self.room));
+        let place = tenancy.as_ref().map(Tenancy::place);
+        let writer = Writer::new(&shared, sink, tenancy, self.format, self.failure_hook);
+        let log = Log::begin(shared, writer, self.format)?;
+        if let Some(place) = place {
+            place.enter(&log);
+        }
+        Ok(log)
     }
 }
 

@@ -14,17 +14,15 @@ use core::fmt;
 use core::mem;
 use std::io::Write;
 use std::path::Path;
-use std::thread::{self, JoinHandle};
 
 pub use config::LogConfig;
 use record::{Record, nanoseconds_now};
 use shared::Shared;
-use sink::Sink;
 use writer::{Writer, is_writer};
 
 use super::Tag;
 use crate::error::Error;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Builder, JoinHandle, Mutex};
 use crate::trace::{Action, RowFormat};
 
 type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
@@ -115,16 +113,8 @@ impl Log {
         LogConfig::default().write_to(writer)
     }
 
-    fn begin(
-        sink: Box<dyn Sink>,
-        name: String,
-        format: RowFormat,
-        room: usize,
-        failure_hook: FailureHook,
-    ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::new(name, room));
-        let writer = Writer::new(&shared, sink, format, failure_hook);
-        let spawned = thread::Builder::new().name("alluvion-log".to_owned()).spawn(move || writer.run());
+    fn begin(shared: Arc<Shared>, writer: Writer, format: RowFormat) -> Result<Self, Error> {
+        let spawned = Builder::new().name("alluvion-log".to_owned()).spawn(move || writer.run());
         let thread = spawned.map_err(|error| Error::unwritable(&shared.name, &error))?;
         at_end::watch(&shared);
         Ok(Self(Arc::new(Owner { shared, format, writer: Mutex::new(Some(thread)) })))
@@ -216,9 +206,11 @@ impl Drop for Owner {
         }
         self.shared.stop();
         // The last handle may be dropped by the writer that was given to the log, or by that of another which waits for this.
-        if !is_writer() {
-            // A panic there has been caught.
-            let _ = writer.join();
+        if !is_writer()
+            && let Err(thrown) = writer.join()
+        {
+            // Panics of the user's have been caught there, but those of a thread's own locals, which are not to be dropped.
+            mem::forget(thrown);
         }
     }
 }

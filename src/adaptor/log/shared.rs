@@ -1,7 +1,6 @@
 //! `Shared`: what the threads that allocate and the one that writes have in common.
 
 use std::sync::OnceLock;
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use super::queue::Full;
@@ -9,11 +8,11 @@ use super::record::{Record, Records};
 use super::writer::is_writer;
 use crate::driver::MadeIn;
 use crate::error::Error;
-use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, nap, yield_now};
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, Signal, nap, yield_now};
 
 /// How often a thread that finds no room looks again before it sleeps for a millisecond. The writer makes room for a row in
 /// 0.2 µs, once it runs.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// What the threads that allocate and the one that writes have in common.
 #[derive(Debug)]
@@ -28,7 +27,8 @@ pub(super) struct Shared {
     failure: OnceLock<Error>,
     /// 1 once nothing is pushed any more.
     pub(super) is_over: AtomicU64,
-    writer: OnceLock<Thread>,
+    /// What the writer sleeps on.
+    pub(super) wake: Signal,
     /// Rows that the sink has taken.
     written: AtomicU64,
     /// Rows that were not even pushed.
@@ -53,7 +53,7 @@ impl Shared {
             has_failed: AtomicU64::new(0),
             failure: OnceLock::new(),
             is_over: AtomicU64::new(0),
-            writer: OnceLock::new(),
+            wake: Signal::default(),
             written: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
@@ -77,7 +77,7 @@ impl Shared {
         }
         match self.records.push(record.pack()) {
             Ok(false) => {}
-            Ok(true) => self.wake_writer(),
+            Ok(true) => self.wake.set(),
             Err(Full) => self.push_slowly(record),
         }
     }
@@ -98,7 +98,7 @@ impl Shared {
         // Relaxed: a figure for people.
         self.stalls.fetch_add(1, Ordering::Relaxed);
         loop {
-            self.wake_writer();
+            self.wake.set();
             for _ in 0..LOOKS {
                 // Acquire: nothing is read behind it; a waiting thread shall see it soon.
                 if self.has_failed.load(Ordering::Acquire) != 0 {
@@ -106,7 +106,7 @@ impl Shared {
                 }
                 match self.records.push(record.pack()) {
                     Ok(false) => return,
-                    Ok(true) => return self.wake_writer(),
+                    Ok(true) => return self.wake.set(),
                     Err(Full) => yield_now(),
                 }
             }
@@ -114,24 +114,11 @@ impl Shared {
         }
     }
 
-    #[cold]
-    pub(super) fn wake_writer(&self) {
-        // Before it has introduced itself it does not sleep.
-        if let Some(writer) = self.writer.get() {
-            writer.unpark();
-        }
-    }
-
-    pub(super) fn introduce_writer(&self, writer: Thread) {
-        let is_first = self.writer.set(writer);
-        debug_assert!(is_first.is_ok());
-    }
-
     /// Nothing is pushed any more.
     pub(super) fn stop(&self) {
         // Release: pairs with the acquire in `Writer::write`, which sees all that was pushed.
         self.is_over.store(1, Ordering::Release);
-        self.wake_writer();
+        self.wake.set();
     }
 
     /// Nothing is written any more.
@@ -173,7 +160,7 @@ impl Shared {
         let mut flushes = self.flushes.lock();
         flushes.asked += 1;
         let asked = flushes.asked;
-        self.wake_writer();
+        self.wake.set();
         while flushes.done < asked {
             if let Some(error) = self.failure() {
                 return Err(error);

@@ -1,18 +1,17 @@
 //! `Writer`: the thread that formats rows and writes them.
 
 use core::cell::Cell;
-use core::mem;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 
+use super::files::Tenancy;
 use super::record::Record;
 use super::shared::Shared;
 use super::sink::Sink;
 use super::{FailureHook, os};
 use crate::adaptor::Tag;
+use crate::contain::contain;
 use crate::error::Error;
 use crate::sync::{Arc, Ordering, yield_now};
 use crate::trace::{Fields, LONGEST_TAG, RowFormat};
@@ -25,23 +24,32 @@ const GATHERED: usize = 64 << 10;
 const NAP: Duration = Duration::from_millis(1);
 
 /// After so many naps with nothing to do it sleeps until it is woken: a program that allocates no more has no thread that runs.
-const NAPS: u32 = 100;
+/// In a model, which is about the sleep, at once.
+const NAPS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
+#[cfg(not(loom))]
 thread_local! {
     static IS_WRITER: Cell<bool> = const { Cell::new(false) };
 }
 
+#[cfg(loom)]
+loom::thread_local! {
+    static IS_WRITER: Cell<bool> = Cell::new(false);
+}
+
 /// Returns `true` on a thread that writes a log, this or another. What runs on it must not wait for one.
 pub(super) fn is_writer() -> bool {
-    IS_WRITER.get()
+    IS_WRITER.try_with(Cell::get).unwrap_or(false)
 }
 
 /// The thread that formats rows and writes them, alone: it is the only one that calls the sink.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     sink: Box<dyn Sink>,
+    /// Of the file that the sink writes, if it is one.
+    tenancy: Option<Tenancy>,
     format: RowFormat,
     failure_hook: FailureHook,
     microseconds_ahead_of_utc: i64,
@@ -55,6 +63,7 @@ impl Writer {
     pub(super) fn new(
         shared: &Arc<Shared>,
         sink: Box<dyn Sink>,
+        tenancy: Option<Tenancy>,
         format: RowFormat,
         failure_hook: FailureHook,
     ) -> Self {
@@ -64,6 +73,7 @@ impl Writer {
         Self {
             shared: Arc::clone(shared),
             sink,
+            tenancy,
             format,
             failure_hook,
             microseconds_ahead_of_utc: os::seconds_ahead_of_utc(seconds) * 1_000_000,
@@ -74,26 +84,33 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        IS_WRITER.set(true);
-        self.shared.introduce_writer(thread::current());
+        IS_WRITER.with(|is_writer| is_writer.set(true));
         // The sink may be anybody's, and may panic.
-        let written = catch_unwind(AssertUnwindSafe(|| self.write()));
-        let failure = match written {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error),
-            Err(thrown) => {
-                // Dropping it runs code of the user's, which may panic in its turn.
-                mem::forget(thrown);
-                Some(io::Error::other("the writer panicked"))
-            }
+        let failure = match contain(|| self.write()) {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(error),
+            None => Some(io::Error::other("the writer panicked")),
         };
-        let Self { shared, sink, failure_hook, .. } = self;
-        if let Some(error) = failure {
-            let error = Error::unwritable(&shared.name, &error);
+        let Self { shared, sink, tenancy, failure_hook, .. } = self;
+        let failure = failure.map(|error| Error::unwritable(&shared.name, &error));
+        if let Some(error) = &failure {
             shared.fail(error.clone());
-            forget_panic(|| failure_hook(&error));
         }
-        forget_panic(|| drop(sink));
+        // A file is closed, and free for the next log, before anybody is told: they may make that log. A sink of somebody's own
+        // may take for ever to go, and does so behind that.
+        let of_theirs = match tenancy {
+            Some(tenancy) => {
+                drop(sink);
+                drop(tenancy);
+                None
+            }
+            None => Some(sink),
+        };
+        if let Some(error) = &failure {
+            contain(|| failure_hook(error));
+        }
+        contain(|| drop(failure_hook));
+        contain(|| drop(of_theirs));
     }
 
     /// Writes until the log is over.
@@ -105,7 +122,7 @@ impl Writer {
             let asked = self.shared.flushes_asked();
             let count = self.format_what_is_there()?;
             let flushes = asked.is_some() || is_last;
-            if count > 0 || flushes || self.formatted == 0 {
+            if !self.gathered.is_empty() {
                 self.pass_on()?;
             }
             if flushes {
@@ -119,13 +136,11 @@ impl Writer {
                 self.shared.flushed(u64::MAX);
                 return Ok(());
             }
-            // After a call of the sink it looks again before it sleeps: what the sink waited for may have taken the call that was to
-            // wake this thread, for a flush or for the end.
             naps = if count == 0 && !flushes { naps + 1 } else { 0 };
             if naps < NAPS {
-                thread::park_timeout(NAP);
+                self.shared.wake.wait_for(NAP);
             } else if self.shared.records.is_empty_for_sleep(self.formatted) {
-                thread::park();
+                self.shared.wake.wait();
                 self.shared.records.wake_up();
                 naps = 0;
             }
@@ -185,11 +200,4 @@ fn column_of(tag: Tag) -> Box<str> {
     let path = tag.to_string();
     let end = path.floor_char_boundary(LONGEST_TAG);
     path[..end].trim().into()
-}
-
-/// Runs something of the user's, and lets a panic end there.
-fn forget_panic(body: impl FnOnce()) {
-    if let Err(thrown) = catch_unwind(AssertUnwindSafe(body)) {
-        mem::forget(thrown);
-    }
 }
