@@ -1,5 +1,5 @@
-//! The queue of a log: no row is lost or torn, none overtakes one that came before it, and the writer sleeps only when there is
-//! none.
+//! The queue of a log: no row is lost or torn, and none overtakes one that came before it. Its writer has models of its own, in
+//! `logging.rs`.
 //!
 //! It is a type of the crate's own, so its file is included here, with the facade that it is written against.
 
@@ -56,16 +56,11 @@ fn row(number: u64) -> [u64; 2] {
 }
 
 /// Pushes a row, as soon as there is room. Returns `true` if there was none at first.
-fn push(rows: &Rows, number: u64, wake: impl Fn()) -> bool {
+fn push(rows: &Rows, number: u64) -> bool {
     let mut waited = false;
     loop {
         match rows.push(row(number)) {
-            Ok(is_asleep) => {
-                if is_asleep {
-                    wake();
-                }
-                return waited;
-            }
+            Ok(_) => return waited,
             Err(Full) => {
                 waited = true;
                 thread::yield_now();
@@ -95,13 +90,13 @@ fn rows_of_two_threads_are_whole_and_in_the_order_of_each() {
         let rows = rows();
         let pushing = {
             let rows = Arc::clone(&rows);
-            thread::spawn(move || push(&rows, 10, || ()))
+            thread::spawn(move || push(&rows, 10))
         };
-        push(&rows, 20, || ());
+        push(&rows, 20);
         let mut popped = Vec::new();
         pop_drawn(&rows, &mut popped);
         pushing.join().unwrap();
-        push(&rows, 21, || ());
+        push(&rows, 21);
         pop_drawn(&rows, &mut popped);
         FIRST[usize::from(popped[0] == 10)].note(true);
         popped.retain(|number| *number >= 20);
@@ -117,7 +112,7 @@ fn a_full_queue_makes_the_pushing_thread_wait_and_loses_nothing() {
         let rows = rows();
         let pushing = {
             let rows = Arc::clone(&rows);
-            thread::spawn(move || (0..4).filter(|number| push(&rows, *number, || ())).count())
+            thread::spawn(move || (0..4).filter(|number| push(&rows, *number)).count())
         };
         let mut popped = Vec::new();
         while popped.len() < 4 {
@@ -135,7 +130,7 @@ fn a_full_queue_makes_the_pushing_thread_wait_and_loses_nothing() {
 fn the_last_place_is_drawn_once() {
     explore(|| {
         let rows = rows();
-        push(&rows, 0, || ());
+        push(&rows, 0);
         let pushing = {
             let rows = Arc::clone(&rows);
             thread::spawn(move || rows.push(row(10)).is_ok())
@@ -163,17 +158,17 @@ fn address_reused(free_is_logged_first: bool) {
             thread::spawn(move || {
                 let give_back = || *is_free.lock().unwrap() = true;
                 if free_is_logged_first {
-                    push(&rows, FREE, || ());
+                    push(&rows, FREE);
                     give_back();
                 } else {
                     give_back();
-                    push(&rows, FREE, || ());
+                    push(&rows, FREE);
                 }
             })
         };
         let is_mine = *is_free.lock().unwrap();
         if is_mine {
-            push(&rows, ALLOCATE, || ());
+            push(&rows, ALLOCATE);
         }
         freeing.join().unwrap();
         let mut popped = Vec::new();
@@ -195,37 +190,6 @@ fn a_free_leaves_before_the_next_allocation_of_its_address() {
 #[should_panic(expected = "without a free between")]
 fn a_free_that_is_logged_behind_the_upstream_is_caught() {
     address_reused(false);
-}
-
-/// The writer sleeps when there is nothing, and whoever pushes wakes it. One that is not woken is a deadlock, which loom reports.
-#[test]
-fn a_sleeping_writer_is_woken() {
-    static SLEPT: [Seen; 2] = [Seen::never(), Seen::never()];
-    explore_bounded(Some(3), || {
-        let rows = rows();
-        let bed = Arc::new(Bed::default());
-        let pushing = {
-            let (rows, bed) = (Arc::clone(&rows), Arc::clone(&bed));
-            thread::spawn(move || {
-                let wake = || bed.call();
-                push(&rows, 0, wake);
-                push(&rows, 1, wake);
-            })
-        };
-        let (mut popped, mut slept) = (Vec::new(), false);
-        while popped.len() < 2 {
-            pop_drawn(&rows, &mut popped);
-            if popped.len() < 2 && rows.is_empty_for_sleep(popped.len() as u64) {
-                bed.sleep();
-                rows.wake_up();
-                slept = true;
-            }
-        }
-        pushing.join().unwrap();
-        SLEPT[usize::from(slept)].note(true);
-        assert_eq!(popped, [0, 1]);
-    });
-    assert!(SLEPT.iter().all(|slept| slept.times() > 0), "{SLEPT:?}");
 }
 
 /// The protocol of sleeping written down once more. Who announces it and then only looks has no place in the order of what is drawn:
@@ -263,59 +227,4 @@ fn taking_a_place_in_the_order_is_enough() {
 #[should_panic(expected = "deadlock")]
 fn only_looking_is_caught() {
     sleep_by_hand(false);
-}
-
-/// The end: two threads log and let go of the log, the last one says that it is over, and the writer ends with all that was
-/// logged. The reference counts of the standard library are invisible to the model; this one stands for them.
-fn ended(over_is_read_first: bool) {
-    explore_bounded(Some(1), move || {
-        let rows = rows();
-        let handles = Arc::new(AtomicU64::new(2));
-        let is_over = Arc::new(AtomicU64::new(0));
-        let bed = Arc::new(Bed::default());
-        let log_and_let_go = {
-            let (rows, is_over, bed) = (Arc::clone(&rows), Arc::clone(&is_over), Arc::clone(&bed));
-            move |number| {
-                push(&rows, number, || bed.call());
-                if handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    is_over.store(1, Ordering::Release);
-                    bed.call();
-                }
-            }
-        };
-        let one = thread::spawn({
-            let log_and_let_go = log_and_let_go.clone();
-            move || log_and_let_go(10)
-        });
-        let two = thread::spawn(move || log_and_let_go(20));
-        let mut popped = Vec::new();
-        loop {
-            let mut is_last = over_is_read_first && is_over.load(Ordering::Acquire) == 1;
-            pop_drawn(&rows, &mut popped);
-            if !over_is_read_first {
-                is_last = is_over.load(Ordering::Acquire) == 1;
-            }
-            if is_last {
-                break;
-            }
-            if rows.is_empty_for_sleep(popped.len() as u64) {
-                bed.sleep();
-                rows.wake_up();
-            }
-        }
-        assert!(popped.len() == 2, "the end misses a row");
-        one.join().unwrap();
-        two.join().unwrap();
-    });
-}
-
-#[test]
-fn the_end_misses_no_row() {
-    ended(true);
-}
-
-#[test]
-#[should_panic(expected = "the end misses a row")]
-fn reading_the_end_behind_the_rows_is_caught() {
-    ended(false);
 }
