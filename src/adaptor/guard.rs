@@ -116,11 +116,11 @@ impl<U: Resource> Guard<U> {
     fn take(
         &self,
         whole: Layout,
-        may_wait: bool,
+        may_wait: impl Fn() -> bool,
         allocate: impl Fn(Layout) -> Result<DevicePtr, Error>,
     ) -> Result<DevicePtr, Error> {
         match allocate(whole) {
-            Err(error) if error.is_out_of_memory() && may_wait => {
+            Err(error) if error.is_out_of_memory() && may_wait() => {
                 self.empty_quarantine(0, usize::MAX);
                 // Also for what had left it before: the frees are behind the work that is looked at.
                 if self.watch.late().synchronize().is_err() {
@@ -225,8 +225,10 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         let plan = Plan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
         // The legacy stream says that another one captures by an error.
-        let is_guarded = matches!(stream.is_capturing(), Ok(false));
-        let origin = self.take(plan.whole, is_guarded, |whole| self.upstream.allocate(whole, stream))?;
+        let may_fill = || matches!(stream.is_capturing(), Ok(false));
+        let origin = self.take(plan.whole, may_fill, |whole| self.upstream.allocate(whole, stream))?;
+        // Asked behind the upstream, whose handlers may have begun a capture.
+        let is_guarded = may_fill();
         let fence = Fence { origin, plan };
         if is_guarded {
             // SAFETY: the block was allocated on this stream just now, the device may touch it (`DeviceAccessible`), and nobody
@@ -248,12 +250,14 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         // First: once the upstream has it, another thread may be given the address.
         let Some(live) = self.watch.close(block, layout, Some(stream.id())) else { return };
         let Live { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
+        // Before it is asked whether the stream captures: to be given memory may run code of the user's.
+        let staging = if is_guarded { self.watch.stage(&live) } else { None };
         let is_looked_at =
             is_guarded && matches!(stream.is_capturing(), Ok(false)) && bring_behind(raised, stream);
         if is_looked_at {
             // SAFETY: the block is the upstream's until it is given back behind this point of the stream, and every use of it
             // comes before: the caller's promise, and `bring_behind` for the fills.
-            unsafe { self.watch.inspect(&live, stream, Some(stream.id())) };
+            unsafe { self.watch.inspect(&live, staging, stream, Some(stream.id())) };
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(stream) }.is_ok();
             if is_poisoned && self.watch.keep(&live, stream.release(), Some(stream.id())) {
@@ -284,7 +288,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         let plan = Plan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
         let service = self.device().service_stream()?;
-        let origin = self.take(plan.whole, true, |whole| self.upstream.allocate_sync(whole))?;
+        let origin = self.take(plan.whole, || true, |whole| self.upstream.allocate_sync(whole))?;
         let fence = Fence { origin, plan };
         // SAFETY: the block was allocated just now, for any stream, the device may touch it (`DeviceAccessible`), and nobody else
         // has it.
@@ -311,7 +315,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             let service = service.as_ref();
             // SAFETY: the block is the upstream's until it is given back behind this point of the stream. Every use of it is over:
             // the caller's promise; the stream is behind the fills by `bring_behind`.
-            unsafe { self.watch.inspect(&live, service, None) };
+            unsafe { self.watch.inspect(&live, self.watch.stage(&live), service, None) };
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(service) }.is_ok();
             if is_poisoned && self.watch.keep(&live, service.release(), None) {

@@ -330,14 +330,29 @@ impl Watch {
     ///
     /// # Safety
     ///
-    /// The upstream's block is live until this has run, and no unordered work touches it.
-    pub(super) unsafe fn inspect(&self, live: &Live, stream: StreamRef<'_>, freed_on: Option<StreamId>) {
+    /// The upstream's block is live until this has run, and no unordered work touches it. The staging came from
+    /// [`stage`](Self::stage), for this block.
+    pub(super) unsafe fn inspect(
+        &self,
+        live: &Live,
+        staging: Option<Staging>,
+        stream: StreamRef<'_>,
+        freed_on: Option<StreamId>,
+    ) {
+        let (zones, about) = (live.fence.redzones(), live.about(freed_on));
         // SAFETY: the caller's promise.
-        if !unsafe {
-            self.look_later(&live.fence, &live.fence.redzones(), live.about(freed_on), true, stream)
-        } {
+        if !unsafe { self.look_later(&live.fence, &zones, staging, about, true, stream) } {
             self.note_unverified();
         }
+    }
+
+    /// Where to copy the redzones of a block to, if there is room.
+    pub(super) fn stage(&self, live: &Live) -> Option<Staging> {
+        self.room_for(&live.fence.redzones())
+    }
+
+    fn room_for(&self, zones: &[Zone]) -> Option<Staging> {
+        Staging::new(&self.staging, zones.iter().map(Zone::bytes).sum())
     }
 
     /// Queues looking at what is in a block that leaves the quarantine.
@@ -351,23 +366,24 @@ impl Watch {
         }
         let zones = kept.fence.poisoned(self.config.verify_bytes);
         // SAFETY: the caller's promise. What cannot be looked at goes: its redzones have been.
-        let _ = unsafe { self.look_later(&kept.fence, &zones, kept.about, false, stream) };
+        let _ =
+            unsafe { self.look_later(&kept.fence, &zones, self.room_for(&zones), kept.about, false, stream) };
     }
 
     /// # Safety
     ///
-    /// As [`inspect`](Self::inspect).
+    /// As [`inspect`](Self::inspect), with staging from [`room_for`](Self::room_for) for these zones.
     unsafe fn look_later(
         &self,
         fence: &Fence,
         zones: &[Zone],
+        staging: Option<Staging>,
         about: About,
         is_of_redzones: bool,
         stream: StreamRef<'_>,
     ) -> bool {
-        let bytes = zones.iter().map(Zone::bytes).sum();
-        let Some(staging) = Staging::new(&self.staging, bytes) else { return false };
-        // SAFETY: the block is the caller's promise. The staging has as many bytes, and goes into a check, which is dropped when
+        let Some(staging) = staging else { return false };
+        // SAFETY: the block is the caller's promise. The staging has room for the zones, and goes into a check, which is dropped when
         // its point is over; or, if no copy was queued, at once.
         let parts = unsafe { fence.copy_out(zones, &staging, stream) };
         let is_whole = parts.len() == zones.len();

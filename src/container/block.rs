@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::settle::{proves_stopped, refuse_capture, refuse_capture_by_others};
+use super::capture::{outside_of_graphs, refuse_capture_by_others};
+use super::settle::proves_stopped;
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -29,7 +30,8 @@ impl Block {
     ///
     /// # Errors
     ///
-    /// As the resource says; `DeviceMismatch` for a stream of another device, for zero bytes too.
+    /// As the resource says; `DeviceMismatch` for a stream of another device, for zero bytes too; `Capture` if the stream is
+    /// one that others capture, and does, or has come to while the resource was asked.
     pub(super) fn allocate(
         resource: &impl Resource,
         layout: Layout,
@@ -38,8 +40,19 @@ impl Block {
         resource.device().require(stream.device())?;
         // The address would be the graph's, with memory behind it only while the graph runs.
         refuse_capture_by_others(stream)?;
-        let address =
-            if layout.is_empty() { layout.dangling() } else { resource.allocate(layout, stream)? };
+        let address = if layout.is_empty() {
+            layout.dangling()
+        } else {
+            let address = resource.allocate(layout, stream)?;
+            // Handlers of the resource's user may have run, and have begun a capture.
+            if let Err(error) = refuse_capture_by_others(stream) {
+                // SAFETY: the block came from there just now, with this layout, and nothing uses it. If it is the graph's, the free
+                // becomes part of the graph, and the graph is as good as without the two.
+                unsafe { resource.deallocate(address, layout, stream) };
+                return Err(error);
+            }
+            address
+        };
         Ok(Self { address, layout, len: 0, home: stream.to_stream(), uses: Mutex::default() })
     }
 
@@ -115,7 +128,7 @@ impl Block {
 
     /// The home, by the number of the stream itself: the legacy stream, where it stands in for the default stream of
     /// another thread, is entered as a use, so that the thread's own stream waits for it by an event.
-    fn is_home(&self, stream: StreamRef<'_>) -> bool {
+    pub(super) fn is_home(&self, stream: StreamRef<'_>) -> bool {
         stream.id() == self.home.own_id()
     }
 
@@ -184,6 +197,11 @@ impl Block {
         Ok(())
     }
 
+    /// Has the block leaked in the end: a graph may have its address, and nobody knows how long.
+    pub(super) fn keep_for_ever(&self) {
+        self.uses.lock().in_a_graph = true;
+    }
+
     /// Makes another stream the home.
     pub(super) fn set_home(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;
@@ -199,23 +217,24 @@ impl Block {
         if bytes == 0 {
             return Ok(());
         }
-        // The old block is given back behind this copy, and a graph would read it later.
-        refuse_capture_by_others(stream)?;
         let (to, from) = (fresh.address.address(), self.address.address());
-        let copied = self.access(stream, Access::Read, || {
-            // SAFETY:
-            // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their
-            //   home, which follows the two uses that are entered around this copy.
-            // - what conflicts comes before, for the same reason; the fresh block was allocated on the home, before.
-            unsafe { copy(stream, to, from, bytes) }
-        });
-        fresh.note(stream, Access::Write, &Due::new());
-        copied
+        // The old block is given back behind this copy, and a graph would read it later.
+        outside_of_graphs(stream, &[self, fresh], || {
+            let copied = self.access(stream, Access::Read, || {
+                // SAFETY:
+                // - both blocks are live, and as long: `bytes` is at most what either holds. They are given back on their
+                //   home, which follows the two uses that are entered around this copy.
+                // - what conflicts comes before, for the same reason; the fresh block was allocated on the home, before.
+                unsafe { copy(stream, to, from, bytes) }
+            });
+            fresh.note(stream, Access::Write, &Due::new());
+            copied
+        })
     }
 
     /// Gives the block back, behind all of its uses. Does not wait on the host unless a wait on the device cannot be
-    /// made; if neither can, the block is leaked. Where the device is known to have stopped, every use is over. In a child of the
-    /// process that made it, it is leaked too: the parent's device goes on.
+    /// made; if neither can, or a graph may use it, the block is leaked. Where the device is known to have stopped, every use is
+    /// over. In a child of the process that made it, it is leaked too: the parent's device goes on.
     ///
     /// # Safety
     ///
@@ -224,7 +243,11 @@ impl Block {
         if self.uses.is_of_parent() {
             return;
         }
-        let due = self.uses.get_mut().due(Access::Write);
+        let uses = self.uses.get_mut();
+        if uses.in_a_graph {
+            return;
+        }
+        let due = uses.due(Access::Write);
         let home = self.home.as_ref();
         let ordered = due.iter().filter_map(|used| self.point(used)).all(|point| {
             // The first point that cannot be waited for decides: the block is leaked.
@@ -268,11 +291,7 @@ impl Block {
 
 /// Makes `stream` wait for a point, unless it follows it already. A stream that captures is refused, because such a
 /// wait would break the capture.
-fn follow(stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
-    if stream.may_reuse(&Frontier::of(point)) {
-        return Ok(());
-    }
-    refuse_capture(stream)?;
+pub(super) fn follow(stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
     stream.wait_up_to(point).map(drop)
 }
 

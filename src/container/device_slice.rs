@@ -12,10 +12,11 @@ use std::alloc::alloc_zeroed;
 
 use super::access::Access;
 use super::block::{self, Block};
+use super::courier::Courier;
 use super::device_copy::DeviceCopy;
 use super::guard::ReadGuard;
 use super::host_buffer::HostBuffer;
-use super::settle::{Settled, refuse_capture, settle_copy, try_settle_copy};
+use super::settle::{Settled, settle_copy, try_settle_copy};
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
@@ -137,14 +138,12 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough. Where nobody can say whether the copy
     /// is over, as while the process exits, its memory is leaked.
     pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
-        if !self.admit_read_back(stream)? {
-            return Ok(Vec::new());
-        }
+        let Some(courier) = self.admit_read_back(stream)? else { return Ok(Vec::new()) };
         // Not dropped while the copy may write there.
         let mut elements = ManuallyDrop::new(self.zeroed_on_host()?);
         // SAFETY: the room is kept until `try_settle_copy` says that nothing writes there any more, and for ever if it does not.
-        let submitted = unsafe { self.submit_download(elements.as_mut_ptr(), stream) };
-        match try_settle_copy(submitted, stream) {
+        let submitted = unsafe { self.submit_download(elements.as_mut_ptr(), courier) };
+        match try_settle_copy(submitted, courier.stream()) {
             Settled::Over(outcome) => {
                 let elements = ManuallyDrop::into_inner(elements);
                 outcome.map(|()| elements)
@@ -177,22 +176,16 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// `Capture` if the stream captures, because the graph would keep the address; as the driver says.
     pub fn copy_to_slice(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.require_len(into.len())?;
-        if !self.admit_read_back(stream)? {
-            return Ok(());
-        }
+        let Some(courier) = self.admit_read_back(stream)? else { return Ok(()) };
         // SAFETY: the room is borrowed until `settle_copy` has returned, and then nothing writes there any more.
-        let submitted = unsafe { self.submit_download(into.as_mut_ptr(), stream) };
-        settle_copy(submitted, stream)
+        let submitted = unsafe { self.submit_download(into.as_mut_ptr(), courier) };
+        settle_copy(submitted, courier.stream())
     }
 
-    /// Returns `true` if there is something to copy. For nothing, a stream that captures is as good as any.
-    fn admit_read_back(&self, stream: StreamRef<'_>) -> Result<bool, Error> {
+    /// How to copy what there is. `None` for nothing, for which a stream that captures is as good as any.
+    fn admit_read_back<'s>(&self, stream: StreamRef<'s>) -> Result<Option<Courier<'s>>, Error> {
         self.device().require(stream.device())?;
-        if self.is_empty() {
-            return Ok(false);
-        }
-        refuse_capture(stream)?;
-        Ok(true)
+        if self.is_empty() { Ok(None) } else { Courier::of(stream).map(Some) }
     }
 
     /// Submits the copy of all elements to the host, and does not wait.
@@ -211,15 +204,15 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.submit_download(into, stream) }
+        unsafe { self.submit_download(into, Courier::on(stream)) }
     }
 
     /// # Safety
     ///
     /// As [`download_unchecked`](Self::download_unchecked); there are elements, and the stream is of this device.
-    pub(super) unsafe fn submit_download(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub(super) unsafe fn submit_download(&self, into: *mut T, courier: Courier<'_>) -> Result<(), Error> {
         let (to, from) = (into.expose_provenance() as u64, self.as_device_ptr().address());
-        self.block.access(stream, Access::Read, || {
+        courier.carry(self.block, Access::Read, |stream| {
             // SAFETY:
             // - the elements are live until the copy has run: the block is borrowed, and given back behind the use
             //   that is entered around this copy. What conflicts comes before, or follows that use.
@@ -238,17 +231,21 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
         into: B,
         stream: StreamRef<'_>,
     ) -> Result<Transfer<B>, Rejected<B>> {
-        let admitted = self.require_len(into.len()).and_then(|()| self.admit_transfer(stream));
-        Transfer::begin(into, stream, admitted, |into| {
-            // SAFETY: the transfer owns the room and keeps it until the copy has run.
-            unsafe { self.submit_download(into, stream) }
-        })
+        Transfer::begin(
+            into,
+            |len| self.admit_transfer(len, stream),
+            |into, courier| {
+                // SAFETY: the transfer owns the room and keeps it until the copy has run.
+                unsafe { self.submit_download(into, courier) }
+            },
+        )
     }
 
-    /// Succeeds if a copy with the host may be submitted to the stream.
-    pub(super) fn admit_transfer(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+    /// How to copy `len` elements of the host, or room for them.
+    pub(super) fn admit_transfer<'s>(&self, len: usize, stream: StreamRef<'s>) -> Result<Courier<'s>, Error> {
+        self.require_len(len)?;
         self.device().require(stream.device())?;
-        refuse_capture(stream)
+        Courier::of(stream)
     }
 
     /// The address, for work on `stream` that reads: what comes before, comes before.

@@ -8,11 +8,13 @@ use core::ops::RangeBounds;
 
 use super::access::Access;
 use super::block::{self, Block};
+use super::capture::outside_of_graphs;
+use super::courier::Courier;
 use super::device_copy::{DeviceCopy, bytes_of};
 use super::device_slice::DeviceSlice;
 use super::guard::WriteGuard;
 use super::host_buffer::HostBuffer;
-use super::settle::{refuse_capture, refuse_capture_by_others, settle_copy};
+use super::settle::settle_copy;
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::driver::FillValue;
@@ -136,9 +138,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
             return element.fill(value, stream);
         }
         element.device().require(stream.device())?;
-        refuse_capture_by_others(stream)?;
         let at = element.as_device_ptr();
-        element.block().access(stream, Access::Write, || {
+        element.submit(stream, || {
             for (word, value) in bytes.as_chunks::<4>().0.iter().enumerate() {
                 let to = at.offset(4 * word).address();
                 // SAFETY: the word lies in the element, at a multiple of 4 because the element does: a block is
@@ -190,13 +191,22 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if self.is_empty() {
             return Ok(());
         }
-        refuse_capture_by_others(stream)?;
         let (to, count) = (self.as_device_ptr().address(), self.slice.bytes() / pattern.bytes());
-        self.block().access(stream, Access::Write, || {
+        self.submit(stream, || {
             // SAFETY: the elements are live until the fill has run: the block is borrowed, and given back behind the
             // use that is entered around it. What conflicts comes before, or follows that use.
             unsafe { block::fill(stream, to, pattern, count) }
         })
+    }
+
+    /// Runs `submit`, which submits writes of the elements by the device alone.
+    fn submit(
+        &mut self,
+        stream: StreamRef<'_>,
+        submit: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let block = self.block();
+        outside_of_graphs(stream, &[block], || block.access(stream, Access::Write, submit))
     }
 
     fn fill_by_doubling(&mut self, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
@@ -224,10 +234,10 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if from.is_empty() {
             return Ok(());
         }
-        refuse_capture(stream)?;
+        let courier = Courier::of(stream)?;
         // SAFETY: the elements are borrowed until `settle_copy` has returned, and then nothing reads them any more.
-        let submitted = unsafe { self.submit_upload(from.as_ptr(), stream) };
-        settle_copy(submitted, stream)
+        let submitted = unsafe { self.submit_upload(from.as_ptr(), courier) };
+        settle_copy(submitted, courier.stream())
     }
 
     /// Submits the copy of all elements from the host, and does not wait.
@@ -246,19 +256,15 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        unsafe { self.submit_upload(from, stream) }
+        unsafe { self.submit_upload(from, Courier::on(stream)) }
     }
 
     /// # Safety
     ///
     /// As [`upload_unchecked`](Self::upload_unchecked); there are elements, and the stream is of this device.
-    pub(super) unsafe fn submit_upload(
-        &mut self,
-        from: *const T,
-        stream: StreamRef<'_>,
-    ) -> Result<(), Error> {
+    pub(super) unsafe fn submit_upload(&mut self, from: *const T, courier: Courier<'_>) -> Result<(), Error> {
         let (to, from) = (self.as_device_ptr().address(), from.expose_provenance() as u64);
-        self.block().access(stream, Access::Write, || {
+        courier.carry(self.block(), Access::Write, |stream| {
             // SAFETY:
             // - the elements are live until the copy has run: the block is borrowed, and given back behind the use
             //   that is entered around this copy. What conflicts comes before, or follows that use.
@@ -277,11 +283,15 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         from: B,
         stream: StreamRef<'_>,
     ) -> Result<Transfer<B>, Rejected<B>> {
-        let admitted = self.slice.require_len(from.len()).and_then(|()| self.slice.admit_transfer(stream));
-        Transfer::begin(from, stream, admitted, |from| {
-            // SAFETY: the transfer owns the elements and keeps them until the copy has run.
-            unsafe { self.submit_upload(from, stream) }
-        })
+        let slice = self.slice;
+        Transfer::begin(
+            from,
+            |len| slice.admit_transfer(len, stream),
+            |from, courier| {
+                // SAFETY: the transfer owns the elements and keeps them until the copy has run.
+                unsafe { self.submit_upload(from, courier) }
+            },
+        )
     }
 
     /// Copies elements of a container, of this one or of another, on the device. Does not wait.
@@ -301,13 +311,15 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if from.is_empty() {
             return Ok(());
         }
-        refuse_capture_by_others(stream)?;
         let (to, address) = (self.as_device_ptr().address(), from.as_device_ptr().address());
-        self.block().access(stream, Access::Write, || {
-            from.block().access(stream, Access::Read, || {
-                // SAFETY: both ranges are live until the copy has run, and do not overlap: the target is borrowed
-                // alone. What conflicts comes before, or follows the uses that are entered around this copy.
-                unsafe { block::copy(stream, to, address, from.bytes()) }
+        let (into, source) = (self.block(), from.block());
+        outside_of_graphs(stream, &[into, source], || {
+            into.access(stream, Access::Write, || {
+                source.access(stream, Access::Read, || {
+                    // SAFETY: both ranges are live until the copy has run, and do not overlap: the target is borrowed
+                    // alone. What conflicts comes before, or follows the uses that are entered around this copy.
+                    unsafe { block::copy(stream, to, address, from.bytes()) }
+                })
             })
         })
     }

@@ -19,7 +19,8 @@
 //! While a stream captures a graph, what has to wait for another stream is refused with an error that leaves the
 //! capture whole, and so are copies with the host: the graph would run them when the memory is gone. On a stream that
 //! this crate did not make, and on a thread's default stream, everything but a guard is refused then: cudarc's safe
-//! functions could launch the graph when the container is gone.
+//! functions could launch the graph when the container is gone. On a stream of somebody else's another thread may begin
+//! a capture at any moment: so a copy with the host keeps the order of such a stream, and is on one of this crate's own.
 //!
 //! A kernel is launched with an address, and Rust does not see which memory it touches. The address therefore comes
 //! from a guard, [`ReadGuard`] or [`WriteGuard`], that names the stream. A guard that is leaked delays at worst.
@@ -32,6 +33,8 @@
 
 pub(crate) mod access;
 pub(crate) mod block;
+mod capture;
+mod courier;
 mod device_buffer;
 mod device_copy;
 mod device_scalar;

@@ -21,10 +21,10 @@
 //! on, and it has left those from before without a way back.
 //!
 //! A stream that is recording a graph never runs what is submitted to it, so no copy that touches memory of the host
-//! is submitted to one. Should another thread begin a capture between that check and the copy, the synchronisation is
-//! illegal and invalidates the graph, so that the copy never runs; the wait ends when that capture has been ended,
-//! with the error. A capture that was begun and ended in between goes unseen: memory that a copy was to fill is
-//! initialised before.
+//! is submitted to one, nor to one that others can capture: see [`Courier`](super::courier::Courier). Should somebody with the
+//! raw handle of a stream of this crate begin a capture between that check and the copy, the synchronisation is illegal and
+//! invalidates the graph, so that the copy never runs; the wait ends when that capture has been ended, with the error. The device
+//! is not waited for meanwhile: that would break the captures of all others.
 
 use core::time::Duration;
 use std::thread;
@@ -32,7 +32,7 @@ use std::thread;
 use crate::device::Device;
 use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
-use crate::stream::{Event, StreamKind, StreamRef};
+use crate::stream::{Event, StreamRef};
 
 /// Between two tries, when the driver refuses to wait: short against what a transfer takes, long against a call's 1 µs.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -86,7 +86,9 @@ fn settle_or_ask(stream: StreamRef<'_>, recorded: &mut Result<(), Error>) -> Set
             return Settled::Over(Err(of_stream));
         }
         if of_stream.is_capture() {
-            *recorded = Err(of_stream.clone());
+            *recorded = Err(of_stream);
+            thread::sleep(PAUSE);
+            continue;
         }
         let Err(of_device) = device.synchronize() else { return Settled::Over(recorded.clone()) };
         if proves_stopped(device, &of_device) {
@@ -198,35 +200,6 @@ pub(super) fn proves_stopped(device: &Device, error: &Error) -> bool {
 /// To ask again would hardly bring another answer. No proof of anything.
 fn sounds_final(error: &Error) -> bool {
     error.is_final() || error.code() == Some(Code::UNKNOWN) || error.call() == Some(Call::ContextEnter)
-}
-
-/// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is
-/// launched, or a wait would tie it to what is outside of it and break it.
-///
-/// # Errors
-///
-/// `Capture` if it does; as the driver says.
-pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
-    if stream.is_capturing()? {
-        return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
-    }
-    Ok(())
-}
-
-/// Refuses a stream that records a graph which safe code can launch when the memory is gone.
-///
-/// Such graphs are cudarc's: to begin a capture there, to end it and to launch the graph are safe functions. It captures
-/// its own streams and the default stream of a thread, and none that this crate made. On the streams of this crate,
-/// who launches a graph has promised that what it touches is there.
-///
-/// # Errors
-///
-/// As [`refuse_capture`].
-pub(super) fn refuse_capture_by_others(stream: StreamRef<'_>) -> Result<(), Error> {
-    match stream.kind() {
-        StreamKind::Foreign | StreamKind::PerThread => refuse_capture(stream),
-        StreamKind::Owned | StreamKind::Legacy | StreamKind::Service => Ok(()),
-    }
 }
 
 #[cfg(all(test, feature = "sim", not(loom)))]

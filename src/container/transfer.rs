@@ -5,10 +5,11 @@
 use core::fmt;
 use core::mem::MaybeUninit;
 
+use super::courier::Courier;
 use super::host_buffer::HostBuffer;
 use super::settle::{Settled, try_settle, try_settle_copy, try_settle_event};
 use crate::error::Error;
-use crate::stream::{Event, Stream, StreamRef};
+use crate::stream::{Event, Stream};
 
 /// A copy between host and device that may still be under way. It owns the buffer of the host until the copy is done.
 ///
@@ -43,26 +44,32 @@ pub struct Transfer<B: HostBuffer> {
 static_assertions::assert_impl_all!(Transfer<Vec<u8>>: Send, Sync);
 
 impl<B: HostBuffer> Transfer<B> {
-    /// Submits a copy of all elements of `host` with `submit`, if it was `admitted`. `submit` gets their address.
-    pub(super) fn begin(
+    /// Submits a copy of all elements of `host` with `submit`, if `admit` says how. `submit` gets their address.
+    pub(super) fn begin<'s>(
         host: B,
-        stream: StreamRef<'_>,
-        admitted: Result<(), Error>,
-        submit: impl FnOnce(*mut B::Item) -> Result<(), Error>,
+        admit: impl FnOnce(usize) -> Result<Courier<'s>, Error>,
+        submit: impl FnOnce(*mut B::Item, Courier<'s>) -> Result<(), Error>,
     ) -> Result<Self, Rejected<B>> {
-        if let Err(error) = admitted {
-            return Err(Rejected { host: Some(host), error });
-        }
-        let empty = host.is_empty();
+        let len = host.len();
         let mut host = MaybeUninit::new(host);
         // SAFETY: initialised above. The address is taken where the buffer stays: what is moved from here on is bytes.
         let address = unsafe { host.assume_init_mut() }.as_mut_ptr();
+        // Behind the buffer's own code, which may be anybody's and begin a capture.
+        let courier = match admit(len) {
+            Ok(courier) => courier,
+            Err(error) => {
+                // SAFETY: initialised above, and nothing has been given its address.
+                let host = unsafe { host.assume_init() };
+                return Err(Rejected { host: Some(host), error });
+            }
+        };
+        let stream = courier.stream();
         let mut transfer = Self { host: Some(host), done: None, stream: stream.to_stream() };
-        if empty {
+        if len == 0 {
             return Ok(transfer);
         }
-        let settled = match submit(address) {
-            Ok(()) => match stream.record() {
+        let settled = match submit(address, courier) {
+            Ok(()) => match courier.record() {
                 Ok(event) => {
                     transfer.done = Some(event);
                     return Ok(transfer);

@@ -6,6 +6,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::marker::PhantomData;
 
+use super::courier::Courier;
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
@@ -34,14 +35,14 @@ use crate::stream::{Event, Stream, StreamRef};
 /// ```
 pub struct TransferScope<'scope, 'env: 'scope> {
     stream: StreamRef<'env>,
-    /// The end of the last copy, and with it of all before.
-    last: RefCell<Option<Event>>,
+    /// The end of the last copy, and with it of all before; and the stream that they are on.
+    last: RefCell<Option<(Event, StreamRef<'env>)>>,
     /// Invariant, as in the standard library: a borrow that is too short cannot pass for one that is long enough.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl<'scope> TransferScope<'scope, '_> {
+impl<'scope, 'env> TransferScope<'scope, 'env> {
     /// Copies elements from the host. Does not wait; the elements stay borrowed until the scope has ended.
     ///
     /// # Errors
@@ -53,16 +54,15 @@ impl<'scope> TransferScope<'scope, '_> {
         from: &'scope [T],
     ) -> Result<(), Error> {
         let mut to = to.into();
-        to.as_slice().require_len(from.len())?;
-        to.as_slice().admit_transfer(self.stream)?;
+        let courier = to.as_slice().admit_transfer(from.len(), self.stream)?;
         if from.is_empty() {
             return Ok(());
         }
         // SAFETY: the elements are borrowed until the scope has ended, and it ends when the copies have run: see
         // `Finish`.
-        let submitted = unsafe { to.submit_upload(from.as_ptr(), self.stream) };
-        refused_or_settled(submitted, self.stream)?;
-        self.note()
+        let submitted = unsafe { to.submit_upload(from.as_ptr(), courier) };
+        refused_or_settled(submitted, courier.stream())?;
+        self.note(courier)
     }
 
     /// Copies elements to the host. Does not wait; the room stays borrowed until the scope has ended, and has the
@@ -77,16 +77,15 @@ impl<'scope> TransferScope<'scope, '_> {
         into: &'scope mut [T],
     ) -> Result<(), Error> {
         let from = from.into();
-        from.require_len(into.len())?;
-        from.admit_transfer(self.stream)?;
+        let courier = from.admit_transfer(into.len(), self.stream)?;
         if into.is_empty() {
             return Ok(());
         }
         // SAFETY: the room is borrowed alone until the scope has ended, and it ends when the copies have run: see
         // `Finish`.
-        let submitted = unsafe { from.submit_download(into.as_mut_ptr(), self.stream) };
-        refused_or_settled(submitted, self.stream)?;
-        self.note()
+        let submitted = unsafe { from.submit_download(into.as_mut_ptr(), courier) };
+        refused_or_settled(submitted, courier.stream())?;
+        self.note(courier)
     }
 
     /// The stream that the copies are on.
@@ -97,13 +96,13 @@ impl<'scope> TransferScope<'scope, '_> {
 
     /// Marks the end of the copies so far. An event rather than the stream itself: a capture that is begun later
     /// cannot stand in the way of waiting for it.
-    fn note(&self) -> Result<(), Error> {
-        match self.stream.record() {
+    fn note(&self, courier: Courier<'env>) -> Result<(), Error> {
+        match courier.record() {
             Ok(event) => {
-                *self.last.borrow_mut() = Some(event);
+                *self.last.borrow_mut() = Some((event, courier.stream()));
                 Ok(())
             }
-            Err(_) => settle(self.stream),
+            Err(_) => settle(courier.stream()),
         }
     }
 }
@@ -111,19 +110,18 @@ impl<'scope> TransferScope<'scope, '_> {
 /// Waits for the copies of a scope, however the scope ends. It is a local of `StreamRef::scope`, so it cannot be
 /// leaked: either that function goes on, or it unwinds, and both pass here before the borrows end. What never returns
 /// never ends a borrow: a thread whose copies nobody answers for any more stays here, and at exit it ends with the process.
-struct Finish<'a> {
-    last: &'a RefCell<Option<Event>>,
-    stream: StreamRef<'a>,
+struct Finish<'a, 'env> {
+    last: &'a RefCell<Option<(Event, StreamRef<'env>)>>,
 }
 
-impl Finish<'_> {
+impl Finish<'_, '_> {
     fn finish(&self) -> Result<(), Error> {
         let last = self.last.borrow_mut().take();
-        last.map_or(Ok(()), |event| settle_event(&event, self.stream))
+        last.map_or(Ok(()), |(event, stream)| settle_event(&event, stream))
     }
 }
 
-impl Drop for Finish<'_> {
+impl Drop for Finish<'_, '_> {
     fn drop(&mut self) {
         // With an error or without, nothing touches what is borrowed any more: see `settle`.
         let _ = self.finish();
@@ -176,7 +174,7 @@ impl<'env> StreamRef<'env> {
     ) -> Result<X, Error> {
         let scope =
             TransferScope { stream: self, last: RefCell::new(None), scope: PhantomData, env: PhantomData };
-        let finish = Finish { last: &scope.last, stream: self };
+        let finish = Finish { last: &scope.last };
         let result = body(&scope);
         let finished = finish.finish();
         result.and_then(|value| finished.map(|()| value))

@@ -29,6 +29,8 @@ const CROWD: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     entries: Due,
+    /// Somebody's graph may use the block, at any time.
+    pub(super) in_a_graph: bool,
 }
 
 impl Uses {

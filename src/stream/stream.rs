@@ -5,6 +5,7 @@
 
 use core::any::Any;
 use core::fmt;
+use std::sync::OnceLock;
 
 use super::cover::Cover;
 use super::thread::ThreadBound;
@@ -44,6 +45,8 @@ struct StreamCore {
     device: Device,
     timeline: Arc<Timeline>,
     kind: StreamKind,
+    /// See [`StreamRef::courier`].
+    courier: OnceLock<Stream>,
 }
 
 /// Whose stream it is.
@@ -84,7 +87,8 @@ impl Stream {
 
     /// A handle for a default stream, whose timeline the device or the thread keeps.
     pub(crate) fn with_timeline(device: &Device, timeline: Arc<Timeline>, kind: StreamKind) -> Self {
-        Self { core: Arc::new(StreamCore { device: device.clone(), timeline, kind }) }
+        let courier = OnceLock::new();
+        Self { core: Arc::new(StreamCore { device: device.clone(), timeline, kind, courier }) }
     }
 
     /// Wraps a stream that somebody else owns.
@@ -99,7 +103,8 @@ impl Stream {
     /// # Safety
     ///
     /// `raw` is a stream of the primary context of `device`. It stays valid until the last clone of the returned stream
-    /// is gone, those in containers included. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
+    /// is gone, those in containers included. No other thread begins a capture on it while a call of this crate uses it. It is
+    /// neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
     /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`].
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
         let stream = Underlying { raw, owner: None, ending: Ending::Leave(None), eager: true };
@@ -275,6 +280,26 @@ impl<'s> StreamRef<'s> {
         self.device().driver()
     }
 
+    /// A stream of the crate's own that goes with this one and whose handle nobody else has, made when it is first asked for.
+    /// It ends with this one, or with the last handle to it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::stream`].
+    pub(crate) fn courier(self) -> Result<StreamRef<'s>, Error> {
+        let kept = &self.stream.core.courier;
+        if kept.get().is_none() {
+            // The cell is not filled under its own lock, because that would be a driver call under a lock. Of two, one ends.
+            let made = Stream::create(self.device(), StreamFlags::default())?;
+            drop(kept.set(made));
+        }
+        match kept.get() {
+            Some(courier) => Ok(courier.as_ref()),
+            // It was filled above, by this thread or by another.
+            None => unreachable!(),
+        }
+    }
+
     /// An owned handle to the same stream.
     #[must_use]
     pub fn to_stream(self) -> Stream {
@@ -337,9 +362,16 @@ impl<'s> StreamRef<'s> {
         }
         // SAFETY: the raw stream is live and of this device, because `self` borrows its owner; the cover is of this machine:
         // it came from this machine's table, or `Event` compared the machines.
-        unsafe { cover.make_wait(self.device().ordinal(), timeline.raw()) }?;
-        timeline.learn(cover);
+        let waited = unsafe { cover.make_wait(self.device().ordinal(), timeline.raw()) };
         let table = self.device().table();
+        if waited.as_ref().is_err_and(|error| error.code == Code::CAPTURED_EVENT)
+            && let Some(recorded_on) = table.timeline(cover.stamp().stream)
+        {
+            // Another thread began a capture right before the record, and ended it right behind. The next event will do.
+            recorded_on.disown(cover.epoch());
+        }
+        waited?;
+        timeline.learn(cover);
         timeline.forget(|stamp| table.is_done(stamp));
         Ok(())
     }

@@ -92,6 +92,8 @@ pub(crate) struct Timeline {
     owner: Option<ThreadToken>,
     /// Recorded at each free rather than when somebody asks: its owner may destroy it once the last handle is gone.
     eager: bool,
+    /// Somebody else has it as well, and may begin a capture on another thread at any moment, by safe functions.
+    lent: bool,
     /// The stretch that work submitted now lies in. Starts at 1.
     epoch: AtomicU64,
     /// Every epoch up to here is over on the device.
@@ -135,6 +137,7 @@ impl Timeline {
         stream: Underlying,
     ) -> Self {
         let Underlying { raw, owner, ending, eager } = stream;
+        let lent = matches!(ending, Ending::Leave(Some(_)));
         let state = State {
             phase: Phase::Live,
             last: None,
@@ -147,7 +150,7 @@ impl Timeline {
             ending,
         };
         let (epoch, done) = (AtomicU64::new(1), AtomicU64::new(0));
-        Self { id, driver, events, ordinal, raw, owner, eager, epoch, done, state: Mutex::new(state) }
+        Self { id, driver, events, ordinal, raw, owner, eager, lent, epoch, done, state: Mutex::new(state) }
     }
 
     #[inline]
@@ -277,6 +280,17 @@ impl Timeline {
         recorded.map(|cover| Covered { cover, is_new: true })
     }
 
+    /// Forgets an event that was recorded in a capture: nobody can wait for it.
+    pub(crate) fn disown(&self, epoch: Epoch) {
+        let disowned = {
+            let mut state = self.state.lock();
+            let at = state.covers.iter().position(|cover| cover.epoch() == epoch);
+            at.map(|at| state.covers.remove(at))
+        };
+        // Its event goes back behind the lock.
+        drop(disowned);
+    }
+
     /// Returns `true`, for ever after, if the last handle is gone, so that no further event can be recorded.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock_here().is_some_and(|state| state.phase != Phase::Live)
@@ -302,6 +316,10 @@ impl Timeline {
         // - the event is live and of this device: it comes from the device's pool and nobody else holds it.
         // - the stream is live: as above.
         unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) }?;
+        if self.lent && self.is_capturing()? {
+            // Begun since: the event may be the graph's. If the capture were over as well, to wait for it would be an error.
+            return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
+        }
         Ok(Cover::new(event, Past::new(stamp, clock)))
     }
 
