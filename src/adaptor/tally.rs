@@ -1,5 +1,6 @@
 //! `Tally`: the book of [`Stats`](super::Stats).
 
+mod by_tag;
 mod counts;
 mod frame;
 mod scope;
@@ -48,6 +49,8 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 ///
 /// What comes is counted by [`Tag`], too. What goes is not: a free does not say under which tag the block was allocated, and
 /// the tag of the thread that frees is another thing. What is live by tag is known to [`Tracking`](super::Tracking).
+///
+/// A thread takes memory for the tags that it uses, however many others there are: about 100 bytes for each, and 3 KiB for the first.
 ///
 /// # Forks
 ///

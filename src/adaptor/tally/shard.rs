@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use super::by_tag::{ByTag, OfTag};
 use crate::adaptor::Tag;
-use crate::stream::Places;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Numbers that one thread writes and others read, in lines of their own. Two lines, because a processor fetches them in pairs.
@@ -19,7 +19,7 @@ pub(super) struct Shard {
     pub(super) bytes: Count,
     pub(super) blocks: Count,
     pub(super) failures: AtomicU64,
-    by_tag: OnceLock<Box<Places<OfTag>>>,
+    by_tag: OnceLock<Box<ByTag>>,
 }
 
 /// One thing that a thread counts. Differences are two's complement: more may have gone than came, because another thread
@@ -37,15 +37,6 @@ pub(super) struct Count {
     published: AtomicU64,
     /// What there may be no less of before it is published again.
     floor: AtomicU64,
-}
-
-/// What a thread has allocated under one tag.
-#[derive(Debug)]
-pub(super) struct OfTag {
-    pub(super) tag: Tag,
-    pub(super) bytes: AtomicU64,
-    pub(super) blocks: AtomicU64,
-    pub(super) failures: AtomicU64,
 }
 
 /// Adds to a number that nobody else writes.
@@ -135,15 +126,10 @@ impl Shard {
 
     /// Where this thread counts what it allocates under `tag`. Made when it first does.
     pub(super) fn of_tag(&self, tag: Tag) -> &OfTag {
-        self.by_tag.get_or_init(Box::default).get_or_make(tag.number(), || OfTag {
-            tag,
-            bytes: AtomicU64::new(0),
-            blocks: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        })
+        self.by_tag.get_or_init(Box::default).of(tag)
     }
 
     pub(super) fn tags(&self) -> impl Iterator<Item = &OfTag> {
-        self.by_tag.get().into_iter().flat_map(|places| places.iter())
+        self.by_tag.get().into_iter().flat_map(|by_tag| by_tag.iter())
     }
 }
