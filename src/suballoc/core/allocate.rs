@@ -104,7 +104,11 @@ impl Core {
             return self.carve_middle(id, front, units);
         }
         let nodes = &mut self.nodes;
-        let Node { address, epoch, units: whole, after, prev, next, holder, .. } = nodes[id];
+        let node = &nodes[id];
+        let Node { address, epoch, units: whole, after, prev, next, holder, .. } = *node;
+        if node.is_whole() && holder == Owner::NOBODY {
+            self.segments.leave_whole(node);
+        }
         self.free_units -= u64::from(units);
         let place = self.owners.place_mut(holder);
         place.free_units -= u64::from(units);

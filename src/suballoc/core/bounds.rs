@@ -173,3 +173,48 @@ fn a_run_is_found_once() {
     let visits = heap.core.nodes.take_visits();
     assert!(visits <= 10 * 1_000, "{visits} visits");
 }
+
+/// 10,000 segments to give back, among as many of the same size that a block is out of.
+#[test]
+fn a_segment_to_give_back_is_found_at_once() {
+    let mut core = Core::new();
+    let stream = core.enter(StreamId::new(1, 0));
+    for at in 0..10_000 {
+        core.add_segment((1 << 40) + (at << 20), 1000);
+        assert!(core.allocate(stream, 1, 1, &[]).is_some());
+    }
+    for at in 0..10_000 {
+        core.add_segment((2 << 40) + (at << 20), 999 - (at % 3) as u32);
+    }
+    core.verify();
+    let (mut most, mut last) = (0, u32::MAX);
+    for _ in 0..10_000 {
+        core.nodes.take_visits();
+        let taken = core.take_segment(u64::MAX).expect("there are more");
+        most = most.max(core.nodes.take_visits());
+        assert!(taken.units <= last, "the largest first");
+        last = taken.units;
+    }
+    assert_eq!(core.take_segment(u64::MAX), None);
+    assert!(most <= 8, "{most} visits for a segment");
+    core.verify();
+}
+
+/// However many blocks are about as large as the largest one, a few of them say how large that is.
+#[test]
+fn the_largest_block_is_found_in_a_few_looks() {
+    for holes in [10, 100_000] {
+        let (mut core, mut largest) = (Core::new(), 0);
+        for at in 0..holes {
+            let units = 1000 + (at * 7 % 16) as u32;
+            core.add_segment((1 << 40) + (at << 20), units);
+            largest = largest.max(units);
+        }
+        core.nodes.take_visits();
+        let found = core.largest_free();
+        let visits = core.nodes.take_visits();
+        assert!(visits <= 130, "{visits} visits among {holes} holes");
+        assert!(found <= largest && largest - found <= largest / 32, "{found} of {largest} units");
+        assert!(holes > 10 || found == largest, "of a few it is exactly the largest");
+    }
+}

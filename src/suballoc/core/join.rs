@@ -13,13 +13,21 @@ impl Core {
         place.gain(units, epoch);
         let end = place.end(epoch);
         let links = place.bins.push(&mut self.nodes, Bin::of(units), id, end);
-        (self.nodes[id].prev, self.nodes[id].next) = links;
+        let node = &mut self.nodes[id];
+        (node.prev, node.next) = links;
+        if node.is_whole() && holder == Owner::NOBODY {
+            self.segments.enter_whole(node);
+        }
     }
 
     /// Counts a free block out, and takes it from its bin.
     #[inline]
     pub(super) fn unlink(&mut self, id: Id) {
-        let Node { units, prev, next, holder, .. } = self.nodes[id];
+        let node = &self.nodes[id];
+        let Node { units, prev, next, holder, .. } = *node;
+        if node.is_whole() && holder == Owner::NOBODY {
+            self.segments.leave_whole(node);
+        }
         let place = self.owners.place_mut(holder);
         place.free_units -= u64::from(units);
         place.bins.remove(&mut self.nodes, Bin::of(units), (prev, next));

@@ -84,5 +84,8 @@ impl Core {
         let node = &mut nodes[joined];
         (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);
         (node.prev, node.next) = links;
+        if owner == Owner::NOBODY && node.is_whole() {
+            self.segments.enter_whole(node);
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! What there is, for those who ask.
 
 use super::bins::{Bin, End};
+use super::owner::Place;
 use super::{Core, Owner, Segment, UNIT};
 use crate::stream::{Epoch, StreamId};
+
+/// How many blocks of the largest bin are looked at for the largest one.
+const LARGEST: usize = 64;
 
 /// What is at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +46,14 @@ impl Core {
         others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
     }
 
-    /// The largest free block of anybody.
+    /// The largest free block of anybody, up to 1/32 of it: of the largest bin only a few blocks are looked at. Exactly it,
+    /// where there are no more in that bin, or they are of fewer than 64 units. O(owners).
     pub(crate) fn largest_free(&self) -> u32 {
-        let blocks = self.owners.iter().flat_map(|(_, place)| {
-            let largest = place.bins.at_most(Bin::LARGEST);
-            largest.into_iter().flat_map(|bin| place.bins.list(&self.nodes, bin, End::Front))
-        });
-        blocks.map(|id| self.nodes[id].units).max().unwrap_or(0)
+        let largest = |place: &Place| place.bins.at_most(Bin::LARGEST);
+        let Some(bin) = self.owners.iter().filter_map(|(_, place)| largest(place)).max() else { return 0 };
+        let places = self.owners.iter().filter(|(_, place)| largest(place) == Some(bin));
+        let blocks = places.flat_map(|(_, place)| place.bins.list(&self.nodes, bin, End::Front));
+        blocks.take(LARGEST).map(|id| self.nodes[id].units).max().unwrap_or(0)
     }
 
     /// What begins at `address`, or which block covers it. O(1) if a block that is out begins there, else O(blocks of the

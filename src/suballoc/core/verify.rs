@@ -1,6 +1,6 @@
 //! Every invariant of the core, checked the slow way.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::bins::{Bin, End};
 use super::node::{Id, NONE, Node};
@@ -11,12 +11,16 @@ impl Core {
     pub(super) fn verify(&self) {
         let mut binned = self.verify_bins();
         let (mut used, mut free_units, mut out) = (0, 0, 0);
+        let mut whole = BTreeSet::new();
         let mut end_of_last = 0;
         for (segment, first) in self.segments.iter() {
             assert!(segment.address >= end_of_last, "segments overlap at {:#x}", segment.address);
             end_of_last = segment.address + u64::from(segment.units) * UNIT;
             let (mut address, mut before) = (segment.address, NONE);
             let mut id = first;
+            if self.nodes[first].is_whole() && self.nodes[first].holder == Owner::NOBODY {
+                whole.insert((segment.units, segment.address));
+            }
             while id != NONE {
                 let node = self.nodes[id];
                 assert_eq!((node.address, node.before), (address, before), "block {id} in its chain");
@@ -43,6 +47,7 @@ impl Core {
         assert_eq!(self.index.recount(), out, "entries of the index");
         assert_eq!(self.nodes.in_use(), used, "nodes");
         assert_eq!(self.free_units, free_units, "free units");
+        assert_eq!(*self.segments.whole(), whole, "segments that may be given back");
         assert_eq!(
             self.segments.units(),
             self.segments.iter().map(|(segment, _)| u64::from(segment.units)).sum::<u64>()
