@@ -51,6 +51,14 @@ pub(crate) fn nap() {
     yield_now();
     #[cfg(not(loom))]
     std::thread::sleep(core::time::Duration::from_millis(1));
+    #[cfg(all(test, not(loom)))]
+    NAPS.with(|naps| naps.fetch_add(1, Ordering::Relaxed));
+}
+
+#[cfg(all(test, not(loom)))]
+thread_local! {
+    /// How often this thread has taken one, for another to see.
+    static NAPS: Arc<AtomicU64> = Arc::default();
 }
 
 #[cfg(loom)]

@@ -8,19 +8,24 @@ use core::ops::{Deref, DerefMut};
 
 use super::cell::{Access, Cell};
 use super::held::Held;
-use super::{AtomicBool, Ordering, yield_now};
+use super::{AtomicBool, Ordering, nap, yield_now};
 use crate::driver::{DriverResult, MadeIn, lost_lock};
 
 /// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
 /// by a thread that runs. A holder that does not run needs a processor, so waiting longer is no use.
 const LOOKS: u32 = if cfg!(loom) { 0 } else { 32 };
 
+/// How often `lock` lets other threads run before it sleeps between looks: about a millisecond, as long as it sleeps then. To
+/// a thread of lower priority under a real-time policy a yield gives nothing, and such a thread may have the token.
+const YIELDS: u32 = 1024;
+
 /// A mutex of one word, for what is held for nanoseconds and seldom wanted by two threads.
 ///
 /// Why not [`Mutex`](super::Mutex): its release has to find out whether somebody sleeps, so an uncontended round trip is two
 /// read-modify-writes, 11 ns on the host of an H200. Here nobody sleeps: taking is one exchange, and giving back a plain
-/// store. What that costs is on the other side: who wants a token that is out spins, and then lets others run. So it is held
-/// for a few dozen instructions, across no call to a driver, a resource or a user, and who can do without it tries once.
+/// store. What that costs is on the other side: who wants a token that is out spins, then lets others run, then sleeps for a
+/// millisecond at a time. So it is held for a few dozen instructions, across no call to a driver, a resource or a user, and
+/// who can do without it tries once.
 ///
 /// There is no poisoning: a guard that goes while its thread unwinds gives the token back, so the data is whole at each
 /// point where its user may panic.
@@ -54,13 +59,15 @@ impl<T> Token<T> {
         if self.is_of_parent() { None } else { self.try_lock() }
     }
 
-    /// The data. Waits, awake, while somebody has it.
+    /// The data. Waits while somebody has it: awake at first, then asleep between looks.
     pub(crate) fn lock(&self) -> TokenGuard<'_, T> {
+        let mut waits = 0;
         loop {
             if let Some(guard) = self.try_lock() {
                 return guard;
             }
-            self.wait();
+            self.wait(waits);
+            waits = waits.saturating_add(1);
         }
     }
 
@@ -82,8 +89,9 @@ impl<T> Token<T> {
         (!self.is_of_parent()).then(|| self.lock())
     }
 
+    /// Waits a little, the longer the more often it has waited `before`.
     #[cold]
-    fn wait(&self) {
+    fn wait(&self, before: u32) {
         if self.is_of_parent() {
             lost_lock();
         }
@@ -94,7 +102,7 @@ impl<T> Token<T> {
                 return;
             }
         }
-        yield_now();
+        if before < YIELDS { yield_now() } else { nap() }
     }
 }
 
@@ -149,7 +157,9 @@ impl Drop for GiveBack<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use core::panic::AssertUnwindSafe;
+    use std::sync::mpsc;
 
+    use super::super::{Arc, AtomicU64, NAPS};
     use super::*;
 
     static_assertions::assert_impl_all!(Token<core::cell::Cell<u8>>: Send, Sync);
@@ -194,13 +204,41 @@ mod tests {
         assert_eq!(*token.lock(), [4 * times; 16]);
     }
 
+    /// A holder of lower priority runs only while everybody above it sleeps.
+    #[test]
+    fn who_waits_long_sleeps() {
+        let token = Token::<u32>::default();
+        let count = || naps().load(Ordering::Relaxed);
+        let naps = |waits: core::ops::Range<u32>| {
+            let before = count();
+            waits.for_each(|before| token.wait(before));
+            count() - before
+        };
+        let guard = token.lock();
+        assert_eq!((naps(0..YIELDS), naps(YIELDS..YIELDS + 3)), (0, 3));
+        drop(guard);
+        assert_eq!(naps(YIELDS..YIELDS + 3), 0, "it is back");
+    }
+
+    /// The figure of this thread, for another one to look at.
+    fn naps() -> Arc<AtomicU64> {
+        NAPS.with(Arc::clone)
+    }
+
     #[test]
     fn who_waits_gets_it_when_it_comes_back() {
         let token = Token::<u32>::default();
         let guard = token.lock();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| *token.lock());
-            std::thread::sleep(core::time::Duration::from_millis(20));
+            let waiter = scope.spawn(|| {
+                sender.send(naps()).expect("the other end waits for it");
+                *token.lock()
+            });
+            let naps = receiver.recv().expect("the thread sends it");
+            while naps.load(Ordering::Relaxed) == 0 {
+                yield_now();
+            }
             let mut guard = guard;
             *guard = 5;
             drop(guard);
