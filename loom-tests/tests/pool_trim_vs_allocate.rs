@@ -74,6 +74,25 @@ fn a_segment_that_is_in_use_stays() {
     });
 }
 
+/// Both give back what is more than one segment: of two, one stays.
+#[test]
+fn two_that_give_back_keep_together_what_each_was_to_keep() {
+    explore_bounded(PREEMPTIONS, || {
+        let site = Site::new(2 * LONG, config().initial(LONG));
+        let home = site.rig.stream();
+        let plots = [(); 2].map(|()| site.take(home.as_ref(), LONG).expect("there is room"));
+        plots.into_iter().for_each(|plot| site.give(home.as_ref(), plot));
+        let trimming = {
+            let site = site.clone();
+            spawn(move || site.pool.trim(LONG).expect("nothing fails"))
+        };
+        let gone = site.pool.trim(LONG).expect("nothing fails") + trimming.join().unwrap();
+        assert_eq!((gone, site.pool.status().reserved_bytes), (LONG, LONG));
+        drop(home);
+        site.end();
+    });
+}
+
 /// The maximum, or the upstream, has room for one segment: which is on its way back while it is asked for.
 fn on_its_way(maximum: usize, capacity: usize, seen: &'static [Seen; 2]) {
     explore_bounded(PREEMPTIONS, move || {

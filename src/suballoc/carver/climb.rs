@@ -11,7 +11,7 @@ use super::{Carver, Growth};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
-use crate::suballoc::core::{Owned, Owner, Spilled};
+use crate::suballoc::core::{Owned, Owner, Span, Spilled};
 use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
@@ -39,7 +39,7 @@ pub(super) struct Ascent {
 
 /// Whose blocks are looked at, and what has been learnt about them.
 pub(super) struct Others {
-    owned: Vec<Owned>,
+    pub(super) owned: Vec<Owned>,
     pub(super) reach: Reach,
 }
 
@@ -148,7 +148,7 @@ impl<U: Resource> Carver<U> {
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
         while ascent.refused.is_some() || room(&self.stock) < request.need() {
-            match self.give_back_segment(u64::MAX) {
+            match self.give_back_segment(0) {
                 Some(bytes) => gone += bytes,
                 None => break,
             }
@@ -219,7 +219,7 @@ impl Stock {
     }
 
     /// Serves from what the taker comes after anyway; if pieces of it have to be merged, merges them.
-    fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
+    pub(super) fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
         let reach = &self.others(request.taker).reach;
         if !reach.is_empty()
             && let Some(block) = self.serve(request, reach)
@@ -253,35 +253,6 @@ impl Stock {
         }
     }
 
-    /// Asks the driver what is over on the streams that others have freed on, and serves from that.
-    fn serve_completed(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
-        let others = self.others(request.taker);
-        if others.owned.is_empty() {
-            return Ok(None);
-        }
-        self.ask_what_is_over(&others.owned)?;
-        Ok(self.serve_within_reach(request))
-    }
-
-    /// Asks the driver how far each of these streams has come, and makes nobody's what is over.
-    pub(super) fn ask_what_is_over(&self, owned: &[Owned]) -> Result<(), Error> {
-        let machine = self.device.machine();
-        for other in owned {
-            let polled = machine.poll(other.stream, other.newest)?;
-            Tally::add(&self.tally.events_recorded, u64::from(polled.recorded));
-        }
-        let mut inner = self.inner.lock();
-        for other in owned {
-            let done = machine.done_up_to(other.stream);
-            if done > Epoch::NONE
-                && let Some(owner) = inner.core.owner_of(other.stream)
-            {
-                inner.core.settle(owner, done);
-            }
-        }
-        Ok(())
-    }
-
     /// Returns `true` if there would be a block, once all that this stream has freed is over.
     fn has_for(&self, stream: StreamId, request: &Request<'_>) -> bool {
         let inner = self.inner.lock();
@@ -289,7 +260,18 @@ impl Stock {
         owner.is_some_and(|owner| u64::from(inner.core.largest(owner, &[])) >= request.need())
     }
 
-    /// Makes the taker's stream wait for one other, whose memory would do; if none would, for all of them.
+    /// The streams whose free memory would do together, as few as can be, if there are any: those that the taker comes after
+    /// anyway left out.
+    fn span_for(&self, request: &Request<'_>, reach: &Reach) -> Option<Span> {
+        let inner = self.inner.lock();
+        let owner = request.taker.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let reach = of_owners(&inner.core, reach);
+        let span = |units| inner.core.span_of(units, owner, &reach);
+        // Less may do, where it is aligned by chance.
+        span(request.need()).or_else(|| span(request.want.units().into()))
+    }
+
+    /// Makes the taker's stream wait for one other, whose memory would do; if none would, for those whose memory would together.
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.taker.stream() else { return Ok(None) };
         let others = self.others(request.taker);
@@ -297,30 +279,45 @@ impl Stock {
             others.owned.iter().filter(|other| self.has_for(other.stream, request)).collect();
         // The one that has freed the least first: its work is the likeliest to be over soon.
         fitting.sort_by_key(|other| other.free_units);
+        let mut failed = Ok(());
         for other in fitting {
-            if self.follow(stream, other)? {
+            if self.follow(stream, other.latest(), &mut failed)? {
                 return Ok(self.serve_within_reach(request));
             }
         }
-        let mut waited = false;
-        for other in &others.owned {
-            waited |= self.follow(stream, other)?;
+        // Where no waiting makes a piece that is large enough, nobody is waited for.
+        let Some(span) = self.span_for(request, &others.reach) else { return failed.map(|()| None) };
+        let all: Vec<Stamp> = others.owned.iter().map(Owned::latest).collect();
+        for round in [&span[..], &all] {
+            let mut waited = false;
+            for &point in round {
+                waited |= self.follow(stream, point, &mut failed)?;
+            }
+            if waited && let Some(block) = self.serve_within_reach(request) {
+                return Ok(Some(block));
+            }
         }
-        if waited { Ok(self.serve_within_reach(request)) } else { Ok(None) }
+        failed.map(|()| None)
     }
 
-    /// Makes `stream` wait for all that another has freed. Returns `false` if what is behind that cannot be had this way.
-    fn follow(&self, stream: StreamRef<'_>, other: &Owned) -> Result<bool, Error> {
-        match self.wait_for(stream, other) {
-            Ok(()) => Ok(true),
-            Err(error) if self.is_out_of_reach(other.stream, &error) => Ok(false),
-            Err(error) => Err(error),
+    /// Makes `stream` wait for a point of another. Returns `false` if what is behind that cannot be had this way.
+    fn follow(
+        &self,
+        stream: StreamRef<'_>,
+        point: Stamp,
+        failed: &mut Result<(), Error>,
+    ) -> Result<bool, Error> {
+        match self.wait_for(stream, point) {
+            Ok(()) => return Ok(true),
+            Err(error) if self.is_out_of_reach(point.stream, &error) => {}
+            Err(error) => keep_first(failed, error)?,
         }
+        Ok(false)
     }
 
-    fn wait_for(&self, stream: StreamRef<'_>, other: &Owned) -> Result<(), Error> {
-        let wait = stream.wait_up_to(Stamp { stream: other.stream, epoch: other.newest })?;
-        tell!(taker = ?stream.id(), of = ?other.stream, needed = wait.needed, "wait on the device");
+    fn wait_for(&self, stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
+        let wait = stream.wait_up_to(point)?;
+        tell!(taker = ?stream.id(), of = ?point.stream, needed = wait.needed, "wait on the device");
         Tally::add(&self.tally.waits, u64::from(wait.needed));
         Tally::add(&self.tally.events_recorded, u64::from(wait.recorded));
         Ok(())
@@ -337,7 +334,7 @@ impl Stock {
         let own = stream.id();
         let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         for other in owned.iter().filter(|other| other.stream != own) {
-            match self.wait_for(stream, other) {
+            match self.wait_for(stream, other.latest()) {
                 Ok(()) => {}
                 // It stays where it is.
                 Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
@@ -354,34 +351,43 @@ impl Stock {
         Ok(())
     }
 
-    /// Waits on the host: for one stream whose memory would do, else for all, the taker's own included.
+    /// Waits on the host: for one stream whose memory would do, or those whose memory would together; else for all, the taker's
+    /// own included, because segments may be whole then.
     fn serve_after_host_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let machine = self.device.machine();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         owned.sort_by_key(|other| other.free_units);
         let fits = |other: &&Owned| self.has_for(other.stream, request);
-        let one = owned.iter().find(fits).copied();
-        for round in [one.as_slice(), &owned] {
+        let few: Vec<Owned> = match owned.iter().find(fits) {
+            Some(one) => vec![*one],
+            None => {
+                let span = self.span_for(request, &Reach::new()).unwrap_or_default();
+                let is_in = |other: &&Owned| span.iter().any(|point| point.stream == other.stream);
+                owned.iter().filter(is_in).copied().collect()
+            }
+        };
+        let mut failed = Ok(());
+        for round in [&few, &owned] {
             let mut waited = false;
             for other in round {
-                let point = Frontier::of(Stamp { stream: other.stream, epoch: other.newest });
-                match machine.wait_quiescent(&point) {
+                match machine.wait_quiescent(&Frontier::of(other.latest())) {
                     Ok(()) => {
                         tell!(taker = ?request.taker.id(), of = ?other.stream, "wait on the host");
                         waited = true;
                     }
                     Err(error) if self.is_out_of_reach(other.stream, &error) => {}
-                    Err(error) => return Err(error),
+                    Err(error) => keep_first(&mut failed, error)?,
                 }
             }
             if waited {
-                self.ask_what_is_over(round)?;
+                let asked = self.ask_what_is_over(round);
                 if let Some(block) = self.serve_within_reach(request) {
                     return Ok(Some(block));
                 }
+                asked.or_else(|error| keep_first(&mut failed, error))?;
             }
         }
-        Ok(None)
+        failed.map(|()| None)
     }
 
     /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a
@@ -403,7 +409,7 @@ impl Stock {
                 // What it had when the block was still there: no block of it was later.
                 let from = inner.core.stream_of(taken.from).filter(|_| taken.from != owner);
                 let from = from.and_then(|from| owned.iter().find(|other| other.stream == from));
-                (taken.address, from.map(|other| Stamp { stream: other.stream, epoch: other.newest }))
+                (taken.address, from.map(Owned::latest))
             };
             let waited =
                 point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
@@ -426,4 +432,19 @@ impl Stock {
             out_of_reach.push(point.stream);
         }
     }
+}
+
+/// Notes what one stream could not do, which says nothing of the others.
+///
+/// # Errors
+///
+/// The error, if nothing works any more.
+pub(super) fn keep_first(failed: &mut Result<(), Error>, error: Error) -> Result<(), Error> {
+    if error.is_final() {
+        return Err(error);
+    }
+    if failed.is_ok() {
+        *failed = Err(error);
+    }
+    Ok(())
 }

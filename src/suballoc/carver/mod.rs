@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
 
+mod asking;
 mod climb;
 mod emptying;
 mod grow;

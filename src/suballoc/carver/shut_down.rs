@@ -12,30 +12,24 @@ use crate::suballoc::core::{Owned, Owner, Segment};
 
 impl<U: Resource> Carver<U> {
     /// Gives back what nothing is left in until at most `keep_bytes` are kept, and has the upstream do the same.
+    ///
+    /// # Errors
+    ///
+    /// That of a stream that could not be asked what is over, once all that can go is gone; that of the upstream.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         self.stock.require_here()?;
         let mut gone = 0;
+        let mut collected = Ok(());
         if self.reserved_bytes() > keep_bytes {
-            self.collect()?;
-            loop {
-                let surplus = self.reserved_bytes().saturating_sub(keep_bytes) / Layout::MIN_ALIGN;
-                match self.give_back_segment(surplus as u64) {
-                    Some(bytes) => gone += bytes,
-                    None => break,
-                }
+            collected = self.collect();
+            let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
+            while let Some(bytes) = self.give_back_segment(keep_units) {
+                gone += bytes;
             }
         }
         // What the upstream keeps is on top of what is kept here.
         let under = self.upstream.trim(keep_bytes.saturating_sub(self.reserved_bytes()))?;
-        Ok(gone.max(under))
-    }
-
-    /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
-    pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.stock.require_here()?;
-        self.stock.spill();
-        let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
-        self.stock.ask_what_is_over(&owned)
+        collected.map(|()| gone.max(under))
     }
 
     /// Makes a stream wait for all others that have freed here, and merges what it may then take.
@@ -52,14 +46,13 @@ impl<U: Resource> Carver<U> {
         }
     }
 
-    /// Gives one segment back that is free and nobody's, of at most `at_most` units. Returns its bytes.
-    pub(super) fn give_back_segment(&self, at_most: u64) -> Option<usize> {
-        if at_most == 0 {
-            return None;
-        }
+    /// Gives one segment back that is free and nobody's, if there are `keep_units` without it. Returns its bytes.
+    pub(super) fn give_back_segment(&self, keep_units: u64) -> Option<usize> {
         let segment = {
             let mut inner = self.stock.inner.lock();
-            let segment = inner.core.take_segment(at_most)?;
+            // In one step: of two that give back at a time, each counts what the other has taken.
+            let surplus = inner.core.reserved_units().saturating_sub(keep_units);
+            let segment = inner.core.take_segment(surplus)?;
             inner.leaving += u64::from(segment.units);
             inner.begin_call();
             self.stock.note_reserved(&mut inner);

@@ -389,6 +389,14 @@ impl Stock {
         self.spill_locked(&mut inner)
     }
 
+    /// Empties one cache after another, and lets others in between. A block that goes from one to another meanwhile may stay.
+    pub(super) fn spill_in_turn(&self) {
+        for shard in self.shards.iter().map(|shard| &**shard).chain(&*self.host) {
+            let mut inner = self.inner.lock();
+            spill_all(&mut shard.cache.lock(), &mut inner.core);
+        }
+    }
+
     /// As [`spill`](Self::spill). All caches at once: else a block may go from one that is looked at later to one that has
     /// been looked at.
     pub(super) fn spill_locked(&self, inner: &mut Inner) -> usize {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Core, Owner};
+use super::{Core, Owner, SeenState, Settling};
 use crate::stream::{Epoch, StreamId};
 
 /// Numbers without a pattern: xorshift.
@@ -217,4 +217,45 @@ fn the_largest_block_is_found_in_a_few_looks() {
         assert!(found <= largest && largest - found <= largest / 32, "{found} of {largest} units");
         assert!(holes > 10 || found == largest, "of a few it is exactly the largest");
     }
+}
+
+/// What is over becomes nobody's in pieces, with all kinds of things between them.
+#[test]
+fn settling_goes_in_pieces_that_let_others_in() {
+    let mut heap = Heap::with_holes(2, 5_000);
+    let (stream, other) = (heap.streams[0], heap.streams[1]);
+    let (done, mut pieces) = (Epoch(60), 0);
+    let mut settling = Settling::up_to(done);
+    loop {
+        let mut looks = 50;
+        heap.core.nodes.take_visits();
+        let is_through = heap.core.settle_some(stream, &mut settling, &mut looks);
+        let visits = heap.core.nodes.take_visits();
+        assert!(visits <= 50 * RELEASE + 2, "{visits} visits in a piece");
+        heap.core.verify();
+        if is_through {
+            break;
+        }
+        pieces += 1;
+        let (pick, units) = (heap.numbers.next(u64::MAX), heap.numbers.units());
+        match pieces % 5 {
+            // Older than what is over: nothing says that it must become nobody's in this round.
+            0 => drop(heap.release(pick, stream, 40)),
+            1 => drop(heap.release(pick, stream, 100)),
+            2 => drop(heap.allocate(stream, units, &[])),
+            3 => drop(heap.allocate(other, units, &[(stream, Epoch(50))])),
+            _ if pieces % 20 == 4 => drop(heap.core.gather(stream, Epoch(101), &[(other, Epoch(30))])),
+            _ => drop(heap.release(pick, other, 101)),
+        }
+        heap.core.verify();
+    }
+    assert!(pieces > 10, "{pieces} pieces");
+    // With nothing between its pieces it leaves nothing.
+    let mut settling = Settling::up_to(done);
+    while !heap.core.settle_some(stream, &mut settling, &mut 50) {}
+    heap.core.verify();
+    let over = heap.core.blocks().filter(
+        |block| matches!(block.state, SeenState::Free(Some((of, epoch))) if of.index() == 0 && epoch <= done),
+    );
+    assert_eq!(over.count(), 0);
 }

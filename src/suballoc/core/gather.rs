@@ -6,10 +6,22 @@ use super::{Core, Owner};
 use crate::stream::Epoch;
 
 /// Whose blocks a taker may take, and up to which epoch: by place.
-struct Limits(Vec<Option<u64>>);
+pub(super) struct Limits(Vec<Option<u64>>);
 
 impl Limits {
-    fn take(&self, node: &Node) -> bool {
+    /// Its own, nobody's, and those within reach.
+    pub(super) fn of(core: &Core, taker: Owner, reach: &[(Owner, Epoch)]) -> Self {
+        let mut limits = vec![None; core.owners.len()];
+        for &(owner, epoch) in reach {
+            let limit = &mut limits[owner.place()];
+            *limit = (*limit).max(Some(epoch.0));
+        }
+        limits[Owner::NOBODY.place()] = Some(u64::MAX);
+        limits[taker.place()] = Some(u64::MAX);
+        Self(limits)
+    }
+
+    pub(super) fn take(&self, node: &Node) -> bool {
         // A block that is out has no place.
         matches!(self.0.get(node.holder.place()), Some(Some(limit)) if node.epoch <= *limit)
     }
@@ -25,13 +37,8 @@ impl Core {
     /// Afterwards the largest block of each bin that `taker` may take is where [`allocate`](Self::allocate) looks, so what
     /// it does not find at once then is not there.
     pub(crate) fn gather(&mut self, taker: Owner, epoch: Epoch, reach: &[(Owner, Epoch)]) -> usize {
-        let mut limits = Limits(vec![None; self.owners.len()]);
-        for &(owner, epoch) in reach {
-            let limit = &mut limits.0[owner.place()];
-            *limit = (*limit).max(Some(epoch.0));
-        }
-        limits.0[Owner::NOBODY.place()] = Some(u64::MAX);
-        limits.0[taker.place()] = Some(u64::MAX);
+        self.gathered += 1;
+        let limits = Limits::of(self, taker, reach);
         let joined =
             self.runs(&limits).into_iter().map(|first| self.gather_run(first, taker, epoch.0, &limits)).sum();
         let owners: Vec<Owner> = self.owners.iter().map(|(owner, _)| owner).collect();

@@ -36,6 +36,7 @@ mod release;
 mod segment;
 mod settle;
 mod size_class;
+mod span;
 mod survey;
 #[cfg(all(test, not(loom)))]
 mod verify;
@@ -43,7 +44,9 @@ mod verify;
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};
 pub(crate) use segment::Segment;
+pub(crate) use settle::Settling;
 pub(crate) use size_class::{MAX_UNITS, Want};
+pub(crate) use span::Span;
 pub(crate) use survey::{Inspected, SeenState};
 #[cfg(all(test, not(loom)))]
 pub(crate) use {release::NotOut, survey::BlockSeen};
@@ -68,6 +71,8 @@ pub(crate) struct Core {
     free_units: u64,
     /// How many blocks have ever come back.
     released: u64,
+    /// How often runs of neighbours were joined.
+    gathered: u64,
     /// What is nobody's stays so, even while there is one stream.
     apart: bool,
     /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::Core;
 use super::bins::{Bins, End};
-use crate::stream::{Epoch, StreamId};
+use crate::stream::{Epoch, Stamp, StreamId};
 
 /// Whose free memory a block is: the place of a stream among those that this core knows, or nobody.
 ///
@@ -34,6 +34,16 @@ pub(crate) struct Owned {
     /// No free block of the owner has a later epoch. It may be later than all of theirs, if the block that had it has been
     /// taken; the stream has come so far in any case.
     pub(crate) newest: Epoch,
+    /// When a block last came back here, or somebody last asked in vain what is over: as how many blocks, of all owners, had
+    /// come back then.
+    pub(crate) last_busy: u64,
+}
+
+impl Owned {
+    /// The point of the stream that all its free blocks lie before.
+    pub(crate) fn latest(&self) -> Stamp {
+        Stamp { stream: self.stream, epoch: self.newest }
+    }
 }
 
 /// What an owner has.
@@ -46,6 +56,8 @@ pub(super) struct Place {
     pub(super) oldest: u64,
     /// No free block has a later epoch.
     pub(super) newest: u64,
+    /// See [`Owned`].
+    pub(super) last_busy: u64,
     pub(super) bins: Bins,
 }
 
@@ -170,9 +182,15 @@ impl Core {
     /// Every stream that owns free blocks.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owned> + '_ {
         self.owners.iter().filter(|(_, place)| place.free_units > 0).filter_map(|(_, place)| {
-            let newest = Epoch(place.newest);
-            Some(Owned { stream: place.stream?, free_units: place.free_units, newest })
+            let Place { free_units, last_busy, .. } = *place;
+            Some(Owned { stream: place.stream?, free_units, newest: Epoch(place.newest), last_busy })
         })
+    }
+
+    /// Somebody has asked what is over of these blocks, in vain.
+    pub(crate) fn note_busy(&mut self, owner: Owner) {
+        // Behind those who have freed last.
+        self.owners.place_mut(owner).last_busy = self.released + 1;
     }
 
     /// The stream is over: what is left of its blocks becomes nobody's, and its place is free for another stream.

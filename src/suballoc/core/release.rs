@@ -77,6 +77,7 @@ impl Core {
             }
         }
         place.gain(units, epoch);
+        place.last_busy = self.released;
         let links = match inherited {
             Some(links) => links,
             None => place.bins.push(nodes, Bin::of(whole), joined, place.end(epoch)),

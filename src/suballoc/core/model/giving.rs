@@ -1,6 +1,6 @@
 //! What a block that comes back, and what is over, must have done.
 
-use super::super::{BlockSeen, Inspected, NotOut, Owner, SeenState, UNIT};
+use super::super::{BlockSeen, Inspected, NotOut, Owner, SeenState, Settling, UNIT};
 use super::{Pair, Reach, Slot, State, free, merge};
 use crate::stream::Epoch;
 
@@ -69,7 +69,9 @@ impl Pair {
     pub(super) fn settle(&mut self, stream: usize, age: u64) {
         let owner = self.owner(stream + 1);
         let done = Epoch(self.streams[stream].epoch.saturating_sub(age));
-        self.core.settle(owner, done);
+        // In pieces, however small they are.
+        let mut settling = Settling::up_to(done);
+        while !self.core.settle_some(owner, &mut settling, &mut (1 + age as usize % 3)) {}
         self.settle_list(stream, done);
     }
 

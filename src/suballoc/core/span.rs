@@ -1,0 +1,60 @@
+//! Which streams' free memory makes one piece that is large enough?
+
+use smallvec::SmallVec;
+
+use super::gather::Limits;
+use super::node::{Id, Node};
+use super::{Core, Owner};
+use crate::stream::{Epoch, Stamp};
+
+/// The streams to come after for a piece: few, where neighbours were few streams' before.
+pub(crate) type Span = SmallVec<[Stamp; 4]>;
+
+impl Core {
+    /// Of all pieces of adjacent free blocks with at least so many units, the one with the fewest blocks that `taker` may not
+    /// take yet: of other streams, beyond `reach`. Returns up to where it must come after each of these streams, `None` if there
+    /// is no such piece. O(free blocks), as [`gather`](Self::gather), which then makes one block of it.
+    pub(crate) fn span_of(&self, units: u64, taker: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
+        let limits = Limits::of(self, taker, reach);
+        let mut best: Option<(usize, Id, Id)> = None;
+        let is_free = |node: &Node| node.holder != Owner::OUT;
+        let all = self.owners.iter().flat_map(|(_, place)| place.bins.iter(&self.nodes));
+        for start in all.filter(|&id| !is_free(&self.nodes[self.nodes[id].before])) {
+            // A window that grows at its end, and shrinks at its beginning while it is large enough without it.
+            let (mut first, mut sum, mut beyond) = (start, 0, 0);
+            for last in self.chain(start).take_while(|&id| is_free(&self.nodes[id])) {
+                let node = &self.nodes[last];
+                sum += u64::from(node.units);
+                beyond += usize::from(!limits.take(node));
+                loop {
+                    let node = &self.nodes[first];
+                    if first == last || sum - u64::from(node.units) < units {
+                        break;
+                    }
+                    sum -= u64::from(node.units);
+                    beyond -= usize::from(!limits.take(node));
+                    first = node.after;
+                }
+                if sum >= units && best.is_none_or(|(least, ..)| beyond < least) {
+                    best = Some((beyond, first, last));
+                }
+            }
+        }
+        let (_, first, last) = best?;
+        let mut span = Span::new();
+        for id in self.chain(first) {
+            let node = &self.nodes[id];
+            if let Some(stream) = self.stream_of(node.holder).filter(|_| !limits.take(node)) {
+                let epoch = Epoch(node.epoch);
+                match span.iter_mut().find(|stamp| stamp.stream == stream) {
+                    Some(stamp) => stamp.epoch = stamp.epoch.max(epoch),
+                    None => span.push(Stamp { stream, epoch }),
+                }
+            }
+            if id == last {
+                break;
+            }
+        }
+        Some(span)
+    }
+}
