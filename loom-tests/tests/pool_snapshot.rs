@@ -1,4 +1,5 @@
 //! Snapshot and status against allocate, free and steal: whenever somebody looks, every block is in one state, and the bytes add up.
+//! Who looks holds the core, without which nothing moves between it and a cache, and one cache at a time.
 
 #![cfg(loom)]
 
@@ -137,6 +138,37 @@ fn against_a_steal() {
         assert_eq!(status.pending_bytes, LONG - status.live_bytes);
         drop(stealing.join().unwrap());
         drop(home);
+        site.end();
+    });
+    assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
+}
+
+/// A block is taken out of the cache of one stream and put into that of another, with no lock but those of the caches: whoever
+/// looks at one after the other may see it in both, or in neither, and the bytes add up all the same.
+#[test]
+fn against_a_block_that_changes_hands() {
+    static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore(|| {
+        let site = site(2 * LONG);
+        let (home, other) = (site.rig.stream(), site.rig.stream());
+        // Each has its cache.
+        for stream in [&home, &other] {
+            let plot = site.take(stream.as_ref(), LONG).expect("there is room");
+            site.give(stream.as_ref(), plot);
+        }
+        let working = {
+            let (site, home, other) = (site.clone(), home.clone(), other.clone());
+            spawn(move || {
+                let plot = site.take(home.as_ref(), LONG).expect("it is in the cache");
+                site.give(other.as_ref(), plot);
+            })
+        };
+        let status = site.pool.status();
+        assert_adds_up(&status, 2 * LONG);
+        SEEN[usize::from(status.live_bytes > 0)].note(true);
+        bytes_of(&site.pool.snapshot(), 2 * LONG);
+        working.join().unwrap();
+        drop((home, other));
         site.end();
     });
     assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");

@@ -42,7 +42,7 @@ pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
-    cache: Token<Cache>,
+    pub(super) cache: Token<Cache>,
 }
 
 /// What is behind the mutex.
@@ -391,7 +391,7 @@ impl Stock {
 
     /// Empties one cache after another, and lets others in between. A block that goes from one to another meanwhile may stay.
     pub(super) fn spill_in_turn(&self) {
-        for shard in self.shards.iter().map(|shard| &**shard).chain(&*self.host) {
+        for shard in self.shards() {
             let mut inner = self.inner.lock();
             spill_all(&mut shard.cache.lock(), &mut inner.core);
         }
@@ -450,7 +450,8 @@ impl Stock {
         self.shards().map(|shard| shard.cache.lock()).collect()
     }
 
-    fn shards(&self) -> impl Iterator<Item = &Shard> + Clone {
+    /// Those of the streams, and those of the host.
+    pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> + Clone {
         self.shards.iter().map(|shard| &**shard).chain(&*self.host)
     }
 }

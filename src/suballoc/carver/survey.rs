@@ -13,22 +13,40 @@ use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Cache, Owner, SeenState, Want};
 use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
-use crate::sync::{Ordering, TokenGuard};
+use crate::sync::Ordering;
 
 fn bytes(units: u64) -> usize {
     units as usize * Layout::MIN_ALIGN
 }
 
+/// What one cache holds.
+struct CacheSeen {
+    units: u64,
+    blocks: usize,
+    /// The stream, and when it last freed what lies here; with nothing in it, no point.
+    newest: Option<Stamp>,
+    hits: u64,
+    metadata_bytes: usize,
+}
+
+impl CacheSeen {
+    /// Looks at each of its blocks, of which there are about a thousand at most.
+    fn of(cache: &Cache) -> Self {
+        let point = |stream| Some(Stamp { stream, epoch: cache.newest()? });
+        Self {
+            units: cache.units(),
+            blocks: cache.blocks().count(),
+            newest: cache.stream().and_then(point),
+            hits: cache.hits(),
+            metadata_bytes: cache.metadata_bytes(),
+        }
+    }
+}
+
 /// Up to when blocks were freed on each stream, and how many units: for those in the core, and for those in each cache.
-fn freed(inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Vec<(Stamp, u64)> {
-    let in_core = inner.core.owners().map(|owned| {
-        let newest = Stamp { stream: owned.stream, epoch: owned.newest };
-        (newest, owned.free_units)
-    });
-    let cached = caches.iter().filter_map(|cache| {
-        let newest = Stamp { stream: cache.stream()?, epoch: cache.newest()? };
-        Some((newest, cache.units()))
-    });
+fn freed(inner: &Inner, caches: &[CacheSeen]) -> Vec<(Stamp, u64)> {
+    let in_core = inner.core.owners().map(|owned| (owned.latest(), owned.free_units));
+    let cached = caches.iter().filter_map(|cache| Some((cache.newest?, cache.units)));
     in_core.chain(cached).collect()
 }
 
@@ -42,42 +60,55 @@ pub(super) struct Totals {
 impl Stock {
     pub(super) fn totals(&self) -> Totals {
         let inner = self.inner.lock();
-        let cached: u64 = self.caches().iter().map(|cache| cache.units()).sum();
+        let cached = self.look_at_caches(|cache| cache.units()).sum::<u64>().min(inner.core.out_units());
         Totals {
             live_bytes: bytes(inner.core.out_units() - cached),
             reserved_bytes: bytes(inner.core.reserved_units()),
         }
     }
 
+    /// Looks at one cache after the other, each with its token for as long as that takes. The caller has the mutex, so nothing
+    /// comes from the core or goes there meanwhile; but its users take blocks out of one cache, and put blocks into another.
+    fn look_at_caches<T>(&self, look: impl Fn(&Cache) -> T) -> impl Iterator<Item = T> {
+        self.shards().map(move |shard| look(&shard.cache.lock()))
+    }
+
     /// What it holds, and what it has done.
+    ///
+    /// `reserved`, `free` and the counts of the core are exact at one moment, and `live + cached + free` is `reserved`. What is
+    /// in the caches is found by looking at one after the other: of a block that goes meanwhile, through a user's hands, from
+    /// one to another, the bytes may be `live` or `cached`. It stops nobody for long: a stream while its own cache is looked at,
+    /// about a thousand blocks at most; the shared core for a few steps for each stream, whatever is free there.
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
             let Some(inner) = self.inner.lock_here() else { return Status::default() };
-            let caches = self.caches();
+            let caches: Vec<_> = self.look_at_caches(CacheSeen::of).collect();
             (self.status_locked(&inner, &caches), freed(&inner, &caches))
         };
         self.with_pending(status, &freed)
     }
 
     /// All but what is pending.
-    fn status_locked(&self, inner: &Inner, caches: &[TokenGuard<'_, Cache>]) -> Status {
-        let cached: u64 = caches.iter().map(|cache| cache.units()).sum();
-        let cached_blocks: usize = caches.iter().map(|cache| cache.blocks().count()).sum();
+    fn status_locked(&self, inner: &Inner, caches: &[CacheSeen]) -> Status {
+        let core = &inner.core;
+        // A block that was seen in two caches is out once.
+        let cached = caches.iter().map(|cache| cache.units).sum::<u64>().min(core.out_units());
+        let cached_blocks = caches.iter().map(|cache| cache.blocks).sum::<usize>().min(core.out_blocks());
         // Relaxed: figures for people.
         let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
         Status {
-            live_bytes: bytes(inner.core.out_units() - cached),
-            live_blocks: inner.core.out_blocks() - cached_blocks,
-            free_bytes: bytes(inner.core.free_units()),
+            live_bytes: bytes(core.out_units() - cached),
+            live_blocks: core.out_blocks() - cached_blocks,
+            free_bytes: bytes(core.free_units()),
             cached_bytes: bytes(cached),
             pending_bytes: 0,
-            reserved_bytes: bytes(inner.core.reserved_units()),
+            reserved_bytes: bytes(core.reserved_units()),
             peak_reserved_bytes: bytes(inner.peak_reserved),
-            largest_free_bytes: bytes(u64::from(inner.core.largest_free())),
-            metadata_bytes: inner.core.metadata_bytes()
-                + caches.iter().map(|cache| cache.metadata_bytes()).sum::<usize>(),
-            hits: caches.iter().map(|cache| cache.hits()).sum(),
+            largest_free_bytes: bytes(u64::from(core.largest_free())),
+            metadata_bytes: core.metadata_bytes()
+                + caches.iter().map(|cache| cache.metadata_bytes).sum::<usize>(),
+            hits: caches.iter().map(|cache| cache.hits).sum(),
             misses: inner.misses,
             steals: inner.steals,
             waits: load(&self.tally.waits),
@@ -91,7 +122,8 @@ impl Stock {
         let machine = self.device.machine();
         let is_pending = |newest: &Stamp| machine.done_up_to(newest.stream) < newest.epoch;
         let units = freed.iter().filter(|(newest, _)| is_pending(newest)).map(|(_, units)| units).sum();
-        Status { pending_bytes: bytes(units), ..status }
+        let most = status.cached_bytes + status.free_bytes;
+        Status { pending_bytes: bytes(units).min(most), ..status }
     }
 
     /// Every block at one moment.
@@ -101,15 +133,17 @@ impl Stock {
             let (time, device, status) = (SystemTime::now(), self.device.clone(), Status::default());
             return Snapshot { time, device, status, segments: Vec::new(), blocks: Vec::new() };
         };
-        let caches = self.caches();
-        let mut cached: Vec<(u64, Option<StreamId>)> = Vec::new();
-        for cache in &caches {
-            cached.extend(cache.blocks().map(|block| (block.address, cache.stream())));
+        let (mut cached, mut caches) = (Vec::<(u64, Option<StreamId>)>::new(), Vec::new());
+        for (seen, blocks) in self.look_at_caches(|cache| {
+            let blocks: Vec<_> = cache.blocks().map(|block| (block.address, cache.stream())).collect();
+            (CacheSeen::of(cache), blocks)
+        }) {
+            caches.push(seen);
+            cached.extend(blocks);
         }
         let segments = inner.core.segments();
         let seen: Vec<_> = inner.core.blocks().collect();
         let (status, freed) = (self.status_locked(&inner, &caches), freed(&inner, &caches));
-        drop(caches);
         drop(inner);
         let time = SystemTime::now();
         cached.sort_unstable_by_key(|(address, _)| *address);
