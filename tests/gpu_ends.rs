@@ -243,14 +243,18 @@ impl Watched {
 
     fn byte(&self, at: usize) -> u8 {
         assert!(at < COPY_BYTES);
-        // SAFETY: it is one of the bytes, which are never let go.
-        unsafe { ptr::read_volatile(self.bytes.add(at)) }
+        // SAFETY: the place is one of the bytes, which are never let go.
+        let byte = unsafe { self.bytes.add(at) };
+        // SAFETY: as above.
+        unsafe { ptr::read_volatile(byte) }
     }
 
     fn put_canaries(&self) {
         for at in (0..COPY_BYTES).step_by(PAGE) {
-            // SAFETY: it is one of the bytes, which are never let go.
-            unsafe { ptr::write_volatile(self.bytes.add(at), CANARY) };
+            // SAFETY: the place is one of the bytes, which are never let go.
+            let byte = unsafe { self.bytes.add(at) };
+            // SAFETY: as above.
+            unsafe { ptr::write_volatile(byte, CANARY) };
         }
     }
 
@@ -283,12 +287,8 @@ fn a_lost_context_of_somebody_else_ends_no_transfer() {
             "beside the lost context {stranger:?}: {outcome:?}, and then {:?}",
             vector.get(3, stream.as_ref())
         );
-        assert!(outcome.is_err() || back.iter().all(|byte| *byte == 7), "the borrow ended before the copy");
-        if outcome.is_err() {
-            let here = cuda();
-            let code = outcome.unwrap_err().code().unwrap();
-            assert!(proves_stopped(&here, code) && back.iter().all(|byte| *byte == 0));
-        }
+        outcome.expect("the context of this crate is whole");
+        assert!(back.iter().all(|byte| *byte == 7), "the borrow ended before the copy");
         done();
     });
 }

@@ -355,3 +355,23 @@ fn a_driver_that_refuses_everything_for_a_while_loses_nothing() {
         bench.check();
     }
 }
+
+/// A copy that fails half way may be under way. What it writes to is leaked; a copy that was refused writes to nothing.
+#[test]
+fn memory_that_a_failed_copy_may_write_to_is_not_used_again() {
+    for (code, is_leaked) in
+        [(Code::OUT_OF_MEMORY, false), (Code::INVALID_VALUE, false), (Code::UNKNOWN, true)]
+    {
+        let bench = Bench::sim();
+        let sim = bench.simulated().unwrap();
+        let stream = bench.stream();
+        let before = sim.live().registered + sim.live().pinned;
+        let guard = Cuda::new(&bench.device()).guard(GuardConfig::default()).unwrap();
+        let block = Held::of(&guard, 1000, stream.as_ref());
+        sim.inject(Fault::every(Call::CopyAsync, code));
+        block.free(stream.as_ref());
+        sim.clear_faults();
+        drop(guard);
+        assert_eq!(sim.live().registered + sim.live().pinned > before, is_leaked, "{code}");
+    }
+}

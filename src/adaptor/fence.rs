@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::staging::Staging;
 use super::{Damage, TrespassKind};
-use crate::driver::{DriverResult, FillValue};
+use crate::driver::{Code, DriverResult, FillValue};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::StreamRef;
@@ -156,7 +156,7 @@ impl Fence {
         unsafe { stream.driver().fill_async(ordinal, self.address(zone), value, zone.bytes, stream.raw()) }
     }
 
-    /// Queues copies of zones, one behind the other. Returns those that the driver took.
+    /// Queues copies of zones, one behind the other. Returns those that the driver took, and whether another may be under way.
     ///
     /// # Safety
     ///
@@ -167,8 +167,8 @@ impl Fence {
         zones: &[Zone],
         staging: &Staging,
         stream: StreamRef<'_>,
-    ) -> SmallVec<[Part; 2]> {
-        let (mut parts, mut offset) = (SmallVec::new(), 0);
+    ) -> (SmallVec<[Part; 2]>, bool) {
+        let (mut parts, mut offset, mut in_doubt) = (SmallVec::new(), 0, false);
         for &zone in zones {
             let (to, from, ordinal) =
                 (staging.address(offset), self.address(zone), stream.device().ordinal());
@@ -177,12 +177,14 @@ impl Fence {
             //   this staging's alone, from its own offset on.
             // - the stream is live, because it is borrowed, and this is its device.
             let copied = unsafe { stream.driver().copy_async(ordinal, to, from, zone.bytes, stream.raw()) };
-            if copied.is_ok() {
-                parts.push((zone, offset));
+            match copied {
+                Ok(()) => parts.push((zone, offset)),
+                // To memory that is pinned a copy is one piece: without memory to queue it with, there is none.
+                Err(error) => in_doubt |= !error.code.is_refusal() && error.code != Code::OUT_OF_MEMORY,
             }
             offset += zone.bytes;
         }
-        parts
+        (parts, in_doubt)
     }
 
     fn address(&self, zone: Zone) -> u64 {

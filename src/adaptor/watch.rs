@@ -384,8 +384,8 @@ impl Watch {
     ) -> bool {
         let Some(staging) = staging else { return false };
         // SAFETY: the block is the caller's promise. The staging has room for the zones, and goes into a check, which is dropped when
-        // its point is over; or, if no copy was queued, at once.
-        let parts = unsafe { fence.copy_out(zones, &staging, stream) };
+        // its point is over; or, if no copy was queued, at once; or, if nobody can say, never.
+        let (parts, in_doubt) = unsafe { fence.copy_out(zones, &staging, stream) };
         let is_whole = parts.len() == zones.len();
         if !parts.is_empty() {
             let is_of_redzones = is_of_redzones && is_whole;
@@ -394,6 +394,8 @@ impl Watch {
                 Some(mut book) => book.pending.push(point, check),
                 None => mem::forget(check.staging),
             }
+        } else if in_doubt {
+            mem::forget(staging);
         }
         is_whole
     }

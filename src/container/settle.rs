@@ -170,26 +170,9 @@ pub(super) fn refused_or_settled(submitted: Result<(), Error>, stream: StreamRef
 }
 
 /// A submission that failed with this has begun nothing: another call failed, before the copy; or the copy was refused.
-///
-/// Of every other code nothing says so. From memory that is not pinned, libcuda copies a part at a time, and one part may have been
-/// submitted before the next one failed.
 fn is_refusal(error: &Error) -> bool {
-    error.call() != Some(Call::CopyAsync)
-        || error.is_capture()
-        || error.is_shut_down()
-        || error.code().is_some_and(|code| REFUSALS.contains(&code))
+    error.call() != Some(Call::CopyAsync) || error.code().is_some_and(Code::is_refusal)
 }
-
-/// What a copy's arguments, or the lack of a function, are refused with.
-const REFUSALS: [Code; 7] = [
-    Code::INVALID_VALUE,
-    Code::INVALID_DEVICE,
-    Code::INVALID_CONTEXT,
-    Code::INVALID_HANDLE,
-    Code::NOT_FOUND,
-    Code::NOT_PERMITTED,
-    Code::NOT_SUPPORTED,
-];
 
 /// The driver says that nothing which was submitted to the device runs any more.
 pub(super) fn proves_stopped(device: &Device, error: &Error) -> bool {

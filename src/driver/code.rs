@@ -81,6 +81,20 @@ impl Code {
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
     }
 
+    /// Returns `true` if a call that failed with this has done nothing: its arguments were refused, it was illegal where it was made, or
+    /// there is no such function.
+    ///
+    /// Of other codes nothing says so for certain. From memory that is not pinned, libcuda copies a part at a time, and one part may have
+    /// been submitted before the next one failed.
+    pub(crate) const fn is_refusal(self) -> bool {
+        let of_arguments = matches!(
+            self,
+            Self::INVALID_VALUE | Self::INVALID_DEVICE | Self::INVALID_CONTEXT | Self::INVALID_HANDLE
+        );
+        let of_the_call = matches!(self, Self::NOT_FOUND | Self::NOT_PERMITTED | Self::NOT_SUPPORTED);
+        of_arguments || of_the_call || self.is_capture() || self.is_shut_down()
+    }
+
     /// Returns `true` if the code says that a call was illegal because of a graph capture.
     #[must_use]
     pub const fn is_capture(self) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! libcuda shuts itself down in an exit handler. Its functions then return [`Code::DEINITIALIZED`](crate::driver::Code),
 //! most of them; some of them crash on some versions. Containers in statics and threads that outlive `main` still free
-//! memory at that time, so the driver stops calling in before libcuda goes.
+//! memory at that time, so the driver stops calling in before libcuda goes. Its own answer is then the same code, and says nothing of
+//! what the devices do: copies go on until the process has ended.
 
 #![cfg_attr(unix, expect(unsafe_code, reason = "registers an exit handler with the C library"))]
 
