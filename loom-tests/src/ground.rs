@@ -117,23 +117,23 @@ impl Ground {
         assert!(self.book().live.remove(&address).is_some(), "{address:#x} is not live");
     }
 
-    /// Some work uses a block; `before` is what comes before that work. All that ever used these bytes must.
-    pub(crate) fn note_use(&self, address: u64, bytes: u64, work: Work, before: WorkSet) {
-        self.assert_behind(address, bytes, before, &format_args!("{work:?}"));
+    /// Some work uses a block, on a stream that follows so much. All that ever used these bytes must come before it.
+    pub(crate) fn note_use(&self, address: u64, bytes: u64, work: Work, followed: WorkSet) {
+        self.assert_behind(address, bytes, followed, &format_args!("{work:?}"));
         self.book().uses.push((address, bytes, work));
     }
 
-    fn assert_behind(&self, address: u64, bytes: u64, before: WorkSet, who: &dyn fmt::Debug) {
-        let book = self.book();
-        let used = book.uses.iter().filter(|(at, length, _)| meet((*at, *length), (address, bytes)));
-        for (_, _, earlier) in used {
-            assert!(before.contains(*earlier), "{who:?} may overtake {earlier:?}");
+    fn assert_behind(&self, address: u64, bytes: u64, followed: WorkSet, who: &dyn fmt::Debug) {
+        let used = |(at, length, _): &&(u64, u64, Work)| meet((*at, *length), (address, bytes));
+        let used: Vec<Work> = self.book().uses.iter().filter(used).map(|(_, _, work)| *work).collect();
+        for earlier in used {
+            assert!(self.rig.mock.is_before(followed, earlier), "{who:?} may overtake {earlier:?}");
         }
     }
 
     /// Succeeds if everything that used these bytes is over.
     pub(crate) fn assert_over(&self, address: u64, bytes: u64) {
-        self.assert_behind(address, bytes, self.rig.mock.over(), &format_args!("the host"));
+        self.assert_behind(address, bytes, WorkSet::default(), &format_args!("the host"));
     }
 
     fn take_back(&self, block: DevicePtr, layout: Layout, stream: Option<RawStream>) {
@@ -142,8 +142,8 @@ impl Ground {
             return;
         }
         let (address, bytes) = (block.address(), layout.bytes() as u64);
-        let before = stream.map_or_else(|| self.rig.mock.over(), |stream| self.rig.mock.before(stream));
-        self.assert_behind(address, bytes, before, &format_args!("the upstream"));
+        let followed = stream.map_or_else(WorkSet::default, |stream| self.rig.mock.before(stream));
+        self.assert_behind(address, bytes, followed, &format_args!("the upstream"));
         {
             let mut book = self.book();
             assert_eq!(book.segments.remove(&address), Some(bytes), "the segment at {address:#x} comes back");

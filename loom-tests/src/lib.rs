@@ -108,7 +108,9 @@ impl Seen {
 pub struct Rig {
     /// The driver.
     pub mock: Arc<Mock>,
-    /// The device.
+    /// The machine.
+    pub machine: Machine,
+    /// Its device.
     pub device: Device,
 }
 
@@ -122,7 +124,8 @@ impl Rig {
     pub fn new() -> Self {
         let mock = Mock::new();
         let machine = Machine::new(Arc::clone(&mock) as _).expect("the mock driver answers");
-        Self { mock, device: machine.device(0).expect("there is one") }
+        let device = machine.device(0).expect("there is one");
+        Self { mock, machine, device }
     }
 
     /// A stream of the crate's own.
@@ -159,8 +162,8 @@ impl Rig {
     ///
     /// If it does not.
     pub fn submit_after(&self, stream: StreamRef<'_>, work: Work, earlier: Work) {
-        let before = self.mock.submit(stream.raw(), work);
-        assert!(before.contains(earlier), "{work:?} may overtake {earlier:?}");
+        let followed = self.mock.submit(stream.raw(), work);
+        assert!(self.mock.is_before(followed, earlier), "{work:?} may overtake {earlier:?}");
     }
 }
 

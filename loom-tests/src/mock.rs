@@ -12,10 +12,9 @@ use alluvion::driver::{
     ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind,
     PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
-use loom::sync::Mutex;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// A piece of work, by number below 64.
+/// A piece of work, by number below 63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work(pub u32);
 
@@ -35,16 +34,23 @@ impl WorkSet {
     }
 }
 
-/// What a queue or an event comes after; `None` after its end.
+/// What a queue or an event comes after, by the bits of [`WorkSet`], and [`ENDED`] after its end.
 ///
-/// The lock is the driver's own: it orders the calls that concern one stream, or one event, and no others.
-type Point = Arc<Mutex<Option<WorkSet>>>;
+/// Every access is relaxed. The calls that concern one stream have an order, which is that of the changes of one word, and
+/// order nothing else: what one thread did before its call, another one sees after its own only if the crate sees to that.
+type Point = Arc<AtomicU64>;
+
+/// No work has this number.
+const ENDED: u64 = 1 << 63;
 
 /// A driver that keeps, for each stream, what its next work comes after; for each event, what was before its record.
 #[derive(Debug)]
 pub struct Mock {
     /// Records still to fail.
     failing_records: AtomicU64,
+    /// What is over, because the host waited or asked. Relaxed, too: what one thread has learned of the device, another one knows
+    /// only if the crate has told it.
+    over: AtomicU64,
     /// The handles, sorted so that each run of a model is the same. No part of it: no modelled operation is made under
     /// their lock.
     points: Unmodelled<BTreeMap<u64, Point>>,
@@ -57,10 +63,10 @@ struct Log {
     destroyed: Vec<RawStream>,
     /// How often the host waited.
     host_waits: usize,
+    /// How often it asked.
+    queries: usize,
     /// What was on streams that are destroyed.
     of_destroyed: WorkSet,
-    /// What is over, because the host waited or asked.
-    over: WorkSet,
     /// The device gets nothing done: every query says so.
     busy: bool,
     mistakes: Vec<String>,
@@ -69,10 +75,10 @@ struct Log {
 impl Mock {
     pub(crate) fn new() -> Arc<Self> {
         let (points, log) = (Unmodelled::default(), Unmodelled::default());
-        let mock = Self { failing_records: AtomicU64::new(0), points, log };
+        let [failing_records, over] = [(); 2].map(|()| AtomicU64::new(0));
+        let mock = Self { failing_records, over, points, log };
         // The legacy stream, which those made here are not ordered with.
-        let legacy = Arc::new(Mutex::new(Some(WorkSet::default())));
-        mock.points.lock().unwrap().insert(RawStream::LEGACY.0, legacy);
+        mock.points.lock().unwrap().insert(RawStream::LEGACY.0, Arc::new(AtomicU64::new(0)));
         Arc::new(mock)
     }
 
@@ -82,18 +88,13 @@ impl Mock {
             log.handles += 1;
             0x1000 + log.handles
         };
-        self.points.lock().unwrap().insert(handle, Arc::new(Mutex::new(Some(WorkSet::default()))));
+        self.points.lock().unwrap().insert(handle, Arc::new(AtomicU64::new(0)));
         handle
     }
 
-    /// Submits work to a stream; returns what comes before it: what the stream follows, and what is over.
+    /// Submits work to a stream; returns what the stream follows.
     pub fn submit(&self, stream: RawStream, work: Work) -> WorkSet {
-        let mut before = self.log().over;
-        let submitted = self.with(stream.0, Call::StreamHostCall, |point| {
-            before.join(*point);
-            point.join(WorkSet(1 << work.0));
-        });
-        submitted.map_or(WorkSet::default(), |()| before)
+        self.queue(stream.0, Call::StreamHostCall, WorkSet(1 << work.0)).unwrap_or_default()
     }
 
     /// Ends a stream as its owner does.
@@ -118,19 +119,23 @@ impl Mock {
         self.log().busy = false;
     }
 
-    /// What comes before the next work on a stream: what it follows, and what is over.
+    /// What the next work on a stream follows.
     #[must_use]
     pub fn before(&self, stream: RawStream) -> WorkSet {
-        let mut before = self.log().over;
-        let followed = self.with(stream.0, Call::StreamHostCall, |point| *point);
-        before.join(followed.unwrap_or_default());
-        before
+        self.queue(stream.0, Call::StreamHostCall, WorkSet::default()).unwrap_or_default()
     }
 
-    /// What is over, because the host has waited or asked.
+    /// Returns `true` if `earlier` comes before what follows these: it is one of them, or it is over. What is over is looked at only
+    /// if need be: each look has several answers, and each answer is a schedule.
+    #[must_use]
+    pub fn is_before(&self, followed: WorkSet, earlier: Work) -> bool {
+        followed.contains(earlier) || self.over().contains(earlier)
+    }
+
+    /// What is over, because the host has waited or asked, as far as this thread knows.
     #[must_use]
     pub fn over(&self) -> WorkSet {
-        self.log().over
+        WorkSet(self.over.load(Ordering::Relaxed))
     }
 
     /// How often a stream was destroyed.
@@ -141,6 +146,11 @@ impl Mock {
     /// How often the host waited for a stream, an event or the device.
     pub fn host_waits(&self) -> usize {
         self.log().host_waits
+    }
+
+    /// How often the host asked whether something is over.
+    pub fn queries(&self) -> usize {
+        self.log().queries
     }
 
     /// Succeeds if no stream or event was used after its end.
@@ -162,45 +172,53 @@ impl Mock {
         point.expect("the crate calls with handles that it was given")
     }
 
-    /// Does something to a stream or an event, unless it has ended, which is a mistake.
-    fn with<T>(&self, handle: u64, call: Call, body: impl FnOnce(&mut WorkSet) -> T) -> DriverResult<T> {
-        let point = self.point(handle);
-        let mut point = point.lock().unwrap();
-        match &mut *point {
-            Some(point) => Ok(body(point)),
-            None => {
-                self.log()
-                    .mistakes
-                    .push(format!("{} was called after the end of {handle:#x}", call.symbol()));
-                Err(DriverError::new(call, Code::INVALID_HANDLE))
-            }
+    /// What a stream or an event had in it when it was called, unless it had ended, which is a mistake.
+    fn unless_ended(&self, bits: u64, handle: u64, call: Call) -> DriverResult<WorkSet> {
+        if bits & ENDED == 0 {
+            return Ok(WorkSet(bits));
         }
+        self.log().mistakes.push(format!("{} was called after the end of {handle:#x}", call.symbol()));
+        Err(DriverError::new(call, Code::INVALID_HANDLE))
+    }
+
+    /// Puts something in a queue; returns what is before it.
+    fn queue(&self, stream: u64, call: Call, more: WorkSet) -> DriverResult<WorkSet> {
+        let before = self.point(stream).fetch_or(more.0, Ordering::Relaxed);
+        self.unless_ended(before, stream, call)
+    }
+
+    /// What an event comes after, as far as this thread knows.
+    fn recorded(&self, event: u64, call: Call) -> DriverResult<WorkSet> {
+        let before = self.point(event).load(Ordering::Relaxed);
+        self.unless_ended(before, event, call)
     }
 
     fn destroy(&self, handle: u64, call: Call) -> DriverResult<()> {
-        let point = self.point(handle);
-        let ended = point.lock().unwrap().take();
-        ended.map(|point| self.log().of_destroyed.join(point)).ok_or_else(|| {
-            self.log().mistakes.push(format!("{} was called after the end of {handle:#x}", call.symbol()));
-            DriverError::new(call, Code::INVALID_HANDLE)
-        })
-    }
-
-    fn query(&self, handle: u64, call: Call) -> DriverResult<bool> {
-        let before = self.with(handle, call, |point| *point)?;
-        let mut log = self.log();
-        if !log.busy {
-            log.over.join(before);
-        }
-        Ok(!log.busy)
-    }
-
-    fn finish(&self, handle: u64, call: Call) -> DriverResult<()> {
-        let before = self.with(handle, call, |point| *point)?;
-        let mut log = self.log();
-        log.host_waits += 1;
-        log.over.join(before);
+        let point = self.point(handle).fetch_or(ENDED, Ordering::Relaxed);
+        let point = self.unless_ended(point, handle, call)?;
+        self.log().of_destroyed.join(point);
         Ok(())
+    }
+
+    fn is_over(&self, before: WorkSet) -> bool {
+        let busy = {
+            let mut log = self.log();
+            log.queries += 1;
+            log.busy
+        };
+        if !busy {
+            self.note_over(before);
+        }
+        !busy
+    }
+
+    fn wait(&self, before: WorkSet) {
+        self.log().host_waits += 1;
+        self.note_over(before);
+    }
+
+    fn note_over(&self, work: WorkSet) {
+        self.over.fetch_or(work.0, Ordering::Relaxed);
     }
 }
 
@@ -217,8 +235,8 @@ macro_rules! not_modelled {
     };
 }
 
-// SAFETY: it hands out no memory. Work on one stream runs in the order of the calls, under the stream's lock; a wait
-// takes over what was on the recording stream at the time of the record.
+// SAFETY: it hands out no memory. Work on one stream runs in the order of the changes of the stream's word; a wait takes over what
+// was on the recording stream at the time of the record.
 unsafe impl Driver for Mock {
     fn name(&self) -> &'static str {
         "mock"
@@ -234,14 +252,11 @@ unsafe impl Driver for Mock {
 
     fn context_synchronize(&self, _: u32) -> DriverResult<()> {
         let points: Vec<Point> = self.points.lock().unwrap().values().cloned().collect();
+        let mut before = self.log().of_destroyed;
         for point in points {
-            let before = point.lock().unwrap().unwrap_or_default();
-            self.log().over.join(before);
+            before.join(WorkSet(point.fetch_or(0, Ordering::Relaxed) & !ENDED));
         }
-        let mut log = self.log();
-        log.host_waits += 1;
-        let of_destroyed = log.of_destroyed;
-        log.over.join(of_destroyed);
+        self.wait(before);
         Ok(())
     }
 
@@ -259,20 +274,23 @@ unsafe impl Driver for Mock {
     }
 
     unsafe fn stream_synchronize(&self, _: u32, stream: RawStream) -> DriverResult<()> {
-        self.finish(stream.0, Call::StreamSynchronize)
+        self.wait(self.queue(stream.0, Call::StreamSynchronize, WorkSet::default())?);
+        Ok(())
     }
 
     unsafe fn stream_query(&self, _: u32, stream: RawStream) -> DriverResult<bool> {
-        self.query(stream.0, Call::StreamQuery)
+        Ok(self.is_over(self.queue(stream.0, Call::StreamQuery, WorkSet::default())?))
     }
 
     unsafe fn stream_wait_event(&self, _: u32, stream: RawStream, event: RawEvent) -> DriverResult<()> {
-        let before = self.with(event.0, Call::StreamWaitEvent, |point| *point)?;
-        self.with(stream.0, Call::StreamWaitEvent, |point| point.join(before))
+        let before = self.recorded(event.0, Call::StreamWaitEvent)?;
+        self.queue(stream.0, Call::StreamWaitEvent, before)?;
+        Ok(())
     }
 
     unsafe fn stream_capture_status(&self, _: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
-        self.with(stream.0, Call::StreamCaptureStatus, |_| CaptureStatus::None)
+        self.queue(stream.0, Call::StreamCaptureStatus, WorkSet::default())?;
+        Ok(CaptureStatus::None)
     }
 
     fn event_create(&self, _: u32) -> DriverResult<RawEvent> {
@@ -290,16 +308,19 @@ unsafe impl Driver for Mock {
         if fails.is_ok() {
             return Err(DriverError::new(Call::EventRecord, Code::OUT_OF_MEMORY));
         }
-        let before = self.with(stream.0, Call::EventRecord, |point| *point)?;
-        self.with(event.0, Call::EventRecord, |point| *point = before)
+        let before = self.queue(stream.0, Call::EventRecord, WorkSet::default())?;
+        let earlier = self.point(event.0).swap(before.0, Ordering::Relaxed);
+        self.unless_ended(earlier, event.0, Call::EventRecord)?;
+        Ok(())
     }
 
     unsafe fn event_query(&self, _: u32, event: RawEvent) -> DriverResult<bool> {
-        self.query(event.0, Call::EventQuery)
+        Ok(self.is_over(self.recorded(event.0, Call::EventQuery)?))
     }
 
     unsafe fn event_synchronize(&self, _: u32, event: RawEvent) -> DriverResult<()> {
-        self.finish(event.0, Call::EventSynchronize)
+        self.wait(self.recorded(event.0, Call::EventSynchronize)?);
+        Ok(())
     }
 
     not_modelled! {

@@ -93,8 +93,8 @@ impl Site {
     ///
     /// If it does not come after everything that used these bytes before.
     pub fn use_on(&self, stream: StreamRef<'_>, plot: &Plot, work: Work) {
-        let before = self.rig.mock.submit(stream.raw(), work);
-        self.ground.note_use(plot.address(), plot.bytes(), work, before);
+        let followed = self.rig.mock.submit(stream.raw(), work);
+        self.ground.note_use(plot.address(), plot.bytes(), work, followed);
     }
 
     /// Frees a block on a stream that its uses come before.

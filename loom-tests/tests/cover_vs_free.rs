@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use alluvion::Frontier;
-use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 use loom_tests::{Rig, Seen, Work, explore};
 
@@ -44,8 +44,8 @@ fn an_event_covers_what_was_released_in_its_epoch() {
     assert!(COVERED.times() > 0 && NOT_COVERED.times() > 0);
 }
 
-/// The protocol written down once more, with either order of its two steps.
-fn covered_by_hand(advance_first: bool) {
+/// The protocol written down once more, with either order of its two steps, with and without the fence of who frees.
+fn covered_by_hand(advance_first: bool, fenced: bool) {
     explore(move || {
         let rig = Rig::new();
         let (stream, other) = (rig.stream(), rig.stream());
@@ -54,7 +54,11 @@ fn covered_by_hand(advance_first: bool) {
             let (rig, stream, other, epoch) =
                 (rig.clone(), stream.clone(), other.clone(), Arc::clone(&epoch));
             thread::spawn(move || {
-                let advance = || epoch.fetch_add(1, Ordering::AcqRel);
+                let advance = || {
+                    let ended = epoch.fetch_add(1, Ordering::AcqRel);
+                    fence(Ordering::Release);
+                    ended
+                };
                 let record_and_wait = || other.wait_for_stream(&stream).expect("nothing fails");
                 if advance_first {
                     let covered = advance();
@@ -67,6 +71,9 @@ fn covered_by_hand(advance_first: bool) {
             })
         };
         rig.submit(stream.as_ref(), USE);
+        if fenced {
+            fence(Ordering::Acquire);
+        }
         let freed = epoch.load(Ordering::Acquire);
         let (covered, rig) = covering.join().unwrap();
         if covered >= freed {
@@ -77,12 +84,18 @@ fn covered_by_hand(advance_first: bool) {
 
 #[test]
 fn advancing_first_is_enough() {
-    covered_by_hand(true);
+    covered_by_hand(true, true);
 }
 
-/// Shows that the model can see the mistake that it is there for.
+/// Shows that the model can see the mistakes that it is there for.
 #[test]
 #[should_panic(expected = "Work(1) may overtake Work(0)")]
 fn recording_first_is_caught() {
-    covered_by_hand(false);
+    covered_by_hand(false, true);
+}
+
+#[test]
+#[should_panic(expected = "Work(1) may overtake Work(0)")]
+fn reading_before_the_submission_is_caught() {
+    covered_by_hand(true, false);
 }

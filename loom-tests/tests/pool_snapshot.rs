@@ -8,7 +8,7 @@ use std::sync::Arc;
 use alluvion::PoolConfig;
 use alluvion::suballoc::{BlockState, Growth, Snapshot, Status};
 use loom::sync::Mutex;
-use loom_tests::{Seen, Site, Work, explore, spawn};
+use loom_tests::{Seen, Site, Work, explore, explore_bounded, spawn};
 
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
@@ -114,7 +114,8 @@ fn against_the_core() {
 #[test]
 fn against_a_steal() {
     static SEEN: [Seen; 3] = [const { Seen::never() }; 3];
-    explore(|| {
+    // All schedules would take minutes.
+    explore_bounded(Some(3), || {
         let site = site(LONG);
         let (home, taking) = (site.rig.stream(), site.rig.stream());
         let plot = site.take(home.as_ref(), LONG).expect("there is room");

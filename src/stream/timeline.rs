@@ -9,7 +9,10 @@
 //! - **Cover**: advance the epoch, *then* record an event. A free that read the old epoch had submitted its work before:
 //!   suppose that its submission came after the record in the driver's own order of the stream. Then the advance happens
 //!   before the record, the record before the submission, the submission before the read, and the read would have
-//!   returned the new epoch.
+//!   returned the new epoch. The driver need have no more than that order: one fence between the advance and the record,
+//!   another between the submission and the read make the rest of it. Where one thread submits and another one frees, the second
+//!   fence comes too late for the first thread; there the driver's calls for one stream must follow each other as under a lock,
+//!   which CUDA's do.
 //! - **Host wait**: advance the epoch, *then* wait or ask. For the same reason.
 //! - **Wait**: make the driver wait, *then* teach the clock. Whoever reads in the clock that the stream has waited submits
 //!   behind the wait.
@@ -34,7 +37,7 @@ use crate::contain::contain;
 use crate::driver::{
     Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream, RelaxedCapture,
 };
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, yield_now};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, fence, yield_now};
 
 /// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
 /// a wait should wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at
@@ -180,8 +183,11 @@ impl Timeline {
     /// The point that everything submitted so far lies before. What a free and a use are tagged with.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
-        // Acquire: pairs with the release in `advance`, see the proof at the top of the file.
-        Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Acquire)) }
+        // Acquire: pairs with the fence in `advance`, through the driver's order of the stream: see the proof at the top of the
+        // file. Nothing on x86, a load barrier on Arm.
+        fence(Ordering::Acquire);
+        // Relaxed: nothing is taken from it but the number, which the fence keeps from being read too early.
+        Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Relaxed)) }
     }
 
     /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
@@ -198,8 +204,11 @@ impl Timeline {
 
     /// Ends the current epoch. Returns it.
     fn advance(&self) -> Epoch {
-        // Release: pairs with the acquire in `now`. It comes before the record that follows it.
-        Epoch(self.epoch.fetch_add(1, Ordering::AcqRel))
+        // Relaxed: the fence orders it.
+        let ended = Epoch(self.epoch.fetch_add(1, Ordering::Relaxed));
+        // Release: pairs with the fence in `now`. Whoever submits behind what the caller does next reads a later epoch.
+        fence(Ordering::Release);
+        ended
     }
 
     pub(crate) fn is_done(&self, epoch: Epoch) -> bool {

@@ -23,11 +23,11 @@ pub(crate) use global::Global;
 use held::Held;
 pub(crate) use held::assert_no_lock_is_held;
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 pub(crate) use seat::Seat;
 pub(crate) use signal::Signal;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 pub(crate) use token::{Token, TokenGuard};
 
 #[cfg(loom)]
