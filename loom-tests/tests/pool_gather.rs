@@ -116,6 +116,38 @@ fn a_half_is_taken_or_gathered() {
     assert!(SEEN.iter().all(|seen| seen.times() > 0), "{SEEN:?}");
 }
 
+/// One stream gathers, and leaves what it has gathered free. Who takes a part of that waits for it.
+#[test]
+fn what_is_gathered_is_of_who_has_waited() {
+    explore_bounded(PREEMPTIONS, || {
+        let (site, halves, [gathering, last]) = site();
+        let streams: Vec<Stream> = halves
+            .into_iter()
+            .zip(USES)
+            .map(|((stream, plot), work)| {
+                site.use_on(stream.as_ref(), &plot, work);
+                site.give(stream.as_ref(), plot);
+                stream
+            })
+            .collect();
+        let merging = {
+            let site = site.clone();
+            spawn(move || {
+                site.pool.merge(gathering.as_ref()).expect("nothing fails");
+                gathering
+            })
+        };
+        let half = site.take(last.as_ref(), LONG).expect("nothing is live");
+        site.use_on(last.as_ref(), &half, LAST);
+        let other = site.take(last.as_ref(), LONG).expect("so much is left");
+        site.use_on(last.as_ref(), &other, LAST);
+        site.give(last.as_ref(), half);
+        site.give(last.as_ref(), other);
+        drop((streams, merging.join().unwrap(), last));
+        site.end();
+    });
+}
+
 /// The protocol written down once more: two pieces, of two streams, become one of a third.
 fn gathered_by_hand(waits_for_both: bool) {
     explore(move || {
