@@ -5,7 +5,7 @@
 
 use alluvion::{Frontier, Stream};
 use loom::thread;
-use loom_tests::{Rig, Seen, Work, explore};
+use loom_tests::{Rig, Seen, Work, explore, explore_bounded};
 
 const USE: Work = Work(0);
 const NEXT: Work = Work(1);
@@ -63,4 +63,32 @@ fn for_an_event() {
         event.synchronize().expect("nothing fails");
     };
     over_means_over(wait, &SEEN);
+}
+
+/// Two threads ask whether a block is quiescent, and one of them may be told by what the other one has found. Whoever is told so
+/// knows that the use is over.
+#[test]
+fn by_what_another_thread_was_told() {
+    static TOLD: [Seen; 2] = [Seen::never(), Seen::never()];
+    // All schedules would take half a minute.
+    explore_bounded(Some(3), || {
+        let rig = Rig::new();
+        let home = rig.stream();
+        rig.submit(home.as_ref(), USE);
+        let free = Frontier::of(home.as_ref().release());
+        drop(home.record().expect("nothing fails"));
+        let ask = |rig: &Rig, free: &Frontier| {
+            assert!(rig.machine.is_quiescent(free).expect("nothing fails"));
+            assert!(rig.mock.over().contains(USE), "the host may overtake the use");
+        };
+        let asking = {
+            let (rig, free) = (rig.clone(), free.clone());
+            thread::spawn(move || ask(&rig, &free))
+        };
+        ask(&rig, &free);
+        asking.join().unwrap();
+        TOLD[usize::from(rig.mock.queries() == 1)].note(true);
+        rig.mock.assert_no_mistakes();
+    });
+    assert!(TOLD.iter().all(|told| told.times() > 0), "one asks, or both: {TOLD:?}");
 }
