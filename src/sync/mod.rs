@@ -28,6 +28,8 @@ pub(crate) use seat::Seat;
 pub(crate) use signal::Signal;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(all(test, feature = "sim", not(loom)))]
+pub(crate) use token::tests::when_it_waits;
 pub(crate) use token::{Token, TokenGuard};
 
 #[cfg(loom)]

@@ -95,6 +95,8 @@ impl<T> Token<T> {
         if self.is_of_parent() {
             lost_lock();
         }
+        #[cfg(all(test, not(loom)))]
+        tests::tell_waits();
         for _ in 0..LOOKS {
             spin_loop();
             // Relaxed: it is a hint; the exchange that follows decides. Loading leaves the line with its holder's core.
@@ -155,12 +157,27 @@ impl Drop for GiveBack<'_> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(super) mod tests {
+    use core::cell::RefCell;
     use core::panic::AssertUnwindSafe;
     use std::sync::mpsc;
 
     use super::super::{Arc, AtomicU64, NAPS};
     use super::*;
+
+    thread_local! {
+        static WHEN_IT_WAITS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    /// Does something when this thread next finds a token that is out: so a test sees what it holds then.
+    pub(crate) fn when_it_waits(body: impl FnOnce() + 'static) {
+        WHEN_IT_WAITS.set(Some(Box::new(body)));
+    }
+
+    pub(super) fn tell_waits() {
+        let body = WHEN_IT_WAITS.take();
+        body.into_iter().for_each(|body| body());
+    }
 
     static_assertions::assert_impl_all!(Token<core::cell::Cell<u8>>: Send, Sync);
     static_assertions::assert_not_impl_any!(Token<std::rc::Rc<u8>>: Send, Sync);

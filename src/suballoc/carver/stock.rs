@@ -507,3 +507,47 @@ pub(super) fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
     let known = core.release(spilled.address, owner, spilled.epoch);
     debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
 }
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use core::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::source::Cuda;
+    use crate::sync::when_it_waits;
+    use crate::{DeviceVec, PoolConfig, Resource, Sim};
+
+    /// Else a block may go, meanwhile, from a cache that is looked at later to one that has been looked at.
+    #[test]
+    fn no_cache_is_spilled_before_all_are_held() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let streams = [(); 2].map(|()| device.stream().expect("there are numbers left"));
+        // What is done in the middle of the spill must not borrow.
+        let pool = Cuda::new(&device).pool(PoolConfig::default()).expect("a right configuration");
+        let pool: &'static _ = Box::leak(Box::new(pool));
+        let stock: &'static Stock = pool.find_layer().expect("a pool has one");
+        for stream in &streams {
+            drop(DeviceVec::<u8, _>::uninit_in(256, stream.as_ref(), pool).expect("there is room"));
+        }
+        let [first, second] = streams.each_ref().map(|stream| stream.id().index());
+        assert!(first < second, "it is looked at first");
+        let cache = |place| &stock.shards.get(place).expect("it was used").cache;
+        let (of_first, of_second) = (cache(first), cache(second).lock());
+        let has_waited = Rc::new(Cell::new(false));
+        when_it_waits({
+            let has_waited = Rc::clone(&has_waited);
+            move || {
+                assert!(
+                    of_first.try_lock().is_none(),
+                    "the first one is let go of before the second one is held"
+                );
+                drop(of_second);
+                has_waited.set(true);
+            }
+        });
+        assert!(stock.spill() >= 2);
+        assert!(has_waited.get());
+    }
+}
