@@ -13,7 +13,9 @@
 //! - Two threads; and no bound on preemptions where a model is small enough for all of its schedules. Those of pools are
 //!   not, and say what bounds them.
 //! - A model that is not the same in each run explores nonsense: nothing in one may depend on an address or a hash.
-//! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none.
+//! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none. It orders the
+//!   calls for one stream and nothing else, which is less than CUDA's does: what a call tells one thread, another one knows only if
+//!   the crate has told it.
 
 #![cfg(loom)]
 #![expect(unsafe_code, reason = "implements the driver seam and the contract of resources, and calls them")]
