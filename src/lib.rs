@@ -69,6 +69,7 @@ mod contain;
 pub mod container;
 pub mod device;
 pub mod driver;
+mod environment;
 mod error;
 pub mod host;
 pub mod metrics;

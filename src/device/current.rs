@@ -2,9 +2,10 @@
 
 use core::cell::RefCell;
 use std::sync::OnceLock;
-use std::{env, process};
+use std::process;
 
 use super::{Device, Machine};
+use crate::environment;
 use crate::error::Error;
 use crate::recipe::{Recipe, default_source};
 use crate::resource::{AnyResource, WeakResource};
@@ -123,7 +124,7 @@ impl Drop for Making<'_> {
 
 /// The recipe in the environment. An empty one is none.
 fn from_environment() -> Option<Result<Recipe, Error>> {
-    let line = env::var_os(VARIABLE)?;
+    let line = environment::variable(VARIABLE)?;
     if let Err(error) = str::from_utf8(line.as_encoded_bytes()) {
         // What is no text is shown as one character, also where any may stand, as in quotes.
         let start = error.valid_up_to();

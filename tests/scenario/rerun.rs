@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,12 @@ pub(crate) struct Ended {
 
 /// Runs a child with that test alone, to its end.
 pub(crate) fn run_child(test: &str, variables: &[(&str, &OsStr)]) -> Ended {
-    let mut child = Command::new(env::current_exe().expect("this program has a file"))
+    run_child_of(&env::current_exe().expect("this program has a file"), test, variables)
+}
+
+/// As [`run_child`], where a copy of this program is.
+pub(crate) fn run_child_of(program: &Path, test: &str, variables: &[(&str, &OsStr)]) -> Ended {
+    let mut child = Command::new(program)
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, test)
         .envs(variables.iter().copied())

@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::sink::{Plain, Sink};
 use super::writer::Writer;
 use super::{FailureHook, Log};
+use crate::environment;
 use crate::error::Error;
 use crate::sync::Arc;
 use crate::trace::RowFormat;
@@ -150,9 +151,18 @@ impl LogConfig {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if neither is set, or both are empty; as [`create`](Self::create).
+    /// `InvalidArgument` if neither is set, or both are empty, or if the process has raised privileges, as that of a program with
+    /// the set-user-id bit: who started it may name a file there that they must not write. As [`create`](Self::create).
     pub fn from_env(self) -> Result<Log, Error> {
-        let named = VARIABLES.iter().filter_map(std::env::var_os).find(|name: &OsString| !name.is_empty());
+        if !environment::is_trusted() {
+            return Err(Error::invalid_argument(
+                "a log in the file that the environment names",
+                "the process has raised privileges, and who started it wrote the environment",
+                "name the file with `LogConfig::create`",
+            ));
+        }
+        let named =
+            VARIABLES.into_iter().filter_map(environment::variable).find(|name: &OsString| !name.is_empty());
         let path = named.ok_or_else(|| {
             Error::invalid_argument(
                 "a log in the file that the environment names",

@@ -1,0 +1,55 @@
+//! The environment of the process, as far as it says what the crate does.
+
+#![expect(unsafe_code, reason = "asks the C library whether the process has more rights than who started it")]
+
+use std::env;
+use std::ffi::OsString;
+
+/// A variable that names what is allocated or written. `None` if it is not set, and in a process that does not
+/// [trust](is_trusted) its environment.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    if is_trusted() { env::var_os(name) } else { None }
+}
+
+/// Returns `false` in a process with raised privileges, as that of a program with the set-user-id bit or with capabilities: who
+/// started it wrote the environment, and may name a file there that they must not write themselves.
+pub(crate) fn is_trusted() -> bool {
+    !has_raised_privileges()
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn has_raised_privileges() -> bool {
+    // SAFETY: it takes a number, reads what the kernel has left for the process, and writes nothing but `errno`.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn has_raised_privileges() -> bool {
+    // SAFETY: it takes nothing, and cannot fail.
+    let user = unsafe { libc::getuid() };
+    // SAFETY: as above.
+    let effective_user = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let group = unsafe { libc::getgid() };
+    // SAFETY: as above.
+    let effective_group = unsafe { libc::getegid() };
+    (user, group) != (effective_user, effective_group)
+}
+
+#[cfg(not(unix))]
+fn has_raised_privileges() -> bool {
+    false
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// The tests themselves are started by whoever has their rights. A program that has more is run by `tests/privileges.rs`.
+    #[test]
+    fn an_ordinary_process_reads_its_environment() {
+        assert!(is_trusted());
+        assert_eq!(variable("PATH"), env::var_os("PATH"));
+        assert_eq!(variable("ALLUVION_NO_SUCH_VARIABLE"), None);
+    }
+}
