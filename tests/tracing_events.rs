@@ -2,15 +2,22 @@
 
 #![allow(clippy::disallowed_types, reason = "no model is run here")]
 
+#[allow(dead_code, reason = "each child here has a recipe")]
+#[path = "scenario/child.rs"]
+mod child;
 mod held;
+#[path = "scenario/rerun.rs"]
+mod rerun;
 
+use std::ffi::OsStr;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread;
 
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Stall};
-use alluvion::{Pool, PoolConfig, Resource, Sim};
+use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Resource, Sim};
 use held::{Held, layout_of};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -195,4 +202,80 @@ fn a_listener_may_allocate_from_the_pool_that_tells() {
     });
     assert!(count(&heard, "grow") >= 1 && heard.len() < 20, "{heard:?}");
     assert_eq!(pool.status().reserved_bytes, 0);
+}
+
+/// Who listens while the current resource is made cannot have it; it is told so, where it waited for itself before.
+#[test]
+fn a_listener_may_ask_for_the_resource_that_is_being_made() {
+    let test = "a_listener_may_ask_for_the_resource_that_is_being_made";
+    let recipe = [("ALLUVION_RESOURCE", OsStr::new("pool(initial=4MiB) | cuda"))];
+    child::in_child_with(test, &recipe, 1, || {
+        let sim = Sim::new();
+        let (device, answers) = (sim.device(0), Arc::new(Mutex::new(Vec::new())));
+        let (asked, told) = (device.clone(), Arc::clone(&answers));
+        let listener: Arc<Listener> = Arc::new(move || {
+            let stream = asked.stream().unwrap();
+            let cuda = AnyResource::new(Cuda::new(&asked));
+            let mut told = told.lock().unwrap();
+            told.push(asked.current_resource().map(drop));
+            told.push(asked.set_current_resource(cuda.clone()).map(drop));
+            told.push(asked.reset_current_resource().map(drop));
+            told.push(DeviceVec::from_slice(&[1], stream.as_ref()).map(drop));
+            // Who names a resource is not stopped, nor who has said what is current here.
+            assert!(DeviceVec::from_slice_in(&[1], stream.as_ref(), cuda.clone()).is_ok());
+            assert_eq!(
+                asked.with_current_resource(cuda.clone(), || asked.current_resource()).unwrap().unwrap(),
+                cuda
+            );
+        });
+        let ear = Ear { listener: Some(listener), ..Ear::default() };
+        let heard = ear.hears(|| {
+            let made = device.current_resource().unwrap();
+            assert_eq!(made.describe().to_string(), "Pool(4 MiB) > Cuda(gpu 0)");
+            assert_eq!(device.current_resource().unwrap(), made);
+        });
+        assert_eq!(count(&heard, "grow"), 1);
+        let answers = answers.lock().unwrap();
+        assert_eq!(answers.len(), 4);
+        for answer in answers.iter() {
+            let error: &Error = answer.as_ref().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.to_string().contains("it is made on this thread"), "{error}");
+        }
+        child::done();
+    });
+}
+
+/// A listener that takes its time holds up who wants what is being made, and nobody else.
+#[test]
+fn a_listener_that_does_not_return_holds_up_nobody_who_names_a_resource() {
+    let test = "a_listener_that_does_not_return_holds_up_nobody_who_names_a_resource";
+    let recipe = [("ALLUVION_RESOURCE", OsStr::new("pool(initial=4MiB) | cuda"))];
+    child::in_child_with(test, &recipe, 1, || {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let (inside, is_inside) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let goes_on = Mutex::new(goes_on);
+        let listener: Arc<Listener> = Arc::new(move || {
+            inside.send(()).unwrap();
+            let _ = goes_on.lock().unwrap().recv();
+        });
+        let ear = Ear { listener: Some(listener), ..Ear::default() };
+        thread::scope(|scope| {
+            let maker = scope.spawn(|| with_default(ear, || device.current_resource().unwrap()));
+            is_inside.recv().unwrap();
+            let cuda = AnyResource::new(Cuda::new(&device));
+            assert_eq!(
+                device.with_current_resource(cuda.clone(), || device.current_resource()).unwrap().unwrap(),
+                cuda
+            );
+            let stream = device.stream().unwrap();
+            assert!(DeviceVec::from_slice_in(&[1], stream.as_ref(), Cuda::new(&device)).is_ok());
+            let waiting = scope.spawn(|| device.current_resource().unwrap());
+            drop(go_on);
+            assert_eq!(maker.join().unwrap(), waiting.join().unwrap());
+        });
+        child::done();
+    });
 }

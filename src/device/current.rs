@@ -2,21 +2,27 @@
 
 use core::cell::RefCell;
 use std::sync::OnceLock;
-use std::process;
+use std::time::{Duration, Instant};
 
 use super::{Device, Machine};
 use crate::environment;
 use crate::error::Error;
 use crate::recipe::{Recipe, default_source};
 use crate::resource::{AnyResource, WeakResource};
-use crate::sync::{Mutex, nap};
+use crate::sync::{Condvar, Mutex, ThreadId, current_thread};
 
 /// The variable of the environment with the recipe of every device's initial resource.
 const VARIABLE: &str = "ALLUVION_RESOURCE";
 
+/// How long a thread waits for another one to make the initial resource: longer than any driver takes for the memory of a device.
+/// Code that is not the crate's runs meanwhile, a listener of `tracing` for one, and may wait for this very thread, or not return.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What one device's containers allocate from. Empty until somebody asks or sets.
 pub(super) struct CurrentResource {
     state: Mutex<State>,
+    /// Nobody makes the initial resource any more.
+    made: Condvar,
     /// What the environment says, read when the first initial resource is made, and not again.
     recipe: OnceLock<Option<Result<Recipe, Error>>>,
 }
@@ -26,8 +32,8 @@ struct State {
     set: Option<AnyResource>,
     /// The initial one, as long as somebody has it.
     initial: Option<WeakResource>,
-    /// The process in which a thread makes the initial resource now.
-    making: Option<u32>,
+    /// The thread that makes the initial resource now.
+    maker: Option<ThreadId>,
 }
 
 thread_local! {
@@ -37,7 +43,7 @@ thread_local! {
 
 impl CurrentResource {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), recipe: OnceLock::new() }
+        Self { state: Mutex::default(), made: Condvar::default(), recipe: OnceLock::new() }
     }
 
     pub(super) fn resource(&self, device: &Device) -> Result<AnyResource, Error> {
@@ -56,7 +62,7 @@ impl CurrentResource {
     }
 
     pub(super) fn reset(&self, device: &Device) -> Result<AnyResource, Error> {
-        let initial = self.known_or_initial(device, |_| None)?;
+        let initial = self.known_or_initial(device, PATIENCE, |_| None)?;
         let known = self.state.lock().set.replace(initial.clone());
         Ok(known.unwrap_or(initial))
     }
@@ -67,37 +73,43 @@ impl CurrentResource {
 
     /// What is set; if nothing is, the initial one is set.
     fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
-        let found = self.known_or_initial(device, |state| state.set.clone())?;
+        let found = self.known_or_initial(device, PATIENCE, |state| state.set.clone())?;
         // If somebody has set another one meanwhile, what was found is dropped here, and not under the lock.
         let set = self.state.lock().set.get_or_insert_with(|| found.clone()).clone();
         Ok(set)
     }
 
     /// What is known; else the initial one, which is made if nobody has it any more. One thread makes it: a second one might not
-    /// get as much memory, or would empty the log that the first has begun. The others wait without a lock, because it calls
-    /// the driver.
+    /// get as much memory, or would empty the log that the first has begun. The others wait, without a lock and not for ever,
+    /// because it calls the driver, and tells of it. Who is called by the maker would wait for itself, and is refused.
     fn known_or_initial(
         &self,
         device: &Device,
+        patience: Duration,
         known: impl Fn(&State) -> Option<AnyResource>,
     ) -> Result<AnyResource, Error> {
         self.state.require_here()?;
-        let this = process::id();
-        loop {
+        let (this, until) = (current_thread(), Instant::now() + patience);
+        {
             let mut state = self.state.lock();
-            let initial = || state.initial.as_ref().and_then(WeakResource::upgrade);
-            if let Some(resource) = known(&state).or_else(initial) {
-                return Ok(resource);
+            loop {
+                let initial = || state.initial.as_ref().and_then(WeakResource::upgrade);
+                if let Some(resource) = known(&state).or_else(initial) {
+                    return Ok(resource);
+                }
+                let Some(maker) = state.maker else { break };
+                if maker == this {
+                    return Err(being_made("it is made on this thread, by a call that this one comes from"));
+                }
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(being_made("another thread has been making it for a minute"));
+                }
+                state = self.made.wait_timeout(state, left);
             }
-            // A fork does not have the thread of its parent that was making one.
-            if state.making != Some(this) {
-                state.making = Some(this);
-                break;
-            }
-            drop(state);
-            nap();
+            state.maker = Some(this);
         }
-        let _making = Making(&self.state);
+        let _making = Making(self);
         let initial = self.initial(device)?;
         self.state.lock().initial = Some(WeakResource::of(&initial));
         Ok(initial)
@@ -114,12 +126,22 @@ impl CurrentResource {
 }
 
 /// Lets the next thread try, however making the initial resource ends.
-struct Making<'s>(&'s Mutex<State>);
+struct Making<'c>(&'c CurrentResource);
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.0.lock().making = None;
+        self.0.state.lock().maker = None;
+        self.0.made.notify_all();
     }
+}
+
+#[cold]
+fn being_made(why: &'static str) -> Error {
+    Error::unsupported(
+        "the current resource of a device, while it is made",
+        why,
+        "name a resource in each call",
+    )
 }
 
 /// The recipe in the environment. An empty one is none.
@@ -173,4 +195,51 @@ pub(super) fn with_resource<T>(
     }
     let _restore = Restore;
     Ok(body())
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::source::Cuda;
+    use crate::{ErrorKind, Sim};
+
+    fn ask(current: &CurrentResource, device: &Device) -> Result<AnyResource, Error> {
+        current.known_or_initial(device, Duration::ZERO, |state| state.set.clone())
+    }
+
+    /// The maker may be in code that never returns.
+    #[test]
+    fn nobody_waits_for_ever_for_another_thread() {
+        let device = Sim::new().device(0);
+        let current = CurrentResource::new();
+        let maker = std::thread::spawn(current_thread).join().expect("it does not panic");
+        current.state.lock().maker = Some(maker);
+        let error = ask(&current, &device).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("another thread"), "{error}");
+        // What is there already is found.
+        let cuda = AnyResource::new(Cuda::new(&device));
+        current.state.lock().set = Some(cuda.clone());
+        assert_eq!(ask(&current, &device).expect("it is set"), cuda);
+        assert_eq!(current.state.lock().maker, Some(maker));
+    }
+
+    #[test]
+    fn who_waits_gets_what_another_thread_has_made() {
+        let device = Sim::new().device(0);
+        let current = CurrentResource::new();
+        let made = AnyResource::new(Cuda::new(&device));
+        let maker = std::thread::spawn(current_thread).join().expect("it does not panic");
+        current.state.lock().maker = Some(maker);
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| current.resource(&device).expect("it is made"))).collect();
+            current.state.lock().initial = Some(WeakResource::of(&made));
+            drop(Making(&current));
+            for waiting in waiting {
+                assert_eq!(waiting.join().expect("it does not panic"), made);
+            }
+        });
+        assert_eq!(current.state.lock().maker, None);
+    }
 }

@@ -220,13 +220,17 @@ impl Device {
     /// it is, on that thread, the one given there.
     ///
     /// The environment variable `ALLUVION_RESOURCE` says otherwise, if it is set: a [recipe](crate::recipe), as
-    /// `pool(initial=1GiB) | cuda-async`, from which the initial resource of every device is made. It is read once a device.
+    /// `pool(initial=1GiB) | cuda-async`, from which the initial resource of every device is made. It is read once a device,
+    /// and not in a process with raised privileges, as that of a program with the set-user-id bit: a recipe may name files to be
+    /// written.
     ///
     /// The answer is owned: it stays good whatever is set afterwards.
     ///
     /// # Errors
     ///
     /// Those of making the initial resource. What is wrong with the recipe of the environment is told with its place.
+    /// `Unsupported` where it is asked for by what is called while it is made, as a listener of `tracing` or a driver of one's own;
+    /// and where another thread has been making it for a minute.
     pub fn current_resource(&self) -> Result<AnyResource, Error> {
         self.machine.state(self.ordinal).current.resource(self)
     }

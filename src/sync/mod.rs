@@ -38,14 +38,22 @@ use loom::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicBool;
 
 #[cfg(loom)]
-pub(crate) use loom::thread::{Builder, JoinHandle};
+pub(crate) use loom::thread::{Builder, JoinHandle, ThreadId};
 #[cfg(not(loom))]
-pub(crate) use std::thread::{Builder, JoinHandle};
+pub(crate) use std::thread::{Builder, JoinHandle, ThreadId};
 
 #[cfg(loom)]
 pub(crate) use loom::thread::yield_now;
 #[cfg(not(loom))]
 pub(crate) use std::thread::yield_now;
+
+/// The thread that calls.
+pub(crate) fn current_thread() -> ThreadId {
+    #[cfg(loom)]
+    return loom::thread::current().id();
+    #[cfg(not(loom))]
+    std::thread::current().id()
+}
 
 /// Waits for a millisecond. In a model, where there is no time, for other threads.
 pub(crate) fn nap() {
