@@ -55,6 +55,16 @@ pub struct Mock {
     /// their lock.
     points: Unmodelled<BTreeMap<u64, Point>>,
     log: Unmodelled<Log>,
+    probe: Unmodelled<Option<Probe>>,
+}
+
+/// What is run when a device is asked what it can do.
+struct Probe(Arc<dyn Fn() -> DriverResult<()> + Send + Sync>);
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Probe")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +86,7 @@ impl Mock {
     pub(crate) fn new() -> Arc<Self> {
         let (points, log) = (Unmodelled::default(), Unmodelled::default());
         let [failing_records, over] = [(); 2].map(|()| AtomicU64::new(0));
-        let mock = Self { failing_records, over, points, log };
+        let mock = Self { failing_records, over, points, log, probe: Unmodelled::default() };
         // The legacy stream, which those made here are not ordered with.
         mock.points.lock().unwrap().insert(RawStream::LEGACY.0, Arc::new(AtomicU64::new(0)));
         Arc::new(mock)
@@ -107,6 +117,22 @@ impl Mock {
     /// Makes the next `count` records fail, without an effect.
     pub fn fail_records(&self, count: u64) {
         self.failing_records.store(count, Ordering::Relaxed);
+    }
+
+    /// Runs `probe` whenever a device is asked whether it has memory pools: once for each current resource that is made. Where it
+    /// succeeds the device has none, and can nothing else.
+    pub fn while_probed(&self, probe: impl Fn() -> DriverResult<()> + Send + Sync + 'static) {
+        *self.probe.lock().unwrap() = Some(Probe(Arc::new(probe)));
+    }
+
+    /// Lets go of what [`while_probed`](Self::while_probed) was given, which may have the machine.
+    pub fn forget_probe(&self) {
+        drop(self.probe.lock().unwrap().take());
+    }
+
+    /// No lock is held while it runs.
+    fn probe(&self) -> Option<Arc<dyn Fn() -> DriverResult<()> + Send + Sync>> {
+        self.probe.lock().unwrap().as_ref().map(|probe| Arc::clone(&probe.0))
     }
 
     /// Lets the device get nothing done from now on.
@@ -260,6 +286,23 @@ unsafe impl Driver for Mock {
         Ok(())
     }
 
+    fn device_name(&self, _: u32) -> DriverResult<String> {
+        self.probe().map(|_| "mock".to_owned()).ok_or(DriverError::new(Call::DeviceName, Code::NOT_SUPPORTED))
+    }
+
+    fn attribute(&self, _: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
+        let probe = self.probe().ok_or(DriverError::new(Call::Attribute, Code::NOT_SUPPORTED))?;
+        if attribute == DeviceAttribute::MemoryPools {
+            probe()?;
+        }
+        Ok(0)
+    }
+
+    fn memory_info(&self, _: u32) -> DriverResult<MemoryInfo> {
+        let known = self.probe().map(|_| MemoryInfo { free_bytes: 1 << 40, total_bytes: 1 << 40 });
+        known.ok_or(DriverError::new(Call::MemoryInfo, Code::NOT_SUPPORTED))
+    }
+
     fn exchange_capture_mode(&self, _: CaptureMode) -> DriverResult<CaptureMode> {
         Ok(CaptureMode::Relaxed)
     }
@@ -324,9 +367,6 @@ unsafe impl Driver for Mock {
     }
 
     not_modelled! {
-        fn device_name(u32) -> String = DeviceName;
-        fn attribute(u32, DeviceAttribute) -> i32 = Attribute;
-        fn memory_info(u32) -> MemoryInfo = MemoryInfo;
         fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
         fn allocate_device(u32, usize) -> u64 = AllocateDevice;
         fn allocate_managed(u32, usize) -> u64 = AllocateManaged;
