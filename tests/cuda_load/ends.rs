@@ -1,15 +1,17 @@
 //! When a transfer ends, over a device that is slow: its copies run when the test says so, and write to wherever they were told.
 
+#![allow(clippy::disallowed_types, reason = "no model runs a process to its end")]
+
 use std::ffi::c_uint;
 use std::io::Read;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock};
 use std::{env, fs, process, thread};
 
 use alluvion::driver::{Call, Code, DriverError};
 use alluvion::source::Cuda;
-use alluvion::{Device, DeviceVec, Error, Stream};
+use alluvion::{Device, DeviceVec, Error, Stream, Transfer};
 use cudarc::driver::sys;
 
 use super::rerun::is_child;
@@ -188,6 +190,40 @@ ends! {
     an_exit_frees_nothing_of_a_transfer_that_is_dropped, borrows: false, |vector, stream| {
         drop(vector.upload(vec![0; LEN], stream.as_ref()));
     };
+}
+
+/// What is in a static may be dropped by the thread that runs the handlers of the exit: it waits for nobody.
+#[test]
+fn the_thread_that_exits_leaks_and_goes_on() {
+    type Kept = (Transfer<Vec<u8>>, Vector, Stream);
+    static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+    extern "C" fn last() {
+        let Some((transfer, vector, stream)) = KEPT.lock().ok().and_then(|mut kept| kept.take()) else {
+            process::abort();
+        };
+        heap::watch((stub().queued)()[0]);
+        drop(transfer);
+        let mut back = vec![0; LEN];
+        let is_refused = vector.to_vec(stream.as_ref()).is_err_and(|error| error.is_shut_down())
+            && vector.copy_to_slice(&mut back, stream.as_ref()).is_err_and(|error| error.is_shut_down())
+            && stream
+                .scope(|scope| scope.download(&vector, &mut back))
+                .is_err_and(|error| error.is_shut_down());
+        drop((vector, stream));
+        if !is_refused || heap::is_freed() {
+            process::abort();
+        }
+        (stub().run)();
+    }
+    in_child("ends::the_thread_that_exits_leaks_and_goes_on", &WHOLE, &SLOW, || {
+        // Before the driver is loaded: it runs after the driver's own handler.
+        // SAFETY: `last` does not unwind.
+        assert_eq!(unsafe { libc::atexit(last) }, 0);
+        let device = Device::cuda(0).expect("the stub starts");
+        let (stream, vector) = bytes_on(&device);
+        let transfer = vector.download(vec![0; LEN], stream.as_ref()).expect("it is submitted");
+        *KEPT.lock().expect("nobody has panicked") = Some((transfer, vector, stream));
+    });
 }
 
 const SLOW: [(&str, &str); 1] = [("STUB_SLOW", "1")];

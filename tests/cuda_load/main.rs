@@ -8,8 +8,10 @@
 #![cfg(unix)]
 #![expect(unsafe_code, reason = "calls the driver, and asks the library that it loaded")]
 
+#[cfg(target_os = "linux")]
 mod ends;
 mod handed_over;
+#[cfg(target_os = "linux")]
 mod heap;
 mod libraries;
 #[path = "../scenario/rerun.rs"]
