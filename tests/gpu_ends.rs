@@ -14,7 +14,10 @@ mod scenario;
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, c_uint};
+use std::hint;
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
@@ -66,6 +69,7 @@ const COPY_BYTES: usize = 128 << 20;
 const WATCH: Duration = Duration::from_secs(1);
 /// One byte of each page stands for the page.
 const PAGE: usize = 4096;
+const WRITERS: usize = 8;
 /// What no copy writes.
 const CANARY: u8 = 0xEE;
 
@@ -148,10 +152,11 @@ fn watch_copies_beside(fault: &Fault, asker: Asker) {
     context.bind_to_thread().expect("the context lives");
     let function = fault.load();
 
-    // The copies of the other stream take turns, so that each changes every byte. The last has a source of its own.
+    // The copies of the other stream take turns, so that each changes every byte. The last has a source of its own. That stream is
+    // their home: a stream that is not waits for the home first, and must not wait for the kernel.
     let bytes = [1_u8, 2, LAST];
     let sources = bytes.map(|byte| {
-        DeviceVec::filled_in(COPY_BYTES, byte, same.as_ref(), Cuda::new(&device)).expect("there is memory")
+        DeviceVec::filled_in(COPY_BYTES, byte, other.as_ref(), Cuda::new(&device)).expect("there is memory")
     });
     let (behind, beside) = (Watched::new(&device), Watched::new(&device));
     device.synchronize().unwrap();
@@ -170,6 +175,19 @@ fn watch_copies_beside(fault: &Fault, asker: Asker) {
         // SAFETY: the stream is live.
         unsafe { driver.stream_synchronize(0, stream.as_ref().raw()) }
     };
+    // Threads that are ready, so that all pages have canaries within a fraction of a millisecond.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (is_over, memories) = (Arc::clone(&is_over), [beside, behind]);
+            thread::spawn(move || {
+                while !is_over.load(SeqCst) {
+                    hint::spin_loop();
+                }
+                memories.iter().for_each(|memory| memory.put_canaries(writer));
+            })
+        })
+        .collect();
     let answer: DriverResult<()> = match asker {
         Asker::Same => synchronize(&same),
         Asker::Other => synchronize(&other),
@@ -182,11 +200,11 @@ fn watch_copies_beside(fault: &Fault, asker: Asker) {
         }
     };
     // The moment that a borrow would end at. From here on the memory is somebody else's.
-    let (first, last) = (beside.byte(0), beside.byte(COPY_BYTES - 1));
-    behind.put_canaries();
-    beside.put_canaries();
+    is_over.store(true, SeqCst);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
     let error = answer.expect_err("the kernel fails");
-    assert!(asker == Asker::Late || first != 0, "no copy was under way when the kernel failed");
+    let (first, last) = (beside.byte(1), beside.byte(COPY_BYTES - 1));
+    assert_ne!(first, 0, "no copy was under way when the kernel failed");
     assert_ne!(last, LAST, "all copies had run when the kernel failed");
     thread::sleep(WATCH);
     let written = behind.canaries_gone() + beside.canaries_gone();
@@ -195,7 +213,7 @@ fn watch_copies_beside(fault: &Fault, asker: Asker) {
         "the context cannot be entered any more, so a wait never learns that it is lost: {error}"
     );
     println!(
-        "seen {} {} ({error}; the other stream's bytes began with {first} and ended with {last}; pages written later: {written}; \
+        "\nseen {} {} ({error}; the other stream's bytes began with {first} and ended with {last}; pages written later: {written}; \
          then: same {:?}, other {:?}, device {:?}, current {}, push {})",
         error.code.0,
         if written == 0 { "still" } else { "written" },
@@ -223,9 +241,10 @@ fn on_a_fresh_thread(name: &'static [u8], context: usize) -> c_uint {
     thread::spawn(call).join().expect("it does not panic")
 }
 
-/// Pinned memory that copies write to while it is looked at: by volatile accesses alone.
+/// Pinned memory that copies write to while it is looked at: by volatile accesses alone. It is there for ever.
+#[derive(Clone, Copy)]
 struct Watched {
-    bytes: *mut u8,
+    address: usize,
 }
 
 impl Watched {
@@ -233,32 +252,34 @@ impl Watched {
         let mut bytes = allocator_api2::vec::Vec::new_in(PinnedAlloc::new(device).unwrap());
         bytes.resize(COPY_BYTES, 0_u8);
         // For ever: nobody knows when the copies are over. That is what is to be found out.
-        Self { bytes: allocator_api2::vec::Vec::leak(bytes).as_mut_ptr() }
+        Self { address: allocator_api2::vec::Vec::leak(bytes).as_mut_ptr().expose_provenance() }
     }
 
-    fn fill_from(&self, source: &DeviceVec<u8, Cuda>, stream: &Stream) {
+    fn fill_from(self, source: &DeviceVec<u8, Cuda>, stream: &Stream) {
         // SAFETY: the memory is never let go; it is looked at by volatile accesses while it is written.
-        unsafe { source.as_slice().download_unchecked(self.bytes, stream.as_ref()) }.unwrap();
+        unsafe { source.as_slice().download_unchecked(self.at(0), stream.as_ref()) }.unwrap();
     }
 
-    fn byte(&self, at: usize) -> u8 {
+    fn at(self, at: usize) -> *mut u8 {
         assert!(at < COPY_BYTES);
-        // SAFETY: the place is one of the bytes, which are never let go.
-        let byte = unsafe { self.bytes.add(at) };
-        // SAFETY: as above.
-        unsafe { ptr::read_volatile(byte) }
+        ptr::with_exposed_provenance_mut(self.address + at)
     }
 
-    fn put_canaries(&self) {
-        for at in (0..COPY_BYTES).step_by(PAGE) {
+    fn byte(self, at: usize) -> u8 {
+        // SAFETY: the place is one of the bytes, which are never let go.
+        unsafe { ptr::read_volatile(self.at(at)) }
+    }
+
+    /// Puts one on each page of a share.
+    fn put_canaries(self, writer: usize) {
+        let share = COPY_BYTES / WRITERS;
+        for at in (writer * share..(writer + 1) * share).step_by(PAGE) {
             // SAFETY: the place is one of the bytes, which are never let go.
-            let byte = unsafe { self.bytes.add(at) };
-            // SAFETY: as above.
-            unsafe { ptr::write_volatile(byte, CANARY) };
+            unsafe { ptr::write_volatile(self.at(at), CANARY) };
         }
     }
 
-    fn canaries_gone(&self) -> usize {
+    fn canaries_gone(self) -> usize {
         (0..COPY_BYTES).step_by(PAGE).filter(|&at| self.byte(at) != CANARY).count()
     }
 }
@@ -270,12 +291,14 @@ fn a_lost_context_of_somebody_else_ends_no_transfer() {
         let device = cuda().device(0).unwrap();
         let stream = device.stream().unwrap();
         let vector = DeviceVec::filled_in(BYTES, 7_u8, stream.as_ref(), Cuda::new(&device)).unwrap();
-        let mut back = vec![0; BYTES];
+        // Pinned, so that the copy is under way when the call has returned.
+        let mut back = allocator_api2::vec::Vec::new_in(PinnedAlloc::new(&device).unwrap());
+        back.resize(BYTES, 0_u8);
         // It stays current on this thread until the end.
         let (_, stranger) = own_context::own_context();
         let function = Fault::named("address").load();
         let outcome = stream.scope(|scope| {
-            alluvion::testing::stall(stream.as_ref(), Duration::from_millis(50));
+            alluvion::testing::stall(stream.as_ref(), Duration::from_millis(300));
             scope.download(&vector, &mut back)?;
             launch(function, ptr::null_mut(), None, Duration::ZERO);
             while !lost() {

@@ -1,6 +1,6 @@
 //! When a transfer ends, over a device that is slow: its copies run when the test says so, and write to wherever they were told.
 
-#![allow(clippy::disallowed_types, reason = "no model runs a process to its end")]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 use std::ffi::c_uint;
 use std::io::Read;
