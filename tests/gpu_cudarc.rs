@@ -1,21 +1,25 @@
 //! Memory of this crate in kernels that cudarc launches, on cudarc's streams.
 
+#![allow(clippy::disallowed_types, reason = "no model is run here")]
 #![expect(unsafe_code, reason = "launches kernels")]
 
 mod own_context;
 
 use std::ffi::{CString, c_void};
 use std::mem;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use alluvion::driver::FillValue;
 use alluvion::driver::cuda::CudarcViewMut;
 use alluvion::resource::{Layout, Resource};
-use alluvion::source::CudaAsync;
+use alluvion::source::{Cuda, CudaAsync, Pinned};
 use alluvion::stream::StreamKind;
+use alluvion::suballoc::Relief;
 use alluvion::testing::stall;
-use alluvion::{Device, DeviceAccessible, DevicePtr, DeviceVec, ErrorKind, Stream};
+use alluvion::{Device, DeviceAccessible, DevicePtr, DeviceVec, ErrorKind, PoolConfig, Stream};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaStream, DevicePtr as _, LaunchConfig, PushKernelArg, result, sys,
 };
@@ -334,4 +338,150 @@ fn memory_of_cudarc_is_freed_by_cudarc_behind_its_uses() {
     other.synchronize().expect("the work is sound");
     assert_eq!(theirs.clone_dtoh(&next).expect("the work is sound"), [7; COUNT]);
     ours.synchronize().expect("the work is sound");
+}
+
+const RELAXED: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+const GLOBAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+const AUTO_FREE: sys::CUgraphInstantiate_flags =
+    sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+
+/// A handler of "out of memory" begins a capture in the middle of an allocation: no container is made of the graph's memory, and
+/// the graph is as good as without it.
+#[test]
+fn no_container_is_made_of_a_graphs_memory() {
+    const MIB: usize = 1 << 20;
+    let (theirs, ours) = two_names(&context());
+    let device = ours.device();
+    let own = device.stream().expect("a stream can be made");
+    let base = Arc::new(CudaAsync::new(device).expect("the device has pools").limiting(MIB));
+    let held = DeviceVec::<u8, _>::zeroed_in(MIB, own.as_ref(), base.clone()).expect("there is memory");
+    let (held, captured) = (Mutex::new(Some(held)), theirs.clone());
+    let resource = Arc::new(base.clone().failure_callback(move |_| {
+        drop(held.lock().expect("nobody panics").take());
+        captured.begin_capture(RELAXED).expect("it can be begun");
+        Relief::Freed
+    }));
+    let refused = DeviceVec::<u8, _>::uninit_in(MIB, ours.as_ref(), resource).map(drop);
+    assert_eq!(refused.expect_err("it captures").kind(), ErrorKind::Capture);
+    let graph = theirs.end_capture(AUTO_FREE).expect("nothing broke it").expect("it allocates and frees");
+    for _ in 0..3 {
+        graph.launch().expect("it can be launched");
+    }
+    theirs.synchronize().expect("the work is sound");
+    drop(graph);
+    let made = DeviceVec::<u8, _>::filled_in(MIB, 3, ours.as_ref(), base).expect("there is memory");
+    assert_eq!(made.to_vec(ours.as_ref()).expect("the work is sound"), vec![3; MIB]);
+}
+
+/// Another thread captures the stream again and again while this one copies on it, and launches each graph later: no graph writes
+/// to memory that a copy was to fill, and what succeeded has run.
+#[test]
+fn a_copy_with_the_host_is_in_no_graph() {
+    const COPIES: usize = 300;
+    let (theirs, ours) = two_names(&context());
+    let mut vector = DeviceVec::filled(COUNT, 1_u32, ours.as_ref()).expect("there is memory");
+    // The stream's own companion is there, so that the race is about the copies.
+    assert_eq!(vector.get(0, ours.as_ref()).expect("nobody captures"), 1);
+    let (stop, captures) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (checked, launched) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut graphs = Vec::new();
+            while !stop.load(Ordering::Acquire) {
+                if theirs.begin_capture(RELAXED).is_ok() {
+                    thread::yield_now();
+                    if let Ok(Some(graph)) = theirs.end_capture(AUTO_FREE) {
+                        graphs.push(graph);
+                    }
+                    captures.fetch_add(1, Ordering::Relaxed);
+                }
+                thread::yield_now();
+            }
+            checked.wait();
+            for graph in &graphs {
+                graph.launch().expect("it can be launched");
+            }
+            theirs.synchronize().expect("the work is sound");
+            launched.wait();
+        });
+        let mut rooms = Vec::new();
+        while rooms.len() < COPIES || captures.load(Ordering::Relaxed) < COPIES {
+            let mut room = vec![0_u32; 1000];
+            let (some, _) = vector.as_slice().split_at(1000).expect("there are as many");
+            match some.copy_to_slice(&mut room, ours.as_ref()) {
+                Ok(()) => {
+                    assert_eq!(room, [1; 1000], "it has not run");
+                    room.fill(7);
+                    if rooms.len() < 10 * COPIES {
+                        rooms.push(room);
+                    }
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Capture, "{error}"),
+            }
+            let up = vector.upload(vec![1; COUNT], ours.as_ref()).map(drop);
+            if let Err(refused) = up {
+                assert_eq!(refused.error().kind(), ErrorKind::Capture, "{refused}");
+            }
+        }
+        stop.store(true, Ordering::Release);
+        checked.wait();
+        launched.wait();
+        assert!(rooms.iter().all(|room| *room == [7; 1000]), "a graph wrote to memory of the host");
+    });
+    assert_eq!(vector.to_vec(ours.as_ref()).expect("nobody captures"), [1; COUNT]);
+}
+
+/// Pools are dropped with a block out while cudarc captures on another thread, in its strictest mode: a graph comes of it, and
+/// runs.
+#[test]
+fn a_pool_that_is_dropped_breaks_no_capture_of_cudarc() {
+    let context = context();
+    let theirs = context.new_stream().expect("a stream can be made");
+    let device = Device::cuda(0).expect("it is there");
+    let stream = device.stream().expect("a stream can be made");
+    // SAFETY: it is filled before it is read.
+    let slice = unsafe { theirs.alloc::<u8>(1000) }.expect("there is memory");
+    let address = slice.device_ptr(&theirs).0;
+    theirs.synchronize().expect("the work is sound");
+    let pools = || -> Vec<Box<dyn FnOnce()>> {
+        fn with_a_block_out<R: DeviceAccessible + 'static>(
+            resource: R,
+            stream: &Stream,
+        ) -> Box<dyn FnOnce()> {
+            let layout = Layout::from_bytes(100_000).expect("it fits");
+            let _out = resource.allocate(layout, stream.as_ref()).expect("there is memory");
+            Box::new(move || drop(resource))
+        }
+        let config = PoolConfig::default;
+        let cuda = Cuda::new(&device).pool(config()).expect("it starts with nothing");
+        let pooled =
+            CudaAsync::new(&device).and_then(|pool| pool.pool(config())).expect("the device has pools");
+        let pinned = Pinned::new(&device).and_then(|pinned| pinned.pool(config())).expect("there is as much");
+        vec![
+            with_a_block_out(cuda, &stream),
+            with_a_block_out(pooled, &stream),
+            with_a_block_out(pinned, &stream),
+        ]
+    };
+    for ending in pools() {
+        let (begun, over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            let capture = scope.spawn(|| {
+                theirs.begin_capture(GLOBAL).expect("it can be begun");
+                // SAFETY: the memory is there until the graph is gone, and as long.
+                unsafe { result::memset_d8_async(address, 9, 1000, theirs.cu_stream()) }
+                    .expect("it is recorded");
+                begun.wait();
+                over.wait();
+                let graph = theirs.end_capture(AUTO_FREE).expect("nothing broke it").expect("it has a node");
+                graph.launch().expect("it can be launched");
+                theirs.synchronize().expect("the work is sound");
+            });
+            begun.wait();
+            ending();
+            over.wait();
+            capture.join().expect("it does not panic");
+        });
+        assert_eq!(theirs.clone_dtoh(&slice).expect("the work is sound"), [9; 1000]);
+    }
 }

@@ -78,6 +78,7 @@ macro_rules! clauses {
             any_thread_may_call
         }
         $crate::driver_contract::clauses! { $misused:
+            an_event_of_a_capture_that_is_over_draws_nobody_in
             memory_that_is_not_registered_is_not_unregistered
             a_reservation_with_mappings_is_not_freed
             a_capture_that_is_broken_ends_all_the_same

@@ -59,7 +59,8 @@ static_assertions::assert_impl_all!(CudarcMemory<u8>: Send, Sync, DeviceAccessib
 static_assertions::assert_not_impl_any!(CudarcMemory<u8>: Clone);
 
 impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
-    /// Takes over memory of cudarc, without a copy. Waits until all work of the device is done.
+    /// Takes over memory of cudarc, without a copy. Waits until all work of the device is done: nobody but the device knows who
+    /// reads it. So it breaks every capture of the device that is under way, as [`Device::synchronize`] does.
     ///
     /// To copy from a `CudaSlice` or into one, take a view instead,
     /// [`ReadGuard::for_cudarc`](crate::ReadGuard::for_cudarc), and cudarc's own `memcpy_dtod`, which wait for
