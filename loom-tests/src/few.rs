@@ -2,10 +2,17 @@
 
 use std::fmt;
 
-use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 use loom::sync::Mutex;
 
 use crate::Rig;
+
+const UNIT: usize = 256;
+
+/// What blocks are multiples of, and begin at.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(256))]
+struct Unit(#[expect(dead_code, reason = "it is written by address")] [u8; UNIT]);
 
 /// Has a few addresses, and hands out the one that came back last.
 #[derive(Debug)]
@@ -13,6 +20,8 @@ pub struct Few {
     rig: Rig,
     id: ResourceId,
     all: Vec<DevicePtr>,
+    /// What is behind the addresses, if anything is.
+    _memory: Vec<Box<[Unit]>>,
     free: Mutex<Vec<DevicePtr>>,
 }
 
@@ -25,8 +34,37 @@ impl Few {
     #[must_use]
     pub fn new(count: u64, offset: u64) -> Self {
         let address = |at| DevicePtr::new((at << 40) + offset).expect("it is not null");
-        let all: Vec<_> = (1..=count).map(address).collect();
-        Self { rig: Rig::new(), id: ResourceId::unique(), free: Mutex::new(all.clone()), all }
+        Self::at((1..=count).map(address).collect(), Vec::new())
+    }
+
+    /// So many, with so many bytes of memory behind each.
+    ///
+    /// # Panics
+    ///
+    /// Never: no address is null.
+    #[must_use]
+    pub fn with_memory(count: usize, bytes: usize) -> Self {
+        let block = || vec![Unit([0; UNIT]); bytes.div_ceil(UNIT)].into_boxed_slice();
+        let mut memory: Vec<_> = std::iter::repeat_with(block).take(count).collect();
+        let address = |block: &mut Box<[Unit]>| DevicePtr::new(block.as_mut_ptr().expose_provenance() as u64);
+        let all = memory.iter_mut().map(|block| address(block).expect("it is not null")).collect();
+        Self::at(all, memory)
+    }
+
+    fn at(all: Vec<DevicePtr>, memory: Vec<Box<[Unit]>>) -> Self {
+        Self {
+            rig: Rig::new(),
+            id: ResourceId::unique(),
+            free: Mutex::new(all.clone()),
+            all,
+            _memory: memory,
+        }
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn rig(&self) -> &Rig {
+        &self.rig
     }
 
     /// How many are not out.
@@ -40,7 +78,7 @@ impl Few {
     }
 }
 
-// SAFETY: an address is in the list or out, and nobody touches the memory.
+// SAFETY: an address is in the list or out, and nobody else touches the memory, if there is any.
 unsafe impl Resource for Few {
     fn allocate(&self, layout: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
         self.allocate_sync(layout)
@@ -72,3 +110,6 @@ unsafe impl Resource for Few {
         f.write_str("Few")
     }
 }
+
+// SAFETY: as above.
+unsafe impl DeviceAccessible for Few {}

@@ -80,7 +80,12 @@ struct Log {
     /// The device gets nothing done: every query says so.
     busy: bool,
     mistakes: Vec<String>,
+    /// Pinned memory that is out, by where it begins.
+    pinned: BTreeMap<usize, Box<[u64]>>,
 }
+
+/// What pinned memory is aligned to.
+const PAGE: usize = 4096;
 
 impl Mock {
     pub(crate) fn new() -> Arc<Self> {
@@ -261,8 +266,8 @@ macro_rules! not_modelled {
     };
 }
 
-// SAFETY: it hands out no memory. Work on one stream runs in the order of the changes of the stream's word; a wait takes over what
-// was on the recording stream at the time of the record.
+// SAFETY: it hands out no memory but boxes of its own. Work on one stream runs in the order of the changes of the stream's word; a
+// wait takes over what was on the recording stream at the time of the record.
 unsafe impl Driver for Mock {
     fn name(&self) -> &'static str {
         "mock"
@@ -287,20 +292,20 @@ unsafe impl Driver for Mock {
     }
 
     fn device_name(&self, _: u32) -> DriverResult<String> {
-        self.probe().map(|_| "mock".to_owned()).ok_or(DriverError::new(Call::DeviceName, Code::NOT_SUPPORTED))
+        Ok("mock".to_owned())
     }
 
     fn attribute(&self, _: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
-        let probe = self.probe().ok_or(DriverError::new(Call::Attribute, Code::NOT_SUPPORTED))?;
-        if attribute == DeviceAttribute::MemoryPools {
+        if attribute == DeviceAttribute::MemoryPools
+            && let Some(probe) = self.probe()
+        {
             probe()?;
         }
-        Ok(0)
+        Ok(i32::from(attribute == DeviceAttribute::UnifiedAddressing))
     }
 
     fn memory_info(&self, _: u32) -> DriverResult<MemoryInfo> {
-        let known = self.probe().map(|_| MemoryInfo { free_bytes: 1 << 40, total_bytes: 1 << 40 });
-        known.ok_or(DriverError::new(Call::MemoryInfo, Code::NOT_SUPPORTED))
+        Ok(MemoryInfo { free_bytes: 1 << 40, total_bytes: 1 << 40 })
     }
 
     fn exchange_capture_mode(&self, _: CaptureMode) -> DriverResult<CaptureMode> {
@@ -366,11 +371,55 @@ unsafe impl Driver for Mock {
         Ok(())
     }
 
+    fn allocate_pinned(&self, _: u32, bytes: usize, _: PinnedFlags) -> DriverResult<NonNull<u8>> {
+        let mut words = vec![0_u64; bytes.div_ceil(8) + PAGE / 8].into_boxed_slice();
+        let first = words.as_mut_ptr().cast::<u8>();
+        let start = NonNull::new(first.wrapping_add(first.align_offset(PAGE))).expect("it is within a box");
+        start.as_ptr().expose_provenance();
+        self.log().pinned.insert(start.as_ptr().addr(), words);
+        Ok(start)
+    }
+
+    unsafe fn free_pinned(&self, _: u32, start: NonNull<u8>) -> DriverResult<()> {
+        let freed = self.log().pinned.remove(&start.as_ptr().addr());
+        if freed.is_none() {
+            self.log().mistakes.push("pinned memory was freed that is not there".to_owned());
+        }
+        Ok(())
+    }
+
+    // What moves bytes is done when it is submitted: the models that do have memory behind their addresses, and no work that may
+    // come late.
+
+    unsafe fn copy_async(&self, _: u32, to: u64, from: u64, bytes: usize, _: RawStream) -> DriverResult<()> {
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+        let from = std::ptr::with_exposed_provenance::<u8>(from as usize);
+        // SAFETY: both ranges are live, and nobody else uses them: the caller's promise.
+        unsafe { std::ptr::copy(from, to, bytes) };
+        Ok(())
+    }
+
+    unsafe fn fill_async(
+        &self,
+        _: u32,
+        address: u64,
+        value: FillValue,
+        count: usize,
+        _: RawStream,
+    ) -> DriverResult<()> {
+        let FillValue::U8(byte) = value else {
+            return Err(DriverError::new(Call::FillAsync, Code::NOT_SUPPORTED));
+        };
+        let first = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+        // SAFETY: the range is live, and nobody else uses it: the caller's promise.
+        unsafe { std::ptr::write_bytes(first, byte, count) };
+        Ok(())
+    }
+
     not_modelled! {
         fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
         fn allocate_device(u32, usize) -> u64 = AllocateDevice;
         fn allocate_managed(u32, usize) -> u64 = AllocateManaged;
-        fn allocate_pinned(u32, usize, PinnedFlags) -> NonNull<u8> = AllocatePinned;
         fn pool_create(u32, PoolProperties) -> RawPool = PoolCreate;
         fn pool_default(u32, PoolKind) -> RawPool = PoolDefault;
         fn virtual_granularity(u32) -> usize = VirtualGranularity;
@@ -385,7 +434,6 @@ unsafe impl Driver for Mock {
         unsafe fn graph_destroy(u32, RawGraph) -> () = GraphDestroy;
         unsafe fn stream_host_call(u32, RawStream, Box<dyn FnOnce() + Send>) -> () = StreamHostCall;
         unsafe fn free_device(u32, u64) -> () = FreeDevice;
-        unsafe fn free_pinned(u32, NonNull<u8>) -> () = FreePinned;
         unsafe fn register_host(u32, NonNull<u8>, usize, PinnedFlags) -> () = RegisterHost;
         unsafe fn unregister_host(u32, NonNull<u8>) -> () = UnregisterHost;
         unsafe fn allocate_async(u32, usize, RawPool, RawStream) -> u64 = AllocateAsync;
@@ -401,8 +449,6 @@ unsafe impl Driver for Mock {
         unsafe fn memory_unmap(u32, u64, usize) -> () = MemoryUnmap;
         unsafe fn memory_set_access(u32, u64, usize, Location, MapAccess) -> () = MemorySetAccess;
         unsafe fn copy(u32, u64, u64, usize) -> () = Copy;
-        unsafe fn copy_async(u32, u64, u64, usize, RawStream) -> () = CopyAsync;
-        unsafe fn fill_async(u32, u64, FillValue, usize, RawStream) -> () = FillAsync;
         unsafe fn prefetch_async(u32, u64, usize, Location, RawStream) -> () = PrefetchAsync;
         unsafe fn advise(u32, u64, usize, Advice) -> () = Advise;
     }

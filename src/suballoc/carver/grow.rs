@@ -30,30 +30,20 @@ const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 /// How often a thread waits so. Where there is room it waits once and then asks itself.
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
-/// Who is in a call to an upstream. The threads of a model are one to the standard library.
-#[cfg(not(loom))]
+/// Who is in a call to an upstream.
 pub(super) type Asker = crate::stream::ThreadToken;
-#[cfg(loom)]
-pub(super) type Asker = loom::thread::ThreadId;
-
-fn this_thread() -> Asker {
-    #[cfg(not(loom))]
-    return Asker::current();
-    #[cfg(loom)]
-    loom::thread::current().id()
-}
 
 impl Inner {
     /// This thread is about to call the upstream.
     pub(super) fn begin_call(&mut self) {
         self.calls += 1;
-        self.askers.push(this_thread());
+        self.askers.push(Asker::current());
     }
 
     /// The call is over, and what was to be said about it is said.
     pub(super) fn end_call(&mut self) {
         self.answers += 1;
-        let me = this_thread();
+        let me = Asker::current();
         if let Some(at) = self.askers.iter().rposition(|asker| *asker == me) {
             self.askers.swap_remove(at);
         }
@@ -61,7 +51,7 @@ impl Inner {
 
     /// Returns `true` if this thread is in a call to the upstream, so that it must not wait for its end.
     fn is_asking(&self) -> bool {
-        self.askers.contains(&this_thread())
+        self.askers.contains(&Asker::current())
     }
 }
 
