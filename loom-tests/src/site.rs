@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvion::{DevicePtr, Layout, Pool, PoolConfig, Resource, StreamRef};
+use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, StreamRef};
 
 use crate::{Ground, Rig, Work};
 
@@ -58,14 +58,27 @@ impl Site {
     ///
     /// If it overlaps one that is live, or if something else went wrong.
     pub fn take(&self, stream: StreamRef<'_>, bytes: usize) -> Option<Plot> {
-        let layout = Layout::from_bytes(bytes).expect("a small size");
-        match self.pool.allocate(layout, stream) {
-            Ok(block) => Some(self.enter(block, layout)),
+        match self.try_to_take(stream, bytes) {
+            Ok(plot) => Some(plot),
             Err(error) => {
                 assert!(error.is_out_of_memory(), "{error}");
                 None
             }
         }
+    }
+
+    /// As [`take`](Self::take), where something else may go wrong.
+    ///
+    /// # Errors
+    ///
+    /// What the pool says.
+    ///
+    /// # Panics
+    ///
+    /// If it overlaps one that is live.
+    pub fn try_to_take(&self, stream: StreamRef<'_>, bytes: usize) -> Result<Plot, Error> {
+        let layout = Layout::from_bytes(bytes).expect("a small size");
+        Ok(self.enter(self.pool.allocate(layout, stream)?, layout))
     }
 
     /// As [`take`](Self::take), for anybody: what used it must be over.

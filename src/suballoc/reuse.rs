@@ -32,4 +32,8 @@ pub enum Reuse {
     Completed,
     /// What is over, before the pool grows; and when it cannot grow, anything: the stream waits, on the device.
     Wait,
+    /// In models alone: nothing, and the ladder is its last rung. Beside the others it makes a model too large to explore.
+    #[cfg(loom)]
+    #[doc(hidden)]
+    LastRung,
 }

@@ -136,8 +136,9 @@ impl<U: Resource> Carver<U> {
             Rung::DeviceWait => self.stock.serve_after_device_wait(request),
             Rung::HostWait => self.stock.serve_after_host_wait(request),
             Rung::Trim => self.trim_and_grow(request, ascent),
-            // A model has what the other rungs find; exploring this on top takes minutes instead of seconds.
-            Rung::TakeThenWait if cfg!(loom) => Ok(None),
+            // A model has what the other rungs find; exploring this on top takes minutes instead of seconds. It has a model alone.
+            #[cfg(loom)]
+            Rung::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastRung => Ok(None),
             Rung::TakeThenWait => self.stock.serve_then_wait(request),
         }
     }

@@ -43,5 +43,7 @@ pub(super) const fn ladder(reuse: Reuse) -> &'static [Rung] {
         Reuse::Wait => {
             &[WithinReach, Completed, IdleCaches, Grow, Caches, DeviceWait, HostWait, Trim, TakeThenWait]
         }
+        #[cfg(loom)]
+        Reuse::LastRung => &[TakeThenWait],
     }
 }
