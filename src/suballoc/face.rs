@@ -11,7 +11,10 @@ macro_rules! face_of_carver {
                 self.carver.upstream()
             }
 
-            /// What it holds, and what it has done. Stops nobody for longer than it takes to look at one cache.
+            /// What it holds, and what it has done. [`Status`] says which figures are exact and which are a moment old.
+            ///
+            /// It stops nobody for long: a stream while its own cache is looked at, which holds about a thousand blocks at most;
+            /// who needs the shared core for a few steps for each stream, however many blocks are free there.
             #[must_use]
             pub fn status(&self) -> Status {
                 self.carver.status()

@@ -2,7 +2,9 @@
 
 /// What a suballocator holds, and what it has done since it was made.
 ///
-/// The bytes are of one moment: `reserved = live + cached + free`. The counts only go up.
+/// The bytes add up: `reserved = live + cached + free`. What is reserved and what is free in the core are exact at one moment.
+/// What is cached is found by looking at one cache after the other, so of a block that its users take out of one cache and put
+/// into another meanwhile the bytes count as live or as cached; while nobody does, both are exact. The counts only go up.
 ///
 /// ```
 /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
@@ -28,13 +30,14 @@ pub struct Status {
     pub free_bytes: usize,
     /// Free, in the caches of streams and of synchronous calls.
     pub cached_bytes: usize,
-    /// Of the free and cached bytes, those whose last use is not known to be over. Nobody is asked.
+    /// Of the free and cached bytes, those of streams whose last free is not known to be over, a moment later. Nobody is asked.
     pub pending_bytes: usize,
     /// Taken from the upstream and not given back.
     pub reserved_bytes: usize,
     /// The most that was ever reserved.
     pub peak_reserved_bytes: usize,
-    /// The largest piece in the core, whoever may use it.
+    /// The largest piece in the core, whoever may use it. Where there are more than 64 pieces of nearly that size, it may be that
+    /// of one of these, which is less by 1/32 at most.
     pub largest_free_bytes: usize,
     /// What it takes of the host's memory to know all this.
     pub metadata_bytes: usize,

@@ -75,10 +75,9 @@ impl Stock {
 
     /// What it holds, and what it has done.
     ///
-    /// `reserved`, `free` and the counts of the core are exact at one moment, and `live + cached + free` is `reserved`. What is
-    /// in the caches is found by looking at one after the other: of a block that goes meanwhile, through a user's hands, from
-    /// one to another, the bytes may be `live` or `cached`. It stops nobody for long: a stream while its own cache is looked at,
-    /// about a thousand blocks at most; the shared core for a few steps for each stream, whatever is free there.
+    /// [`Status`] says which figures are exact and which are a moment old. It stops nobody for long: a stream while its own cache
+    /// is looked at, which holds about a thousand blocks at most; who needs the shared core for a few steps for each stream,
+    /// however many blocks are free there.
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
