@@ -241,6 +241,32 @@ fn ended_streams_leave_nothing_on_the_heap() {
     assert_eq!((status.live_blocks, status.reserved_bytes <= 4 * MIB), (0, true), "{status:?}");
 }
 
+/// Nor for threads that are gone, each with a default stream of its own.
+#[test]
+fn ended_threads_leave_nothing_in_the_books() {
+    let bench = Bench::sim();
+    let device = bench.device();
+    let pool = Cuda::new(&device).pool(PoolConfig::default().maximum(4 * MIB)).unwrap();
+    let use_threads = |count: usize| {
+        for _ in 0..count {
+            let one = || {
+                let stream = device.per_thread_stream().unwrap();
+                for bytes in [300, 3000, 2 * MIB] {
+                    Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+                }
+            };
+            std::thread::scope(|scope| scope.spawn(one).join().unwrap());
+        }
+    };
+    use_threads(50);
+    let before = pool.status();
+    use_threads(500);
+    let after = pool.status();
+    let grown = after.metadata_bytes.saturating_sub(before.metadata_bytes);
+    assert!(grown < 64 * 1024, "500 threads have left {grown} bytes in the books");
+    assert_eq!((after.live_blocks, after.reserved_bytes <= 4 * MIB), (0, true), "{after:?}");
+}
+
 /// Nor for those that only asked, or had it merge.
 #[test]
 fn ended_streams_that_took_nothing_leave_nothing_on_the_heap() {

@@ -259,3 +259,26 @@ fn settling_goes_in_pieces_that_let_others_in() {
     );
     assert_eq!(over.count(), 0);
 }
+
+/// Each with a block out of it, and a rest that does for nobody; and a few that do.
+#[test]
+fn a_call_visits_as_many_nodes_beside_100_000_segments_as_beside_ten() {
+    for segments in [10, 100_000] {
+        let mut heap = Heap::new(2);
+        for at in 0..segments {
+            heap.core.add_segment((1 << 44) + (at << 16), 64);
+            assert!(heap.core.allocate(heap.streams[0], 60, 1, &[]).is_some());
+        }
+        let (mut allocate, mut release) = (0, 0);
+        for round in 0..5_000 {
+            let (taker, units) = (heap.pick(), 60 + heap.numbers.units());
+            allocate = allocate.max(heap.allocate(taker, units, &[]));
+            let (pick, on) = (heap.numbers.next(u64::MAX), heap.pick());
+            if round % 3 > 0 {
+                release = release.max(heap.release(pick, on, round));
+            }
+        }
+        assert!(allocate <= ALLOCATE, "{allocate} visits for an allocation, {segments} segments");
+        assert!(release <= RELEASE, "{release} visits for a release, {segments} segments");
+    }
+}
