@@ -254,11 +254,16 @@ impl Stock {
         }
     }
 
-    /// Returns `true` if there would be a block, once all that this stream has freed is over.
-    fn has_for(&self, stream: StreamId, request: &Request<'_>) -> bool {
+    /// Of these streams, those of which there would be a block, once all that they have freed is over. The one that has freed the
+    /// least first: its work is the likeliest to be over soon.
+    fn fitting(&self, owned: &[Owned], request: &Request<'_>) -> Vec<Owned> {
         let inner = self.inner.lock();
-        let owner = inner.core.owner_of(stream);
-        owner.is_some_and(|owner| u64::from(inner.core.largest(owner, &[])) >= request.need())
+        let has_one = |owner| u64::from(inner.core.largest(owner, &[])) >= request.need();
+        let fits = |other: &&Owned| inner.core.owner_of(other.stream).is_some_and(has_one);
+        let mut fitting: Vec<Owned> = owned.iter().filter(fits).copied().collect();
+        drop(inner);
+        fitting.sort_by_key(|other| other.free_units);
+        fitting
     }
 
     /// The streams whose free memory would do together, as few as can be, if there are any: those that the taker comes after
@@ -276,12 +281,8 @@ impl Stock {
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.taker.stream() else { return Ok(None) };
         let others = self.others(request.taker);
-        let mut fitting: Vec<&Owned> =
-            others.owned.iter().filter(|other| self.has_for(other.stream, request)).collect();
-        // The one that has freed the least first: its work is the likeliest to be over soon.
-        fitting.sort_by_key(|other| other.free_units);
         let mut failed = Ok(());
-        for other in fitting {
+        for other in self.fitting(&others.owned, request) {
             if self.follow(stream, other.latest(), &mut failed)? {
                 return Ok(self.serve_within_reach(request));
             }
@@ -358,8 +359,7 @@ impl Stock {
         let machine = self.device.machine();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
         owned.sort_by_key(|other| other.free_units);
-        let fits = |other: &&Owned| self.has_for(other.stream, request);
-        let few: Vec<Owned> = match owned.iter().find(fits) {
+        let few: Vec<Owned> = match self.fitting(&owned, request).first() {
             Some(one) => vec![*one],
             None => {
                 let span = self.span_for(request, &Reach::new()).unwrap_or_default();
