@@ -19,7 +19,7 @@ use shard::{Shard, bump};
 use super::Tag;
 use crate::error::Error;
 use crate::stream::Places;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
+use crate::sync::{Apart, AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
 
 /// By how many bytes a thread's share may move before it tells the others. To know the most that was live at a time, threads
 /// have to meet. One that takes and gives back blocks of 256 B to 1 MiB, 32 to 64 at a time, has moved by more than this once in
@@ -88,11 +88,6 @@ pub struct Tally {
     turn: Mutex<()>,
     frames: Mutex<Frames>,
 }
-
-/// In lines of its own, so that who writes it does not take away what all read.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 /// The highest point of the interval, as far as threads have told.
 #[derive(Default)]
@@ -274,7 +269,7 @@ impl Tally {
     /// the sum of what was told is right to one slack for each thread.
     #[cold]
     fn publish(&self, shard: &Shard) {
-        let Some(mut summit) = self.summit.0.lock_here() else { return };
+        let Some(mut summit) = self.summit.lock_here() else { return };
         for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
             summit.published[at] = summit.published[at].wrapping_add(count.drift());
@@ -305,7 +300,7 @@ impl Tally {
         let mut frames = self.frames.lock_here()?;
         let now = self.sums();
         let (published, told) = {
-            let summit = self.summit.0.lock();
+            let summit = self.summit.lock();
             (summit.published, summit.peak)
         };
         let interval = self.interval.load(Ordering::Relaxed);
@@ -332,7 +327,7 @@ impl Tally {
         let mut frames = self.frames.lock_here()?;
         let now = self.sums();
         let (published, told, interval) = {
-            let mut summit = self.summit.0.lock();
+            let mut summit = self.summit.lock();
             let told = core::mem::replace(&mut summit.peak, now.live);
             // Relaxed, and no read-modify-write: the scopes are locked.
             let interval = self.interval.load(Ordering::Relaxed);
@@ -477,10 +472,10 @@ mod tests {
             let tally = Tally::new(slack_bytes);
             tally.allocated(1000);
             tally.freed(500);
-            assert_eq!(tally.summit.0.lock().published, [0, 0], "with {slack_bytes}");
+            assert_eq!(tally.summit.lock().published, [0, 0], "with {slack_bytes}");
         }
         let tally = Tally::new(0);
         tally.allocated(1000);
-        assert_eq!(tally.summit.0.lock().published, [1000, 1]);
+        assert_eq!(tally.summit.lock().published, [1000, 1]);
     }
 }

@@ -8,6 +8,7 @@
     reason = "the facade over the types that the rest of the crate may not name"
 )]
 
+mod apart;
 mod cell;
 mod global;
 pub(crate) mod held;
@@ -19,6 +20,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 pub(crate) use std::sync::Arc;
 
+pub(crate) use apart::Apart;
 pub(crate) use global::Global;
 use held::Held;
 pub(crate) use held::assert_no_lock_is_held;

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::hint::spin_loop;
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Apart, AtomicU64, Ordering};
 
 /// A bounded queue of rows of `WORDS` words, for any number of threads that push and one that pops.
 ///
@@ -17,19 +17,15 @@ use crate::sync::{AtomicU64, Ordering};
 /// Everything in it is an atomic, the words of the rows too: a plain store on the machines that there are, and nothing to prove.
 pub(super) struct Queue<const WORDS: usize> {
     /// The ticket that is drawn next. Written by all who push.
-    next: Line<AtomicU64>,
+    next: Apart<AtomicU64>,
     /// 1 while the thread that pops sleeps, or is about to.
-    asleep: Line<AtomicU64>,
+    asleep: Apart<AtomicU64>,
     places: Box<[Place<WORDS>]>,
 }
 
 /// The queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
-
-/// On lines of its own: two, because processors fetch them in pairs.
-#[repr(align(128))]
-struct Line<T>(T);
 
 /// Room for a row. With seven words a line of the cache.
 #[repr(align(64))]
@@ -48,8 +44,8 @@ impl<const WORDS: usize> Queue<WORDS> {
             words: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         Self {
-            next: Line(AtomicU64::new(0)),
-            asleep: Line(AtomicU64::new(0)),
+            next: Apart(AtomicU64::new(0)),
+            asleep: Apart(AtomicU64::new(0)),
             places: (0..count).map(place).collect(),
         }
     }

@@ -21,7 +21,7 @@ use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
-use crate::sync::{AtomicU64, Mutex, Ordering, Token, TokenGuard};
+use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
 /// Caches for the host's blocks. Threads are spread over them; four keep sixteen threads from meeting often.
 const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
@@ -38,12 +38,8 @@ pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(
     reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
 }
 
-/// A cache on lines of its own: two, because processors fetch them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Shard {
-    pub(super) cache: Token<Cache>,
-}
+/// A cache, of a stream or of threads of the host. Two that work at once write no line that the other reads.
+pub(super) type Shard = Apart<Token<Cache>>;
 
 /// What is behind the mutex.
 #[derive(Debug)]
@@ -81,6 +77,8 @@ pub(super) struct Tally {
     pub(super) waits: AtomicU64,
     pub(super) events_recorded: AtomicU64,
     pub(super) upstream_calls: AtomicU64,
+    /// What the core says is reserved, for who must not take the mutex. Not of the facade: no protocol rests on it.
+    reserved_bytes: AtomicUsize,
 }
 
 impl Tally {
@@ -114,10 +112,9 @@ pub struct Stock {
     pub(super) ledger: Option<Ledger>,
     shards: Places<Box<Shard>>,
     host: Box<[Shard; HOST_CACHES]>,
-    pub(super) inner: Mutex<Inner>,
-    /// What the core says is reserved, for who must not take the mutex. Not of the facade: no protocol rests on it.
-    reserved_bytes: AtomicUsize,
-    pub(super) tally: Tally,
+    /// Apart from what is read for every block: it is written where a cache misses.
+    pub(super) inner: Apart<Mutex<Inner>>,
+    pub(super) tally: Apart<Tally>,
 }
 
 /// What is wanted, for whom.
@@ -161,7 +158,7 @@ impl Stock {
             ledger: checked.then(Ledger::new),
             shards: Places::default(),
             host: Box::default(),
-            inner: Mutex::new(Inner {
+            inner: Apart(Mutex::new(Inner {
                 core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
                 pledged: 0,
                 answers: 0,
@@ -173,9 +170,8 @@ impl Stock {
                 largest: Largest::default(),
                 emptying: Emptying::default(),
                 steals: 0,
-            }),
-            reserved_bytes: AtomicUsize::new(0),
-            tally: Tally::default(),
+            })),
+            tally: Apart::default(),
         }
     }
 
@@ -196,7 +192,7 @@ impl Stock {
     #[inline]
     pub fn reserved_bytes(&self) -> usize {
         // Relaxed: a figure for people.
-        self.reserved_bytes.load(Ordering::Relaxed)
+        self.tally.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// A segment has come or gone.
@@ -207,7 +203,7 @@ impl Stock {
         }
         inner.peak_reserved = inner.peak_reserved.max(units);
         // Relaxed: as above; those who write it have the mutex.
-        self.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
+        self.tally.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }
 
     /// What a layout wants of this stock. A class that is longer than all that may ever be there is no use: then the exact
@@ -225,7 +221,7 @@ impl Stock {
     #[inline]
     pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
         let id = stream.id();
-        let mut cache = self.shards.get(id.index())?.cache.try_lock_here()?;
+        let mut cache = self.shards.get(id.index())?.try_lock_here()?;
         if !cache.is_of(id) {
             return None;
         }
@@ -236,20 +232,20 @@ impl Stock {
     #[inline]
     pub(super) fn put(&self, want: Want, block: DevicePtr, stream: StreamId, epoch: Epoch) -> bool {
         let Some(shard) = self.shards.get(stream.index()) else { return false };
-        let Some(mut cache) = shard.cache.try_lock_here() else { return false };
+        let Some(mut cache) = shard.try_lock_here() else { return false };
         cache.is_of(stream) && cache.put(want, block.address(), epoch)
     }
 
     /// As [`take`](Self::take), for the host.
     #[inline]
     pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
-        DevicePtr::new(self.host_shard().cache.try_lock_here()?.take(want)?)
+        DevicePtr::new(self.host_shard().try_lock_here()?.take(want)?)
     }
 
     /// As [`put`](Self::put), for a block that nothing uses any more.
     #[inline]
     pub(super) fn put_for_host(&self, want: Want, block: DevicePtr) -> bool {
-        let cache = self.host_shard().cache.try_lock_here();
+        let cache = self.host_shard().try_lock_here();
         cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
     }
 
@@ -260,8 +256,8 @@ impl Stock {
 
     /// The cache of `taker`, which is handed over first if it is still that of a stream which is over.
     pub(super) fn cache(&self, core: &mut Core, taker: Option<StreamId>) -> TokenGuard<'_, Cache> {
-        let Some(id) = taker else { return self.host_shard().cache.lock() };
-        let mut cache = self.shards.get_or_make(id.index(), Box::default).cache.lock();
+        let Some(id) = taker else { return self.host_shard().lock() };
+        let mut cache = self.shards.get_or_make(id.index(), Box::default).lock();
         if !cache.is_of(id) {
             spill_all(&mut cache, core);
             if cache.owner() != Owner::NOBODY {
@@ -393,7 +389,7 @@ impl Stock {
     pub(super) fn spill_in_turn(&self) {
         for shard in self.shards() {
             let mut inner = self.inner.lock();
-            spill_all(&mut shard.cache.lock(), &mut inner.core);
+            spill_all(&mut shard.lock(), &mut inner.core);
         }
     }
 
@@ -424,14 +420,14 @@ impl Stock {
         let mut blocks = spill_all(&mut self.cache(&mut inner.core, own), &mut inner.core);
         if request.is_long() {
             for shard in self.shards() {
-                let mut cache = shard.cache.lock();
+                let mut cache = shard.lock();
                 let owner = cache.owner();
                 blocks += cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
             }
         }
         let (first, looks) = inner.emptying.next_looks(self.shards().count(), inner.misses);
         for shard in self.shards().cycle().skip(first).take(looks) {
-            let mut cache = shard.cache.lock();
+            let mut cache = shard.lock();
             if cache.is_idle() {
                 blocks += spill_all(&mut cache, &mut inner.core);
             }
@@ -447,7 +443,7 @@ impl Stock {
 
     /// Locks every cache. The caller has the mutex.
     pub(super) fn caches(&self) -> Vec<TokenGuard<'_, Cache>> {
-        self.shards().map(|shard| shard.cache.lock()).collect()
+        self.shards().map(|shard| shard.lock()).collect()
     }
 
     /// Those of the streams, and those of the host.
@@ -533,7 +529,7 @@ mod tests {
         }
         let [first, second] = streams.each_ref().map(|stream| stream.id().index());
         assert!(first < second, "it is looked at first");
-        let cache = |place| &stock.shards.get(place).expect("it was used").cache;
+        let cache = |place| &**stock.shards.get(place).expect("it was used");
         let (of_first, of_second) = (cache(first), cache(second).lock());
         let has_waited = Rc::new(Cell::new(false));
         when_it_waits({

@@ -70,7 +70,7 @@ impl Stock {
     /// Looks at one cache after the other, each with its token for as long as that takes. The caller has the mutex, so nothing
     /// comes from the core or goes there meanwhile; but its users take blocks out of one cache, and put blocks into another.
     fn look_at_caches<T>(&self, look: impl Fn(&Cache) -> T) -> impl Iterator<Item = T> {
-        self.shards().map(move |shard| look(&shard.cache.lock()))
+        self.shards().map(move |shard| look(&shard.lock()))
     }
 
     /// What it holds, and what it has done.

@@ -7,13 +7,18 @@ use super::Owner;
 use super::size_class::{CLASSES, Want};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
+use crate::sync::Apart;
 
 /// The most small and medium blocks that a cache holds. A thousand keep the swings of a hundred classes out of the core; at
 /// 16 bytes each they take a third of a first-level cache.
 const MOST_ENTRIES: usize = 1024;
 
-/// How many it starts with, so that a stream that does little takes little: 128 bytes.
+/// How many it starts with, so that a stream that does little takes little.
 const FIRST_ENTRIES: usize = 8;
+
+/// So many at either end are not used: they may lie in one line, or in a pair of lines, with another cache's, and the heap
+/// aligns to 16 bytes at least.
+const EDGE: usize = align_of::<Apart<u8>>() / size_of::<Entry>() - 1;
 
 /// The most that the stacks hold, in units: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
@@ -53,6 +58,7 @@ const STACKS: usize = CLASSES + 1;
 /// Room for them, a power of two, so that a number within it needs no check.
 const HEADS: usize = 128;
 const _: () = assert!(STACKS <= HEADS);
+const _: () = assert!(MOST_ENTRIES + 2 * EDGE < NONE as usize);
 
 /// The end of a stack.
 const NONE: u16 = u16::MAX;
@@ -107,6 +113,7 @@ pub(crate) struct Cache {
     only_units: u32,
     /// Which ways of the table are full, a bit each.
     large_full: u64,
+    /// With an [`EDGE`] in front and behind.
     entries: Vec<Entry>,
     stacked_units: u64,
     large_units: u64,
@@ -118,7 +125,7 @@ pub(crate) struct Cache {
     /// For each class, and for blocks that are all of one size, how long the next run is: so often it doubles one block
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
-    large: Option<Box<[Large; LARGE]>>,
+    large: Option<Box<Apart<[Large; LARGE]>>>,
 }
 
 impl Default for Cache {
@@ -263,16 +270,18 @@ impl Cache {
         if stack as usize == CLASSES {
             self.only_units = units;
         }
-        let old = self.entries.len();
+        let old = self.entries.len().saturating_sub(2 * EDGE);
         let new = (old * 4).clamp(FIRST_ENTRIES, MOST_ENTRIES);
         if old >= new {
             return false;
         }
-        self.entries.reserve_exact(new - old);
-        for at in old..new {
-            self.entries.push(Entry::new(0, 0, if at + 1 < new { at as u16 + 1 } else { NONE }));
+        let (first, end) = (EDGE + old, EDGE + new);
+        self.entries.reserve_exact(end + EDGE - self.entries.len());
+        self.entries.resize(end + EDGE, Entry::new(0, 0, NONE));
+        for at in first..end {
+            self.entries[at] = Entry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });
         }
-        self.vacant = old as u16;
+        self.vacant = first as u16;
         true
     }
 
@@ -294,7 +303,10 @@ impl Cache {
         if empty >= WAYS {
             return false;
         }
-        let large = self.large.get_or_insert_with(|| Box::new([Large::default(); LARGE]));
+        let large = match &mut self.large {
+            Some(large) => large,
+            none => none.insert(no_large_blocks()),
+        };
         large[first + empty] = Large { units, address, epoch: epoch.0 };
         self.large_full |= 1 << (first + empty);
         self.large_units += u64::from(units);
@@ -302,7 +314,7 @@ impl Cache {
     }
 
     fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {
-        let all = self.large.iter().flat_map(|large| large.iter().copied().enumerate());
+        let all = self.large.iter().flat_map(|large| large.0.iter().copied().enumerate());
         all.filter(|(way, _)| self.large_full & (1 << way) != 0).map(|(_, large)| large)
     }
 
@@ -406,6 +418,13 @@ impl Cache {
     }
 }
 
+/// Out of line, because it is needed once.
+#[cold]
+#[inline(never)]
+fn no_large_blocks() -> Box<Apart<[Large; LARGE]>> {
+    Box::new(Apart([Large::default(); LARGE]))
+}
+
 /// Which of the `runs` is that of a request, and the longest, if it may have one at all.
 fn run_of(want: Want) -> Option<(usize, u32)> {
     let most = (RUN_UNITS / want.units()).min(RUN_BLOCKS);
@@ -475,6 +494,37 @@ mod tests {
         let mut spilled = 0;
         cache.make_room(large, |_| spilled += 1);
         assert!(spilled == 1 && cache.put(large, 1 << 51, Epoch(1)));
+    }
+
+    /// The lines, two at a time, that lie in so many bytes from an address on.
+    fn lines_of<T>(data: &[T]) -> std::ops::Range<usize> {
+        let pair = align_of::<Apart<u8>>();
+        let first = data.as_ptr() as usize;
+        first / pair..(first + size_of_val(data)).div_ceil(pair)
+    }
+
+    /// Caches that one thread makes and others use have no line in common: a hit of one takes nothing from another's processor.
+    #[test]
+    fn caches_share_no_line() {
+        let mut caches: Vec<_> = (0..20).map(|_| Box::new(Apart(Cache::default()))).collect();
+        let [small, large] = [1, 5000].map(|units| Want::of_units(units).expect("not zero"));
+        for cache in &mut caches {
+            assert!(cache.put(large, 1 << 40, Epoch(1)));
+        }
+        for at in 1..20 {
+            caches.iter_mut().for_each(|cache| assert!(cache.put(small, at * 256, Epoch(1))));
+        }
+        let mut lines = std::collections::HashSet::new();
+        for cache in &caches {
+            let large = cache.large.as_deref().expect("a large block is in it");
+            let own = [
+                lines_of(core::slice::from_ref(&**cache)),
+                lines_of(&cache.entries[EDGE..cache.entries.len() - EDGE]),
+                lines_of(core::slice::from_ref(large)),
+            ];
+            let shared = own.into_iter().flatten().find(|line| !lines.insert(*line));
+            assert_eq!(shared, None, "a pair of lines has data of two caches");
+        }
     }
 
     #[test]
