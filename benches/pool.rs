@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alluvion::source::Null;
+use alluvion::suballoc::Binning;
 use alluvion::{Device, Pool, PoolConfig, Resource, Sim, Stream};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mimalloc::MiMalloc;
@@ -92,14 +93,43 @@ fn cross(criterion: &mut Criterion) {
     });
 }
 
-/// Nanoseconds a step of each thread: with as many processors as threads, the same for any number of them.
+/// Each of many streams in turn takes a small block and gives it back: with caches of the processor that hold what the streams
+/// touch, the same for any number of them.
+fn turns(criterion: &mut Criterion) {
+    let (_sim, device, _) = bed();
+    let mut group = criterion.benchmark_group("turns/a pair of 4 KiB");
+    for count in [10, 100, 1000, 10_000] {
+        let streams: Vec<Stream> =
+            (0..count).map(|_| device.stream().expect("a simulated device makes streams")).collect();
+        let pool = pool(&device, 0);
+        let mut turn = streams.iter().cycle();
+        let mut pair = || {
+            let stream = turn.next().expect("there are streams");
+            Block::pair(&pool, 4096, stream.as_ref()).expect("there is room");
+        };
+        // Until the pool has what all of them keep.
+        (0..6 * count).for_each(|_| pair());
+        group.bench_function(BenchmarkId::from_parameter(count), |bencher| bencher.iter(&mut pair));
+    }
+    group.finish();
+}
+
 fn threads(criterion: &mut Criterion) {
     let (_sim, device, _) = bed();
-    let mut group = criterion.benchmark_group("threads/a step of each");
+    let pool = || pool(&device, 40 << 30);
+    threads_of(criterion, "a step of each", pool);
+    // Bins of 256 KiB to 4 MiB, the smallest of which serves 11 of 13 sizes.
+    let bins = || Binning::over(pool()).range(18..=22).build().expect("the pool has room");
+    threads_of(criterion, "a step of each, of bins", bins);
+}
+
+/// Nanoseconds a step of each thread: with as many processors as threads, the same for any number of them.
+fn threads_of<R: Resource + Sync>(criterion: &mut Criterion, name: &str, make: impl Fn() -> R) {
+    let mut group = criterion.benchmark_group(format!("threads/{name}"));
     for count in [1, 2, 4, 8, 16] {
-        let pool = pool(&device, 40 << 30);
+        let resource = make();
         group.bench_function(BenchmarkId::from_parameter(count), |bencher| {
-            bencher.iter_custom(|steps| together(&pool, count, steps as usize));
+            bencher.iter_custom(|steps| together(&resource, count, steps as usize));
         });
     }
     group.finish();
@@ -132,5 +162,5 @@ fn together<R: Resource + Sync>(resource: &R, count: usize, steps: usize) -> Dur
     })
 }
 
-criterion_group!(benches, pair, mimalloc, random, cross, threads);
+criterion_group!(benches, pair, mimalloc, random, cross, turns, threads);
 criterion_main!(benches);
