@@ -128,7 +128,7 @@ pub(super) struct Request<'s> {
 
 impl Request<'_> {
     /// Blocks as long as the one that it wants are worth merging: see [`LONG_UNITS`]. Where all are of one size, none is.
-    fn is_long(&self) -> bool {
+    pub(super) fn is_long(&self) -> bool {
         self.want.units() > LONG_UNITS && !self.want.is_only()
     }
 
