@@ -510,15 +510,16 @@ mod tests {
                 Cuda::new(&device).pool(PoolConfig::default().initial(64 << 20)).expect("there is memory");
             let guard = pool.guard(GuardConfig::default().quarantine(0)).expect("there is pinned memory");
             let streams: Vec<_> = (0..streams).map(|_| device.stream().expect("a stream")).collect();
-            let gate = Arc::new(std::sync::RwLock::new(()));
-            let closed = gate.write().expect("nobody panics");
-            for stream in &streams {
-                let gate = Arc::clone(&gate);
-                let wait = Box::new(move || drop(gate.read()));
-                // SAFETY: the stream is live and of this device.
-                unsafe { device.driver().stream_host_call(0, stream.as_ref().raw(), wait) }
-                    .expect("it is queued");
-            }
+            let gates: Vec<_> = streams
+                .iter()
+                .map(|stream| {
+                    let (gate, closed) = std::sync::mpsc::channel::<()>();
+                    let wait = Box::new(move || closed.recv().unwrap_or_default());
+                    // SAFETY: the stream is live and of this device.
+                    let queued = unsafe { device.driver().stream_host_call(0, stream.as_ref().raw(), wait) };
+                    queued.map(|()| gate).expect("it is queued")
+                })
+                .collect();
             let layout = Layout::from_bytes(256).expect("it is small");
             let mut turn = streams.iter().cycle();
             let mut pairs_until = |pending: usize| {
@@ -539,7 +540,7 @@ mod tests {
             // By streams whose turn it is with one, two or no check, and by an event that a pool had to make.
             assert!(many.0 <= 2 * few.0 && many.1 <= 2 * few.1, "{few:?} with 10, {many:?} with {most}");
             assert!(many.0 <= PAIRS * 2 * STREAMS_ASKED, "{many:?}");
-            drop(closed);
+            drop(gates);
             guard.watch().check().expect("nothing is wrong");
             assert_eq!(guard.watch().found(), 0);
         }

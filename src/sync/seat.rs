@@ -78,7 +78,7 @@ struct Taken {
 
 impl Taken {
     fn new() -> Self {
-        let free = Numbers::default();
+        let free = Numbers::of_threads();
         let number = free.with(Free::take).unwrap_or(SEATS);
         let _ = NUMBER.try_with(|mine| mine.set(if number < SEATS { number } else { NONE }));
         Self { number, free }
@@ -106,11 +106,14 @@ pub(super) fn note_fork() {
 
 /// Where numbers are taken from and go back to.
 #[cfg(not(loom))]
-#[derive(Default)]
 struct Numbers;
 
 #[cfg(not(loom))]
 impl Numbers {
+    fn of_threads() -> Self {
+        Self
+    }
+
     /// `None` in a child of a fork that has lost them: its threads have none from then on.
     fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
         FREE.lock().map(|mut free| look(&mut free))
@@ -122,17 +125,14 @@ impl Numbers {
 struct Numbers(Arc<Mutex<Free>>);
 
 #[cfg(loom)]
-impl Default for Numbers {
-    fn default() -> Self {
+impl Numbers {
+    fn of_threads() -> Self {
         loom::lazy_static! {
             static ref FREE: Arc<Mutex<Free>> = Arc::default();
         }
         Self(Arc::clone(&FREE))
     }
-}
 
-#[cfg(loom)]
-impl Numbers {
     fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
         Some(look(&mut self.0.lock()))
     }
