@@ -41,6 +41,20 @@ pub(crate) enum Figure {
         streams: u32,
         peak_live_bytes: u64,
     },
+    Footprint {
+        program: String,
+        events: usize,
+        streams: u32,
+        peak_live_bytes: u64,
+        ours_over_live: f64,
+        rmm_over_live: f64,
+        ratio: f64,
+    },
+    Footprints {
+        workloads: usize,
+        at_or_below: usize,
+        highest: f64,
+    },
     Host {
         operation: &'static str,
         ns: f64,
@@ -88,6 +102,24 @@ impl Figure {
                 out,
                 "replay,{trace},events={events} streams={streams} peak_live={:.1} MiB,",
                 *peak_live_bytes as f64 / MIB
+            ),
+            Self::Footprint {
+                program,
+                events,
+                streams,
+                peak_live_bytes,
+                ours_over_live,
+                rmm_over_live,
+                ratio,
+            } => writeln!(
+                out,
+                "footprint,{allocator},{program} events={events} streams={streams} peak_live={:.1} MiB \
+                 over_live={ours_over_live:.2} rmm={rmm_over_live:.2},{ratio:.3}",
+                *peak_live_bytes as f64 / MIB
+            ),
+            Self::Footprints { workloads, at_or_below, highest } => writeln!(
+                out,
+                "footprint,{allocator},at or below RMM's on {at_or_below} of {workloads} highest={highest:.3},"
             ),
             Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
             Self::Layers { over, stack, ns, added_ns } => {
@@ -191,6 +223,23 @@ mod tests {
                     ratio: 1.0638,
                 },
                 "replay,alluvion_pool,etl.evt first=243.4 ns/ev steady=185.2 ns/ev footprint=400.0 MiB,1.064",
+            ),
+            (
+                Figure::Footprint {
+                    program: "heap of seed 7".into(),
+                    events: 8000,
+                    streams: 3,
+                    peak_live_bytes: 100 << 20,
+                    ours_over_live: 1.25,
+                    rmm_over_live: 2.0,
+                    ratio: 0.625,
+                },
+                "footprint,alluvion_pool,heap of seed 7 events=8000 streams=3 peak_live=100.0 MiB \
+                 over_live=1.25 rmm=2.00,0.625",
+            ),
+            (
+                Figure::Footprints { workloads: 100, at_or_below: 97, highest: 1.0449 },
+                "footprint,alluvion_pool,at or below RMM's on 97 of 100 highest=1.045,",
             ),
             (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
             (

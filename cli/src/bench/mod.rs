@@ -2,6 +2,7 @@
 
 mod cross;
 mod figure;
+mod footprint;
 mod host;
 mod layers;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod options;
 mod pair;
 mod random;
 mod replay;
+mod rmm_pool;
 mod stack;
 mod threads;
 
@@ -42,6 +44,7 @@ Examples:
   alluvion bench threads --stack pool --stack cuda-async
   alluvion bench replay traces/*.csv.gz --json
   alluvion bench layers --threads 8
+  alluvion bench footprint --workloads 100
 
 Stacks, outermost first, over the source of the driver:
   pool         Pool over Cuda, or over Null
@@ -69,6 +72,27 @@ enum Workload {
         traces: Vec<PathBuf>,
         #[command(flatten)]
         options: Options,
+    },
+    /// What a pool takes for programs that are made up, each from a seed, and then for logs, if there are any, beside what a
+    /// model of RMM's takes: each over the live peak, and ours over RMM's. Over no memory
+    Footprint {
+        /// Logs in RMM's format, .csv or .csv.gz
+        traces: Vec<PathBuf>,
+        /// How many programs
+        #[arg(long, default_value_t = 100)]
+        workloads: u64,
+        /// The seed of the first; the others are those after it
+        #[arg(long, default_value_t = 0)]
+        first_seed: u64,
+        /// Calls of a program
+        #[arg(long, default_value_t = 8000)]
+        events: usize,
+        /// Prints one JSON object a figure
+        #[arg(long)]
+        json: bool,
+        /// Ten programs of 1000 calls: shows that it runs
+        #[arg(long)]
+        quick: bool,
     },
     /// What layers add: a pair through 0 to 5 of them, and through each alone, over nothing and over a pool: ns a pair and ns
     /// more than without, fastest of many rounds; and on several threads what `threads` measures, and the part of it that is left
@@ -117,6 +141,11 @@ impl Bench {
                     .map(|path| Ok(Job::Replay(Box::new(Replayed::open(path)?))))
                     .collect::<Result<Vec<_>, Failure>>()?;
                 measure(&jobs, &options)
+            }
+            Workload::Footprint { traces, workloads, first_seed, events, json, quick } => {
+                let (workloads, events) =
+                    if quick { (workloads.min(10), events.min(1000)) } else { (workloads, events) };
+                footprint::run(first_seed, workloads, events, &traces, &mut Report::new(json, "null"))
             }
             Workload::Layers { threads, json, quick } => {
                 layers::run(usize::from(threads), quick, &mut Report::new(json, "null"))
