@@ -129,7 +129,8 @@ impl Workload {
                 WorkloadKind::Heap => heap::run,
             };
             // Threads of one program do the same to other data: a new seed for each, but for training, where they are alike.
-            let seed = if self.kind == WorkloadKind::Training { random.clone().next() } else { random.next() };
+            let seed =
+                if self.kind == WorkloadKind::Training { random.clone().next() } else { random.next() };
             run(&mut tape, &mut Random::new(seed), share);
             tapes.push(tape);
         }

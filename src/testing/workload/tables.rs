@@ -24,7 +24,8 @@ fn columns(random: &mut Random) -> Vec<Column> {
     (0..random.between(2, 16))
         .map(|_| {
             let is_text = random.chance(20);
-            let eighths = if is_text { random.between(3, 40) * 8 } else { random.pick(&[1, 8, 16, 32, 64, 64]) };
+            let eighths =
+                if is_text { random.between(3, 40) * 8 } else { random.pick(&[1, 8, 16, 32, 64, 64]) };
             Column { eighths, is_text, has_gaps: random.chance(40) }
         })
         .collect()
@@ -147,8 +148,7 @@ fn shuffle(tape: &mut Tape, random: &mut Random, table: &Table, stream: u32) -> 
     let map = tape.allocate(table.rows * 4, stream);
     let peers = random.between(2, 8);
     let share = table.rows / peers + 1;
-    let parts: Vec<Table> =
-        (0..peers).map(|_| make(tape, random, &table.columns, share, stream)).collect();
+    let parts: Vec<Table> = (0..peers).map(|_| make(tape, random, &table.columns, share, stream)).collect();
     tape.free(map, stream);
     let whole = make(tape, random, &table.columns, table.rows, stream);
     parts.into_iter().for_each(|part| drop_table(tape, random, part, stream));

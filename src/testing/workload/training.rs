@@ -8,7 +8,9 @@ use crate::testing::random::Random;
 enum Batches {
     Same,
     /// The last one of an epoch of so many steps is shorter.
-    ShortLast { every: u64 },
+    ShortLast {
+        every: u64,
+    },
     /// One of a few lengths.
     Lengths([u64; 5]),
     /// Some hundredths more or less.
@@ -95,7 +97,8 @@ fn transformer(random: &mut Random) -> Vec<Layer> {
     let mut kept = vec![unit, 3 * unit, unit, unit, 4 * unit, 4 * unit, tokens * 4];
     kept.extend(scores);
     let scratch = vec![unit, random.between(1, 4) * unit, tokens * 8];
-    let weights = vec![3 * matrix, matrix, 4 * matrix, 4 * matrix, width * bytes, width * bytes, 4 * width * bytes];
+    let weights =
+        vec![3 * matrix, matrix, 4 * matrix, 4 * matrix, width * bytes, width * bytes, 4 * width * bytes];
     (0..layers)
         .map(|_| Layer { kept: kept.clone(), scratch: scratch.clone(), weights: weights.clone() })
         .collect()
@@ -113,7 +116,11 @@ fn convolutions(random: &mut Random) -> Vec<Layer> {
             let unit = images * side * side * channels * 4;
             let workspace = random.over_doublings(64 << 10, 64 << 20);
             let kept = if random.chance(50) { vec![unit, unit, channels * 8] } else { vec![unit] };
-            layers.push(Layer { kept, scratch: vec![workspace], weights: vec![channels * channels * 36, channels * 4] });
+            layers.push(Layer {
+                kept,
+                scratch: vec![workspace],
+                weights: vec![channels * channels * 36, channels * 4],
+            });
         }
         (side, channels) = (side.div_ceil(2), channels * 2);
     }
