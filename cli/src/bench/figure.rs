@@ -49,6 +49,7 @@ pub(crate) enum Figure {
         ours_over_live: f64,
         rmm_over_live: f64,
         ratio: f64,
+        calls: usize,
     },
     Footprints {
         workloads: usize,
@@ -111,10 +112,11 @@ impl Figure {
                 ours_over_live,
                 rmm_over_live,
                 ratio,
+                calls,
             } => writeln!(
                 out,
                 "footprint,{allocator},{program} events={events} streams={streams} peak_live={:.1} MiB \
-                 over_live={ours_over_live:.2} rmm={rmm_over_live:.2},{ratio:.3}",
+                 over_live={ours_over_live:.2} rmm={rmm_over_live:.2} calls={calls},{ratio:.3}",
                 *peak_live_bytes as f64 / MIB
             ),
             Self::Footprints { workloads, at_or_below, highest } => writeln!(
@@ -233,9 +235,10 @@ mod tests {
                     ours_over_live: 1.25,
                     rmm_over_live: 2.0,
                     ratio: 0.625,
+                    calls: 12,
                 },
                 "footprint,alluvion_pool,heap of seed 7 events=8000 streams=3 peak_live=100.0 MiB \
-                 over_live=1.25 rmm=2.00,0.625",
+                 over_live=1.25 rmm=2.00 calls=12,0.625",
             ),
             (
                 Figure::Footprints { workloads: 100, at_or_below: 97, highest: 1.0449 },

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const UNIT: u64 = 256;
 
+/// A device has its memory in pages of 2 MiB, and gives no less for a segment.
+const PAGE: u64 = 2 << 20;
+
 /// Free blocks of one stream.
 #[derive(Debug, Default)]
 struct FreeList {
@@ -59,11 +62,20 @@ pub(super) struct RmmPool {
     /// Where blocks of the upstream begin.
     heads: BTreeSet<u64>,
     reserved: u64,
+    /// The same, each segment in whole pages.
+    paged: u64,
 }
 
 impl RmmPool {
+    /// What it has asked its upstream for.
+    #[cfg(test)]
     pub(super) fn reserved_bytes(&self) -> u64 {
         self.reserved
+    }
+
+    /// What the device has given for it.
+    pub(super) fn paged_bytes(&self) -> u64 {
+        self.paged
     }
 
     pub(super) fn allocate(&mut self, bytes: u64, stream: u32) -> u64 {
@@ -93,6 +105,7 @@ impl RmmPool {
             let address = self.reserved;
             self.heads.insert(address);
             self.reserved += segment;
+            self.paged += segment.next_multiple_of(PAGE);
             if segment > bytes {
                 own.insert(address + bytes, segment - bytes, &self.heads);
             }
@@ -130,7 +143,7 @@ mod tests {
         let mut pool = RmmPool::default();
         let all = [0, 1].map(|_| pool.allocate(64 * KIB, 0));
         assert_eq!(pool.reserved_bytes(), 128 * KIB);
-        all.map(|address| pool.free(address, 64 * KIB, 0));
+        all.into_iter().for_each(|address| pool.free(address, 64 * KIB, 0));
         pool.allocate(65 * KIB, 0);
         assert_eq!(pool.reserved_bytes(), 256 * KIB, "the second was a segment");
 
@@ -138,7 +151,7 @@ mod tests {
         let first = pool.allocate(128 * KIB, 0);
         pool.free(first, 128 * KIB, 0);
         let parts = [0, 1, 2].map(|_| pool.allocate(32 * KIB, 0));
-        parts.map(|address| pool.free(address, 32 * KIB, 0));
+        parts.into_iter().for_each(|address| pool.free(address, 32 * KIB, 0));
         assert_eq!(pool.allocate(128 * KIB, 0), first);
         assert_eq!(pool.reserved_bytes(), 128 * KIB);
     }
@@ -149,7 +162,7 @@ mod tests {
         let whole = pool.allocate(KIB * 64, 0);
         pool.free(whole, 64 * KIB, 0);
         let all = [8, 1, 4, 1, 4, 1].map(|kib| (pool.allocate(kib * KIB, 0), kib * KIB));
-        [0, 4, 2].map(|at: usize| pool.free(all[at].0, all[at].1, 0));
+        [0, 4, 2].into_iter().for_each(|at: usize| pool.free(all[at].0, all[at].1, 0));
         assert_eq!(pool.allocate(3 * KIB, 0), all[2].0);
         assert_eq!(pool.allocate(4 * KIB, 0), all[4].0);
         assert_eq!(pool.allocate(4 * KIB, 0), all[0].0);
