@@ -318,3 +318,20 @@ fn as_many_blocks_as_threads_are_enough() {
         use_up(&Cuda::new(&bench.device()).fixed_size(config).unwrap(), &bench);
     }
 }
+
+/// Two segments that are too short for a request make room for one that is as long as both: the pool does not get larger.
+#[test]
+fn segments_that_are_too_short_go_back_before_a_pool_grows() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default()).unwrap();
+    let both = [0, 1].map(|_| Held::of(&pool, 4 * MIB, stream.as_ref()));
+    assert_eq!((pool.pool_size(), pool.status().upstream_calls), (8 * MIB, 2));
+    both.into_iter().for_each(|block| block.free(stream.as_ref()));
+    stream.synchronize().unwrap();
+    let longer = Held::of(&pool, 6 * MIB, stream.as_ref());
+    let status = pool.status();
+    assert_eq!((status.reserved_bytes, status.upstream_calls), (8 * MIB, 5), "{status:?}");
+    assert_eq!((status.peak_reserved_bytes, pool.snapshot().segments.len()), (8 * MIB, 1));
+    longer.free(stream.as_ref());
+}

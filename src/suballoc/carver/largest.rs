@@ -16,13 +16,17 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    /// One is asked for. Returns the longest, this one included.
-    pub(super) fn note(&mut self, units: u32) -> u32 {
+    /// One is asked for.
+    pub(super) fn note(&mut self, units: u32) {
         if self.requests == REMEMBERED {
             (self.before, self.now, self.requests) = (self.now, 0, 0);
         }
         self.requests += 1;
         self.now = self.now.max(units);
+    }
+
+    /// The longest of them; 0 if there was none.
+    pub(super) fn longest(&self) -> u32 {
         self.now.max(self.before)
     }
 }
@@ -35,9 +39,13 @@ mod tests {
     fn the_longest_is_remembered_for_a_while_and_then_forgotten() {
         for earlier in 0..2 * REMEMBERED {
             let mut largest = Largest::default();
-            (0..earlier).for_each(|_| assert_eq!(largest.note(300), 300));
-            assert_eq!(largest.note(1_000_000), 1_000_000);
-            let remembered = (0..).take_while(|_| largest.note(300) == 1_000_000).count();
+            let mut note = |units| {
+                largest.note(units);
+                largest.longest()
+            };
+            (0..earlier).for_each(|_| assert_eq!(note(300), 300));
+            assert_eq!(note(1_000_000), 1_000_000);
+            let remembered = (0..).take_while(|_| note(300) == 1_000_000).count();
             let (least, most) = (REMEMBERED as usize, 2 * REMEMBERED as usize);
             assert!((least..most).contains(&remembered), "{remembered} requests, after {earlier}");
         }
@@ -47,8 +55,12 @@ mod tests {
     fn what_comes_again_and_again_is_never_forgotten() {
         let mut largest = Largest::default();
         for round in 0..20 {
-            assert_eq!(largest.note(5000), 5000, "round {round}");
-            (1..REMEMBERED).for_each(|units| assert_eq!(largest.note(units), 5000));
+            largest.note(5000);
+            assert_eq!(largest.longest(), 5000, "round {round}");
+            (1..REMEMBERED).for_each(|units| {
+                largest.note(units);
+                assert_eq!(largest.longest(), 5000);
+            });
         }
     }
 }

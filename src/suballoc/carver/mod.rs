@@ -10,6 +10,7 @@ mod climb;
 mod emptying;
 mod grow;
 mod largest;
+mod mend;
 mod rung;
 mod shut_down;
 mod stock;
@@ -154,6 +155,9 @@ impl<U: Resource> Carver<U> {
             Taker::Stream(stream) => self.stock.take(want, stream),
             Taker::Host => self.stock.take_for_host(want),
         };
+        if cached.is_none() && self.reuse != Reuse::Own {
+            self.stock.mend_for(&request);
+        }
         let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
             Some(block) => block,
             None => self.climb(&request)?,

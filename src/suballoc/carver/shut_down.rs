@@ -58,6 +58,11 @@ impl<U: Resource> Carver<U> {
             self.stock.note_reserved(&mut inner);
             segment
         };
+        self.give_back_taken(segment)
+    }
+
+    /// The same of one that the core has given up, and that is counted as leaving.
+    pub(super) fn give_back_taken(&self, segment: Segment) -> Option<usize> {
         let bytes = self.send_back(segment);
         // Not before: until then the upstream may lack it, and the maximum counts it.
         // The upstream may be the user's, and have forked.

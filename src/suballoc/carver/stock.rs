@@ -313,12 +313,12 @@ impl Stock {
         let mut cache = self.cache(&mut inner.core, request.taker.id());
         // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
         let now = request.taker.now();
-        if request.is_long()
-            && let largest = inner.largest.note(request.want.units())
-            && !inner.core.has_whole(cache.owner(), largest.saturating_mul(PLENTY))
-        {
+        if request.is_long() {
+            inner.largest.note(request.want.units());
             let owner = cache.owner();
-            cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+            if !has_plenty(inner, owner, request) {
+                cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+            }
         }
         let reach = &of_owners(&inner.core, reach);
         let claim = self.claim_units;
@@ -450,6 +450,12 @@ impl Stock {
     pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> + Clone {
         self.shards.iter().map(|shard| &**shard).chain(&*self.host)
     }
+}
+
+/// Returns `true` if there is a hole for [`PLENTY`] of the longest blocks that were asked for of late.
+pub(super) fn has_plenty(inner: &Inner, owner: Owner, request: &Request<'_>) -> bool {
+    let longest = inner.largest.longest().max(request.want.units());
+    inner.core.has_whole(owner, longest.saturating_mul(PLENTY))
 }
 
 /// Takes a block out of the core, and for a small one some more, which go to the cache.

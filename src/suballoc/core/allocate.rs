@@ -17,7 +17,7 @@ pub(crate) struct Taken {
 }
 
 impl Core {
-    /// A block for `taker`: of its own, else nobody's, else of an owner in `reach` whose block's epoch is at most the
+    /// A block for `taker`: of its own or nobody's, else of an owner in `reach` whose block's epoch is at most the
     /// reach. What is cut off stays with its former owner at its former epoch. `align_units` is a power of two.
     ///
     /// A good fit, after a bounded number of steps: of its own and of nobody's blocks one that is at most 1/32 larger than
@@ -33,11 +33,7 @@ impl Core {
     ) -> Option<Taken> {
         debug_assert!(units > 0 && align_units.is_power_of_two(), "{units} units at {align_units}");
         let request = Request { units, align_units };
-        let mut found = self.fit(taker, request);
-        if found.is_none() && taker != Owner::NOBODY {
-            found = self.fit(Owner::NOBODY, request);
-        }
-        let id = found.or_else(|| self.fit_foreign(taker, request, reach))?;
+        let id = self.fit_free(taker, request).or_else(|| self.fit_foreign(taker, request, reach))?;
         let node = &self.nodes[id];
         let (from, front) = (node.holder, request.front(node)?);
         let (id, address) = self.carve(id, front, units);
@@ -46,7 +42,7 @@ impl Core {
     }
 
     /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
-    /// no block so large. Of the taker's own, else nobody's.
+    /// no block so large. Of the taker's own or nobody's.
     pub(crate) fn allocate_run(
         &mut self,
         taker: Owner,
@@ -59,7 +55,7 @@ impl Core {
         let (id, from) = loop {
             if let Some(units) = units.checked_mul(count) {
                 let request = Request { units, align_units: 1 };
-                if let Some(id) = self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)) {
+                if let Some(id) = self.fit_free(taker, request) {
                     let from = self.nodes[id].holder;
                     break (self.carve(id, 0, units).0, from);
                 }
@@ -83,6 +79,18 @@ impl Core {
     pub(crate) fn has_whole(&self, taker: Owner, units: u32) -> bool {
         let request = Request { units, align_units: 1 };
         self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)).is_some()
+    }
+
+    /// Returns `true` if a block of so many units would be cut for `taker` from one, of its own or nobody's, that is more than a
+    /// quarter longer. O(1).
+    pub(crate) fn would_cut(&self, taker: Owner, units: u32) -> bool {
+        let request = Request { units, align_units: 1 };
+        self.fit_free(taker, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
+    }
+
+    /// Returns `true` if only one stream has ever been here: then its blocks are joined with all their neighbours at once.
+    pub(crate) fn is_of_one_stream(&self) -> bool {
+        self.owners.is_sole()
     }
 
     fn enter_out(&mut self, id: Id, out: &mut SmallVec<[u64; 16]>) {

@@ -81,8 +81,8 @@ impl Heap {
     }
 }
 
-/// The most nodes that one call visits: a few neighbours, and a few candidates.
-const ALLOCATE: usize = 16;
+/// The most nodes that one call visits: a few neighbours, and a few candidates, for an allocation of its own and of nobody's.
+const ALLOCATE: usize = 20;
 const RELEASE: usize = 16;
 /// For each stream that is searched: eight candidates from below and eight from above, and the step to each.
 const FOREIGN: usize = 36;

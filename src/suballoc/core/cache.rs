@@ -23,8 +23,8 @@ const EDGE: usize = align_of::<Apart<u8>>() / size_of::<Entry>() - 1;
 /// The most that the stacks hold, in units: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
 
-/// Blocks from here on are worth merging before another is cut: a cache that holds on to them keeps holes apart. With 64 KiB
-/// a pool stays below the footprint of RMM's on each of seven traces of PyTorch jobs; with 1 MiB, or none, it does not.
+/// Blocks from here on are worth merging before another is cut: a cache that holds on to them keeps holes apart. From 4 KiB to
+/// 64 KiB the footprint of a hundred made-up workloads is above that of RMM's pool on as many, to one.
 pub(crate) const LONG_UNITS: u32 = 256;
 
 /// The first class of such blocks.

@@ -93,6 +93,20 @@ fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
     assert_eq!(take(6), Some((all[2], second)));
 }
 
+#[test]
+fn of_its_own_and_nobody_s_blocks_the_smaller_one_is_cut() {
+    for own in [0, 2] {
+        let (mut core, first, second, all) = core(&[64, 1, 500, 1, 64]);
+        release(&mut core, all[own], first, 1);
+        release(&mut core, all[2 - own], Owner::NOBODY, 0);
+        for (units, at) in [(40, all[0]), (400, all[2])] {
+            let taken = core.allocate(first, units, 1, &[(second, Epoch(9))]);
+            assert_eq!(taken.map(|taken| taken.address), Some(at), "{units} units");
+            core.verify();
+        }
+    }
+}
+
 /// Blocks of 1024 to 1055 units share a bin. Of a few the smallest that is large enough is taken, else a larger bin.
 #[test]
 fn a_block_of_the_same_bin_may_be_too_small() {

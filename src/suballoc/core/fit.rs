@@ -33,6 +33,19 @@ impl Request {
 }
 
 impl Core {
+    /// Of what fits of the taker's own blocks and of nobody's the smaller one; its own if they are equal, or if its own is of
+    /// the very size. To take its own first whatever its size would cut up long blocks while there are short ones.
+    #[inline]
+    pub(super) fn fit_free(&self, taker: Owner, request: Request) -> Option<Id> {
+        let own = self.fit(taker, request);
+        let units = |id: Option<Id>| id.map_or(u32::MAX, |id| self.nodes[id].units);
+        if taker == Owner::NOBODY || (own.is_some() && units(own) == request.units) {
+            return own;
+        }
+        let nobody_s = self.fit(Owner::NOBODY, request);
+        if own.is_none() || (nobody_s.is_some() && units(nobody_s) < units(own)) { nobody_s } else { own }
+    }
+
     /// A block that its owner may take whatever its epoch is: a stream's own, or nobody's.
     ///
     /// Of the request's own bin the smallest of a few that are large enough, else one of the next bin of which all are.

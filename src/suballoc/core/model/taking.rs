@@ -50,12 +50,14 @@ impl Pair {
             }
             None => panic!("{block:?} is out"),
         }
-        if from != own {
-            assert_eq!(surely(own), None, "its own block first");
-            assert!(from.is_none() || surely(None).is_none(), "nobody's next");
+        if from != own && from.is_some() {
+            assert_eq!((surely(own), surely(None)), (None, None), "its own and nobody's first");
         }
         if align_units == 1 {
             assert_eq!(block.address, taken.address);
+            for other in [own, None].into_iter().filter_map(surely) {
+                assert!(Bin::of(block.units) <= Bin::of(other.units), "the smaller of its own and nobody's");
+            }
             if from == own || from.is_none() {
                 assert!(
                     surely(from).is_none_or(|surely| Bin::of(block.units) <= Bin::of(surely.units)),
