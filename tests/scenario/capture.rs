@@ -195,6 +195,9 @@ mod hardware {
     }
 
     pub(super) fn end_and_run(stream: RawStream) -> Result<(), Code> {
+        // To make a graph launchable a context must be current, which it is not on a thread that has only recorded.
+        let context = cudarc::driver::CudaContext::new(0).expect("there is a GPU");
+        context.bind_to_thread().expect("it is live");
         let graph = end_for_graph(stream)?;
         let mut launchable = ptr::null_mut();
         // SAFETY: the graph was made just now; what can be launched goes to a place for it.
