@@ -54,6 +54,7 @@ codes! {
     HARDWARE_STACK = 714, "hardware stack error";
     ILLEGAL_INSTRUCTION = 715, "illegal instruction";
     MISALIGNED_ADDRESS = 716, "misaligned address";
+    INVALID_PROGRAM_COUNTER = 718, "invalid program counter";
     LAUNCH_FAILED = 719, "launch failed";
     NOT_PERMITTED = 800, "operation not permitted here";
     NOT_SUPPORTED = 801, "not supported by this device or driver";

@@ -57,6 +57,10 @@ pub(crate) fn end_under_transfers(machine: &Machine, bytes: usize, by_exit: bool
             pinned.resize(bytes, 0);
             transfer(&mut vector, &mut host, &mut pinned, &stream).unwrap();
             begun.fetch_add(1, SeqCst);
+            // A driver's lock may be unfair: threads that make transfers without end keep others from their first.
+            while begun.load(SeqCst) < TRANSFERS.len() {
+                thread::yield_now();
+            }
             while host.len() == bytes {
                 // At the end, an error or no return.
                 let _ = transfer(&mut vector, &mut host, &mut pinned, &stream);

@@ -8,7 +8,7 @@ use crate::driver::{Call, Code, DriverError};
 /// `tests/gpu_ends.rs` brings each about, in a process of its own, with copies on the stream of the error and on another one. It fails
 /// if a code of this list does not come up, or a byte is written after it. A code that is missing here, however final it sounds,
 /// costs a wait that does not end, or a leak; one that is here and should not be would cost memory.
-const STOPPING: [Code; 5] = [
+const STOPPING: [Code; 6] = [
     // A kernel has read or written memory that is not there.
     Code::ILLEGAL_ADDRESS,
     // A kernel has called `__assertfail`.
@@ -17,6 +17,8 @@ const STOPPING: [Code; 5] = [
     Code::ILLEGAL_INSTRUCTION,
     // A kernel has read or written a word at an address that is no multiple of its size.
     Code::MISALIGNED_ADDRESS,
+    // A kernel has jumped to where no instructions are.
+    Code::INVALID_PROGRAM_COUNTER,
     // A kernel has executed `trap`.
     Code::LAUNCH_FAILED,
 ];
