@@ -34,6 +34,8 @@ use crate::stream::{Event, StreamKind, StreamRef};
 pub(super) struct Courier<'s> {
     named: StreamRef<'s>,
     own: Option<StreamRef<'s>>,
+    /// The copy is submitted when all before it is over.
+    is_last: bool,
 }
 
 impl<'s> Courier<'s> {
@@ -48,12 +50,18 @@ impl<'s> Courier<'s> {
             StreamKind::Foreign => Some(named.courier()?),
             StreamKind::Owned | StreamKind::Legacy | StreamKind::PerThread | StreamKind::Service => None,
         };
-        Ok(Self { named, own })
+        Ok(Self { named, own, is_last: false })
+    }
+
+    /// For a copy that the host waits for: it is submitted when all that comes before it is over. Then it is never behind a kernel
+    /// that fails, and the error of that kernel is told before anything is lent: see `settle`.
+    pub(super) fn behind_all(self) -> Self {
+        Self { is_last: true, ..self }
     }
 
     /// For a copy on `named` itself, whose caller answers for the memory for as long as a graph may have it.
     pub(super) fn on(named: StreamRef<'s>) -> Self {
-        Self { named, own: None }
+        Self { named, own: None, is_last: false }
     }
 
     /// The stream that the copies are on: who has waited for it has waited for them.
@@ -73,7 +81,10 @@ impl<'s> Courier<'s> {
         submit: impl FnOnce(StreamRef<'s>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(own) = self.own else {
-            return block.access(self.named, access, || submit(self.named));
+            return block.access(self.named, access, || {
+                self.wait_for_all_before(self.named)?;
+                submit(self.named)
+            });
         };
         // The home comes before every access, see `Block::access`.
         if !block.is_home(self.named) {
@@ -82,8 +93,17 @@ impl<'s> Courier<'s> {
         block.access(own, access, || {
             // Behind the last wait: nothing can make it capture any more.
             refuse_capture(own)?;
+            self.wait_for_all_before(own)?;
             submit(own)
         })
+    }
+
+    fn wait_for_all_before(self, stream: StreamRef<'_>) -> Result<(), Error> {
+        // A stream that is idle says so in 0.1 µs, and a wait that finds it so takes longer. The legacy stream can only be waited for.
+        if self.is_last && (stream.kind() == StreamKind::Legacy || !stream.is_idle()?) {
+            stream.synchronize()?;
+        }
+        Ok(())
     }
 
     /// A point behind the copies, which what comes next on the named stream follows.

@@ -185,7 +185,7 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// How to copy what there is. `None` for nothing, for which a stream that captures is as good as any.
     fn admit_read_back<'s>(&self, stream: StreamRef<'s>) -> Result<Option<Courier<'s>>, Error> {
         self.device().require(stream.device())?;
-        if self.is_empty() { Ok(None) } else { Courier::of(stream).map(Some) }
+        if self.is_empty() { Ok(None) } else { Ok(Some(Courier::of(stream)?.behind_all())) }
     }
 
     /// Submits the copy of all elements to the host, and does not wait.

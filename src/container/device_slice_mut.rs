@@ -234,7 +234,7 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         if from.is_empty() {
             return Ok(());
         }
-        let courier = Courier::of(stream)?;
+        let courier = Courier::of(stream)?.behind_all();
         // SAFETY: the elements are borrowed until `settle_copy` has returned, and then nothing reads them any more.
         let submitted = unsafe { self.submit_upload(from.as_ptr(), courier) };
         settle_copy(submitted, courier.stream())

@@ -101,7 +101,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// device runs any more: no copy that is queued or under way reads or writes memory from now on, for ever.
     ///
     /// `false` where the driver does not know that for certain. That a context is lost is not enough by itself, and neither is
-    /// that the driver has shut down. Without an implementation, nothing but a wait that succeeds ends a transfer.
+    /// that the driver has shut down. Without an implementation, nothing but a wait that succeeds ends a transfer. The CUDA driver
+    /// has none: a GPU goes on with the copies of other streams when a kernel has lost the context and every call says so.
     fn proves_stopped(&self, ordinal: u32, error: DriverError) -> bool {
         let _ = (ordinal, error);
         false

@@ -257,11 +257,11 @@ fn own(device: &Device, lie: impl Fn()) -> Error {
 fn no_answer_that_sounds_final_ends_a_transfer() {
     in_child("ends::no_answer_that_sounds_final_ends_a_transfer", &WHOLE, &SLOW, || {
         let device = Device::cuda(0).expect("the stub starts");
-        // Shut down, not started, unknown; errors that lose a context, of which nothing is known about copies.
-        for code in [4, 3, 999, 214, 709, 714, 720] {
+        // Shut down, not started, unknown; errors that lose a context, after which copies of other streams go on.
+        for code in [4, 3, 999, 214, 700, 709, 710, 714, 715, 716, 718, 719, 720] {
             borrow(&device, || (stub().answer)(WAITS, code, 4));
         }
-        for code in [4, 3, 999, 214, 709, 714] {
+        for code in [4, 3, 999, 214, 700, 709, 710, 714, 715, 716, 718, 719] {
             assert_eq!(own(&device, || (stub().answer)(WAITS, code, 3)).code(), Some(Code(code)));
         }
     });
@@ -296,27 +296,31 @@ fn the_error_of_another_context_ends_no_transfer() {
     });
 }
 
-/// After these, a GPU was seen to copy no more: the wait ends, and so does the borrow.
+/// A kernel that comes before has lost the context: the wait for it says so, and nothing is lent that would have to come back.
 #[test]
-fn a_device_that_is_known_to_have_stopped_ends_every_transfer() {
-    in_child("ends::a_device_that_is_known_to_have_stopped_ends_every_transfer", &WHOLE, &SLOW, || {
+fn the_error_of_a_kernel_is_told_before_anything_is_lent() {
+    in_child("ends::the_error_of_a_kernel_is_told_before_anything_is_lent", &WHOLE, &SLOW, || {
         let device = Device::cuda(0).expect("the stub starts");
-        let stopping =
-            |code| device.driver().proves_stopped(0, DriverError::new(Call::StreamSynchronize, code));
-        let codes: Vec<Code> = (0..1000).map(Code).filter(|code| stopping(*code)).collect();
-        assert!(codes.contains(&Code::ILLEGAL_ADDRESS), "{codes:?}");
-        for code in codes {
-            let (stream, vector) = bytes_on(&device);
-            let mut back = vec![0; LEN];
-            (stub().answer)(WAITS, code.0, 1);
-            let error = vector.copy_to_slice(&mut back, stream.as_ref()).expect_err("the context is lost");
-            assert!(error.is_context_lost() && error.code() == Some(code), "{error}");
-            let transfer = vector.download(vec![0; LEN], stream.as_ref()).expect("it is submitted");
-            assert!((stub().queued)()[1] > 0);
-            (stub().answer)(WAITS, code.0, 1);
-            assert_eq!(transfer.wait().expect_err("the context is lost").code(), Some(code));
-            (stub().discard)();
-        }
+        let (stream, mut vector) = bytes_on(&device);
+        let (_, other) = bytes_on(&device);
+        let mut lent = vec![0; LEN];
+        // Something is pending, so the stream is not idle.
+        let pending = other.download(vec![0; LEN], stream.as_ref()).expect("it is submitted");
+        let queued = (stub().queued)();
+        let mut tell = |error: Result<(), Error>| {
+            let error = error.expect_err("the context is lost");
+            assert!(error.is_context_lost() && error.call() == Some(Call::StreamSynchronize), "{error}");
+            (stub().answer)(WAITS, Code::ILLEGAL_ADDRESS.0, 1);
+        };
+        (stub().answer)(WAITS, Code::ILLEGAL_ADDRESS.0, 1);
+        tell(vector.copy_to_slice(&mut lent, stream.as_ref()));
+        tell(vector.copy_from_slice(&lent, stream.as_ref()));
+        tell(vector.to_vec(stream.as_ref()).map(drop));
+        tell(vector.get(3, stream.as_ref()).map(drop));
+        assert_eq!((stub().queued)(), queued, "nothing was submitted");
+        // The last answer is for the transfer's own wait, which goes on.
+        assert!(is_written(&pending.wait().expect("the driver waits in the end")));
+        assert_eq!(lent, [0; LEN]);
     });
 }
 

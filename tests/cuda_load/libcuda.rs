@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// The only device's primary context.
 const PRIMARY: usize = 0xC0;
+/// What a stream says that has work to do.
+const NOT_READY: c_uint = 600;
 /// A stream that captures.
 const CAPTURING: usize = 0xCA;
 /// A stream that is none.
@@ -287,6 +289,10 @@ exports! {
     fn cuCtxSynchronize() { wait() }
     fn cuStreamSynchronize(_stream: usize) { wait() }
     fn cuEventSynchronize(_event: usize) { wait() }
+    fn cuStreamQuery(_stream: usize) {
+        let entered = enter();
+        if entered == 0 && !QUEUE.lock().unwrap().is_empty() { NOT_READY } else { entered }
+    }
     fn cuStreamCreateWithPriority(stream: *mut usize, _flags: c_uint, _priority: c_int) {
         unsafe { *stream = 0x51 };
         enter()
@@ -306,7 +312,7 @@ exports! {
 }
 
 need_a_context! {
-    cuStreamDestroy_v2 cuStreamQuery cuStreamWaitEvent
+    cuStreamDestroy_v2 cuStreamWaitEvent
     cuEventDestroy_v2 cuEventRecord cuEventQuery
     cuMemFree_v2 cuMemHostRegister_v2 cuMemHostUnregister
     cuMemcpy cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async

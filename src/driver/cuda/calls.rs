@@ -8,7 +8,7 @@ use core::ptr::{self, NonNull};
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
 use super::context::check;
 use super::symbols::Symbols;
-use super::{CudaDriver, host_call, numa, stopped, usable};
+use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::{
     Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
     ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
@@ -110,10 +110,6 @@ unsafe impl Driver for CudaDriver {
             // SAFETY: the device's context is current.
             unsafe { (symbols.context_synchronize)() }
         })
-    }
-
-    fn proves_stopped(&self, _ordinal: u32, error: DriverError) -> bool {
-        stopped::is_proof(error)
     }
 
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {

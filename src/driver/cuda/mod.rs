@@ -16,7 +16,6 @@ mod numa;
 mod peer;
 mod refused;
 mod start;
-mod stopped;
 mod symbols;
 
 pub use cudarc_memory::CudarcMemory;
