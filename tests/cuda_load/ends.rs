@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 use std::{env, fs, process, thread};
 
-use alluvion::driver::{Call, Code, DriverError};
+use alluvion::driver::{Call, Code};
 use alluvion::source::Cuda;
 use alluvion::{Device, DeviceVec, Error, Stream, Transfer};
 use cudarc::driver::sys;
@@ -34,7 +34,6 @@ struct Stub {
     is_held: extern "C" fn() -> bool,
     let_go: extern "C" fn(),
     run: extern "C" fn(),
-    discard: extern "C" fn(),
     answer: extern "C" fn(usize, c_uint, usize),
 }
 
@@ -54,7 +53,6 @@ fn stub() -> &'static Stub {
             is_held: function!(b"stub_is_held\0"),
             let_go: function!(b"stub_let_go\0"),
             run: function!(b"stub_run\0"),
-            discard: function!(b"stub_discard\0"),
             answer: function!(b"stub_answer\0"),
         }
     })
@@ -307,7 +305,7 @@ fn the_error_of_a_kernel_is_told_before_anything_is_lent() {
         // Something is pending, so the stream is not idle.
         let pending = other.download(vec![0; LEN], stream.as_ref()).expect("it is submitted");
         let queued = (stub().queued)();
-        let mut tell = |error: Result<(), Error>| {
+        let tell = |error: Result<(), Error>| {
             let error = error.expect_err("the context is lost");
             assert!(error.is_context_lost() && error.call() == Some(Call::StreamSynchronize), "{error}");
             (stub().answer)(WAITS, Code::ILLEGAL_ADDRESS.0, 1);

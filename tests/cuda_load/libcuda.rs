@@ -94,12 +94,6 @@ extern "C" fn stub_run() {
     }
 }
 
-/// What is queued never runs, as on a device that has stopped.
-#[unsafe(no_mangle)]
-extern "C" fn stub_discard() {
-    QUEUE.lock().unwrap().clear();
-}
-
 /// Has the next `times` calls of a kind return `code`.
 #[unsafe(no_mangle)]
 extern "C" fn stub_answer(kind: usize, code: c_uint, times: usize) {
