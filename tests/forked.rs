@@ -2,6 +2,7 @@
 //! refused, or leaks; and what it makes itself works.
 
 #![cfg(unix)]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 #[path = "scenario/child.rs"]
 mod child;
@@ -335,7 +336,7 @@ fn tags() {
             for name in ["known", &number.to_string()] {
                 // In a child of a fork that came while another thread looked a name up there are none.
                 with_tag(name, || {
-                    drop((Tag::current().name(), Tag::current().parent(), Tag::current().to_string()))
+                    drop((Tag::current().name(), Tag::current().parent(), Tag::current().to_string()));
                 });
             }
         },
@@ -353,7 +354,7 @@ fn what_a_child_makes_itself_works() {
                 let stream = busy.device().stream().expect("a stream");
                 for size in 1..50_usize {
                     with_tag("busy", || {
-                        drop(DeviceVec::<u8, _>::zeroed_in(size * 300, stream.as_ref(), busy.clone()))
+                        drop(DeviceVec::<u8, _>::zeroed_in(size * 300, stream.as_ref(), busy.clone()));
                     });
                 }
                 return;

@@ -60,7 +60,7 @@ impl Purse {
     /// Takes half of what is in it out. By those who have the turn.
     fn halve(&self) -> u64 {
         let credit = self.0.load(Ordering::Relaxed);
-        let half = credit / 2 & !0xFF;
+        let half = (credit / 2) & !0xFF;
         if credit & CLOSED == 0 && self.take(half) { half } else { 0 }
     }
 
