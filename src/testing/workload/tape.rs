@@ -105,7 +105,7 @@ pub(super) fn interleave(tapes: &[Tape], tag: &str, most_events: usize, random: 
             break;
         }
         let turn = random.pick(&waiting);
-        let run = random.between(1, LONGEST_RUN) as usize;
+        let run = (random.between(1, LONGEST_RUN) as usize).min(most_events - trace.events.len());
         for step in tapes[turn].steps[at[turn]..].iter().take(run) {
             at[turn] += 1;
             let block = match step.kind {
