@@ -26,11 +26,22 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reuse {
-    /// Nothing, while the pool can grow. No stream ever waits for another, unless memory runs out.
+    /// Nothing, while the pool can grow. No stream ever waits for another, unless memory runs out: then the host waits, until
+    /// enough is over.
     Own,
-    /// What is over on the device, before the pool grows.
+    /// Before the pool grows, what is over on the device, as far as the pool asks for it; when it cannot grow, the host waits.
+    ///
+    /// The pool asks about one stream after the other, those first whose last free is the longest ago, until it has enough. It
+    /// stops where 64 of them are still at work: the next request goes on with those that follow. So a request costs a bounded
+    /// number of queries in vain, however many streams there are, and the pool may grow while something is over that it has not
+    /// asked for.
+    ///
+    /// Blocks that other streams keep in their caches, for requests of the same size, count as freed, too. The pool takes them
+    /// back for others as long as fewer than half of the streams that lose some ask for them again soon; else it leaves them
+    /// those of short blocks that they use, and grows.
     Completed,
-    /// What is over, before the pool grows; and when it cannot grow, anything: the stream waits, on the device.
+    /// The same before the pool grows; and when it cannot grow, anything: the stream waits, on the device, for as few others as
+    /// are enough. The host waits only where no stream can, as for memory of the host or in a capture.
     Wait,
     /// In models alone: nothing, and the ladder is its last rung. Beside the others it makes a model too large to explore.
     #[cfg(loom)]
