@@ -176,7 +176,7 @@ fn the_stack_is_as_it_is_written() {
         ("cuda", "Cuda(gpu 0)"),
         ("pool | pool(64MiB) | cuda", "Pool(0 B) > Pool(64 MiB) > Cuda(gpu 0)"),
         ("arena(16MiB) | managed", "Arena(16 MiB) > Managed(gpu 0)"),
-        ("fixed_size(64KiB, 32) | pool", "FixedSize(2 MiB of 64 KiB) > Pool(34 MiB) > CudaAsync(gpu 0)"),
+        ("fixed_size(64KiB, 32) | pool", "FixedSize(2 MiB of 64 KiB) > Pool(2 MiB) > CudaAsync(gpu 0)"),
         ("binning(4KiB, 16KiB, 16) | cuda", "Binning(3 bins, 4 KiB to 16 KiB) > Cuda(gpu 0)"),
         ("pool(4MiB) | pinned(threads=1)", "Pool(4 MiB) > Pinned(gpu 0)"),
         ("cuda-async(initial=32MiB, internal=false, gpu=0)", "CudaAsync(gpu 0)"),
@@ -249,21 +249,26 @@ fn every_ingredient_is_made() {
 fn every_argument_arrives() {
     let sim = sim();
     let device = sim.device(0);
-    let reserved = |line: &str| -> usize {
+    // With a block of so many MiB after the other.
+    let reserved = |line: &str, blocks: &[usize]| -> usize {
         let resource = parse(line).build(&device).unwrap_or_else(|error| panic!("{line}: {error}"));
         let stream = device.stream().unwrap();
-        let _numbers = DeviceVec::<u8, _>::uninit_in(3 << 20, stream.as_ref(), &resource).unwrap();
+        let take =
+            |mib: &usize| DeviceVec::<u8, _>::uninit_in(mib << 20, stream.as_ref(), &resource).unwrap();
+        let _taken: Vec<_> = blocks.iter().map(take).collect();
         resource.find_layer::<Stock>().expect("a pool has a stock").status().reserved_bytes >> 20
     };
-    assert_eq!(reserved("pool | cuda"), 36);
-    assert_eq!(reserved("pool(growth=doubling) | cuda"), 4);
-    assert_eq!(reserved("pool(growth=exact) | cuda"), 3);
-    assert_eq!(reserved("pool(growth=16MiB) | cuda"), 16);
-    assert_eq!(reserved("pool(initial=64MiB) | cuda"), 64);
-    assert_eq!(reserved("pool(initial=25%) | cuda"), 256);
-    assert_eq!(reserved("pool(maximum=5MiB, growth=doubling) | cuda"), 4);
-    assert_eq!(reserved("fixed-size(4MiB, 3, maximum=12MiB) | cuda"), 12);
-    assert_eq!(reserved("arena(50%) | cuda"), 512);
+    // A segment of 30 MiB, and what is taken beside it for 3 more.
+    assert_eq!(reserved("pool | cuda", &[30, 3]), 30 + 4);
+    assert_eq!(reserved("pool(growth=spare) | cuda", &[30, 3]), 30 + 4);
+    assert_eq!(reserved("pool(growth=doubling) | cuda", &[30, 3]), 30 + 30);
+    assert_eq!(reserved("pool(growth=exact) | cuda", &[30, 3]), 30 + 3);
+    assert_eq!(reserved("pool(growth=16MiB) | cuda", &[30, 3]), 30 + 16);
+    assert_eq!(reserved("pool(maximum=40MiB, growth=doubling) | cuda", &[30, 3]), 40);
+    assert_eq!(reserved("pool(initial=64MiB) | cuda", &[3]), 64);
+    assert_eq!(reserved("pool(initial=25%) | cuda", &[3]), 256);
+    assert_eq!(reserved("fixed-size(4MiB, 3, maximum=12MiB) | cuda", &[3]), 12);
+    assert_eq!(reserved("arena(50%) | cuda", &[3]), 512);
     let pool = parse("cuda-async(initial=64MiB)").build(&device).unwrap();
     let source = pool.find_layer::<CudaAsync>().expect("it is one");
     assert!(source.reserved_bytes().unwrap() >= 64 << 20);
@@ -330,7 +335,7 @@ fn layers_stand_over_a_source_of_your_own() {
     let over_null = parse("binning(blocks=4) | pool").over(Null::new(&device)).unwrap();
     assert_eq!(
         over_null.describe().to_string(),
-        "Binning(5 bins, 256 KiB to 4 MiB) > Pool(34 MiB) > Null(gpu 0)"
+        "Binning(5 bins, 256 KiB to 4 MiB) > Pool(32 MiB) > Null(gpu 0)"
     );
     assert!(over_null.find_layer::<Null>().is_some() && over_null.find_layer::<Stock>().is_some());
     let error = parse("pool | cuda").over(Null::new(&device)).err().expect("it has a source");
@@ -393,7 +398,7 @@ fn a_log_is_written() {
     std::fs::remove_file(&path).unwrap();
     let trace = Trace::from_rmm_csv(&text[..]).unwrap();
     assert_eq!((trace.events.len(), trace.tags.last().map(String::as_str)), (2, Some("job")));
-    assert_eq!(trace.moments[0].reserved_bytes, Some(34 << 20));
+    assert_eq!(trace.moments[0].reserved_bytes, Some(2 << 20));
 }
 
 /// A cached block of 500 MB, a limit of 1 GB, and a request for 800 MB: what is cached is given back for it (cupy 7678).

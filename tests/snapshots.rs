@@ -13,7 +13,7 @@ use alluvion::suballoc::{
     Arena, ArenaConfig, BlockState, BlockView, FixedSize, FixedSizeConfig, Growth, Relief, Reuse, Snapshot,
     SnapshotFile,
 };
-use alluvion::testing::Bench;
+use alluvion::testing::{Bench, Stall};
 use alluvion::{DeviceVec, Error, Pool, PoolConfig, Resource, Stream};
 use serde_json::Value;
 
@@ -266,7 +266,8 @@ fn the_example_of_a_pool_at_work_is_what_is_written() {
     let take = |bytes| Held::of(&pool, bytes, first.as_ref());
     let mut held = vec![take(MIB), take(20_000), take(700)];
     take(2000).free(first.as_ref());
-    // The pool grows, and the block that was freed has gone back to the core before.
+    // The pool grows, and the block that was freed has gone back to the core before; what was submitted until then is not over.
+    let stall = Stall::on(first.as_ref());
     held.push(take(3 * MIB));
     held.push(Held::of(&pool, 100_000, second.as_ref()));
     held.remove(2).free(first.as_ref());
@@ -277,6 +278,7 @@ fn the_example_of_a_pool_at_work_is_what_is_written() {
     let mut json = Vec::new();
     snapshot.write_json(&mut json).expect("a vector takes what it is given");
     is_the_example("pool.json", std::str::from_utf8(&json).expect("JSON is text"), &first);
+    drop(stall);
     held.into_iter().for_each(|block| block.free(first.as_ref()));
     bench.check();
 }
