@@ -39,7 +39,8 @@ all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream] are [Send Sync Copy]);
 all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
-all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint] are [Send Sync Copy]);
+all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
+    WorkloadKind] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
 all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
@@ -86,6 +87,7 @@ all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
 all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
 all!([Describe<'static>] are [Copy] not [Send Sync]);
 all!([Bench] are [Sized] not [Clone]);
+all!([Stall] are [Send Sync] not [Clone]);
 
 // A resource is what its closures and its upstream are.
 type Local = std::rc::Rc<()>;

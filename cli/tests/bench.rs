@@ -124,6 +124,43 @@ fn replay_prints_the_trace_and_its_figures() {
 }
 
 #[test]
+fn footprint_prints_a_line_for_each_program_and_each_log_and_one_for_all_programs() {
+    let etl = trace("etl");
+    let words = ["bench", "footprint", "--workloads", "2", "--first-seed", "7", "--events", "500", &etl];
+    let lines = lines(&words);
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    let figures = "events=# streams=# peak_live=# MiB over_live=# rmm=# calls=#,#";
+    let programs: Vec<_> = [&lines[0], &lines[1]]
+        .into_iter()
+        .zip(["7", "8"])
+        .map(|(line, seed)| {
+            let (program, _) = line.split_once(" events=").expect("it says how many calls");
+            assert!(program.ends_with(&format!(" {seed}")), "{line} is not of the seed {seed}");
+            numbers(line, &format!("{program} {figures}"))
+        })
+        .collect();
+    let log = numbers(&lines[3], &format!("footprint,alluvion_pool,etl {figures}"));
+    assert_eq!(log[..3], [8160.0, 1.0, 376.0], "{}", lines[3]);
+    for (line, figures) in lines.iter().zip(&programs).chain([(&lines[3], &log)]) {
+        let [_, _, _, ours, rmm, calls, ratio] = figures[..] else { panic!("{line} has other figures") };
+        assert!(ours > 0.99 && rmm > 0.99 && calls >= 1.0, "{line}: both hold what is live");
+        // Two numbers that are rounded to hundredths.
+        assert!((ratio - ours / rmm).abs() <= 0.01 * (1.0 + ratio) / rmm, "{line}");
+    }
+    assert!(programs.iter().all(|figures| figures[0] == 500.0), "{lines:?}");
+    let all = numbers(&lines[2], "footprint,alluvion_pool,at or below RMM's on # of # highest=#,");
+    let ratios = programs.iter().map(|figures| figures[6]);
+    let at_or_below = ratios.clone().filter(|ratio| *ratio <= 1.0).count();
+    assert_eq!(all, [at_or_below as f64, 2.0, ratios.fold(0.0, f64::max)], "the log does not count");
+    let again = alluvion(&words);
+    assert_eq!(
+        String::from_utf8_lossy(&again.stdout).lines().collect::<Vec<_>>(),
+        lines,
+        "a seed is a program"
+    );
+}
+
+#[test]
 fn layers_prints_every_stack_beside_none() {
     let lines = lines(&["bench", "layers", "--quick", "--threads", "2"]);
     let of = |case: &str| -> Vec<_> {
@@ -237,7 +274,7 @@ fn help_has_examples_and_comes_on_the_standard_output() {
     for arguments in [vec!["--help"], vec!["bench", "--help"]] {
         assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
     }
-    for workload in ["pair", "random", "threads", "cross", "replay", "host", "layers"] {
+    for workload in ["pair", "random", "threads", "cross", "replay", "footprint", "host", "layers"] {
         let help = lines(&["bench", workload, "--help"]).join("\n");
         assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
     }
