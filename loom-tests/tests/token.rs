@@ -6,6 +6,7 @@
 
 #[expect(
     dead_code,
+    unexpected_cfgs,
     unused_imports,
     reason = "the room holds more than this model needs, some of it behind a feature"
 )]

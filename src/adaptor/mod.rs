@@ -67,7 +67,6 @@ pub use moves::Moves;
 pub use prefetch::Prefetch;
 pub use register::{CallSite, CallStacks, Holding, Holdings, Register, Share};
 pub use stats::Stats;
-pub(crate) use tag::note_fork;
 pub use tag::{Tag, with_tag};
 pub use tally::{Counter, Counts, Scope, TagCounts, Tally};
 pub use thread_safe::{Reentries, ThreadSafe};

@@ -119,15 +119,14 @@ struct Names {
     numbers: HashMap<(Tag, &'static str), Tag>,
 }
 
-static NAMES: Global<Option<Names>> = Global::new(None);
+static NAMES: Global<Option<Names>> = Global::new(None, in_child);
 
 /// `None` in a child of a fork that came while another thread had the names: it has none, and makes none up.
 fn with_names<T>(look: impl FnOnce(&mut Names) -> T) -> Option<T> {
     NAMES.lock().map(|mut names| look(names.get_or_insert_with(Names::default)))
 }
 
-/// In the child of a fork: see [`Global`].
-pub(crate) fn note_fork() {
+extern "C" fn in_child() {
     NAMES.look_after_fork();
 }
 

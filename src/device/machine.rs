@@ -6,11 +6,11 @@ use std::sync::{OnceLock, Weak};
 
 use super::current::CurrentResource;
 use super::{Capabilities, Device};
-use crate::driver::{Driver, DriverResult, MadeIn, RawStream};
+use crate::driver::{Driver, DriverResult, RawStream};
 use crate::error::Error;
 use crate::source::RetiredPools;
 use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
-use crate::sync::Arc;
+use crate::sync::{Arc, MadeIn};
 
 /// A driver with its devices: the CUDA driver of this process, or a simulated one.
 ///

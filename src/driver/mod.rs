@@ -35,7 +35,6 @@ pub use attribute::{
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
-pub(crate) use process::{MadeIn, lost_lock};
 #[cfg(feature = "cuda")]
 pub(crate) use process::{cuda_is_of_parent, note_cuda};
 pub use relaxed::RelaxedCapture;

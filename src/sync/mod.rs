@@ -12,6 +12,7 @@ mod apart;
 mod cell;
 mod global;
 pub(crate) mod held;
+mod process;
 mod seat;
 mod signal;
 mod token;
@@ -79,14 +80,8 @@ use loom::sync as imp;
 use std::sync as imp;
 use std::sync::TryLockError;
 
-use crate::driver::{DriverResult, MadeIn, lost_lock};
-
-/// In the child of a fork, while it has one thread: looks at what all threads of the process share.
-pub(crate) fn note_fork() {
-    #[cfg(not(loom))]
-    seat::note_fork();
-    crate::adaptor::note_fork();
-}
+pub(crate) use process::MadeIn;
+use process::lost_lock;
 
 /// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
 ///
@@ -122,11 +117,8 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
-    pub(crate) fn require_here(&self) -> DriverResult<()> {
-        self.made_in.require()
+    pub(crate) fn made_in(&self) -> MadeIn {
+        self.made_in
     }
 
     /// The data. What a parent of this process has made is not to be asked for it.

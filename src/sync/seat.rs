@@ -96,11 +96,10 @@ impl Drop for Taken {
 }
 
 #[cfg(not(loom))]
-static FREE: Global<Free> = Global::new(Free { given_back: Vec::new(), next: 0 });
+static FREE: Global<Free> = Global::new(Free { given_back: Vec::new(), next: 0 }, in_child);
 
-/// In the child of a fork: see [`Global`].
 #[cfg(not(loom))]
-pub(super) fn note_fork() {
+extern "C" fn in_child() {
     FREE.look_after_fork();
 }
 

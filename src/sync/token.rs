@@ -8,8 +8,8 @@ use core::ops::{Deref, DerefMut};
 
 use super::cell::{Access, Cell};
 use super::held::Held;
+use super::process::{MadeIn, lost_lock};
 use super::{AtomicBool, Ordering, nap, yield_now};
-use crate::driver::{DriverResult, MadeIn, lost_lock};
 
 /// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
 /// by a thread that runs. A holder that does not run needs a processor, so waiting longer is no use.
@@ -77,11 +77,8 @@ impl<T> Token<T> {
         self.made_in.is_parent()
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
-    pub(crate) fn require_here(&self) -> DriverResult<()> {
-        self.made_in.require()
+    pub(crate) fn made_in(&self) -> MadeIn {
+        self.made_in
     }
 
     /// The data, as [`lock`](Self::lock) gives it; `None` in a child of the process that it was made in.

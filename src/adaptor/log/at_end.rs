@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use super::os;
 use super::shared::Shared;
 use super::writer::is_writer;
-use crate::driver::MadeIn;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, MadeIn, Mutex};
 
 /// A process that ends waits no longer for logs whose writers block, all together.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::shared::Shared;
 use super::{Log, Owner};
 #[cfg(not(loom))]
-use crate::driver::MadeIn;
+use crate::sync::MadeIn;
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::trace::RowFormat;
 

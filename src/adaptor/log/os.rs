@@ -7,7 +7,7 @@
 
 use core::cell::Cell;
 
-use crate::driver::MadeIn;
+use crate::sync::MadeIn;
 
 thread_local! {
     // The number, and the process that asked for it. No destructor, so it can be read while the thread's other

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use super::queue::Full;
 use super::record::{Record, Records};
 use super::writer::is_writer;
-use crate::driver::MadeIn;
 use crate::error::Error;
-use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, Signal, nap, yield_now};
+use crate::sync::{AtomicU64, Condvar, MadeIn, Mutex, Ordering, Signal, nap, yield_now};
 
 /// How often a thread that finds no room looks again before it sleeps for a millisecond. The writer makes room for a row in
 /// 0.2 µs, once it runs.
