@@ -7,6 +7,7 @@
 
 #[expect(
     dead_code,
+    unexpected_cfgs,
     unused_imports,
     reason = "the room holds more than this model needs, some of it behind a feature"
 )]
@@ -190,6 +191,35 @@ fn a_free_leaves_before_the_next_allocation_of_its_address() {
 #[should_panic(expected = "without a free between")]
 fn a_free_that_is_logged_behind_the_upstream_is_caught() {
     address_reused(false);
+}
+
+/// The thread that pops says that it is going to sleep while another one pushes: either it finds the row, or it is woken. One that
+/// sleeps on is a deadlock, which loom reports.
+#[test]
+fn a_push_wakes_who_sleeps() {
+    static SLEPT: [Seen; 2] = [Seen::never(), Seen::never()];
+    explore(|| {
+        let (rows, bed) = (rows(), Arc::new(Bed::default()));
+        let pushing = {
+            let (rows, bed) = (Arc::clone(&rows), Arc::clone(&bed));
+            thread::spawn(move || {
+                if rows.push(row(10)).expect("there is room") {
+                    bed.call();
+                }
+            })
+        };
+        let sleeps = rows.is_empty_for_sleep(0);
+        if sleeps {
+            bed.sleep();
+            rows.wake_up();
+        }
+        let mut popped = Vec::new();
+        pop_drawn(&rows, &mut popped);
+        assert_eq!(popped, [10], "it wakes for nothing");
+        pushing.join().unwrap();
+        SLEPT[usize::from(sleeps)].note(true);
+    });
+    assert!(SLEPT.iter().all(|slept| slept.times() > 0), "{SLEPT:?}");
 }
 
 /// The protocol of sleeping written down once more. Who announces it and then only looks has no place in the order of what is drawn:
