@@ -381,7 +381,8 @@ mod tests {
         let other_way = |place: u32| 8 - by_turns(place);
         let (mut left, right) = (tree(by_turns), tree(other_way));
         let compared = compared(&mut left, &right);
-        assert!(compared <= EFFORT, "{compared} nodes");
+        // Not the constant: what a join costs is beside that.
+        assert!(compared <= 8, "{compared} nodes");
         for place in 0..MANY {
             let (one, other, both) = (by_turns(place), other_way(place), known(&left, place));
             assert!(both == one || both == other, "{both} of {place}, and not {one} or {other}");
