@@ -1,6 +1,7 @@
 //! Models of alluvion's concurrent protocols: the mock driver that they run on, and how they are explored.
 //!
-//! Each file in `tests/` is one protocol, through the crate's public API where there is one. Run them all, in less than a minute on two cores:
+//! Each file in `tests/` is one protocol, through the crate's public API where there is one. Run them all, in a minute on two cores,
+//! and as long again to build them:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p loom-tests -- --nocapture
