@@ -22,8 +22,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence, TestRunner};
 
-/// Programs that are tried, unless `PROPTEST_CASES` says otherwise. One takes 15 ms, unoptimised.
-const PROGRAMS: u32 = 1500;
+/// Programs that are tried, unless `PROPTEST_CASES` says otherwise. One takes 11 ms, unoptimised.
+const PROGRAMS: u32 = 1200;
 
 /// The device's memory. Programs run out of it, or of what their pool may have.
 const MEMORY: usize = 16 << 20;
