@@ -67,6 +67,12 @@ impl MadeIn {
         Self(forks())
     }
 
+    /// A process that is not this one.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn another() -> Self {
+        Self(forks().wrapping_sub(1))
+    }
+
     /// How many forks lie between the first process and this one.
     #[cfg(any(not(loom), feature = "cuda"))]
     pub(crate) fn number(self) -> u32 {

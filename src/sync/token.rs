@@ -1,9 +1,10 @@
 //! `Token`: a lock of one word, for what is held for nanoseconds.
 
-#![expect(unsafe_code, reason = "lends what a lock guards")]
+#![expect(unsafe_code, reason = "lends what a lock guards, and drops it, but not in a child of a fork")]
 
 use core::fmt;
 use core::hint::spin_loop;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 use super::cell::{Access, Cell};
@@ -34,7 +35,7 @@ pub(crate) struct Token<T> {
     is_out: AtomicBool,
     /// See [`Mutex`](super::Mutex). Beside the flag, where there is room.
     made_in: MadeIn,
-    data: Cell<T>,
+    data: ManuallyDrop<Cell<T>>,
 }
 
 // SAFETY: it owns its data, and hands it out by `&mut` to one thread at a time, which is as good as sending it there.
@@ -102,6 +103,16 @@ impl<T> Token<T> {
             }
         }
         if before < YIELDS { yield_now() } else { nap() }
+    }
+}
+
+impl<T> Drop for Token<T> {
+    /// Leaks the data in a child of the process that it was made in, as a [`Mutex`](super::Mutex) does.
+    fn drop(&mut self) {
+        if !self.is_of_parent() {
+            // SAFETY: it is dropped here alone, once, and nobody has it after this.
+            unsafe { ManuallyDrop::drop(&mut self.data) };
+        }
     }
 }
 
@@ -203,6 +214,20 @@ pub(super) mod tests {
         }));
         assert!(unwound.is_err());
         assert_eq!(*token.try_lock().expect("it came back"), [2]);
+    }
+
+    #[test]
+    fn what_a_parent_may_have_been_changing_is_not_dropped() {
+        let data = Arc::new(());
+        let mut token = Token::<Option<Arc<()>>>::default();
+        *token.lock() = Some(Arc::clone(&data));
+        token.made_in = MadeIn::another();
+        drop(token);
+        assert_eq!(Arc::strong_count(&data), 2, "it is leaked");
+        let token = Token::default();
+        *token.lock() = Some(Arc::clone(&data));
+        drop(token);
+        assert_eq!(Arc::strong_count(&data), 2, "and of this process it is not");
     }
 
     #[test]

@@ -198,12 +198,11 @@ impl Log {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let Some(writer) = self.writer.get_mut().take() else { return };
         if self.shared.is_of_parent() {
-            // There is no such thread here to wait for, or to let go of.
-            mem::forget(writer);
+            // There is no such thread here to wait for, or to let go of: the lock leaks it.
             return;
         }
+        let Some(writer) = self.writer.get_mut().take() else { return };
         self.shared.stop();
         // The last handle may be dropped by the writer that was given to the log, or by that of another which waits for this.
         if !is_writer()
