@@ -17,7 +17,7 @@ pub(crate) struct Fault {
 }
 
 /// One of each kind that safe tools bring about: what the driver answers to them is for the tests to find out.
-pub(crate) const FAULTS: [Fault; 7] = [
+pub(crate) const FAULTS: [Fault; 6] = [
     Fault {
         name: "address",
         beside: "",
@@ -52,16 +52,6 @@ pub(crate) const FAULTS: [Fault; 7] = [
         beside: "",
         body: "mov.u32 %word, 16777216;
     st.shared.u32 [%word], 1;",
-    },
-    Fault {
-        name: "space",
-        beside: "",
-        body: ".local .align 8 .b8 own[64];
-    mov.u64 %address, own;
-    cvta.local.u64 %address, %address;
-    mov.u32 %word, 1;
-    atom.add.u32 %word, [%address], %word;
-    st.global.u32 [%base], %word;",
     },
     // Data in the place of a function.
     Fault {

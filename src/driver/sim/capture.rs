@@ -278,9 +278,12 @@ impl Machine {
         match (self.target(stream)?, event) {
             (Target::Queue(lane), None) => Ok(Some(lane)),
             (Target::Queue(_), Some((id, clock))) => {
-                let is_open = self.captures.captures.get(&id).is_some_and(|capture| !capture.invalidated);
+                let capture = self.captures.captures.get(&id);
+                let (is_over, is_open) = (capture.is_none(), capture.is_some_and(|it| !it.invalidated));
                 if !is_open || stream.is_legacy() {
-                    return Err(self.captured_event(id, "was waited for outside of it"));
+                    let code = self.captured_event(id, "was waited for outside of it");
+                    // What an H200 says of an event whose capture is over.
+                    return Err(if is_over { Code::INVALID_VALUE } else { code });
                 }
                 self.join_capture(stream, id, clock);
                 Ok(None)
