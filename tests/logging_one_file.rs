@@ -57,18 +57,22 @@ fn a_log_that_is_held_up_is_waited_for_and_then_refused() {
     let first = stack(Log::create(&scratch.0).unwrap());
     let mut reader = reading.recv().unwrap();
     rows(&first, MANY);
-    let ending = thread::spawn(move || drop(first));
-    // As soon as nobody has the first any more: until then it is joined.
+    let mut endings = vec![thread::spawn(move || drop(first))];
+    // As soon as nobody has the first any more: until then it is joined. Whoever goes last waits for the reader, which is this
+    // thread, so a handle that was joined goes elsewhere.
     let error = loop {
         match Log::create(&scratch.0) {
-            Ok(log) => assert!(log.rows() >= MANY as u64, "it is the first"),
+            Ok(log) => {
+                assert!(log.rows() >= MANY as u64, "it is the first");
+                endings.push(thread::spawn(move || drop(log)));
+            }
             Err(error) => break error,
         }
     };
     assert_eq!(error.kind(), ErrorKind::Unwritable);
     let said = error.to_string();
     assert!(said.contains("held-up.fifo") && said.contains("the last log in it is still"), "{said}");
-    assert!(!ending.is_finished());
+    assert!(endings.iter().any(|ending| !ending.is_finished()));
     // Somebody else waits from now on. Whether it comes before or behind the end of the first, it is alone.
     let path = scratch.0.clone();
     let waiting = thread::spawn(move || Log::create(path));
@@ -78,7 +82,7 @@ fn a_log_that_is_held_up_is_waited_for_and_then_refused() {
         assert!(reader.read_line(&mut line).unwrap() > 0);
         assert_eq!(line.split(',').count(), 6, "{line}");
     }
-    ending.join().unwrap();
+    endings.into_iter().for_each(|ending| ending.join().unwrap());
     let second = stack(waiting.join().unwrap().unwrap());
     rows(&second, 1);
     drop(second);
