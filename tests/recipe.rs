@@ -377,7 +377,7 @@ fn a_second_stack_serves_what_the_first_cannot() {
     let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
     let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
     assert_eq!(resource.find_layer::<Spill>().expect("a fallback has one").live_bytes(), 1 << 20);
-    assert_eq!(resource.find_layer::<Tally>().expect("it is counted").counts().bytes.value, 2 << 20);
+    assert_eq!(resource.find_layer::<Tally>().expect("it is counted").counts().bytes.live, 2 << 20);
     drop((first, second));
     // Over addresses alone, what is out of memory is served with memory.
     let over_null = parse("fallback(cuda) | limiting(1MiB)").over(Null::new(&sim.device(0))).unwrap();

@@ -29,7 +29,7 @@ fn give(stats: &Stats<Null>, block: DevicePtr, bytes: usize) {
 /// Value and total of the bytes, and of the allocations.
 fn numbers(counts: &Counts) -> [i64; 4] {
     let Counts { bytes, allocations, .. } = counts;
-    [bytes.value, bytes.total, allocations.value, allocations.total]
+    [bytes.live, bytes.total, allocations.live, allocations.total]
 }
 
 fn stats(slack_bytes: usize) -> Arc<Stats<Null>> {
@@ -77,7 +77,7 @@ fn a_reader_sees_no_more_than_there_is() {
             }
         });
         let counts = stats.counts();
-        assert!([0, 8].contains(&counts.bytes.value), "{counts:?}");
+        assert!([0, 8].contains(&counts.bytes.live), "{counts:?}");
         SEEN[usize::from(counts.bytes.total == 8)].note(true);
         other.join().unwrap();
         assert_eq!(numbers(&stats.counts()), [0, 8, 0, 1]);
@@ -101,7 +101,7 @@ fn a_scope_begins_beside_an_allocation() {
         other.join().unwrap();
         let inner = stats.tally().pop().expect("it was pushed");
         assert_eq!(outer.bytes.total + inner.bytes.total, 108);
-        assert_eq!(inner.bytes.peak, inner.bytes.value);
+        assert_eq!(inner.bytes.peak, inner.bytes.live);
         SEEN[usize::from(inner.bytes.total == 8)].note(true);
         let whole = stats.counts();
         assert_eq!((numbers(&whole), whole.bytes.peak), ([108, 108, 2, 2], 108));

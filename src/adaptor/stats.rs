@@ -42,7 +42,7 @@ use crate::stream::StreamRef;
 /// assert_eq!(stats.describe().to_string(), "Stats(1 MiB) > Pool(8 MiB) > Cuda(gpu 0)");
 /// drop(numbers);
 /// let counts = stats.counts();
-/// assert_eq!((counts.bytes.value, counts.bytes.peak, counts.allocations.total), (0, 1 << 20, 1));
+/// assert_eq!((counts.bytes.live, counts.bytes.peak, counts.allocations.total), (0, 1 << 20, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct Stats<U> {

@@ -12,9 +12,9 @@ use hashbrown::HashMap;
 
 pub(super) use counts::SignedSize;
 pub use counts::{Counter, Counts, TagCounts};
-use frame::{Frame, Frames, Sums};
+use frame::{Frame, Frames, Peak, Sums};
 pub use scope::Scope;
-use shard::{Shard, bump};
+use shard::{Count, Shard, bump};
 
 use super::Tag;
 use crate::error::Error;
@@ -41,9 +41,12 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 ///
 /// # Peaks
 ///
+/// A peak is never less than the truth, and [`peak_error`](Counter::peak_error) says by how much it may be more.
+///
 /// The peak of one thread is exact. Threads tell each other when their share has moved by more than a slack, 4 MiB or 64
-/// blocks unless [`Stats::with_slack`](super::Stats::with_slack) says otherwise, so with `n` threads a peak is right to `n + 1`
-/// times that, in either direction. A slack of 0 makes every peak exact, and threads meet at every call.
+/// blocks unless [`Stats::with_slack`](super::Stats::with_slack) says otherwise, so with `n` threads the error is at most
+/// `2 n + 1` times that. It is at most what the peaks of the threads add up to, too: of four that held 1 MiB each the peak is 4 MiB,
+/// whether they held it at once or one after the other. A slack of 0 makes every peak exact, and threads meet at every call.
 ///
 /// # Tags
 ///
@@ -71,7 +74,7 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 ///     drop(scratch);
 ///     with_tag("kept", || DeviceVec::<u8, _>::zeroed_in(1024, stream.as_ref(), &resource))
 /// });
-/// assert_eq!((counts.bytes.value, counts.bytes.peak, counts.bytes.total), (1024, 4096, 5120));
+/// assert_eq!((counts.bytes.live, counts.bytes.peak, counts.bytes.total), (1024, 4096, 5120));
 /// assert_eq!(tally.by_tag().iter().map(|of| (of.tag.name(), of.bytes)).collect::<Vec<_>>(), [("", 4096), ("kept", 1024)]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -94,6 +97,7 @@ pub struct Tally {
 struct Summit {
     /// The sum of what they told last: of bytes, and of blocks.
     published: [i64; 2],
+    /// The most that this sum was, with the highest point of the thread that told on top.
     peak: [i64; 2],
 }
 
@@ -261,7 +265,8 @@ impl Tally {
         if shard.interval.load(Ordering::Relaxed) != interval {
             shard.bytes.begin_interval(came);
             shard.blocks.begin_interval(blocks);
-            shard.interval.store(interval, Ordering::Relaxed);
+            // Release: pairs with the acquire in `peak`. Who sees the interval sees where its highest point began.
+            shard.interval.store(interval, Ordering::Release);
         }
     }
 
@@ -270,7 +275,7 @@ impl Tally {
     #[cold]
     fn publish(&self, shard: &Shard) {
         let Some(mut summit) = self.summit.lock_here() else { return };
-        for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
+        for (at, count) in shard.counts().into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
             summit.published[at] = summit.published[at].wrapping_add(count.drift());
             count.settle(self.slack[at]);
@@ -285,7 +290,7 @@ impl Tally {
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         for shard in self.shards() {
-            for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
+            for (at, count) in shard.counts().into_iter().enumerate() {
                 sums.live[at] = sums.live[at].wrapping_add(count.live());
                 sums.total[at] = sums.total[at].wrapping_add(count.total());
             }
@@ -304,21 +309,49 @@ impl Tally {
             (summit.published, summit.peak)
         };
         let interval = self.interval.load(Ordering::Relaxed);
-        frames.reach(now.live);
-        frames.reach(told);
-        frames.reach(self.highest(published, interval));
+        frames.reach(Peak::exactly(now.live));
+        let peak = self.peak(&frames, published, told, interval);
+        frames.reach(peak);
         Some((frames, now))
     }
 
-    /// The highest point of the shards that have counted in `interval`, each above what the others have told.
-    fn highest(&self, published: [i64; 2], interval: u64) -> [i64; 2] {
-        let mut highest = [i64::MIN; 2];
-        for shard in self.shards().filter(|shard| shard.interval.load(Ordering::Relaxed) == interval) {
-            for (at, count) in [&shard.bytes, &shard.blocks].into_iter().enumerate() {
-                highest[at] = highest[at].max(published[at].wrapping_add(count.rise()));
+    /// What is known of the highest point of the interval that runs. `published` is the sum of what threads have told, and `told`
+    /// the most that they have told of.
+    ///
+    /// If one shard has moved in the interval, the highest point is that shard's, above what the others have: exactly. Else there are
+    /// two bounds above it. One is the sum of the highest points. The other is `told`, to which a shard that has moved
+    /// adds a slack at most, because it tells before it is further from what it told last; and one that has not moved what it has
+    /// not told. It is at least `told` less a slack for each that has moved, and one more, because the thread that told may
+    /// have had its own highest point when the others had told of less.
+    fn peak(&self, frames: &Frames, published: [i64; 2], told: [i64; 2], interval: u64) -> Peak {
+        let mut lives = frames.lives.iter().peekable();
+        let (mut sum, mut untold, mut moved) = ([0_i64; 2], [0_i64; 2], [0_i64; 2]);
+        let mut told = [0, 1].map(|at| told[at].max(published[at]));
+        for shard in self.shards() {
+            let began = lives.next_if(|(id, _)| *id == shard.id()).map_or([0; 2], |(_, live)| *live);
+            let is_in_interval = shard.interval.load(Ordering::Acquire) == interval;
+            for (at, count) in shard.counts().into_iter().enumerate() {
+                let live = count.live();
+                // One that only gave back need not have entered the interval, and had more before.
+                let highest = if is_in_interval { count.highest() } else { live };
+                sum[at] = sum[at].wrapping_add(highest.max(began[at]));
+                if is_in_interval {
+                    told[at] = told[at].max(published[at].wrapping_add(count.rise()));
+                }
+                if is_in_interval || live != began[at] {
+                    moved[at] += 1;
+                } else {
+                    untold[at] = untold[at].wrapping_add(count.drift());
+                }
             }
         }
-        highest
+        let mut peak = Peak::exactly(sum);
+        for at in (0..2).filter(|at| moved[*at] > 1) {
+            let around = told[at].wrapping_add(untold[at]);
+            peak.most[at] = sum[at].min(around.saturating_add(self.slack[at].saturating_mul(moved[at])));
+            peak.least[at] = around.saturating_sub(self.slack[at].saturating_mul(moved[at] + 1));
+        }
+        peak
     }
 
     /// Begins a scope: from now on the highest point is a new one. `enter` gets the scopes, and the frame that begins.
@@ -328,15 +361,18 @@ impl Tally {
         let now = self.sums();
         let (published, told, interval) = {
             let mut summit = self.summit.lock();
-            let told = core::mem::replace(&mut summit.peak, now.live);
+            let published = summit.published;
+            let told = core::mem::replace(&mut summit.peak, published);
             // Relaxed, and no read-modify-write: the scopes are locked.
             let interval = self.interval.load(Ordering::Relaxed);
             self.interval.store(interval.wrapping_add(1), Ordering::Relaxed);
             (summit.published, told, interval)
         };
-        frames.reach(now.live);
-        frames.reach(told);
-        frames.reach(self.highest(published, interval));
+        frames.reach(Peak::exactly(now.live));
+        let peak = self.peak(&frames, published, told, interval);
+        frames.reach(peak);
+        frames.lives.clear();
+        frames.lives.extend(self.shards().map(|shard| (shard.id(), shard.counts().map(Count::live))));
         Some(enter(&mut frames, Frame::begin(now), &now))
     }
 
@@ -356,8 +392,8 @@ impl Tally {
     /// assert_eq!(stats.tally().push().bytes.peak, 1000);
     /// drop(before);
     /// let inside = stats.tally().pop()?;
-    /// assert_eq!((inside.bytes.value, inside.bytes.peak), (-1000, 0));
-    /// assert_eq!(stats.counts().bytes.value, 0);
+    /// assert_eq!((inside.bytes.live, inside.bytes.peak), (-1000, 0));
+    /// assert_eq!(stats.counts().bytes.live, 0);
     /// assert!(stats.tally().pop().is_err());
     /// # Ok::<(), alluvion::Error>(())
     /// ```
@@ -410,7 +446,7 @@ impl Tally {
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
     /// let (numbers, counts) = stats.tally().measure(|| DeviceVec::<u8, _>::zeroed_in(64, stream.as_ref(), &stats));
-    /// assert_eq!((numbers?.len(), counts.bytes.value), (64, 64));
+    /// assert_eq!((numbers?.len(), counts.bytes.live), (64, 64));
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn measure<T>(&self, body: impl FnOnce() -> T) -> (T, Counts) {
@@ -462,20 +498,4 @@ impl fmt::Debug for Tally {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Threads with as much slack as there is have nothing to tell each other.
-    #[test]
-    fn nobody_meets_within_the_slack() {
-        for slack_bytes in [1 << 20, usize::MAX] {
-            let tally = Tally::new(slack_bytes);
-            tally.allocated(1000);
-            tally.freed(500);
-            assert_eq!(tally.summit.lock().published, [0, 0], "with {slack_bytes}");
-        }
-        let tally = Tally::new(0);
-        tally.allocated(1000);
-        assert_eq!(tally.summit.lock().published, [1000, 1]);
-    }
-}
+mod tests;

@@ -119,7 +119,7 @@ fn through(bench: &Bench, resource: &AnyResource) {
         resource.find_layer::<Watch>().map(Watch::live_blocks),
         resource.find_layer::<Register>().map(Register::live_blocks),
         resource.find_layer::<Allowance>().map(Allowance::used_bytes),
-        resource.find_layer::<Tally>().map(|tally| tally.counts().bytes.value as usize),
+        resource.find_layer::<Tally>().map(|tally| tally.counts().bytes.live as usize),
     ];
     assert!(books.iter().flatten().all(|live| *live == 0), "{resource:?}: {books:?}");
     if let Some(watch) = resource.find_layer::<Watch>() {

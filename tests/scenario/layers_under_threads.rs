@@ -51,8 +51,8 @@ pub(crate) fn the_books_of_layers_are_exact(bench: &Bench) {
     let blocks =
         THREADS * calls.iter().filter(|(bytes, _)| *bytes > 0).map(|(_, times)| times).sum::<usize>();
     let counts = stack.counts();
-    assert_eq!((counts.bytes.value, counts.bytes.total), (0, bytes as i64), "{counts}");
-    assert_eq!((counts.allocations.value, counts.allocations.total), (0, blocks as i64), "{counts}");
+    assert_eq!((counts.bytes.live, counts.bytes.total), (0, bytes as i64), "{counts}");
+    assert_eq!((counts.allocations.live, counts.allocations.total), (0, blocks as i64), "{counts}");
     assert_eq!(counts.failures, 0, "{counts}");
     let tracking = stack.upstream();
     let out = tracking.outstanding();

@@ -5,16 +5,19 @@ use core::fmt;
 use crate::adaptor::Tag;
 use crate::suballoc::Size;
 
-/// One thing that is counted: how much of it there is, the most that there was, and all that ever came.
+/// One thing that is counted: how much of it is live, the most that was live, and all that ever came.
 ///
-/// The value may be negative: what is freed in a scope may have been allocated before it.
+/// Less than nothing may be live: blocks that are freed in a scope may have been allocated before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counter {
     /// What came, less what went.
-    pub value: i64,
-    /// The most that `value` has been; at least 0.
+    pub live: i64,
+    /// The most that `live` has been, or more by up to `peak_error`. Never less than the truth.
     pub peak: i64,
+    /// By how much the most that was live may be less than `peak`. It is 0, and `peak` exact, where one thread has counted, and
+    /// with a [slack](super::super::Stats::with_slack) of 0.
+    pub peak_error: i64,
     /// What came.
     pub total: i64,
 }
@@ -82,8 +85,12 @@ impl fmt::Display for Blocks {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, allocations, failures } = self;
-        write!(f, "{} in {}", SignedSize(bytes.value), Blocks(allocations.value))?;
+        write!(f, "{} in {}", SignedSize(bytes.live), Blocks(allocations.live))?;
         write!(f, ", at most {} in {}", SignedSize(bytes.peak), Blocks(allocations.peak))?;
+        if bytes.peak_error != 0 || allocations.peak_error != 0 {
+            let least = |counter: &Counter| counter.peak.wrapping_sub(counter.peak_error);
+            write!(f, " (at least {} in {})", SignedSize(least(bytes)), Blocks(least(allocations)))?;
+        }
         write!(f, ", in all {} in {}", SignedSize(bytes.total), Blocks(allocations.total))?;
         write!(f, ", {failures} failure{}", if *failures == 1 { "" } else { "s" })
     }
@@ -95,11 +102,18 @@ mod tests {
 
     #[test]
     fn counts_read_as_people_say_them() {
-        let bytes = Counter { value: -1024, peak: 0, total: 3 << 30 };
-        let allocations = Counter { value: -1, peak: 1, total: 12 };
+        let bytes = Counter { live: -1024, peak: 0, peak_error: 0, total: 3 << 30 };
+        let allocations = Counter { live: -1, peak: 1, peak_error: 0, total: 12 };
+        let counts = Counts { bytes, allocations, failures: 1 };
         assert_eq!(
-            Counts { bytes, allocations, failures: 1 }.to_string(),
+            counts.to_string(),
             "-1 KiB in -1 blocks, at most 0 B in 1 block, in all 3 GiB in 12 blocks, 1 failure"
+        );
+        let bytes = Counter { peak: 4 << 20, peak_error: 3 << 20, ..bytes };
+        let counts = Counts { bytes, ..counts };
+        assert_eq!(
+            counts.to_string(),
+            "-1 KiB in -1 blocks, at most 4 MiB in 1 block (at least 1 MiB in 1 block), in all 3 GiB in 12 blocks, 1 failure"
         );
     }
 }

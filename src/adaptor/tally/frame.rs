@@ -1,5 +1,6 @@
 //! `Frame`: what was there when a scope began.
 
+use super::shard::ShardId;
 use super::{Counter, Counts};
 
 /// What has been counted, as a sum over all threads.
@@ -16,26 +17,47 @@ pub(super) struct Sums {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     began: Sums,
-    peak: [i64; 2],
+    peak: Peak,
+}
+
+/// What is known of a highest point of bytes and of blocks: it is at least `least` and at most `most`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peak {
+    pub(super) least: [i64; 2],
+    pub(super) most: [i64; 2],
+}
+
+impl Peak {
+    /// So much it was, exactly.
+    pub(super) fn exactly(live: [i64; 2]) -> Self {
+        Self { least: live, most: live }
+    }
+
+    /// The higher one of two highest points.
+    fn or(&mut self, other: Self) {
+        for at in 0..2 {
+            self.least[at] = self.least[at].max(other.least[at]);
+            self.most[at] = self.most[at].max(other.most[at]).max(self.least[at]);
+        }
+    }
 }
 
 impl Frame {
     pub(super) fn begin(now: Sums) -> Self {
-        Self { began: now, peak: now.live }
+        Self { began: now, peak: Peak::exactly(now.live) }
     }
 
     /// So much was live at some time while it was open.
-    pub(super) fn reach(&mut self, peak: [i64; 2]) {
-        for (known, peak) in self.peak.iter_mut().zip(peak) {
-            *known = peak.max(*known);
-        }
+    pub(super) fn reach(&mut self, peak: Peak) {
+        self.peak.or(peak);
     }
 
     /// What was counted since it began.
     pub(super) fn counts(&self, now: &Sums) -> Counts {
         let counter = |of: usize| Counter {
-            value: now.live[of].wrapping_sub(self.began.live[of]),
-            peak: self.peak[of].wrapping_sub(self.began.live[of]),
+            live: now.live[of].wrapping_sub(self.began.live[of]),
+            peak: self.peak.most[of].wrapping_sub(self.began.live[of]),
+            peak_error: self.peak.most[of].wrapping_sub(self.peak.least[of]),
             total: now.total[of].wrapping_sub(self.began.total[of]),
         };
         Counts {
@@ -49,6 +71,8 @@ impl Frame {
 /// The scopes that are open.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
+    /// What each shard had when the interval that runs began, in their order. Those that came later had nothing.
+    pub(super) lives: Vec<(ShardId, [i64; 2])>,
     /// Since the tally was made.
     pub(super) whole: Frame,
     /// Those that were pushed, the innermost last.
@@ -82,7 +106,7 @@ impl Frames {
     }
 
     /// So much was live at some time while all of them were open.
-    pub(super) fn reach(&mut self, peak: [i64; 2]) {
+    pub(super) fn reach(&mut self, peak: Peak) {
         let held = self.held.iter_mut().map(|(_, frame)| frame);
         for frame in self.pushed.iter_mut().chain(held).chain([&mut self.whole]) {
             frame.reach(peak);

@@ -22,6 +22,9 @@ pub(super) struct Shard {
     by_tag: OnceLock<Box<ByTag>>,
 }
 
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Shard>() == 128);
+
 /// One thing that a thread counts. Differences are two's complement: more may have gone than came, because another thread
 /// frees what this one has allocated.
 ///
@@ -33,6 +36,8 @@ pub(super) struct Count {
     went: AtomicU64,
     /// The most that there was since the interval began, or since it was published.
     high: AtomicU64,
+    /// The most that there was in the interval, before it was published last.
+    top: AtomicU64,
     /// What there was when it was published.
     published: AtomicU64,
     /// What there may be no less of before it is published again.
@@ -82,6 +87,13 @@ impl Count {
         signed(&self.came)
     }
 
+    /// The most that there was in the interval.
+    pub(super) fn highest(&self) -> i64 {
+        // Acquire: pairs with the releases of those who write it. Who sees it begin anew has seen it go to `top`.
+        let high = self.high.load(Ordering::Acquire) as i64;
+        high.max(signed(&self.top))
+    }
+
     /// By how much the highest point lies above what was published.
     pub(super) fn rise(&self) -> i64 {
         signed(&self.high).wrapping_sub(signed(&self.published))
@@ -94,27 +106,44 @@ impl Count {
 
     /// The highest point is that before `amount` came.
     pub(super) fn begin_interval(&self, amount: i64) {
-        self.high.store(self.live().wrapping_sub(amount) as u64, Ordering::Relaxed);
+        let before = self.live().wrapping_sub(amount) as u64;
+        self.top.store(before, Ordering::Relaxed);
+        // Release, here and below: pairs with the acquire in `highest`.
+        self.high.store(before, Ordering::Release);
     }
 
     /// The highest point is now, if it is higher.
     pub(super) fn raise(&self) {
         let live = self.live();
         if live > signed(&self.high) {
-            self.high.store(live as u64, Ordering::Relaxed);
+            self.high.store(live as u64, Ordering::Release);
         }
     }
 
     /// What there is now has been published.
     pub(super) fn settle(&self, slack: i64) {
         let live = self.live();
-        self.high.store(live as u64, Ordering::Relaxed);
+        self.top.store(signed(&self.top).max(signed(&self.high)) as u64, Ordering::Relaxed);
+        self.high.store(live as u64, Ordering::Release);
         self.published.store(live as u64, Ordering::Relaxed);
         self.floor.store(live.saturating_sub(slack) as u64, Ordering::Relaxed);
     }
 }
 
+/// Which shard it is: shards do not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShardId(usize);
+
 impl Shard {
+    pub(super) fn id(&self) -> ShardId {
+        ShardId(core::ptr::from_ref(self).addr())
+    }
+
+    /// Bytes and blocks.
+    pub(super) fn counts(&self) -> [&Count; 2] {
+        [&self.bytes, &self.blocks]
+    }
+
     /// One that has counted nothing, and publishes what falls below `-slack`.
     pub(super) fn new(interval: u64, slack: [i64; 2]) -> Self {
         let shard = Self::default();

@@ -7,9 +7,9 @@ use crate::metrics::{Kind, Metrics};
 pub(super) fn add(to: &mut Metrics, labels: &[(&str, &str)], tally: &Tally) {
     let Counts { bytes, allocations, failures, .. } = tally.whole();
     for (name, help, value) in [
-        ("alluvion_live_bytes", "Bytes in blocks that are out.", bytes.value),
+        ("alluvion_live_bytes", "Bytes in blocks that are out.", bytes.live),
         ("alluvion_peak_live_bytes", "The most bytes that were ever out.", bytes.peak),
-        ("alluvion_live_blocks", "Blocks that are out.", allocations.value),
+        ("alluvion_live_blocks", "Blocks that are out.", allocations.live),
         ("alluvion_peak_live_blocks", "The most blocks that were ever out.", allocations.peak),
     ] {
         to.add(name, Kind::Gauge, help, labels, value);
@@ -17,7 +17,7 @@ pub(super) fn add(to: &mut Metrics, labels: &[(&str, &str)], tally: &Tally) {
     for (name, help, value) in [
         ("alluvion_allocated_bytes_total", "Bytes that were ever asked for and given.", bytes.total),
         ("alluvion_allocations_total", "Blocks that were allocated.", allocations.total),
-        ("alluvion_frees_total", "Blocks that were freed.", allocations.total - allocations.value),
+        ("alluvion_frees_total", "Blocks that were freed.", allocations.total - allocations.live),
     ] {
         to.add(name, Kind::Counter, help, labels, value);
     }
