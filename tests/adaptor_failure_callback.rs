@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use alluvion::adaptor::{Appeals, FailureCallback};
+use alluvion::adaptor::FailureCallback;
 use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Cause, OutOfMemory, Relief};
@@ -107,7 +107,7 @@ fn a_request_that_is_rescued_is_counted() {
     let (resource, _told) = telling(Faulty::every_nth(Cuda::new(&bench.device()), 2), &[Relief::Freed; 9]);
     let blocks: Vec<_> = (0..4).map(|_| Held::of(&resource, 1000, stream.as_ref()).into_parts()).collect();
     let resource = AnyResource::new(resource);
-    let appeals = resource.find_layer::<Appeals>().expect("its book is found");
+    let appeals = resource.find::<FailureCallback>().expect("its book is found");
     assert_eq!((appeals.asked(), appeals.rescued(), appeals.failed()), (3, 3, 0));
     assert_eq!(resource.describe().to_string(), "FailureCallback(3 asked) > Faulty(1 in 2) > Cuda(gpu 0)");
     for (pointer, layout) in blocks {

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{Allowance, Fallback, Spill};
+use alluvion::adaptor::{Allowance, Fallback};
 use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow, Sweep};
@@ -22,7 +22,7 @@ fn the_second_serves_what_the_first_cannot() {
     let (first, second) = (Shadow::new(Cuda::new(&device)), Shadow::new(Pinned::new(&device).unwrap()));
     let resource = (&first).limiting(4 * MIB).fallback((&second).limiting(2 * MIB)).unwrap();
     let blocks: Vec<_> = (0..6).map(|_| Held::of(&resource, MIB, stream.as_ref())).collect();
-    let spill = resource.find_layer::<Spill>().expect("its book is found");
+    let spill = resource.find::<Fallback>().expect("its book is found");
     assert_eq!((spill.live_blocks(), spill.live_bytes(), spill.served()), (2, 2 * MIB, 2));
     let described = "Fallback(2 MiB in Limiting(2 MiB) > Shadow(2 live) > Pinned(gpu 0)) > Limiting(4 MiB) > Shadow(4 live) > \
                      Cuda(gpu 0)";
@@ -145,7 +145,7 @@ fn a_block_may_be_freed_on_another_thread() {
         let vector = DeviceVec::filled_in(1000, value, stream.as_ref(), resource.clone()).unwrap();
         thread::scope(|scope| scope.spawn(move || drop(vector)).join().unwrap());
     }
-    let spill = resource.find_layer::<Spill>().unwrap();
+    let spill = resource.find::<Fallback>().unwrap();
     assert_eq!((spill.live_blocks(), spill.served()), (0, 50));
     bench.check();
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use alluvion::adaptor::{Allowance, Budget, Limiting, Reservation};
 use alluvion::driver::Code;
+use alluvion::resource::LayerBook;
 use alluvion::source::{Cuda, CudaAsync, Null, Pinned};
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Delayed, Faulty, Sweep};
@@ -54,12 +55,9 @@ fn the_book_is_found_from_outside() {
     let jobs = Allowance::new("jobs", 30 * MIB);
     let resource = Cuda::new(&bench.device()).limiting(40 * MIB).budget(jobs.clone());
     let resource = AnyResource::new(Arc::new(resource));
-    assert!(resource.find_layer::<Allowance>().is_some_and(|found| found.is_same(&jobs)));
+    assert!(resource.find::<Allowance>().is_some_and(|found| found.is_same(&jobs)));
     let under = resource.upstream().expect("there is a layer under it");
-    assert_eq!(
-        under.layer().and_then(|book| book.downcast_ref()).map(Allowance::limit_bytes),
-        Some(40 * MIB)
-    );
+    assert_eq!(under.layer().and_then(LayerBook::downcast).map(Allowance::limit_bytes), Some(40 * MIB));
     assert_eq!(resource.describe().to_string(), "Budget(jobs, 30 MiB) > Limiting(40 MiB) > Cuda(gpu 0)");
     let stream = bench.stream();
     let block = Held::of(&resource, MIB, stream.as_ref());

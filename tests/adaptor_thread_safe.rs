@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Barrier, OnceLock, Weak};
 use std::thread;
 
-use alluvion::adaptor::{Reentries, ThreadSafe};
+use alluvion::adaptor::ThreadSafe;
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Sweep};
@@ -55,7 +55,7 @@ fn the_layers_below_are_described_and_lent_but_not_handed_out() {
     let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(1 << 20)).unwrap();
     let shared = Arc::new(OneAtATime::new(pool).thread_safe());
     assert!(shared.upstream().is_none());
-    assert!(shared.find_layer::<Reentries>().is_some() && shared.find_layer::<Cuda>().is_none());
+    assert!(shared.find::<ThreadSafe>().is_some() && shared.find::<Cuda>().is_none());
     let described = "ThreadSafe(OneAtATime > Pool(1 MiB) > Cuda(gpu 0))";
     assert_eq!((shared.describe().to_string(), format!("{shared:?}")), (described.into(), described.into()));
     assert_eq!(shared.max_align(), shared.look(Resource::max_align).unwrap());

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use alluvion::adaptor::{
-    Allowance, GuardConfig, Hints, Log, LogConfig, Moves, Register, Spill, Tally, Watch,
+    Aligned, Allowance, Fallback, Guard, GuardConfig, LogConfig, Logging, Prefetch, Stats, Tracking,
 };
 use alluvion::driver::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::driver::{CaptureMode, Code, MemoryInfo};
@@ -168,9 +168,9 @@ fn ask<R: DeviceAccessible>(stack: &R) {
     write!(nosy, "{} {:#}", stack.describe(), stack.describe()).expect("it takes everything");
     assert!(nosy.1 > 1);
     macro_rules! show_books {
-        ($($book:ty)*) => { $( if let Some(book) = stack.find_layer::<$book>() { show(book, call_back); } )* };
+        ($($layer:ty)*) => { $( if let Some(book) = stack.find::<$layer>() { show(book, call_back); } )* };
     }
-    show_books!(Stock Tally Register Watch Log Moves Spill Hints Allowance);
+    show_books!(Stock Stats Tracking Guard Logging Aligned Fallback Prefetch Allowance);
     one.synchronize().and_then(|()| other.synchronize()).expect("nothing is wrong");
 }
 

@@ -12,7 +12,9 @@ mod rerun;
 
 use std::sync::Mutex;
 
-use alluvion::adaptor::{Allowance, GuardConfig, Log, Moves, Register, Spill, Tag, Tally, Watch, with_tag};
+use alluvion::adaptor::{
+    Allowance, GuardConfig, Log, Moves, Register, Spill, Stats, Tag, Tally, Watch, with_tag,
+};
 use alluvion::metrics::Metrics;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Relief, Stock};
@@ -24,7 +26,7 @@ fn pool(sim: &Sim) -> Pool<Cuda> {
 }
 
 fn ask_stock<R: Resource>(resource: &R) {
-    let stock = resource.find_layer::<Stock>().expect("there is a suballocator");
+    let stock = resource.find::<Stock>().expect("there is a suballocator");
     std::hint::black_box((stock.status(), stock.snapshot(), stock.reserved_bytes()));
 }
 
@@ -91,7 +93,7 @@ fn bins() {
 #[test]
 fn stats() {
     for slack in [0, 4 << 20] {
-        let make = move |sim: &Sim| alluvion::adaptor::Stats::with_slack(pool(sim), slack);
+        let make = move |sim: &Sim| Stats::with_slack(pool(sim), slack);
         busy_layer("stats", make, |stats| {
             let tally: &Tally = stats.tally();
             let scope = tally.scope();
@@ -369,7 +371,7 @@ fn what_a_child_makes_itself_works() {
             });
             assert_eq!(numbers.to_vec(stream.as_ref()).expect("it lives"), [3; 100]);
             drop(numbers);
-            assert_eq!(stack.find_layer::<Tally>().map(|tally| tally.counts().allocations.total), Some(1));
+            assert_eq!(stack.find::<Stats>().map(|tally| tally.counts().allocations.total), Some(1));
             sim.device(0).synchronize().expect("it is this process's own");
             assert!(sim.hazards().is_empty());
             assert!(busy.allocate(layout, stream.as_ref()).is_err());

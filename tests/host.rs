@@ -5,7 +5,6 @@
 
 mod host_contract;
 
-use core::any::Any;
 use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
 use alluvion::driver::sim::{Fault, SimConfig};
 use alluvion::driver::{Call, CaptureMode, Code, DeviceAttribute};
+use alluvion::resource::{Layer, LayerBook};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
     Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, PoolConfig, Resource,
@@ -357,9 +357,13 @@ unsafe impl Resource for Dirty {
         Some(&self.0)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for Dirty {
+    type Book = Self;
 }
 
 // SAFETY: the blocks are those of the inner resource.

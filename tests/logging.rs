@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use alluvion::adaptor::{Log, LogConfig, with_tag};
+use alluvion::adaptor::{Log, LogConfig, Logging, with_tag};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Stock};
 use alluvion::testing::{Bench, Delayed};
@@ -168,7 +168,7 @@ fn several_layers_write_one_log() {
     assert_ne!(one.id(), two.id());
     drop(DeviceVec::<u8, _>::zeroed_in(100, stream.as_ref(), &one).unwrap());
     drop(DeviceVec::<u8, _>::zeroed_in(200, stream.as_ref(), two.clone()).unwrap());
-    assert_eq!(two.find_layer::<Log>().map(Log::rows), Some(4));
+    assert_eq!(two.find::<Logging>().map(Log::rows), Some(4));
     log.flush().unwrap();
     let sizes: Vec<u64> = paper.rows().iter().map(|row| row.bytes).collect();
     assert_eq!(sizes, [100, 100, 200, 200]);
@@ -200,7 +200,7 @@ fn tags_and_what_is_reserved_are_columns_if_wanted() {
     let (one, both) = (Some(1 << 20), Some(3 << 20));
     assert_eq!(said, [("", one), ("query;join", both), ("", both), ("", both), ("spaces", Some(0))]);
     assert_eq!(rows[1].tag.len(), 2048, "a line stays as short as readers want it");
-    assert_eq!(pool.find_layer::<Stock>().map(Stock::reserved_bytes), Some(0));
+    assert_eq!(pool.find::<Stock>().map(Stock::reserved_bytes), Some(0));
     // Over a source there is nobody who reserves.
     let paper = Paper::default();
     let log = LogConfig::default().reserved(true).write_to(paper.clone()).unwrap();

@@ -315,7 +315,7 @@ fn a_writer_calls_back() {
                 // Twice as many rows as there is room for, so that each write makes another one. That has an end, because other
                 // threads find room by chance alone until then.
                 pairs(stack, 4);
-                let log = stack.find_layer::<Log>().expect("it is logged");
+                let log = stack.find::<Logging>().expect("it is logged");
                 if let Err(error) = log.flush() {
                     self.errors.lock().unwrap().push(error.to_string());
                 }

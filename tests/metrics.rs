@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use alluvion::adaptor::{Allowance, Budget, GuardConfig, Log, Moves, Watch, with_tag};
+use alluvion::adaptor::{Aligned, Allowance, Budget, Guard, GuardConfig, Log, with_tag};
 use alluvion::metrics::{Kind, Metrics};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{FixedSizeConfig, Relief, Stock};
@@ -101,7 +101,7 @@ fn every_layer_that_keeps_a_book_is_on_the_page() {
     page.add_stack("a \"quoted\"\\\nname", &other);
     let page = parse(&page.to_string());
 
-    let status = stack.find_layer::<Stock>().unwrap().status();
+    let status = stack.find::<Stock>().unwrap().status();
     let outer = [("resource", "blocks"), ("depth", "0"), ("layer", "FixedSize"), ("device", "0")];
     assert_eq!(value(&page, "alluvion_live_bytes", &outer), status.live_bytes as f64);
     assert_eq!(value(&page, "alluvion_live_blocks", &outer), 1.0);
@@ -160,7 +160,7 @@ fn every_adaptor_says_what_it_counts() {
     drop((one, third));
     let mut page = Metrics::new();
     page.add_stack("stack", &stack);
-    let moved = stack.find_layer::<Moves>().unwrap().moved_blocks();
+    let moved = stack.find::<Aligned>().unwrap().moved_blocks();
     drop(two);
     let page = parse(&page.to_string());
     for (name, labels, expected) in [
@@ -190,7 +190,7 @@ fn guards_and_doors_say_what_they_count() {
     let stack = Cuda::new(&sim.device(0)).thread_safe().guard(GuardConfig::default()).unwrap();
     let _block = DeviceVec::<u8, _>::uninit_in(1000, stream.as_ref(), &stack).unwrap();
     drop(DeviceVec::<u8, _>::uninit_in(1000, stream.as_ref(), &stack).unwrap());
-    stack.find_layer::<Watch>().unwrap().check().unwrap();
+    stack.find::<Guard>().unwrap().check().unwrap();
     let mut page = Metrics::new();
     page.add_stack("stack", &stack);
     let page = parse(&page.to_string());

@@ -221,7 +221,7 @@ fn a_pool_is_found_and_described() {
     let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
     assert_eq!(pool.describe().to_string(), "Pool(1 MiB) > Cuda(gpu 0)");
     let erased = alluvion::AnyResource::new(pool);
-    let stock = erased.find_layer::<Stock>().expect("what a pool has is a layer");
+    let stock = erased.find::<Stock>().expect("what a pool has is a layer");
     assert_eq!((stock.status().reserved_bytes, stock.snapshot().segments.len()), (MIB, 1));
-    assert!(erased.find_layer::<Cuda>().is_some(), "and so is what is under it");
+    assert!(erased.find::<Cuda>().is_some(), "and so is what is under it");
 }

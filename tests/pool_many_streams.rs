@@ -150,6 +150,6 @@ fn bins_of_sixteen_streams_have_enough_for_each() {
     for walk in walks {
         walk.live.into_iter().for_each(|block| block.free(walk.stream.as_ref()));
     }
-    let reserved = bins.upstream().find_layer::<Stock>().unwrap().status().live_bytes;
+    let reserved = bins.upstream().find::<Stock>().unwrap().status().live_bytes;
     assert!(reserved <= 2 * 16 * 64 * (MIB / 4) + 5 * 128 * 4 * MIB, "{reserved} bytes in bins");
 }

@@ -1,6 +1,6 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
-use alluvion::adaptor::{Allowance, Log, Spill, Tally, with_tag};
+use alluvion::adaptor::{Allowance, Fallback, Logging, Stats, with_tag};
 use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Parameter, Recipe, help, ingredients};
@@ -256,7 +256,7 @@ fn every_argument_arrives() {
         let take =
             |mib: &usize| DeviceVec::<u8, _>::uninit_in(mib << 20, stream.as_ref(), &resource).unwrap();
         let _taken: Vec<_> = blocks.iter().map(take).collect();
-        resource.find_layer::<Stock>().expect("a pool has a stock").status().reserved_bytes >> 20
+        resource.find::<Stock>().expect("a pool has a stock").status().reserved_bytes >> 20
     };
     // A segment of 30 MiB, and what is taken beside it for 3 more.
     assert_eq!(reserved("pool | cuda", &[30, 3]), 30 + 4);
@@ -270,7 +270,7 @@ fn every_argument_arrives() {
     assert_eq!(reserved("fixed-size(4MiB, 3, maximum=12MiB) | cuda", &[3]), 12);
     assert_eq!(reserved("arena(50%) | cuda", &[3]), 512);
     let pool = parse("cuda-async(initial=64MiB)").build(&device).unwrap();
-    let source = pool.find_layer::<CudaAsync>().expect("it is one");
+    let source = pool.find::<CudaAsync>().expect("it is one");
     assert!(source.reserved_bytes().unwrap() >= 64 << 20);
 }
 
@@ -279,7 +279,7 @@ fn a_ledger_is_kept_if_the_recipe_says_so() {
     let sim = sim();
     for (line, is_checked) in [("pool(checked=true) | cuda", true), ("pool(checked=false) | cuda", false)] {
         let resource = parse(line).build(&sim.device(0)).unwrap();
-        let stock = resource.find_layer::<Stock>().unwrap();
+        let stock = resource.find::<Stock>().unwrap();
         assert_eq!(format!("{stock:?}").contains("ledger: Some"), is_checked);
     }
 }
@@ -337,7 +337,7 @@ fn layers_stand_over_a_source_of_your_own() {
         over_null.describe().to_string(),
         "Binning(5 bins, 256 KiB to 4 MiB) > Pool(32 MiB) > Null(gpu 0)"
     );
-    assert!(over_null.find_layer::<Null>().is_some() && over_null.find_layer::<Stock>().is_some());
+    assert!(over_null.find::<Null>().is_some() && over_null.find::<Stock>().is_some());
     let error = parse("pool | cuda").over(Null::new(&device)).err().expect("it has a source");
     assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
     let over_cuda = parse("pool(1MiB)").over_device(Cuda::new(&device)).unwrap();
@@ -359,10 +359,10 @@ fn the_books_of_the_layers_are_found() {
     let resource = parse("budget(512MiB, 1MiB) | limiting(50%) | pool | cuda").build(&sim.device(0)).unwrap();
     let stream = sim.device(0).stream().unwrap();
     let numbers = DeviceVec::<u8, _>::zeroed_in(2 << 20, stream.as_ref(), resource.clone()).unwrap();
-    let outer = resource.find_layer::<Allowance>().expect("a budget has one");
+    let outer = resource.find::<Allowance>().expect("a budget has one");
     assert_eq!((outer.used_bytes(), outer.soft_bytes(), outer.crossings()), (2 << 20, Some(1 << 20), 1));
     let under_it = resource.upstream().expect("it is a layer");
-    let inner = (&under_it).find_layer::<Allowance>().expect("a limit has one");
+    let inner = (&under_it).find::<Allowance>().expect("a limit has one");
     assert_eq!((inner.used_bytes(), inner.limit_bytes()), (2 << 20, 512 << 20));
     drop(numbers);
     assert_eq!((outer.used_bytes(), inner.used_bytes()), (0, 0));
@@ -376,12 +376,12 @@ fn a_second_stack_serves_what_the_first_cannot() {
     let stream = sim.device(0).stream().unwrap();
     let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
     let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
-    assert_eq!(resource.find_layer::<Spill>().expect("a fallback has one").live_bytes(), 1 << 20);
-    assert_eq!(resource.find_layer::<Tally>().expect("it is counted").counts().bytes.live, 2 << 20);
+    assert_eq!(resource.find::<Fallback>().expect("a fallback has one").live_bytes(), 1 << 20);
+    assert_eq!(resource.find::<Stats>().expect("it is counted").counts().bytes.live, 2 << 20);
     drop((first, second));
     // Over addresses alone, what is out of memory is served with memory.
     let over_null = parse("fallback(cuda) | limiting(1MiB)").over(Null::new(&sim.device(0))).unwrap();
-    assert!(over_null.find_layer::<Spill>().is_some() && over_null.find_layer::<Null>().is_some());
+    assert!(over_null.find::<Fallback>().is_some() && over_null.find::<Null>().is_some());
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_log_is_written() {
     let stream = sim.device(0).stream().unwrap();
     let numbers = || DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource).unwrap();
     drop(with_tag("job", numbers));
-    resource.find_layer::<Log>().expect("it has a log").flush().unwrap();
+    resource.find::<Logging>().expect("it has a log").flush().unwrap();
     let text = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let trace = Trace::from_rmm_csv(&text[..]).unwrap();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{Counts, Stats, Tally, with_tag};
+use alluvion::adaptor::{Counts, Stats, with_tag};
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::testing::{Bench, Delayed, Faulty};
 use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, Resource, StreamRef};
@@ -221,7 +221,7 @@ fn the_book_is_found_through_an_erased_handle() {
     let stream = bench.stream();
     let resource = AnyResource::new(Delayed::new(Cuda::new(&bench.device()).stats(), Duration::ZERO));
     Held::of(&resource, 100, stream.as_ref()).free(stream.as_ref());
-    let tally = resource.find_layer::<Tally>().expect("it is in the stack");
+    let tally = resource.find::<Stats>().expect("it is in the stack");
     assert_eq!(numbers(&tally.counts()), [[0, 100, 100], [0, 1, 1]]);
 }
 

@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "breaks the contract of resources, on a machine that can be broken")]
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -249,10 +248,6 @@ unsafe impl Resource for Flawed {
 
     fn upstream(&self) -> Option<&dyn Resource> {
         Some(&self.upstream)
-    }
-
-    fn layer(&self) -> Option<&dyn Any> {
-        None
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{Holdings, Register, Tracking, with_tag};
+use alluvion::adaptor::{Holdings, Tracking, with_tag};
 use alluvion::source::{Cuda, Null};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
 use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, MisuseKind, PoolConfig, Resource};
@@ -308,7 +308,7 @@ fn the_register_is_found_through_an_erased_handle() {
     let bench = Bench::sim();
     let resource = AnyResource::new(Delayed::new(Cuda::new(&bench.device()).tracking(), Duration::ZERO));
     let block = Held::allocate_sync(&resource, layout_of(100)).unwrap();
-    let register = resource.find_layer::<Register>().expect("it is in the stack");
+    let register = resource.find::<Tracking>().expect("it is in the stack");
     assert_eq!(register.live_bytes(), 100);
     block.free_sync();
     assert!(register.outstanding().is_clean());

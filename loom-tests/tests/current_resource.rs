@@ -14,7 +14,7 @@ use loom_tests::{Rig, Seen, explore_bounded, spawn};
 
 /// Which of the resources it is: two that are made of one source are equal, and not the same.
 fn place(resource: &AnyResource) -> *const Cuda {
-    resource.find_layer::<Cuda>().expect("it stands on that source")
+    resource.find::<Cuda>().expect("it stands on that source")
 }
 
 /// A machine whose driver takes its time, and counts how often a resource is made.

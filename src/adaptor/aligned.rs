@@ -2,14 +2,13 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, for blocks that it moves")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::Moves;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
@@ -49,7 +48,7 @@ use crate::suballoc::Size;
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Aligned<U> {
+pub struct Aligned<U = AnyResource> {
     upstream: U,
     moves: Moves,
     id: ResourceId,
@@ -185,9 +184,13 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
         self.moves.max_align()
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.moves)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.moves))
     }
+}
+
+impl<U> Layer for Aligned<U> {
+    type Book = Moves;
 }
 
 blocks_of_upstream!(Aligned);

@@ -16,7 +16,7 @@ pub(super) use reservation::Taken;
 use crate::contain::contain;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::Layout;
+use crate::resource::{Layer, Layout};
 use crate::suballoc::Size;
 use crate::sync::Arc;
 
@@ -72,6 +72,11 @@ pub struct Allowance {
 }
 
 static_assertions::assert_impl_all!(Allowance: Send, Sync);
+
+/// Any limit: of a [`Limiting`](super::Limiting) or a [`Budget`](super::Budget).
+impl Layer for Allowance {
+    type Book = Self;
+}
 
 impl Allowance {
     /// At most `hard_bytes`. The name is what errors and descriptions call it.

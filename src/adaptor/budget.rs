@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::allowance::Taken;
@@ -10,7 +9,10 @@ use super::face_of_allowance::face_of_allowance;
 use super::{Allowance, Reservation};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream};
+use crate::resource::{
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    stand_on_upstream,
+};
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
 
@@ -46,7 +48,7 @@ use crate::suballoc::Size;
 /// assert_eq!(on_device.describe().to_string(), "Budget(device, 1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Budget<U> {
+pub struct Budget<U = AnyResource> {
     upstream: U,
     allowance: Allowance,
     id: ResourceId,

@@ -87,9 +87,14 @@ macro_rules! face_of_allowance {
                 Ok(self.allowance.cap(self.upstream.memory_info()?))
             }
 
-            fn layer(&self) -> Option<&dyn Any> {
-                Some(&self.allowance)
+            fn layer(&self) -> Option<LayerBook<'_>> {
+                Some(LayerBook::of::<Self>(&self.allowance))
             }
+        }
+
+        impl<U> Layer for $name<U> {
+            type Book = Allowance;
+            const NAME: Option<&'static str> = Some(stringify!($name));
         }
 
         blocks_of_upstream!($name);

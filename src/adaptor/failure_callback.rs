@@ -2,12 +2,14 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream};
+use crate::resource::{
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    stand_on_upstream,
+};
 use crate::stream::StreamRef;
 use crate::suballoc::{Cause, Handlers, OutOfMemory, Relief};
 use crate::sync::{AtomicU64, Ordering};
@@ -69,7 +71,7 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// assert_eq!((resource.appeals().asked(), resource.appeals().rescued()), (3, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct FailureCallback<U> {
+pub struct FailureCallback<U = AnyResource> {
     upstream: U,
     handlers: Handlers,
     appeals: Appeals,
@@ -261,9 +263,13 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
         write!(f, "FailureCallback({} asked)", self.appeals.asked())
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.appeals)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.appeals))
     }
+}
+
+impl<U> Layer for FailureCallback<U> {
+    type Book = Appeals;
 }
 
 blocks_of_upstream!(FailureCallback);

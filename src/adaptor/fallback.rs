@@ -4,7 +4,6 @@
 
 mod spill;
 
-use core::any::Any;
 use core::fmt;
 
 pub use spill::Spill;
@@ -12,7 +11,8 @@ pub use spill::Spill;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
@@ -25,7 +25,7 @@ use crate::suballoc::Size;
 /// It serves alignments that both honour, and who may touch its blocks is who may touch those of both. Both are trimmed, each
 /// down to what is asked for. Of its memory it says what the one says that has more, because a request is served by one, and
 /// both may draw on the same. [`upstream`](Resource::upstream) and
-/// [`find_layer`](Resource::find_layer) go on to the first; [`second`](Self::second) is the other one, and the description
+/// [`find`](Resource::find) go on to the first; [`second`](Self::second) is the other one, and the description
 /// shows it in parentheses.
 ///
 /// Both must hand out memory, in which no two live blocks have one address: two [`Null`](crate::source::Null)s do not.
@@ -57,7 +57,7 @@ use crate::suballoc::Size;
 /// );
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Fallback<U, F> {
+pub struct Fallback<U = AnyResource, F = AnyResource> {
     upstream: U,
     second: F,
     spill: Spill,
@@ -205,9 +205,13 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
         })
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.spill)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.spill))
     }
+}
+
+impl<U, F> Layer for Fallback<U, F> {
+    type Book = Spill;
 }
 
 // SAFETY: its blocks are those of the two.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, with more around each block")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::fence::{Fence, Plan};
@@ -10,8 +9,8 @@ use super::watch::{Kept, Live};
 use super::{GuardConfig, Watch};
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::{Frontier, Stamp, StreamRef};
 
@@ -76,7 +75,7 @@ const PATIENCE: usize = 4;
 /// assert_eq!((trespass.tag.name(), trespass.stream), ("join", Some(stream.id())));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Guard<U: Resource> {
+pub struct Guard<U: Resource = AnyResource> {
     upstream: U,
     watch: Watch,
     id: ResourceId,
@@ -359,8 +358,8 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         Ok(gone.max(under))
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.watch)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.watch))
     }
 }
 
@@ -376,6 +375,10 @@ impl<U: Resource> Drop for Guard<U> {
         self.empty_quarantine(0, usize::MAX);
         self.watch.end();
     }
+}
+
+impl<U: Resource> Layer for Guard<U> {
+    type Book = Watch;
 }
 
 blocks_of_upstream!(Guard, over DeviceAccessible);

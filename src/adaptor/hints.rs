@@ -11,14 +11,14 @@ use crate::sync::{AtomicU64, Ordering};
 /// Whether the memory under a [`Prefetch`](super::Prefetch) migrates, and how often that was asked of it.
 ///
 /// ```
-/// use alluvion::adaptor::Hints;
+/// use alluvion::adaptor::Prefetch;
 /// use alluvion::{AnyResource, DeviceVec, Resource, Sim, source::Managed};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = AnyResource::new(Managed::new(&sim.device(0))?.prefetch());
 /// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), resource.clone())?;
-/// let hints = resource.find_layer::<Hints>().expect("there is a `Prefetch` in it");
+/// let hints = resource.find::<Prefetch>().expect("there is a `Prefetch` in it");
 /// assert_eq!((hints.migrates(), hints.queued(), hints.refused()), (Some(true), 1, 0));
 /// # Ok::<(), alluvion::Error>(())
 /// ```

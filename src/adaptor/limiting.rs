@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::Allowance;
@@ -10,7 +9,10 @@ use super::allowance::Taken;
 use super::face_of_allowance::face_of_allowance;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream};
+use crate::resource::{
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    stand_on_upstream,
+};
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
 
@@ -50,7 +52,7 @@ use crate::suballoc::Size;
 /// assert_eq!(resource.describe().to_string(), "Limiting(1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Limiting<U> {
+pub struct Limiting<U = AnyResource> {
     upstream: U,
     allowance: Allowance,
     id: ResourceId,

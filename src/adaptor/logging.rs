@@ -7,7 +7,8 @@ use core::fmt;
 use super::Log;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Stock;
@@ -37,7 +38,7 @@ use crate::trace::Action;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::{Log, LogConfig, with_tag};
+/// use alluvion::adaptor::{Log, LogConfig, Logging, with_tag};
 /// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
@@ -46,10 +47,10 @@ use crate::trace::Action;
 /// let block = with_tag("join", || resource.allocate_sync(Layout::array::<f32>(1000)?))?;
 /// // SAFETY: the block came from this resource with this layout, and nothing uses it.
 /// unsafe { resource.deallocate_sync(block, Layout::array::<f32>(1000)?) };
-/// assert_eq!(resource.find_layer::<Log>().map(Log::rows), Some(2));
+/// assert_eq!(resource.find::<Logging>().map(Log::rows), Some(2));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Logging<U> {
+pub struct Logging<U = AnyResource> {
     upstream: U,
     log: Log,
     id: ResourceId,
@@ -84,7 +85,7 @@ impl<U: Resource> Logging<U> {
             return None;
         }
         // Looked for each time, because the layer may be moved, and what is under it with it.
-        self.upstream.find_layer::<Stock>().map(|stock| stock.reserved_bytes() as u64)
+        self.upstream.find::<Stock>().map(|stock| stock.reserved_bytes() as u64)
     }
 
     #[inline]
@@ -142,13 +143,17 @@ unsafe impl<U: Resource> Resource for Logging<U> {
         self.id
     }
 
-    fn layer(&self) -> Option<&dyn core::any::Any> {
-        Some(&self.log)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.log))
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Logging({})", self.log.name())
     }
+}
+
+impl<U> Layer for Logging<U> {
+    type Book = Log;
 }
 
 blocks_of_upstream!(Logging);

@@ -23,7 +23,7 @@
 //! # The words, beside those of [`resource`](crate::resource)
 //!
 //! - The *book* of an adaptor is what it knows beside its upstream: plain data, without a type parameter, which
-//!   [`find_layer`](crate::Resource::find_layer) finds from outside, through any handle.
+//!   [`find`](crate::Resource::find) finds from outside, through any handle.
 //! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
 //!   address.
 

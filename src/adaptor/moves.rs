@@ -13,12 +13,12 @@ const MAX_ALIGN: usize = 2 << 20;
 /// Where the blocks of an [`Aligned`](super::Aligned) really begin: of those that begin elsewhere than their users think.
 ///
 /// ```
-/// use alluvion::adaptor::Moves;
+/// use alluvion::adaptor::Aligned;
 /// use alluvion::{AnyResource, Layout, Resource, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).aligned(1 << 20)?);
-/// let moves = resource.find_layer::<Moves>().expect("there is an `Aligned` in it");
+/// let moves = resource.find::<Aligned>().expect("there is an `Aligned` in it");
 /// assert_eq!((moves.alignment(), moves.threshold_bytes(), moves.moved_blocks()), (1 << 20, 0, 0));
 /// # Ok::<(), alluvion::Error>(())
 /// ```

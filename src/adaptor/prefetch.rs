@@ -2,15 +2,14 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, and has fresh blocks migrated")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::Hints;
 use crate::driver::Location;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -46,7 +45,7 @@ use crate::stream::StreamRef;
 /// assert_eq!(resource.hints().queued(), 1);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Prefetch<U> {
+pub struct Prefetch<U = AnyResource> {
     upstream: U,
     hints: Hints,
 }
@@ -126,9 +125,13 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
         f.write_str("Prefetch")
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.hints)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.hints))
     }
+}
+
+impl<U> Layer for Prefetch<U> {
+    type Book = Hints;
 }
 
 blocks_of_upstream!(Prefetch, over DeviceAccessible);

@@ -2,13 +2,13 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::tally::{Counts, SLACK_BYTES, SignedSize, Tally};
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -45,7 +45,7 @@ use crate::stream::StreamRef;
 /// assert_eq!((counts.bytes.live, counts.bytes.peak, counts.allocations.total), (0, 1 << 20, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Stats<U> {
+pub struct Stats<U = AnyResource> {
     upstream: U,
     tally: Tally,
     id: ResourceId,
@@ -154,9 +154,13 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         write!(f, "Stats({})", SignedSize(self.tally.live_bytes()))
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.tally)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.tally))
     }
+}
+
+impl<U> Layer for Stats<U> {
+    type Book = Tally;
 }
 
 blocks_of_upstream!(Stats);

@@ -62,13 +62,13 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::{Tally, with_tag};
+/// use alluvion::adaptor::{Stats, with_tag};
 /// use alluvion::{AnyResource, DeviceVec, Resource, ResourceRef, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).stats());
 /// let stream = sim.device(0).stream()?;
-/// let tally = resource.find_layer::<Tally>().expect("there is one in the stack");
+/// let tally = resource.find::<Stats>().expect("there is one in the stack");
 /// let (_kept, counts) = tally.measure(|| {
 ///     let scratch = DeviceVec::<u8, _>::zeroed_in(4096, stream.as_ref(), &resource);
 ///     drop(scratch);

@@ -4,7 +4,6 @@
 
 mod reentries;
 
-use core::any::Any;
 use core::fmt::{self, Write};
 
 use reentries::Parked;
@@ -13,7 +12,9 @@ pub use reentries::Reentries;
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream};
+use crate::resource::{
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+};
 use crate::stream::{Frontier, StreamRef};
 use crate::sync::{Mutex, MutexGuard};
 
@@ -28,7 +29,7 @@ use crate::sync::{Mutex, MutexGuard};
 ///
 /// # What cannot pass
 ///
-/// Nobody gets hold of the upstream without the lock: [`upstream`](Resource::upstream) says none, [`find_layer`] ends here, and
+/// Nobody gets hold of the upstream without the lock: [`upstream`](Resource::upstream) says none, [`find`] ends here, and
 /// the description shows what is under it in parentheses. [`look`](Self::look) lends it, under the lock. Its device, its id and
 /// the largest alignment are asked for once.
 ///
@@ -77,8 +78,8 @@ use crate::sync::{Mutex, MutexGuard};
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///
-/// [`find_layer`]: Resource::find_layer
-pub struct ThreadSafe<U> {
+/// [`find`]: Resource::find
+pub struct ThreadSafe<U = AnyResource> {
     upstream: Mutex<U>,
     reentries: Reentries,
     device: Device,
@@ -254,9 +255,13 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
         self.enter_or_refuse()?.upstream.memory_info()
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.reentries)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.reentries))
     }
+}
+
+impl<U> Layer for ThreadSafe<U> {
+    type Book = Reentries;
 }
 
 blocks_of_upstream!(ThreadSafe);

@@ -2,13 +2,13 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::register::{CallStacks, Holdings, Register};
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream, stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
@@ -47,7 +47,7 @@ use crate::sync::Arc;
 /// assert!(tracking.outstanding().is_clean());
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Tracking<U> {
+pub struct Tracking<U = AnyResource> {
     // Before the upstream, so that it reports before the memory goes.
     register: Register,
     upstream: U,
@@ -223,9 +223,13 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         write!(f, "Tracking({} in {})", Size(self.register.live_bytes()), self.register.live_blocks())
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(&self.register)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.register))
     }
+}
+
+impl<U> Layer for Tracking<U> {
+    type Book = Register;
 }
 
 blocks_of_upstream!(Tracking);

@@ -38,14 +38,14 @@ const STREAMS_ASKED: usize = 4;
 /// What a [`Guard`](super::Guard) watches, and what it has found.
 ///
 /// ```
-/// use alluvion::adaptor::{GuardConfig, Watch};
+/// use alluvion::adaptor::{Guard, GuardConfig};
 /// use alluvion::{AnyResource, DeviceVec, Resource, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).guard(GuardConfig::default())?);
 /// drop(DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), resource.clone())?);
-/// let watch = resource.find_layer::<Watch>().expect("there is a `Guard` in it");
+/// let watch = resource.find::<Guard>().expect("there is a `Guard` in it");
 /// watch.check()?;
 /// assert_eq!((watch.verified(), watch.violations().len()), (1, 0));
 /// # Ok::<(), alluvion::Error>(())

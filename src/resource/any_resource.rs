@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 use std::sync::{Arc, Weak};
 
@@ -10,7 +9,7 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, ResourceRef, forward_resource,
+    DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId, ResourceRef, forward_resource,
 };
 use crate::stream::StreamRef;
 

@@ -2,11 +2,10 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
-use super::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use super::{DeviceAccessible, DevicePtr, HostAccessible, LayerBook, Layout, Resource, ResourceId};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
@@ -79,7 +78,7 @@ macro_rules! forward_resource {
             $target.upstream()
         }
 
-        fn layer(&self) -> Option<&dyn Any> {
+        fn layer(&self) -> Option<LayerBook<'_>> {
             let $this = self;
             $target.layer()
         }

@@ -1,43 +1,164 @@
-//! What a layer over another resource does not change.
+//! `Layer`: the name that a layer is found by, in a stack of which only the outside is known.
 
-/// The methods of [`Resource`](super::Resource) that say where a layer stands. It has a field `upstream`.
-macro_rules! stand_on_upstream {
-    () => {
-        #[inline]
-        fn device(&self) -> &$crate::device::Device {
-            self.upstream.device()
-        }
+use core::any::Any;
+use core::fmt;
 
-        #[inline]
-        fn upstream(&self) -> Option<&dyn $crate::resource::Resource> {
-            Some(&self.upstream)
-        }
-    };
-}
+use crate::resource::Resource;
 
-/// What follows from a layer's blocks being those of its upstream, or pieces of them: who may touch them. And its `Debug`,
-/// which is what it is called in the description of a stack.
+/// A layer that [`Resource::find`] finds in a stack, and the type of its book.
 ///
-/// `over DeviceAccessible` is for a layer that has the device touch the blocks, and so is a resource over no other.
-macro_rules! blocks_of_upstream {
-    ($layer:ident) => {
-        $crate::resource::blocks_of_upstream!($layer, over Resource);
-    };
-    ($layer:ident, over $access:ident) => {
-        // SAFETY: the blocks are the upstream's, or pieces of them.
-        unsafe impl<U: $crate::resource::DeviceAccessible> $crate::resource::DeviceAccessible for $layer<U> {}
-        // SAFETY: the blocks are the upstream's, or pieces of them.
-        unsafe impl<U: $crate::resource::HostAccessible + $crate::resource::$access> $crate::resource::HostAccessible
-            for $layer<U>
-        {
-        }
+/// The type over one upstream stands for the type over every upstream: `find::<Stats>()` finds a `Stats<Pool<CudaAsync>>`, and
+/// so does `find::<Stats<Cuda>>()`. The answer is the layer's *book*, a type that names no upstream: a stack that is erased
+/// forgets the types of its upstreams, and keeps the books. A source, which has no upstream, is its own book.
+///
+/// # Layers of one's own
+///
+/// A layer implements this trait, and returns its book from [`Resource::layer`]:
+///
+/// ```
+/// use alluvion::resource::{Layer, LayerBook};
+///
+/// /// Counts the requests for more than a page. `Calls` is its book.
+/// pub struct Pages<U = alluvion::AnyResource> {
+///     upstream: U,
+///     calls: Calls,
+/// }
+///
+/// #[derive(Default)]
+/// pub struct Calls(std::sync::atomic::AtomicU64);
+///
+/// impl<U> Layer for Pages<U> {
+///     type Book = Calls;
+/// }
+///
+/// impl<U> Pages<U> {
+///     // The method of `Resource` looks so:
+///     fn layer(&self) -> Option<LayerBook<'_>> {
+///         Some(LayerBook::of::<Self>(&self.calls))
+///     }
+/// }
+/// # let pages = Pages { upstream: (), calls: Calls::default() };
+/// # assert!(pages.layer().is_some_and(|book| book.is::<Calls>()));
+/// # let () = pages.upstream;
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no layer that can be found in a stack of resources",
+    label = "not a layer",
+    note = "name the layer, over any upstream: `find::<Stats>()`, `find::<Pool>()`, `find::<Cuda>()`; the answer is its book",
+    note = "`find::<Stock>()` finds any suballocator, and `find::<Allowance>()` any limit",
+    note = "a layer of your own implements `alluvion::resource::Layer`, and returns its book from `Resource::layer`"
+)]
+pub trait Layer {
+    /// The type of the answer.
+    type Book: Any;
 
-        impl<U: $crate::resource::$access> core::fmt::Debug for $layer<U> {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                write!(f, "{}", $crate::resource::Resource::describe(self))
-            }
-        }
-    };
+    /// Tells layers apart that have the same type of book: with a name, only layers of this name are found. Without one, every
+    /// layer that has such a book is.
+    const NAME: Option<&'static str> = None;
 }
 
-pub(crate) use {blocks_of_upstream, stand_on_upstream};
+/// The book of a layer, and the name of the layer: the answer of [`Resource::layer`].
+///
+/// ```
+/// use alluvion::source::{Cuda, Managed};
+/// use alluvion::{Resource, Sim};
+///
+/// let cuda = Cuda::new(&Sim::new().device(0));
+/// let book = cuda.layer().expect("a source is its own book");
+/// assert!(book.is::<Cuda>() && book.downcast::<Managed>().is_none());
+/// ```
+#[derive(Clone, Copy)]
+pub struct LayerBook<'a> {
+    name: Option<&'static str>,
+    book: &'a dyn Any,
+}
+
+impl<'a> LayerBook<'a> {
+    /// The book of a layer of type `L`.
+    #[must_use]
+    pub fn of<L: Layer>(book: &'a L::Book) -> Self {
+        Self { name: L::NAME, book }
+    }
+
+    /// Returns `true` if the book has the type `B`.
+    #[must_use]
+    pub fn is<B: Any>(self) -> bool {
+        self.book.is::<B>()
+    }
+
+    /// The book, if it has the type `B`.
+    #[must_use]
+    pub fn downcast<B: Any>(self) -> Option<&'a B> {
+        self.book.downcast_ref()
+    }
+
+    fn of_layer<L: Layer>(self) -> Option<&'a L::Book> {
+        if L::NAME.is_some() && L::NAME != self.name {
+            return None;
+        }
+        self.downcast()
+    }
+}
+
+impl fmt::Debug for LayerBook<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerBook").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The book of the outermost layer of type `L`, in `resource` or under it.
+pub(super) fn find<'a, L: Layer>(resource: &'a dyn Resource) -> Option<&'a L::Book> {
+    let mut at = Some(resource);
+    while let Some(resource) = at {
+        if let Some(found) = resource.layer().and_then(LayerBook::of_layer::<L>) {
+            return Some(found);
+        }
+        at = resource.upstream();
+    }
+    None
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use crate::adaptor::{Allowance, Budget, Limiting, Stats, Tracking};
+    use crate::device::Sim;
+    use crate::resource::{AnyResource, Resource};
+    use crate::source::{Cuda, CudaAsync, Null};
+    use crate::suballoc::{Arena, ArenaConfig, FixedSize, Pool, PoolConfig, Stock};
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn the_upstream_in_a_question_does_not_matter() {
+        let sim = Sim::new();
+        let pool = CudaAsync::new(&sim.device(0)).unwrap().pool(PoolConfig::default()).unwrap();
+        let resource = AnyResource::new(pool.stats());
+        assert!(resource.find::<Stats>().is_some());
+        assert!(resource.find::<Stats<Pool<CudaAsync>>>().is_some());
+        assert!(resource.find::<Stats<u8>>().is_some());
+        assert!(resource.find::<Pool>().is_some() && resource.find::<Pool<Cuda>>().is_some());
+        assert!(resource.find::<CudaAsync>().is_some());
+        assert!(resource.find::<Cuda>().is_none() && resource.find::<Tracking>().is_none());
+    }
+
+    #[test]
+    fn layers_with_one_type_of_book_are_told_apart() {
+        let sim = Sim::new();
+        let arena = Cuda::new(&sim.device(0)).arena(ArenaConfig::default().bytes(8 * MIB)).unwrap();
+        let both = arena.pool(PoolConfig::default().initial(2 * MIB)).unwrap();
+        let reserved = |stock: Option<&Stock>| stock.map(Stock::reserved_bytes);
+        assert_eq!(reserved(both.find::<Pool>()), Some(2 * MIB));
+        assert_eq!(reserved(both.find::<Arena>()), Some(8 * MIB));
+        assert_eq!(reserved(both.find::<Stock>()), Some(2 * MIB), "the outermost");
+        assert_eq!(reserved(both.upstream().find::<Stock>()), Some(8 * MIB));
+        assert!(both.find::<FixedSize>().is_none() && both.upstream().find::<Pool>().is_none());
+
+        let jobs = Allowance::new("jobs", 10);
+        let limits = Null::new(&sim.device(0)).budget(jobs.clone()).limiting(5).budget(jobs.child("job", 7));
+        let limit = |allowance: Option<&Allowance>| allowance.map(Allowance::limit_bytes);
+        assert_eq!(limit(limits.find::<Limiting>()), Some(5));
+        assert_eq!(limit(limits.find::<Budget>()), Some(7));
+        assert_eq!(limit(limits.upstream().find::<Allowance>()), Some(5));
+        assert_eq!(limit(limits.upstream().find::<Budget>()), Some(10));
+    }
+}

@@ -20,6 +20,7 @@ mod device_ptr;
 mod handle;
 mod layer;
 mod layout;
+mod over_upstream;
 mod resource_id;
 mod resource_ref;
 
@@ -29,12 +30,12 @@ pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
 pub use device_ptr::DevicePtr;
 pub(crate) use handle::forward_resource;
-pub(crate) use layer::{blocks_of_upstream, stand_on_upstream};
+pub use layer::{Layer, LayerBook};
 pub use layout::Layout;
+pub(crate) use over_upstream::{blocks_of_upstream, stand_on_upstream};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
 
-use core::any::Any;
 use core::fmt;
 
 use crate::adaptor::{
@@ -185,8 +186,8 @@ pub unsafe trait Resource {
         None
     }
 
-    /// What [`find_layer`](Self::find_layer) can find here: the resource itself, or its core if that outlives more.
-    fn layer(&self) -> Option<&dyn Any> {
+    /// The book that [`find`](Self::find) finds here: see [`Layer`].
+    fn layer(&self) -> Option<LayerBook<'_>> {
         None
     }
 
@@ -511,28 +512,29 @@ pub unsafe trait Resource {
         Guard::new(self, config)
     }
 
-    /// The outermost layer of type `L`, in this resource or under it.
+    /// The book of the outermost layer of type `L`, in this resource or under it: see [`Layer`].
+    ///
+    /// A layer is named over any upstream. What is no layer does not compile:
     ///
     /// ```
-    /// use alluvion::{AnyResource, Resource, Sim, source::CudaAsync};
+    /// use alluvion::adaptor::Stats;
+    /// use alluvion::source::CudaAsync;
+    /// use alluvion::{AnyResource, Pool, PoolConfig, Resource, Sim};
     ///
     /// let sim = Sim::new();
-    /// let resource = AnyResource::new(CudaAsync::new(&sim.device(0))?);
-    /// assert!(resource.find_layer::<CudaAsync>().is_some());
+    /// let pool = CudaAsync::new(&sim.device(0))?.pool(PoolConfig::default())?;
+    /// let resource = AnyResource::new(pool.stats());
+    /// let counts = resource.find::<Stats>().expect("the stack counts").counts();
+    /// let status = resource.find::<Pool>().expect("the stack has a pool").status();
+    /// let source = resource.find::<CudaAsync>().expect("the stack draws on a pool of the driver");
+    /// assert_eq!((counts.allocations.total, status.live_blocks, source.used_bytes()?), (0, 0, 0));
     /// # Ok::<(), alluvion::Error>(())
     /// ```
-    fn find_layer<L: Any>(&self) -> Option<&L>
+    fn find<L: Layer>(&self) -> Option<&L::Book>
     where
         Self: Sized,
     {
-        let mut at: Option<&dyn Resource> = Some(self);
-        while let Some(resource) = at {
-            if let Some(found) = resource.layer().and_then(|layer| layer.downcast_ref()) {
-                return Some(found);
-            }
-            at = resource.upstream();
-        }
-        None
+        layer::find::<L>(self)
     }
 }
 

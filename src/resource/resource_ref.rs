@@ -2,14 +2,13 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, forward_resource,
+    DeviceAccessible, DevicePtr, HostAccessible, LayerBook, Layout, Resource, ResourceId, forward_resource,
 };
 use crate::stream::StreamRef;
 

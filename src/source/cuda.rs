@@ -2,13 +2,12 @@
 
 #![expect(unsafe_code, reason = "gives blocks back to the driver")]
 
-use core::any::Any;
 use core::fmt;
 
 use crate::device::Device;
 use crate::driver::RelaxedCapture;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
 /// Device memory straight from the driver, `cuMemAlloc` and `cuMemFree`.
@@ -103,9 +102,13 @@ unsafe impl Resource for Cuda {
         write!(f, "Cuda({})", self.device)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for Cuda {
+    type Book = Self;
 }
 
 // SAFETY: it is memory of the device.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "drives a pool that it owns")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::cuda_async_config::CudaAsyncConfig;
@@ -11,7 +10,7 @@ use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that this resource owns: `cuMemAllocFromPoolAsync`.
@@ -174,9 +173,13 @@ unsafe impl Resource for CudaAsync {
         self.pool.fmt_as("CudaAsync", f)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for CudaAsync {
+    type Book = Self;
 }
 
 // SAFETY: it is memory of the device.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "draws on a pool that lives as long as the process")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::block_range::BlockRange;
@@ -11,7 +10,9 @@ use super::migration;
 use crate::device::Device;
 use crate::driver::{Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// Stream-ordered managed memory from the device's default managed pool.
@@ -131,9 +132,13 @@ unsafe impl Resource for CudaAsyncManaged {
         self.pool.fmt_as("CudaAsyncManaged", f)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for CudaAsyncManaged {
+    type Book = Self;
 }
 
 // SAFETY: managed memory is every device's.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "draws on a pool whose owner vouched for it")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::cuda_async::CudaAsync;
@@ -10,7 +9,7 @@ use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{Code, MemoryInfo, PoolAttribute, RawPool};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
+use crate::resource::{DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that somebody else owns, for as long as `'p`.
@@ -138,8 +137,8 @@ unsafe impl Resource for CudaAsyncView<'_> {
     }
 
     /// The owner, if it is one of ours: the view itself may not be looked up by type, because it borrows.
-    fn layer(&self) -> Option<&dyn Any> {
-        self.owner.map(|owner| owner as &dyn Any)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        self.owner.map(LayerBook::of::<CudaAsync>)
     }
 }
 

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "gives blocks back to the driver")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::block_range::BlockRange;
@@ -10,7 +9,9 @@ use super::migration;
 use crate::device::Device;
 use crate::driver::{Advice, Location, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// Managed memory, `cuMemAllocManaged`: one address for the host and every device, pages that go where they are used.
@@ -154,9 +155,13 @@ unsafe impl Resource for Managed {
         write!(f, "Managed({})", self.device)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for Managed {
+    type Book = Self;
 }
 
 // SAFETY: managed memory is every device's; it is attached to all streams.

@@ -2,12 +2,11 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use crate::device::Device;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, Resource, ResourceId};
+use crate::resource::{DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -93,9 +92,13 @@ unsafe impl Resource for Null {
         write!(f, "Null({})", self.device)
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for Null {
+    type Book = Self;
 }
 
 impl fmt::Debug for Null {

@@ -12,7 +12,6 @@ mod mapping;
 
 pub use config::{NumaPolicy, PinnedConfig};
 
-use core::any::Any;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::num::NonZero;
@@ -22,7 +21,9 @@ use std::collections::HashMap;
 use crate::device::Device;
 use crate::driver::{DeviceAttribute, Driver, MemoryInfo, PinnedFlags, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 use crate::sync::{Arc, Mutex};
 use mapping::Mapping;
@@ -343,8 +344,8 @@ unsafe impl Resource for Pinned {
         host_memory::of_host()
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
 }
 
@@ -353,6 +354,10 @@ unsafe impl Resource for Pinned {
 unsafe impl DeviceAccessible for Pinned {}
 // SAFETY: it is ordinary, cached memory of the host, readable and writable, and whoever makes a block exposes its provenance.
 unsafe impl HostAccessible for Pinned {}
+
+impl Layer for Pinned {
+    type Book = Self;
+}
 
 impl fmt::Debug for Pinned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "hands out pages of the host, and takes them back")]
 
-use core::any::Any;
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -11,7 +10,9 @@ use super::pinned::host_memory;
 use crate::device::Device;
 use crate::driver::{Advice, Location, MemoryInfo, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// How a [`System`] is to place what it hands out. Plain knobs, set by chaining.
@@ -213,9 +214,13 @@ unsafe impl Resource for System {
         host_memory::of_host()
     }
 
-    fn layer(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(self))
     }
+}
+
+impl Layer for System {
+    type Book = Self;
 }
 
 // SAFETY: the device reads and writes pageable memory of this process: `with_config` asked it.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +16,9 @@ use super::{Growth, OutOfMemory, Relief, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
@@ -54,7 +55,7 @@ const SUPERBLOCK_BYTES: usize = 1 << 20;
 /// unsafe { arena.deallocate(block, layout, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Arena<U: Resource> {
+pub struct Arena<U: Resource = AnyResource> {
     carver: Carver<U>,
     id: ResourceId,
     bytes: usize,

@@ -156,9 +156,14 @@ macro_rules! face_of_carver {
                 Some(self.carver.upstream())
             }
 
-            fn layer(&self) -> Option<&dyn Any> {
-                Some(self.carver.stock())
+            fn layer(&self) -> Option<LayerBook<'_>> {
+                Some(LayerBook::of::<Self>(self.carver.stock()))
             }
+        }
+
+        impl<U: Resource> Layer for $name<U> {
+            type Book = crate::suballoc::Stock;
+            const NAME: Option<&'static str> = Some(stringify!($name));
         }
 
         // SAFETY: its blocks are pieces of its upstream's.

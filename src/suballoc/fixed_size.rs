@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 use std::path::PathBuf;
 
@@ -16,7 +15,9 @@ use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
@@ -47,7 +48,7 @@ use crate::stream::StreamRef;
 /// unsafe { tiles.deallocate(block, Layout::from_bytes(1000)?, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct FixedSize<U: Resource> {
+pub struct FixedSize<U: Resource = AnyResource> {
     carver: Carver<U>,
     id: ResourceId,
     block_units: u32,

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::any::Any;
 use core::fmt;
 
 use super::carver::{Carver, Plan};
@@ -11,7 +10,9 @@ use super::{PoolConfig, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
 use crate::stream::StreamRef;
 
 /// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
@@ -60,7 +61,7 @@ use crate::stream::StreamRef;
 /// assert_eq!(pool.describe().to_string(), "Pool(8 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub struct Pool<U: Resource> {
+pub struct Pool<U: Resource = AnyResource> {
     carver: Carver<U>,
     id: ResourceId,
 }

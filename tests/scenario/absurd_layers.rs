@@ -1,6 +1,8 @@
 //! What hurt the users of layers who asked for what cannot be.
 
-use alluvion::adaptor::{Allowance, GuardConfig, LogConfig, Moves, Register, Tally, Watch};
+use alluvion::adaptor::{
+    Aligned, Allowance, Guard, GuardConfig, LogConfig, Moves, Register, Stats, Tracking, Watch,
+};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::Relief;
 use alluvion::testing::Bench;
@@ -115,14 +117,14 @@ fn through(bench: &Bench, resource: &AnyResource) {
     held.into_iter().for_each(|block| block.free(stream.as_ref()));
     stream.synchronize().expect("all work succeeds");
     let books = [
-        resource.find_layer::<Moves>().map(Moves::moved_blocks),
-        resource.find_layer::<Watch>().map(Watch::live_blocks),
-        resource.find_layer::<Register>().map(Register::live_blocks),
-        resource.find_layer::<Allowance>().map(Allowance::used_bytes),
-        resource.find_layer::<Tally>().map(|tally| tally.counts().bytes.live as usize),
+        resource.find::<Aligned>().map(Moves::moved_blocks),
+        resource.find::<Guard>().map(Watch::live_blocks),
+        resource.find::<Tracking>().map(Register::live_blocks),
+        resource.find::<Allowance>().map(Allowance::used_bytes),
+        resource.find::<Stats>().map(|tally| tally.counts().bytes.live as usize),
     ];
     assert!(books.iter().flatten().all(|live| *live == 0), "{resource:?}: {books:?}");
-    if let Some(watch) = resource.find_layer::<Watch>() {
+    if let Some(watch) = resource.find::<Guard>() {
         watch.check().expect("all work succeeds");
         assert!(watch.violations().is_empty(), "{}", watch.violations()[0]);
     }

@@ -280,7 +280,7 @@ pub(crate) fn cuda_keeps_the_contract(device: &Device) -> Outcome {
 pub(crate) fn cuda_async_keeps_the_contract(device: &Device) -> Outcome {
     let resource = CudaAsync::new(device)?;
     assert_eq!(format!("{resource:?}"), format!("CudaAsync({device})"));
-    assert!(resource.find_layer::<CudaAsync>().is_some());
+    assert!(resource.find::<CudaAsync>().is_some());
     keeps_the_contract(&resource, &device.stream()?)
 }
 
@@ -288,7 +288,7 @@ pub(crate) fn a_view_keeps_the_contract(device: &Device) -> Outcome {
     let owner = CudaAsync::new(device)?;
     let view = CudaAsyncView::from(&owner);
     assert_eq!(format!("{view:?}"), format!("CudaAsyncView({device})"));
-    let found = view.find_layer::<CudaAsync>().expect("a view leads to its owner");
+    let found = view.find::<CudaAsync>().expect("a view leads to its owner");
     assert!(core::ptr::eq(found, &owner));
     keeps_the_contract(&view, &device.stream()?)
 }

@@ -155,7 +155,7 @@ pub(crate) fn a_raw_pool_can_be_viewed(device: &Device) -> Outcome {
     let raw = device.driver().pool_default(device.ordinal(), PoolKind::Device)?;
     // SAFETY: a default pool is its device's, and lives as long as the process.
     let view = unsafe { CudaAsyncView::from_raw(device, raw) }?;
-    assert!(view.find_layer::<CudaAsync>().is_none());
+    assert!(view.find::<CudaAsync>().is_none());
     let block = view.allocate_sync(layout(1000))?;
     write(device, block, &pattern(9, 1000))?;
     assert_eq!(read(device, block, 1000)?, pattern(9, 1000));

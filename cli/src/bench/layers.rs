@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use alluvion::adaptor::Log;
+use alluvion::adaptor::{Log, Logging};
 use alluvion::source::Null;
 use alluvion::{Device, Error, Pool, PoolConfig, Resource, Stream};
 
@@ -38,7 +38,7 @@ impl<'r> Measured<'r> {
             }
             let ns = ns_since(start) / PAIRS as f64;
             // Off the clock: a log's writer catches up.
-            stack.find_layer::<Log>().map_or(Ok(()), Log::flush)?;
+            stack.find::<Logging>().map_or(Ok(()), Log::flush)?;
             Ok(ns)
         };
         Self { name, round: Box::new(round), fastest_ns: f64::INFINITY }

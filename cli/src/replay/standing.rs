@@ -62,8 +62,8 @@ impl Standing {
     /// The most that it ever took from its source. A pool of the driver's with no suballocator over it is asked what it took
     /// from the device itself: it is the one that keeps memory then.
     pub(crate) fn peak_reserved_bytes(&self) -> Result<usize, Error> {
-        let has_suballocator = self.resource.find_layer::<Stock>().is_some();
-        match (self.resource.find_layer::<CudaAsync>(), &self.source) {
+        let has_suballocator = self.resource.find::<Stock>().is_some();
+        match (self.resource.find::<CudaAsync>(), &self.source) {
             (Some(pool), _) if !has_suballocator => pool.reserved_high_bytes(),
             (_, Source::Memory(counted)) => Ok(counted.peak_bytes()),
             (_, Source::None(counted)) => Ok(counted.peak_bytes()),

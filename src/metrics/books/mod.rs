@@ -8,11 +8,10 @@ mod tally;
 
 pub(super) use status::add_status;
 
-use core::any::Any;
 use core::fmt;
 
 use super::{Kind, Metrics};
-use crate::resource::Resource;
+use crate::resource::{LayerBook, Resource};
 use crate::suballoc::Stock;
 
 /// Adds the figures of every layer of a stack.
@@ -39,29 +38,29 @@ pub(super) fn add(to: &mut Metrics, name: &str, resource: &dyn Resource) {
     }
 }
 
-fn add_book(to: &mut Metrics, labels: &Labels<'_>, book: &dyn Any) {
-    if let Some(stock) = book.downcast_ref::<Stock>() {
+fn add_book(to: &mut Metrics, labels: &Labels<'_>, book: LayerBook<'_>) {
+    if let Some(stock) = book.downcast::<Stock>() {
         let status = stock.status();
         labels.with(|labels| add_status(to, labels, &status));
-    } else if let Some(allowance) = book.downcast_ref() {
+    } else if let Some(allowance) = book.downcast() {
         allowance::add(to, labels, allowance);
-    } else if let Some(tally) = book.downcast_ref() {
+    } else if let Some(tally) = book.downcast() {
         labels.with(|labels| tally::add(to, labels, tally));
-    } else if let Some(register) = book.downcast_ref() {
+    } else if let Some(register) = book.downcast() {
         labels.with(|labels| register::add(to, labels, register));
-    } else if let Some(log) = book.downcast_ref() {
+    } else if let Some(log) = book.downcast() {
         labels.with(|labels| counts::add_log(to, labels, log));
-    } else if let Some(spill) = book.downcast_ref() {
+    } else if let Some(spill) = book.downcast() {
         labels.with(|labels| counts::add_spill(to, labels, spill));
-    } else if let Some(appeals) = book.downcast_ref() {
+    } else if let Some(appeals) = book.downcast() {
         labels.with(|labels| counts::add_appeals(to, labels, appeals));
-    } else if let Some(watch) = book.downcast_ref() {
+    } else if let Some(watch) = book.downcast() {
         labels.with(|labels| counts::add_watch(to, labels, watch));
-    } else if let Some(reentries) = book.downcast_ref() {
+    } else if let Some(reentries) = book.downcast() {
         labels.with(|labels| counts::add_reentries(to, labels, reentries));
-    } else if let Some(hints) = book.downcast_ref() {
+    } else if let Some(hints) = book.downcast() {
         labels.with(|labels| counts::add_hints(to, labels, hints));
-    } else if let Some(moves) = book.downcast_ref() {
+    } else if let Some(moves) = book.downcast() {
         labels.with(|labels| counts::add_moves(to, labels, moves));
     }
 }

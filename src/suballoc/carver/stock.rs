@@ -17,7 +17,7 @@ use super::taker::Taker;
 use super::tell::tell;
 use crate::device::Device;
 use crate::driver::DriverResult;
-use crate::resource::{DevicePtr, Layout};
+use crate::resource::{DevicePtr, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
@@ -88,7 +88,9 @@ impl Tally {
     }
 }
 
-/// What a suballocator has, whatever its upstream: found in a stack of layers by [`find_layer`](crate::Resource::find_layer).
+/// What a suballocator has, whatever its upstream: found in a stack by [`find`](crate::Resource::find).
+///
+/// `find::<Pool>()` finds a pool's, and `find::<Stock>()` that of the outermost suballocator, of whatever kind.
 ///
 /// ```
 /// use alluvion::suballoc::Stock;
@@ -98,7 +100,7 @@ impl Tally {
 /// let stream = sim.device(0).stream()?;
 /// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
 /// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), erased.clone())?;
-/// let stock = erased.find_layer::<Stock>().expect("there is a pool in it");
+/// let stock = erased.find::<Stock>().expect("there is a pool in it");
 /// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -147,6 +149,11 @@ impl Request<'_> {
     pub(super) fn need_within(&self, room: u64) -> u64 {
         self.need().min(room.max(u64::from(self.want.units())))
     }
+}
+
+/// Any suballocator: what each keeps is one type.
+impl Layer for Stock {
+    type Book = Self;
 }
 
 impl Stock {
@@ -529,7 +536,7 @@ mod tests {
         // What is done in the middle of the spill must not borrow.
         let pool = Cuda::new(&device).pool(PoolConfig::default()).expect("a right configuration");
         let pool: &'static _ = Box::leak(Box::new(pool));
-        let stock: &'static Stock = pool.find_layer().expect("a pool has one");
+        let stock: &'static Stock = pool.find::<Stock>().expect("a pool has one");
         for stream in &streams {
             drop(DeviceVec::<u8, _>::uninit_in(256, stream.as_ref(), pool).expect("there is room"));
         }
