@@ -45,7 +45,7 @@ fn has_raised_privileges() -> bool {
 mod tests {
     use super::*;
 
-    /// The tests themselves are started by whoever has their rights. A program that has more is run by `tests/privileges.rs`.
+    /// The tests themselves are started by whoever has their rights. A program that has more is run by `tests/process/privileges.rs`.
     #[test]
     fn an_ordinary_process_reads_its_environment() {
         assert!(is_trusted());

@@ -1,7 +1,10 @@
 //! Sixteen threads on one pool of the GPU of this computer, for twenty seconds, or as many as `ALLUVION_SOAK_SECONDS` says.
 
+#[path = "support/gpu_kernels.rs"]
 mod gpu_kernels;
-mod held;
+#[path = "support/raw_block.rs"]
+mod raw_block;
+#[path = "support/soak.rs"]
 mod soak;
 
 use std::time::Duration;
@@ -10,7 +13,7 @@ use alluvion::source::Cuda;
 use alluvion::testing::Bench;
 use alluvion::{DevicePtr, PoolConfig, Resource, Stream};
 use gpu_kernels::Kernels;
-use held::Held;
+use raw_block::Held;
 use soak::{Hand, Plan, soak};
 
 struct OnGpu<'c> {

@@ -3,10 +3,11 @@
 #![allow(clippy::disallowed_types, reason = "no model is run here")]
 
 #[allow(dead_code, reason = "each child here has a recipe")]
-#[path = "scenario/child.rs"]
+#[path = "support/child.rs"]
 mod child;
-mod held;
-#[path = "scenario/rerun.rs"]
+#[path = "support/raw_block.rs"]
+mod raw_block;
+#[path = "support/rerun.rs"]
 mod rerun;
 
 use std::ffi::OsStr;
@@ -18,7 +19,7 @@ use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Stall};
 use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Resource, Sim};
-use held::{Held, layout_of};
+use raw_block::{Held, layout_of};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../tests/parsers/mod.rs"]
+#[path = "../../tests/support/parsers.rs"]
 #[allow(dead_code, reason = "each fuzzer needs a part of it")]
 mod parsers;
 

@@ -78,7 +78,7 @@ fn a_view_for_the_default_stream_does_not_name_it() {
     });
 }
 
-/// A capture that begins while a view is there is refused by the view: `gpu_cudarc` shows it, the stub cannot begin one.
+/// A capture that begins while a view is there is refused by the view: `tests/gpu/cudarc.rs` shows it, the stub cannot begin one.
 #[test]
 fn a_stream_that_captures_gets_no_memory_and_no_guard() {
     in_child("handed_over::a_stream_that_captures_gets_no_memory_and_no_guard", &WHOLE, &[], || {

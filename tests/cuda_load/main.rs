@@ -14,7 +14,7 @@ mod handed_over;
 #[cfg(target_os = "linux")]
 mod heap;
 mod libraries;
-#[path = "../scenario/rerun.rs"]
+#[path = "../support/rerun.rs"]
 mod rerun;
 
 use std::ffi::OsStr;

@@ -42,7 +42,7 @@ pub enum NumaPolicy {
 pub(super) const BYTES_PER_THREAD: usize = 4 << 20;
 
 /// One huge page. From here up the mapped path is ahead of the driver: on an H200 host it takes 0.22 ms against 0.44 at
-/// 2 MiB, 4.7 against 6.1 at 32 MiB and 156 against 1,138 at 4 GiB, and its free a third of the time (`gpu_pinned` prints
+/// 2 MiB, 4.7 against 6.1 at 32 MiB and 156 against 1,138 at 4 GiB, and its free a third of the time (`tests/gpu/pinned.rs` prints
 /// the table).
 const HUGE_BYTES: usize = 2 << 20;
 

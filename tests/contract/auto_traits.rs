@@ -1,0 +1,145 @@
+//! Who may cross threads, and who may be copied: the table of all public types. A line that changes is a change of contract.
+
+use std::collections::BTreeSet;
+
+use alluvion::adaptor::*;
+use alluvion::container::*;
+use alluvion::device::*;
+use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
+use alluvion::driver::sim::*;
+use alluvion::driver::*;
+use alluvion::host::*;
+use alluvion::resource::*;
+use alluvion::source::*;
+use alluvion::stream::*;
+use alluvion::suballoc::*;
+use alluvion::testing::*;
+use alluvion::trace::{RmmCsv, RmmCsvWriter};
+use alluvion::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+
+/// One line of the table: what all of the types are, and what none of them is.
+macro_rules! all {
+    ([$($type:ty),+ $(,)?] are $yes:tt) => {
+        $( all!(@is $type, $yes); )+
+    };
+    ([$($type:ty),+ $(,)?] are $yes:tt not $no:tt) => {
+        $( all!(@is $type, $yes); all!(@is_not $type, $no); )+
+    };
+    (@is $type:ty, [$($yes:ident)+]) => {
+        const _: () = { assert_impl_all!($type: $($yes),+); };
+    };
+    (@is_not $type:ty, [$($no:ident)+]) => {
+        const _: () = { assert_not_impl_any!($type: $($no),+); };
+    };
+}
+
+// Values.
+all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+    PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
+    RawPool, RawStream] are [Send Sync Copy]);
+all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
+all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
+    WorkloadKind] are [Send Sync Copy]);
+all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
+all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
+all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
+all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
+
+// Handles: cloning is a reference count.
+all!([Log] are [Send Sync Clone] not [Copy]);
+all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Pinned] are [Send Sync Clone] not [Copy]);
+all!([CudaAsyncView<'static>] are [Send Sync Clone]);
+all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
+
+// Owners.
+all!([Logging<Cuda>, ExportedMemory] are [Send Sync] not [Clone]);
+all!([LogConfig, alluvion::Recipe] are [Send Sync Clone] not [Copy]);
+all!([RmmCsvWriter<Vec<u8>>, RmmCsv<&'static [u8]>] are [Send Sync] not [Clone]);
+all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
+all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
+all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
+all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
+all!([Stock] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, Tally, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
+all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
+all!([Allowance] are [Send Sync Clone] not [Copy]);
+all!([Crossing<'static>, Tag] are [Send Sync Copy]);
+all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
+all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
+all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
+all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
+all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
+
+// Layers, and their books.
+all!([Tag, AlignedConfig, Trespass, TrespassKind, Damage] are [Send Sync Copy]);
+all!([GuardConfig] are [Send Sync Clone] not [Copy]);
+all!([Aligned<Cuda>, Prefetch<Managed>, Guard<Cuda>] are [Send Sync] not [Clone]);
+all!([Moves, Hints, Watch] are [Send Sync] not [Clone]);
+
+// What names a place in the order of one thread's work, or is about one thread, does not leave it.
+all!([StreamRef<'static>] are [Copy] not [Send Sync]);
+all!([PerThreadStream, RelaxedCapture<'static>, ReadGuard<'static, u8>, WriteGuard<'static, u8>] are [Sized] not [Send Sync Clone]);
+all!([CudarcView<'static, u8>, CudarcViewMut<'static, u8>] are [Sized] not [Send Sync Clone]);
+all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
+all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
+all!([Describe<'static>] are [Copy] not [Send Sync]);
+all!([Bench] are [Sized] not [Clone]);
+all!([Stall] are [Send Sync] not [Clone]);
+
+// A resource is what its closures and its upstream are.
+type Local = std::rc::Rc<()>;
+all!([ThreadSafe<std::cell::Cell<u8>>] are [Send Sync] not [Clone]);
+all!([ThreadSafe<Local>] are [Sized] not [Send Sync Clone]);
+all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
+all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
+
+// Traits that stay usable as objects.
+static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
+
+/// Names that the rooms hand out and that are no types.
+const NO_TYPES: [&str; 7] = [
+    "DeviceCopy",
+    "HostBuffer",
+    "DeviceAccessible",
+    "HostAccessible",
+    "DriverResult",
+    "SystemConfig",
+    "System",
+];
+
+/// Every type that a room hands out has a line above.
+#[test]
+fn the_table_is_whole() {
+    let rooms = [
+        include_str!("../../src/adaptor/mod.rs"),
+        include_str!("../../src/container/mod.rs"),
+        include_str!("../../src/device/mod.rs"),
+        include_str!("../../src/driver/mod.rs"),
+        include_str!("../../src/driver/cuda/mod.rs"),
+        include_str!("../../src/driver/sim/mod.rs"),
+        include_str!("../../src/host/mod.rs"),
+        include_str!("../../src/resource/mod.rs"),
+        include_str!("../../src/source/mod.rs"),
+        include_str!("../../src/stream/mod.rs"),
+        include_str!("../../src/suballoc/mod.rs"),
+        include_str!("../../src/testing/mod.rs"),
+        include_str!("../../src/lib.rs"),
+    ];
+    let table: BTreeSet<&str> = words(include_str!("auto_traits.rs")).collect();
+    let mut missing = BTreeSet::new();
+    for room in rooms {
+        for exports in room.split("\npub use ").skip(1) {
+            let exports = exports.split(';').next().unwrap_or_default();
+            let types = words(exports).filter(|word| word.starts_with(char::is_uppercase));
+            missing.extend(types.filter(|name| !table.contains(name) && !NO_TYPES.contains(name)));
+        }
+    }
+    assert_eq!(missing, BTreeSet::new(), "public types without a line in the table");
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+}

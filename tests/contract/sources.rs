@@ -1,0 +1,29 @@
+//! Every source keeps every clause of the contract, on the simulated machine.
+
+use std::time::Duration;
+
+use alluvion::driver::DeviceAttribute;
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
+
+every_source!(sim(Bench::sim()), []);
+
+/// A machine whose devices read ordinary memory of the host.
+#[cfg(target_os = "linux")]
+fn with_pageable_access() -> Bench {
+    Bench::sim_with(Bench::config().attribute(DeviceAttribute::PageableMemoryAccess, 1))
+}
+
+#[cfg(target_os = "linux")]
+alluvion::resource_suite!(system on sim(with_pageable_access()), no_limit, |device| {
+    alluvion::source::System::new(device).unwrap()
+});
+
+// Old drivers and small devices.
+alluvion::resource_suite!(cuda_11 on sim(Bench::sim_with(Bench::config().version(11_020))), |device| {
+    Cuda::new(device)
+});
+alluvion::resource_suite!(
+    cuda_without_pools on sim(Bench::sim_with(Bench::config().attribute(DeviceAttribute::MemoryPools, 0))),
+    |device| Cuda::new(device)
+);

@@ -1,0 +1,20 @@
+//! The layers over a resource, each by what it adds; and the recipes and pages that are made of them.
+
+#[path = "../support/adaptor_contract/mod.rs"]
+mod adaptor_contract;
+#[path = "../support/not_sync.rs"]
+mod not_sync;
+#[path = "../support/raw_block.rs"]
+mod raw_block;
+
+mod contract;
+mod failure_callback;
+mod fallback;
+mod foreign_code;
+mod guard;
+mod limits;
+mod metrics;
+mod recipe;
+mod stats;
+mod thread_safe;
+mod tracking;

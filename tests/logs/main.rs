@@ -1,0 +1,16 @@
+//! Logs and traces: written by a layer, read back, and read from anybody.
+
+#[path = "../support/log_files.rs"]
+mod log_files;
+#[path = "../support/parsers.rs"]
+mod parsers;
+#[path = "../support/raw_block.rs"]
+mod raw_block;
+
+mod faults;
+mod logging;
+#[cfg(unix)]
+mod one_file;
+mod parsers_never_panic;
+mod round_trip;
+mod trace;

@@ -1,0 +1,18 @@
+//! Pools, arenas, bins and blocks of one size, by what they are asked for.
+
+#[path = "../support/every_suballocator.rs"]
+mod every_suballocator;
+#[path = "../support/raw_block.rs"]
+mod raw_block;
+
+mod asking;
+mod edges;
+mod faults;
+mod input;
+mod many_streams;
+mod misuse;
+mod out_of_memory;
+mod snapshots;
+mod steals;
+mod suballocator_input;
+mod upstreams;

@@ -1,0 +1,379 @@
+//! Children of forks that come while other threads are busy: no child hangs, whatever it asks of what its parent has made. It is
+//! refused, or leaks; and what it makes itself works.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
+
+use std::sync::Mutex;
+
+use alluvion::adaptor::{
+    Allowance, GuardConfig, Log, Moves, Register, Spill, Stats, Tag, Tally, Watch, with_tag,
+};
+use alluvion::metrics::Metrics;
+use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Relief, Stock};
+use alluvion::{AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, Sim, StreamPool};
+
+use crate::fork::{busy_layer, busy_threads};
+
+fn pool(sim: &Sim) -> Pool<Cuda> {
+    Cuda::new(&sim.device(0)).pool(PoolConfig::default()).expect("there is memory")
+}
+
+fn ask_stock<R: Resource>(resource: &R) {
+    let stock = resource.find::<Stock>().expect("there is a suballocator");
+    std::hint::black_box((stock.status(), stock.snapshot(), stock.reserved_bytes()));
+}
+
+#[test]
+fn a_pool() {
+    busy_layer("forked::a_pool", pool, |pool| {
+        ask_stock(pool);
+        let _ = pool.defragment();
+    });
+}
+
+#[test]
+fn a_pool_that_checks() {
+    let make = |sim: &Sim| {
+        Cuda::new(&sim.device(0)).pool(PoolConfig::default().checked(true)).expect("there is memory")
+    };
+    busy_layer("forked::a_pool_that_checks", make, ask_stock);
+}
+
+#[test]
+fn a_full_pool_whose_handler_is_asked() {
+    let make = |sim: &Sim| {
+        let config = PoolConfig::default().maximum(8 << 20).on_out_of_memory(|_| Relief::Freed);
+        Cuda::new(&sim.device(0)).pool(config).expect("there is memory")
+    };
+    busy_layer("forked::a_full_pool_whose_handler_is_asked", make, ask_stock);
+}
+
+#[test]
+fn a_pool_of_the_driver() {
+    busy_layer(
+        "forked::a_pool_of_the_driver",
+        |sim| CudaAsync::new(&sim.device(0)).expect("it has pools"),
+        |_| (),
+    );
+}
+
+#[test]
+fn pinned_memory() {
+    let make = |sim: &Sim| {
+        Pinned::new(&sim.device(0)).expect("it can").pool(PoolConfig::default()).expect("there is some")
+    };
+    busy_layer("forked::pinned_memory", make, ask_stock);
+}
+
+#[test]
+fn an_arena() {
+    let make = |sim: &Sim| Cuda::new(&sim.device(0)).arena(ArenaConfig::default()).expect("there is memory");
+    busy_layer("forked::an_arena", make, ask_stock);
+}
+
+#[test]
+fn blocks_of_one_size() {
+    let make = |sim: &Sim| {
+        Cuda::new(&sim.device(0))
+            .fixed_size(FixedSizeConfig::default().block(1 << 20).blocks(8))
+            .expect("there is memory")
+    };
+    busy_layer("forked::blocks_of_one_size", make, ask_stock);
+}
+
+#[test]
+fn bins() {
+    let make = |sim: &Sim| pool(sim).binning().range(10..=16).build().expect("there is memory");
+    busy_layer("forked::bins", make, |_| ());
+}
+
+#[test]
+fn stats() {
+    for slack in [0, 4 << 20] {
+        let make = move |sim: &Sim| Stats::with_slack(pool(sim), slack);
+        busy_layer("forked::stats", make, |stats| {
+            let tally: &Tally = stats.tally();
+            let scope = tally.scope();
+            std::hint::black_box((
+                tally.push(),
+                tally.counts(),
+                tally.whole(),
+                tally.by_tag(),
+                tally.to_string(),
+            ));
+            let _ = tally.pop();
+            std::hint::black_box(scope.end());
+        });
+    }
+}
+
+#[test]
+fn tracking() {
+    let make = |sim: &Sim| pool(sim).tracking().on_leak(|_| ());
+    busy_layer("forked::tracking", make, |tracking| {
+        let register: &Register = tracking.register();
+        std::hint::black_box((
+            register.live_bytes(),
+            register.live_blocks(),
+            register.outstanding().to_string(),
+        ));
+    });
+}
+
+#[test]
+fn logging() {
+    let make =
+        |sim: &Sim| pool(sim).logging(Log::write_to(std::io::sink()).expect("there is a thread for it"));
+    busy_layer("forked::logging", make, |logging| {
+        let _ = logging.log().flush();
+        std::hint::black_box((logging.log().rows(), logging.log().dropped()));
+    });
+}
+
+#[test]
+fn a_limit() {
+    busy_layer(
+        "forked::a_limit",
+        |sim| pool(sim).limiting(64 << 20),
+        |limiting| {
+            std::hint::black_box((limiting.used_bytes(), limiting.allowance().free_bytes()));
+        },
+    );
+}
+
+#[test]
+fn a_budget() {
+    let make = |sim: &Sim| {
+        let all =
+            Allowance::new("all", 64 << 20).soft(1 << 20).on_soft(|crossing| drop(crossing.to_string()));
+        pool(sim).budget(all.child("of a part", 32 << 20))
+    };
+    busy_layer("forked::a_budget", make, |budget| {
+        drop(budget.allowance().reserve(1000));
+        std::hint::black_box(budget.allowance().used_bytes());
+    });
+}
+
+#[test]
+fn a_fallback() {
+    let make = |sim: &Sim| pool(sim).limiting(1 << 20).fallback(pool(sim)).expect("they are of one device");
+    busy_layer("forked::a_fallback", make, |fallback| {
+        let spill: &Spill = fallback.spill();
+        std::hint::black_box((spill.live_blocks(), spill.failed()));
+    });
+}
+
+#[test]
+fn one_thread_at_a_time() {
+    busy_layer(
+        "forked::one_thread_at_a_time",
+        |sim| pool(sim).thread_safe(),
+        |shared| {
+            let _ = shared.look(|pool| pool.status());
+            std::hint::black_box(shared.reentries().waiting());
+        },
+    );
+}
+
+#[test]
+fn a_guard() {
+    let make = |sim: &Sim| {
+        pool(sim).guard(GuardConfig::default().quarantine(1 << 20)).expect("there is pinned memory")
+    };
+    busy_layer("forked::a_guard", make, |guard| {
+        let watch: &Watch = guard.watch();
+        let _ = watch.check();
+        std::hint::black_box((
+            watch.violations(),
+            watch.live_blocks(),
+            watch.quarantined_bytes(),
+            format!("{watch:?}"),
+        ));
+    });
+}
+
+#[test]
+fn aligned() {
+    busy_layer(
+        "forked::aligned",
+        |sim| pool(sim).aligned(1 << 22).expect("it is a power of two"),
+        |aligned| {
+            let moves: &Moves = aligned.moves();
+            std::hint::black_box(moves.moved_blocks());
+        },
+    );
+}
+
+#[test]
+fn prefetch() {
+    let make = |sim: &Sim| {
+        Managed::new(&sim.device(0))
+            .expect("it has it")
+            .pool(PoolConfig::default())
+            .expect("there is memory")
+            .prefetch()
+    };
+    busy_layer("forked::prefetch", make, |_| ());
+}
+
+#[test]
+fn a_failure_callback() {
+    let make = |sim: &Sim| pool(sim).limiting(4 << 20).failure_callback(|_| Relief::Freed);
+    busy_layer("forked::a_failure_callback", make, |callback| {
+        std::hint::black_box(callback.appeals().asked());
+    });
+}
+
+#[test]
+fn metrics_of_a_stack() {
+    let make = |sim: &Sim| AnyResource::new(pool(sim).stats().tracking());
+    busy_layer("forked::metrics_of_a_stack", make, |stack| {
+        let mut metrics = Metrics::new();
+        metrics.add_stack("all", stack);
+        std::hint::black_box(metrics.to_string());
+    });
+}
+
+#[test]
+fn the_current_resource() {
+    busy_threads(
+        "forked::the_current_resource",
+        |sim| sim.device(0),
+        |device, is_child| {
+            let asked = device.current_resource();
+            assert_eq!(asked.is_err(), is_child);
+            let set = device.set_current_resource(AnyResource::new(Cuda::new(device)));
+            assert_eq!(set.is_err(), is_child);
+            assert_eq!(device.reset_current_resource().is_err(), is_child);
+        },
+    );
+}
+
+#[test]
+fn streams_and_events() {
+    busy_threads(
+        "forked::streams_and_events",
+        |sim| {
+            let device = sim.device(0);
+            (StreamPool::new(&device, 4).expect("streams"), Mutex::new(Vec::new()), device)
+        },
+        |(pool, kept, device), is_child| {
+            let (one, other) = (pool.next(), pool.next());
+            let stamp = one.release();
+            match one.record() {
+                Ok(event) => {
+                    assert!(!is_child);
+                    other.wait_event(&event).expect("they are of one machine");
+                    let mut kept = kept.lock().expect("nobody panics");
+                    kept.push((event, device.stream().expect("a stream")));
+                    kept.truncate(8);
+                }
+                Err(error) => assert!(is_child && error.is_shut_down(), "{error}"),
+            }
+            let before = alluvion::Frontier::of(stamp);
+            assert!(other.wait_for(&before).is_err() == is_child || other.may_reuse(&before));
+            assert_eq!(one.synchronize().is_err(), is_child);
+            assert_eq!(device.synchronize().is_err(), is_child);
+            assert_eq!(device.stream().is_err(), is_child);
+            let own = device.per_thread_stream();
+            assert!(own.is_ok() || is_child);
+            let _ = own.map(|own| own.synchronize());
+            let _ = device.machine().is_quiescent(&before);
+            let _ = device.capabilities();
+            if is_child && let Ok(mut kept) = kept.try_lock() {
+                kept.clear();
+            }
+        },
+    );
+}
+
+#[test]
+fn containers() {
+    busy_threads(
+        "forked::containers",
+        |sim| {
+            let device = sim.device(0);
+            let stream = device.stream().expect("a stream");
+            let shared =
+                DeviceVec::filled_in(1000, 7_u32, stream.as_ref(), pool(sim)).expect("there is memory");
+            (shared, stream, device)
+        },
+        |(shared, stream, device), is_child| {
+            let copied = shared.to_vec(stream.as_ref());
+            assert_eq!(copied.is_err(), is_child);
+            let made = DeviceVec::<u32>::zeroed(100, stream.as_ref());
+            assert_eq!(made.is_err(), is_child);
+            if let Ok(own) = device.stream() {
+                shared.to_vec(own.as_ref()).expect("it lives");
+                drop(made);
+            }
+        },
+    );
+}
+
+#[test]
+fn pinned_allocators() {
+    use allocator_api2::vec::Vec;
+    busy_threads(
+        "forked::pinned_allocators",
+        |sim| PinnedAlloc::new(&sim.device(0)).expect("there is pinned memory"),
+        |pinned, is_child| {
+            let mut numbers = Vec::<u64, _>::new_in(pinned.clone());
+            assert_eq!(numbers.try_reserve(5000).is_err(), is_child);
+        },
+    );
+}
+
+#[test]
+fn tags() {
+    let made = std::sync::atomic::AtomicU32::new(0);
+    busy_threads(
+        "forked::tags",
+        |_| (),
+        |(), _| {
+            let number = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            for name in ["known", &number.to_string()] {
+                // In a child of a fork that came while another thread looked a name up there are none.
+                with_tag(name, || {
+                    drop((Tag::current().name(), Tag::current().parent(), Tag::current().to_string()));
+                });
+            }
+        },
+    );
+}
+
+#[test]
+fn what_a_child_makes_itself_works() {
+    let layout = Layout::from_bytes(1000).expect("it is small");
+    busy_threads(
+        "forked::what_a_child_makes_itself_works",
+        |sim| AnyResource::new(pool(sim).stats().tracking()),
+        |busy, is_child| {
+            if !is_child {
+                let stream = busy.device().stream().expect("a stream");
+                for size in 1..50_usize {
+                    with_tag("busy", || {
+                        drop(DeviceVec::<u8, _>::zeroed_in(size * 300, stream.as_ref(), busy.clone()));
+                    });
+                }
+                return;
+            }
+            let sim = Sim::new();
+            let stream = sim.device(0).stream().expect("a stream");
+            let stack = AnyResource::new(
+                pool(&sim).limiting(1 << 20).stats().tracking().on_leak(|left| panic!("{left}")),
+            );
+            let numbers = with_tag("of the child", || {
+                DeviceVec::filled_in(100, 3_u32, stream.as_ref(), stack.clone()).expect("there is memory")
+            });
+            assert_eq!(numbers.to_vec(stream.as_ref()).expect("it lives"), [3; 100]);
+            drop(numbers);
+            assert_eq!(stack.find::<Stats>().map(|tally| tally.counts().allocations.total), Some(1));
+            sim.device(0).synchronize().expect("it is this process's own");
+            assert!(sim.hazards().is_empty());
+            assert!(busy.allocate(layout, stream.as_ref()).is_err());
+        },
+    );
+}

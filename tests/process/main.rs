@@ -1,0 +1,26 @@
+//! The whole process: how it ends, how it forks, and what it reads of its environment. Each body runs in a process of its own.
+
+#![cfg(unix)]
+
+#[path = "../support/child.rs"]
+mod child;
+#[path = "../support/log_files.rs"]
+mod log_files;
+#[path = "../support/process_ends.rs"]
+mod process_ends;
+#[path = "../support/raw_block.rs"]
+mod raw_block;
+#[path = "../support/rerun.rs"]
+mod rerun;
+#[path = "../support/transfer_ends.rs"]
+mod transfer_ends;
+#[path = "../support/wait_for_fork.rs"]
+mod wait_for_fork;
+
+mod fork;
+mod forked;
+mod lifecycle;
+mod logging_ends;
+#[cfg(target_os = "linux")]
+mod privileges;
+mod recipe_environment;

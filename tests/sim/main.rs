@@ -1,0 +1,8 @@
+//! The simulated machine: schedules, captures, failures, and the hazards that it reports.
+
+mod capture;
+mod explore;
+mod faults;
+mod hazards;
+mod machine;
+mod schedule;

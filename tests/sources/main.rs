@@ -1,0 +1,11 @@
+//! The sources, and the allocators over pinned memory of the host, on the simulated machine.
+
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
+
+#[path = "../support/host_contract/mod.rs"]
+mod host_contract;
+#[path = "../support/source_contract/mod.rs"]
+mod source_contract;
+
+mod host;
+mod sources;

@@ -1,0 +1,8 @@
+//! Streams, events and frontiers on the simulated machine.
+
+#[path = "../support/stream_contract/mod.rs"]
+mod stream_contract;
+
+mod captures_by_others;
+mod meddling;
+mod streams;
