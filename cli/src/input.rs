@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use alluvion::trace::Trace;
-use flate2::bufread::MultiGzDecoder;
+use alluvion::trace::{Trace, Unpacked};
 
 use crate::failure::Failure;
+use crate::rig::note;
 use crate::snapshot_file::SnapshotFile;
 
 /// A file that says what memory did, or how it stood; packed by gzip or not.
@@ -18,9 +18,6 @@ pub(crate) enum Input {
     /// A snapshot, as a suballocator writes it.
     Snapshot(SnapshotFile),
 }
-
-/// How a file that gzip made begins, whatever its name.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// What is written to `output` would be in the place of what was read.
 pub(crate) fn refuse_overwriting(file: &Path, output: &Path, by: &str) -> Result<(), Failure> {
@@ -33,21 +30,22 @@ pub(crate) fn refuse_overwriting(file: &Path, output: &Path, by: &str) -> Result
 }
 
 impl Input {
-    /// Reads either. What begins with a brace is a snapshot: no heading of a log does.
+    /// Reads either. What begins with a brace is a snapshot: no heading of a log does. Says on the standard error stream where
+    /// a log ends that was cut.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let failed = |why: &dyn core::fmt::Display| Failure::of_file(path, why);
-        let mut file = BufReader::new(File::open(path).map_err(|error| failed(&error))?);
-        let start = file.fill_buf().map_err(|error| failed(&error))?;
-        let read = if start.starts_with(&GZIP) {
-            Self::parse(BufReader::new(MultiGzDecoder::new(file)))
-        } else {
-            Self::parse(file)
-        };
-        read.map_err(|why| failed(&why))
+        let input = Self::open(path).map_err(|why| Failure::of_file(path, why))?;
+        if let Self::Trace(Trace { cut: Some(cut), .. }) = &input {
+            note(&format!("{}: {cut}; what comes before is read", path.display()));
+        }
+        Ok(input)
     }
 
-    fn parse(mut text: impl BufRead) -> Result<Self, String> {
-        let start = text.fill_buf().map_err(|error| error.to_string())?;
+    fn open(path: &Path) -> Result<Self, String> {
+        let mut file = BufReader::new(File::open(path).map_err(|error| error.to_string())?);
+        file.fill_buf().map_err(|error| error.to_string())?;
+        let mut text = Unpacked::new(file).map_err(|error| error.to_string())?;
+        // Of a packed file that was cut there may be no text at all, which the reader of logs tells.
+        let start = text.fill_buf().unwrap_or_default();
         if start.trim_ascii_start().first() == Some(&b'{') {
             return SnapshotFile::read(text).map(Self::Snapshot);
         }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use failure::Failure;
 
-/// Looks at what memory resources for GPUs do, and what they cost.
+/// Shows what memory resources for GPUs do, and measures what they cost.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Program {
@@ -34,16 +34,16 @@ struct Program {
 
 const EXAMPLES: &str = "\
 Examples:
-  alluvion doctor                              what this machine can do
-  alluvion bench pair                          a pool on the GPU, or on a simulated one
-  alluvion bench replay trace.csv.gz --json    the allocations of a real program
-  alluvion export trace.csv --format perfetto -o trace.json   what memory did, for another viewer
-  alluvion viz trace.csv -o page.html          the same, as a page for a browser
-  alluvion tune trace.csv.gz                   the stack that is right for a program
-  alluvion bench --help                        every workload
-  alluvion replay trace.csv.gz -r 'pool | cuda'   any stack that you write down
+  alluvion doctor                              says what this machine can do
+  alluvion bench pair                          measures a pool on the GPU, or on a simulated one
+  alluvion bench --help                        lists the workloads
+  alluvion bench replay trace.csv.gz --json    measures the allocations of a real program
+  alluvion replay trace.csv.gz -r 'pool | cuda'   plays a log on the stack that you name
+  alluvion tune trace.csv.gz                   searches the best stack for a program
+  alluvion viz trace.csv -o page.html          draws a log as a page for a browser
+  alluvion export trace.csv -f perfetto -o trace.json   writes a log for another viewer
 
-Exit codes: 0 done, 1 failed, 2 not understood.";
+Exit codes: 0 done, 1 failed, 2 the command line was not understood.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -74,6 +74,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Draws a log or a snapshot as a page for a browser, as `alluvion viz FILE -o PAGE` does. Returns what the program would print.
+/// Where a log ends that was cut is said on the standard error stream, and on the page.
 ///
 /// # Errors
 ///

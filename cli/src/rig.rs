@@ -16,7 +16,7 @@ pub(crate) enum Driver {
     Auto,
     /// The CUDA driver, device 0
     Cuda,
-    /// A simulated GPU: real driver calls are free there, so this measures the library alone
+    /// A simulated GPU, whose driver calls take no time: this measures the library alone
     Sim,
     /// Addresses without memory, on the streams of a simulated GPU
     Null,

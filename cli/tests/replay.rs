@@ -215,7 +215,14 @@ fn help_has_examples_and_tells_of_recipes() {
     let (short, _) = printed(&["replay", "-h"]);
     assert!(short.contains("Examples:") && !short.contains("cuda-async-managed"), "{short}");
     let (long, _) = printed(&["replay", "--help"]);
-    for words in ["Examples:", "A RECIPE is", "  pool(initial=SIZE", "  cuda-async-managed", "--sim-memory"] {
+    for words in [
+        "Examples:",
+        "  charged/event   ns",
+        "A RECIPE is",
+        "  pool(initial=SIZE",
+        "  cuda-async-managed",
+        "--sim-memory",
+    ] {
         assert!(long.contains(words), "{words}: {long}");
     }
     let (all, _) = printed(&["--help"]);
@@ -324,4 +331,35 @@ fn a_thread_that_there_is_not_ends_it_and_keeps_nobody_waiting() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains("no more threads") && !words.contains("panicked"), "{words}");
+}
+
+/// As a program leaves it that was killed, or a disk that was full.
+#[test]
+fn a_log_that_was_cut_is_played_to_where_it_ends() {
+    let folder = Folder::new("replay-cut");
+    let rows = "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000000,allocate,0x100,1048576,0\n";
+    let log = folder.file("cut.csv", format!("{rows}1,00:00:00.000001,free,0x1"));
+    let packed = folder.path("cut.csv.gz");
+    let whole = std::fs::read(trace("etl")).expect("it is there");
+    std::fs::write(&packed, &whole[..whole.len() / 2]).expect("there is room");
+
+    let (text, notes) = printed(&["replay", &log, "--driver", "sim", "--rounds", "1"]);
+    assert!(text.starts_with("cut: 1 event, 1 stream"), "{text}");
+    let why = "that line has no line end, and is left out; what comes before is read";
+    assert_eq!(notes, format!("note: {log}: it ends in line 3, after byte {}: {why}\n", rows.len()));
+
+    let (text, notes) = printed(&["replay", &packed, "--driver", "sim", "--rounds", "1"]);
+    assert!(text.starts_with("cut: ") && !text.starts_with("cut: 8160 events"), "{text}");
+    assert!(notes.starts_with(&format!("note: {packed}: it ends in line ")), "{notes}");
+    assert!(notes.ends_with(": what gzip packed has no end; what comes before is read\n"), "{notes}");
+
+    let page = folder.path("cut.html");
+    let (_, notes) = printed(&["viz", &log, "-o", &page]);
+    assert_eq!(notes.lines().count(), 1, "{notes}");
+    printed(&["export", &log, "--format", "perfetto", "-o", &folder.path("cut.json")]);
+
+    let empty = folder.file("empty.csv", "");
+    assert!(refused(1, &["replay", &empty]).contains("the file is empty: a log has at least its heading"));
+    let mark = folder.file("mark.csv", format!("\u{feff}{rows}"));
+    assert_eq!(printed(&["replay", &mark, "--driver", "sim", "--rounds", "1"]).1, "");
 }

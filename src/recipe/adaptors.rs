@@ -17,25 +17,21 @@ use crate::resource::AnyResource;
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient {
         name: "logging",
-        about: "Writes down what passes, in RMM's format.",
+        about: "Logs every allocation and free in RMM's format.",
         parameters: &[
             Parameter::new(
                 "file",
                 Kind::Text,
-                "packed if it ends in .gz; what ALLUVION_LOG_FILE names if left out",
+                "the file, packed if it ends in .gz; the one that ALLUVION_LOG_FILE names if left out",
             ),
-            Parameter::new("tags", Kind::Flag, "whether there is a column for tags; false if left out"),
-            Parameter::new(
-                "reserved",
-                Kind::Flag,
-                "whether there is one for what is reserved; false if left out",
-            ),
+            Parameter::new("tags", Kind::Flag, "adds a column for tags; false if left out"),
+            Parameter::new("reserved", Kind::Flag, "adds a column for reserved bytes; false if left out"),
         ],
         make: Make::Layer(logging),
     },
     Ingredient {
         name: "stats",
-        about: "Counts what passes: what is live, the peak, by tag.",
+        about: "Counts live and peak bytes and blocks, in total and by tag.",
         parameters: &[Parameter::new(
             "slack",
             Kind::Size,
@@ -45,58 +41,70 @@ pub(super) static ALL: &[Ingredient] = &[
     },
     Ingredient {
         name: "tracking",
-        about: "Knows every block that is out, refuses wrong frees, and tells of leaks.",
+        about: "Records every live block, refuses wrong frees, and reports leaks.",
         parameters: &[Parameter::new(
             "stacks",
             Kind::WordOrCount(&["none", "all"]),
-            "of which allocations the calls that led there are kept, or of each how-manieth; none if left out",
+            "keeps the call stack of all allocations, of every N-th one, or of none; none if left out",
         )],
         make: Make::Layer(tracking),
     },
     Ingredient {
         name: "guard",
-        about: "Looks whether somebody writes beside a block, or to one that is freed; not over null.",
+        about: "Finds writes beside a block and writes after its free; not over null.",
         parameters: &[
-            Parameter::new("redzone", Kind::Size, "watched on each side of a block; 256 if left out"),
-            Parameter::new("quarantine", Kind::Size, "freed blocks that are kept back; 16MiB if left out"),
-            Parameter::new("verify", Kind::Size, "looked at of a block that leaves; 64KiB if left out"),
+            Parameter::new("redzone", Kind::Size, "guard bytes on each side of a block; 256 if left out"),
+            Parameter::new(
+                "quarantine",
+                Kind::Size,
+                "freed bytes held back before they are used again; 16MiB if left out",
+            ),
+            Parameter::new(
+                "verify",
+                Kind::Size,
+                "bytes checked of a block that leaves the quarantine; 64KiB if left out",
+            ),
         ],
         make: Make::Layer(guard),
     },
     Ingredient {
         name: "limiting",
-        about: "So many bytes are out at a time, and no more.",
+        about: "Refuses requests that would make more bytes live than its limit.",
         parameters: &[Parameter::needed("bytes", Kind::Size, "the limit")],
         make: Make::Layer(limiting),
     },
     Ingredient {
         name: "budget",
-        about: "A limit with a name, and a softer one that is noted when it is crossed.",
+        about: "A limit with a name, and a soft limit whose crossings are counted.",
         parameters: &[
             Parameter::needed("hard", Kind::Size, "the limit"),
-            Parameter::new("soft", Kind::Size, "from here on crossings are counted; none if left out"),
-            Parameter::new("name", Kind::Text, "what errors call it; budget if left out"),
+            Parameter::new("soft", Kind::Size, "the soft limit; none if left out"),
+            Parameter::new("name", Kind::Text, "the name in errors; budget if left out"),
         ],
         make: Make::Layer(budget),
     },
     Ingredient {
         name: "fallback",
-        about: "Asks a second stack, its argument, when the one under it is out of memory.",
+        about: "Asks a second stack when the one under it is out of memory.",
         parameters: &[Parameter::needed("second", Kind::Recipe, "the second stack, on the same device")],
         make: Make::Layer(fallback),
     },
     Ingredient {
         name: "aligned",
-        about: "Blocks begin at multiples of more than was asked for.",
+        about: "Aligns blocks to more than was asked for.",
         parameters: &[
-            Parameter::needed("alignment", Kind::Size, "a power of two"),
-            Parameter::new("threshold", Kind::Size, "only blocks of at least this size; all if left out"),
+            Parameter::needed("alignment", Kind::Size, "the alignment, a power of two"),
+            Parameter::new(
+                "threshold",
+                Kind::Size,
+                "aligns only blocks of at least this size; all if left out",
+            ),
         ],
         make: Make::Layer(aligned),
     },
     Ingredient {
         name: "prefetch",
-        about: "Managed memory migrates to the device before it is used.",
+        about: "Migrates managed memory to the device before it is used.",
         parameters: &[],
         make: Make::Layer(prefetch),
     },

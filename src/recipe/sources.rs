@@ -18,8 +18,11 @@ use crate::source::{System, SystemConfig};
 /// The name of the argument that every source has.
 pub(super) const GPU: &str = "gpu";
 
-const ON_GPU: Parameter =
-    Parameter::new(GPU, Kind::Count, "the device; the one that it is built on if left out");
+const ON_GPU: Parameter = Parameter::new(
+    GPU,
+    Kind::Count,
+    "the number of the device; the one that the stack is built on if left out",
+);
 
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient {
@@ -32,19 +35,23 @@ pub(super) static ALL: &[Ingredient] = &[
         name: "cuda-async",
         about: "A pool of the driver's own, stream-ordered.",
         parameters: &[
-            Parameter::new("initial", Kind::Size, "taken at once; nothing if left out"),
+            Parameter::new("initial", Kind::Size, "bytes taken when it is made; none if left out"),
             Parameter::new(
                 "threshold",
                 Kind::Size,
-                "what a synchronisation leaves in it; everything if left out",
+                "bytes that it keeps at a synchronisation; all if left out",
             ),
             Parameter::new(
                 "events",
                 Kind::Flag,
-                "whether it follows the dependencies of events in its reuse",
+                "follows dependencies of events for reuse; true if left out",
             ),
-            Parameter::new("opportunistic", Kind::Flag, "whether it reuses what it sees to be over"),
-            Parameter::new("internal", Kind::Flag, "whether it may make streams wait for each other"),
+            Parameter::new(
+                "opportunistic",
+                Kind::Flag,
+                "reuses memory whose last use has ended; true if left out",
+            ),
+            Parameter::new("internal", Kind::Flag, "may make streams wait for each other; true if left out"),
             ON_GPU,
         ],
         make: Make::Source(cuda_async),
@@ -63,16 +70,24 @@ pub(super) static ALL: &[Ingredient] = &[
     },
     Ingredient {
         name: "pinned",
-        about: "Memory of the host that the device reaches.",
+        about: "Page-locked memory of the host that the device reaches.",
         parameters: &[
-            Parameter::new("portable", Kind::Flag, "pinned for every device; true if left out"),
+            Parameter::new("portable", Kind::Flag, "page-locked for every device; true if left out"),
             Parameter::new(
                 "numa",
                 Kind::WordOrCount(&["near", "anywhere"]),
                 "near the device, anywhere, or the number of a node; near if left out",
             ),
-            Parameter::new("huge", Kind::Size, "mapped in huge pages from this size; 2MiB if left out"),
-            Parameter::new("threads", Kind::Count, "the most threads that touch a block; 8 if left out"),
+            Parameter::new(
+                "huge",
+                Kind::Size,
+                "blocks from this size on are in huge pages; 2MiB if left out",
+            ),
+            Parameter::new(
+                "threads",
+                Kind::Count,
+                "how many threads at most touch the pages of a new block; 8 if left out",
+            ),
             ON_GPU,
         ],
         make: Make::Source(pinned),
@@ -85,7 +100,7 @@ pub(super) static ALL: &[Ingredient] = &[
             Parameter::new(
                 "headroom",
                 Kind::Size,
-                "what shall stay free on the device; not looked at if left out",
+                "bytes to leave free on the device; not checked if left out",
             ),
             ON_GPU,
         ],
@@ -93,7 +108,7 @@ pub(super) static ALL: &[Ingredient] = &[
     },
     Ingredient {
         name: "null",
-        about: "Addresses without memory, to measure what is over it; no container takes it.",
+        about: "Addresses without memory, to measure the layers over it; no container takes it.",
         parameters: &[ON_GPU],
         make: Make::Inaccessible(null),
     },

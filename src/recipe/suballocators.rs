@@ -12,25 +12,25 @@ use crate::suballoc::{
 const CHECKED: Parameter = Parameter::new(
     "checked",
     Kind::Flag,
-    "whether wrong frees are refused; as the build decides if left out",
+    "refuses wrong frees; true in debug builds and false in release builds if left out",
 );
 
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient {
         name: "pool",
-        about: "Takes memory as it needs it, keeps what is freed, and serves every size from it.",
+        about: "Takes memory as it is needed, keeps what is freed, and serves every size from it.",
         parameters: &[
-            Parameter::new("initial", Kind::Size, "taken at once; nothing if left out"),
-            Parameter::new("maximum", Kind::Size, "the most that it ever has; no limit if left out"),
+            Parameter::new("initial", Kind::Size, "bytes taken when it is made; none if left out"),
+            Parameter::new("maximum", Kind::Size, "the most bytes that it takes; no limit if left out"),
             Parameter::new(
                 "growth",
                 Kind::WordOrSize(&["spare", "doubling", "exact"]),
-                "what it takes at a time, or how many bytes; spare if left out",
+                "how much it takes at a time: a policy, or a size; spare if left out",
             ),
             Parameter::new(
                 "reuse",
                 Kind::Word(&["own", "completed", "wait"]),
-                "what a stream may take of what others have freed; wait if left out",
+                "which memory freed on other streams a stream may take; wait if left out",
             ),
             CHECKED,
         ],
@@ -38,27 +38,27 @@ pub(super) static ALL: &[Ingredient] = &[
     },
     Ingredient {
         name: "arena",
-        about: "Takes a fixed amount at once, and shares it out to streams in large parts.",
+        about: "Takes a fixed amount when it is made, and gives streams large parts of it.",
         parameters: &[
-            Parameter::new("bytes", Kind::Size, "how much; half of what is free if left out"),
+            Parameter::new("bytes", Kind::Size, "the amount; half of what is free if left out"),
             CHECKED,
         ],
         make: Make::Layer(arena),
     },
     Ingredient {
         name: "fixed-size",
-        about: "Blocks of one size; larger requests fail.",
+        about: "Serves every request with blocks of one size; larger requests fail.",
         parameters: &[
             Parameter::new("block", Kind::Size, "the size of a block; 1MiB if left out"),
-            Parameter::new("blocks", Kind::Count, "how many are taken at a time; 128 if left out"),
-            Parameter::new("maximum", Kind::Size, "the most that it ever has; no limit if left out"),
+            Parameter::new("blocks", Kind::Count, "how many blocks it takes at a time; 128 if left out"),
+            Parameter::new("maximum", Kind::Size, "the most bytes that it takes; no limit if left out"),
             CHECKED,
         ],
         make: Make::Layer(fixed_size),
     },
     Ingredient {
         name: "binning",
-        about: "Small requests to bins of one size each, a bin for each power of two; the rest goes on.",
+        about: "Serves small requests from bins, one for each power of two, and passes the others on.",
         parameters: &[
             Parameter::new("from", Kind::Size, "the smallest bin, a power of two; 256KiB if left out"),
             Parameter::new("to", Kind::Size, "the largest bin, a power of two; 4MiB if left out"),

@@ -3,9 +3,6 @@
 use super::columns::{address, wrong};
 use super::{Action, Row};
 
-/// How such a log begins.
-const HEADING: &str = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location";
-
 const COUNT: usize = 12;
 
 /// A year, in seconds: no log is longer.
@@ -16,9 +13,12 @@ const LONGEST: f64 = 366.0 * 24.0 * 60.0 * 60.0;
 pub(super) struct EventColumns;
 
 impl EventColumns {
+    /// How such a log begins.
+    pub(super) const HEADING: &str = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location";
+
     /// Whether that heading is one of these.
     pub(super) fn of_heading(heading: &str) -> Option<Self> {
-        (heading == HEADING).then_some(Self)
+        (heading == Self::HEADING).then_some(Self)
     }
 
     pub(super) fn row(self, line: usize, text: &str) -> Result<Row, String> {

@@ -3,14 +3,16 @@
 //! A [`Trace`] is what a program did to its memory: which block was allocated and freed when, on which stream, by which
 //! thread. It is plain data: nothing here allocates from a resource.
 //!
-//! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events. A log that ends in
-//! the middle of a row, or says something else than it should, is an error that names the line and the reason.
+//! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events. A line
+//! that says something else than it should is an error that names the line and the reason. A log that was cut is read as far as
+//! it goes, and a [`Cut`] says where it ends.
 //! [`RmmCsvWriter`] writes such a log, as [`Logging`](crate::adaptor::Logging) does while a program runs.
 
 #![forbid(unsafe_code)]
 
 mod action;
 mod columns;
+mod cut;
 mod event;
 mod event_columns;
 mod moment;
@@ -21,8 +23,10 @@ mod row;
 mod row_format;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod trace;
+mod unpacked;
 
 pub use action::Action;
+pub use cut::Cut;
 pub use event::{Event, EventKind};
 pub use moment::Moment;
 pub use refusal::Refusal;
@@ -31,3 +35,4 @@ pub use rmm_csv_writer::RmmCsvWriter;
 pub use row::Row;
 pub(crate) use row_format::{Fields, LONGEST_TAG, RowFormat};
 pub use trace::Trace;
+pub use unpacked::Unpacked;

@@ -1,14 +1,17 @@
 //! `RmmCsv`: reads the log that RMM writes.
 
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, Read};
 
-use super::Row;
 use super::columns::Columns;
 use super::event_columns::EventColumns;
+use super::{Cut, Row, RowFormat};
 use crate::error::Error;
 
 /// No row is longer: RMM's are at most 110 bytes. A file without line ends must not fill the memory.
 const LONGEST: usize = 4096;
+
+/// Before the text of a file that a program for Windows wrote.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The rows of a log in RMM's format, `Thread,Time,Action,Pointer,Size,Stream`, as its logging adaptor writes it.
 ///
@@ -16,8 +19,11 @@ const LONGEST: usize = 4096;
 /// or `(nil)`, and what its C interface kept (up to 0.13), which begins with `Event Type,Device ID,Address`. The latter say
 /// nothing about threads, and their times count from the start of the log.
 ///
-/// Columns are found by the names in the heading. Empty lines are passed over; line ends may be those of Windows. After
-/// an error there are no more rows.
+/// Columns are found by the names in the heading. Empty lines are passed over, and a byte order mark before the heading; line
+/// ends may be those of Windows. After an error there are no more rows.
+///
+/// A log that was cut is read to the last line that has its end, and [`cut`](Self::cut) says where that is. A reader that fails
+/// with `UnexpectedEof`, as those of packed files do, says the same.
 ///
 /// # Examples
 ///
@@ -35,12 +41,10 @@ const LONGEST: usize = 4096;
 /// ```
 #[derive(Debug)]
 pub struct RmmCsv<B> {
-    lines: B,
-    /// The line that was read last, counted from 1.
-    line: usize,
-    text: Vec<u8>,
-    columns: Heading,
-    over: bool,
+    lines: Lines<B>,
+    /// None after the last row.
+    columns: Option<Heading>,
+    cut: Option<Cut>,
 }
 
 /// What a log begins with, and what its rows are then.
@@ -71,24 +75,46 @@ impl<B: BufRead> RmmCsv<B> {
     ///
     /// # Errors
     ///
-    /// `Malformed` if it lacks a column; `Unreadable` as `lines` says.
-    pub fn new(mut lines: B) -> Result<Self, Error> {
-        let mut text = Vec::new();
-        read_line(&mut lines, 1, &mut text)?;
-        let columns = line_of(&text).and_then(Heading::of).map_err(|why| Error::malformed(1, why))?;
-        Ok(Self { lines, line: 1, text, columns, over: false })
+    /// `Malformed` if it lacks a column, unless a cut has taken it, and if there is nothing at all; `Unreadable` as `lines`
+    /// says.
+    pub fn new(lines: B) -> Result<Self, Error> {
+        let mut lines = Lines { lines, line: 0, byte: 0, text: Vec::new() };
+        let found = lines.next()?;
+        let malformed = |why| Error::malformed(1, why);
+        let bytes = lines.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&lines.text);
+        let heading = line_of(bytes).map_err(malformed)?;
+        if matches!(found, Found::End) || (bytes.is_empty() && !lines.text.is_empty()) {
+            return Err(malformed("the file is empty: a log has at least its heading".to_owned()));
+        }
+        let (columns, cut) = match found {
+            Found::Cut(cut) if is_start_of_heading(heading) => (None, Some(cut)),
+            Found::Cut(cut) => Heading::of(heading).map(|_| (None, Some(cut))).map_err(malformed)?,
+            Found::Line | Found::End => (Some(Heading::of(heading).map_err(malformed)?), None),
+        };
+        Ok(Self { lines, columns, cut })
     }
 
-    fn read_row(&mut self) -> Result<Option<Row>, Error> {
+    /// Where the log ends before its end, if it does: known when there are no more rows.
+    #[must_use]
+    pub const fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
+    }
+
+    fn read_row(&mut self, columns: Heading) -> Result<Option<Row>, Error> {
         loop {
-            self.line += 1;
-            if !read_line(&mut self.lines, self.line, &mut self.text)? {
-                return Ok(None);
+            match self.lines.next()? {
+                Found::Line => {}
+                Found::End => return Ok(None),
+                Found::Cut(cut) => {
+                    self.cut = Some(cut);
+                    return Ok(None);
+                }
             }
-            let malformed = |why| Error::malformed(self.line, why);
-            let text = line_of(&self.text).map_err(malformed)?;
+            let line = self.lines.line;
+            let malformed = |why| Error::malformed(line, why);
+            let text = line_of(&self.lines.text).map_err(malformed)?;
             if !text.is_empty() {
-                return self.columns.row(self.line, text).map(Some).map_err(malformed);
+                return columns.row(line, text).map(Some).map_err(malformed);
             }
         }
     }
@@ -98,27 +124,72 @@ impl<B: BufRead> Iterator for RmmCsv<B> {
     type Item = Result<Row, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.over {
-            return None;
+        let row = self.read_row(self.columns?).transpose();
+        if !matches!(row, Some(Ok(_))) {
+            self.columns = None;
         }
-        let row = self.read_row().transpose();
-        self.over = !matches!(row, Some(Ok(_)));
         row
     }
 }
 
-/// Reads a line into `text`. Returns `false` at the end of the file.
-fn read_line(lines: &mut impl BufRead, line: usize, text: &mut Vec<u8>) -> Result<bool, Error> {
-    text.clear();
-    let most = LONGEST as u64 + 1;
-    let read = lines.take(most).read_until(b'\n', text).map_err(|error| Error::unreadable(line, &error))?;
-    if text.len() > LONGEST {
-        return Err(Error::malformed(line, format!("it is longer than {LONGEST} bytes")));
+/// A file, a line at a time.
+#[derive(Debug)]
+struct Lines<B> {
+    lines: B,
+    /// That of `text`, counted from 1.
+    line: usize,
+    /// How many bytes come before it.
+    byte: u64,
+    text: Vec<u8>,
+}
+
+/// What comes next in a file.
+enum Found {
+    Line,
+    End,
+    Cut(Cut),
+}
+
+impl<B: BufRead> Lines<B> {
+    fn next(&mut self) -> Result<Found, Error> {
+        self.line += 1;
+        self.byte += self.text.len() as u64;
+        self.text.clear();
+        let most = LONGEST as u64 + 1;
+        let read = (&mut self.lines).take(most).read_until(b'\n', &mut self.text);
+        if self.text.len() > LONGEST {
+            return Err(Error::malformed(self.line, format!("it is longer than {LONGEST} bytes")));
+        }
+        let why = match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => error.to_string(),
+            Err(error) => return Err(Error::unreadable(self.line, &error)),
+            Ok(_) if self.text.ends_with(b"\n") => return Ok(Found::Line),
+            Ok(_) if self.text.trim_ascii().is_empty() => return Ok(Found::End),
+            Ok(_) => "that line has no line end, and is left out".to_owned(),
+        };
+        Ok(Found::Cut(Cut { line: self.line, byte: self.byte, why: why.into() }))
     }
-    Ok(read > 0)
+}
+
+/// Whether that is how the heading of a log begins.
+fn is_start_of_heading(text: &str) -> bool {
+    let is_start = |format: RowFormat| {
+        let mut heading = Vec::new();
+        format.heading(&mut heading);
+        heading.starts_with(text.as_bytes())
+    };
+    EventColumns::HEADING.starts_with(text)
+        || is_start(RowFormat { tags: true, reserved: true })
+        || is_start(RowFormat { tags: false, reserved: true })
 }
 
 fn line_of(text: &[u8]) -> Result<&str, String> {
-    let text = str::from_utf8(text).map_err(|_| "it is not text".to_owned())?;
+    let text = str::from_utf8(text).map_err(|_| {
+        if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
+            "it is text in UTF-16: write the file again in UTF-8".to_owned()
+        } else {
+            "it is not text".to_owned()
+        }
+    })?;
     Ok(text.trim_ascii())
 }

@@ -7,12 +7,9 @@ use std::hash::Hash;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use super::{Action, Event, EventKind, Moment, Refusal, RmmCsv, Row};
+use super::{Action, Cut, Event, EventKind, Moment, Refusal, RmmCsv, Row, Unpacked};
 use crate::error::Error;
 use crate::resource::Layout;
-
-/// How a file that gzip made begins.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Everything that a program did to its memory, in the order in which it was logged.
 ///
@@ -57,6 +54,8 @@ pub struct Trace {
     pub refusals: Vec<Refusal>,
     /// Frees of blocks that were not allocated in the log, because it began later. They are no events.
     pub strays: usize,
+    /// Where the log ends before its end, if it does: all of this is from before that place.
+    pub cut: Option<Cut>,
 }
 
 impl Trace {
@@ -72,24 +71,15 @@ impl Trace {
             Error::unreadable(0, &io::Error::new(error.kind(), format!("{}: {error}", path.display())))
         };
         let mut file = BufReader::new(File::open(path).map_err(|error| unreadable(&error))?);
-        let start = file.fill_buf().map_err(|error| unreadable(&error))?;
-        if !start.starts_with(&GZIP) {
-            return Self::from_rmm_csv(file);
-        }
-        #[cfg(feature = "gzip")]
-        return Self::from_rmm_csv(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)));
-        #[cfg(not(feature = "gzip"))]
-        Err(Error::unsupported(
-            "a log packed by gzip",
-            "the library was built without its feature `gzip`",
-            "build it with that feature, or unpack the file",
-        ))
+        file.fill_buf().map_err(|error| unreadable(&error))?;
+        Self::from_rmm_csv(Unpacked::new(file)?)
     }
 
     /// Reads a log in RMM's format, and matches its rows.
     ///
     /// Rows of zero bytes are left out, as no resource sees them. A block whose address is handed out again though the log
-    /// has no free of it stays live to the end. What a free says about the size is not believed.
+    /// has no free of it stays live to the end. What a free says about the size is not believed. Of a log that was cut
+    /// everything is read that is whole: [`cut`](Self::cut) says where it ends.
     ///
     /// # Errors
     ///
@@ -100,7 +90,8 @@ impl Trace {
         let (mut streams, mut threads, mut live) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut tags = HashMap::from([(Box::default(), 0)]);
         let mut clock = Clock::default();
-        for row in RmmCsv::new(log)? {
+        let mut rows = RmmCsv::new(log)?;
+        for row in rows.by_ref() {
             let row = row?;
             let stream = number(&mut streams, &row.stream, &mut trace.stream_handles, &row)?;
             let thread = number(&mut threads, &row.thread, &mut trace.thread_numbers, &row)?;
@@ -142,6 +133,7 @@ impl Trace {
                 },
             }
         }
+        trace.cut = rows.cut().cloned();
         trace.streams = streams.len() as u32;
         trace.threads = threads.len() as u32;
         Ok(trace)

@@ -65,6 +65,7 @@ fn trace(rows: &[&str]) -> Result<Trace, Error> {
         text.push('\n');
         text.push_str(row);
     }
+    text.push('\n');
     Trace::from_rmm_csv(text.as_bytes())
 }
 
@@ -157,9 +158,9 @@ fn malformed(text: &[u8], line: usize, reason: &str) {
 
 #[test]
 fn what_is_no_log_is_refused_with_line_and_reason() {
-    malformed(b"", 1, "the heading has no column Thread");
+    malformed(b"", 1, "the file is empty: a log has at least its heading");
     malformed(b"Thread,Time,Action,Pointer,Size\n", 1, "the heading has no column Stream");
-    malformed(b"\xff\xfe\n", 1, "it is not text");
+    malformed(b"\x80\n", 1, "it is not text");
     let good = "1,00:00:00.000000,allocate,0x100,8,0";
     for (row, reason) in [
         ("1,00:00:00.000000,allocate,0x100,8", "it has 5 columns where the heading has 6"),

@@ -29,8 +29,7 @@ use stack::{Entry, over_cuda, over_null};
 
 /// Measures what a resource costs, on the workloads that RMM and PyTorch are measured on.
 ///
-/// Prints a line a figure, as the peers' programs do: workload, allocator, case, value. What is no figure goes to the
-/// standard error stream.
+/// Prints one line for each figure: workload, allocator, case, value. Notes go to the standard error stream.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Bench {
@@ -48,24 +47,24 @@ Examples:
 
 Stacks, outermost first, over the source of the driver:
   pool         Pool over Cuda, or over Null
-  arena        Arena over the same; half of the device, where a workload says no size
+  arena        Arena over the same, of half of the device where the workload gives no size
   binning      Binning of 256 KiB to 4 MiB over such a pool
   fixed-size   FixedSize of 1 MiB; larger requests are left out, and fail a replay
-  cuda         the driver's own allocations, cuda and sim only
-  cuda-async   a pool of the driver's, cuda and sim only
-  null         no memory at all, null only";
+  cuda         the driver's own allocations; drivers cuda and sim only
+  cuda-async   a pool of the driver; drivers cuda and sim only
+  null         no memory at all; driver null only";
 
 #[derive(Subcommand)]
 enum Workload {
-    /// One block is allocated and freed, beside 0, 1000 and 10000 live ones with a hole between every two: ns a pair
+    /// Allocates and frees one block beside 0, 1000 and 10000 live ones with a hole between every two: ns for each pair
     Pair(Options),
-    /// RMM's random allocations and frees on one stream: ms for the whole run
+    /// Runs RMM's random allocations and frees on one stream: ms for the whole run
     Random(Options),
-    /// 1 to 16 threads with a stream each, 32 to 64 live blocks of 256 B to 1 MiB: million operations a second
+    /// Runs 1 to 16 threads with a stream each and 32 to 64 live blocks of 256 B to 1 MiB: million operations per second
     Threads(Options),
-    /// 1 MiB is allocated and freed on one stream, then on another: ns a round of four calls
+    /// Allocates and frees 1 MiB on one stream, then on another: ns for each round of four calls
     Cross(Options),
-    /// What a program allocated and freed, from a log in RMM's format: ns an event, and footprint over live peak
+    /// Plays a log in RMM's format: ns for each event, and peak reserved over peak live bytes
     Replay {
         /// Logs in RMM's format, .csv or .csv.gz
         #[arg(required = true)]
@@ -73,43 +72,43 @@ enum Workload {
         #[command(flatten)]
         options: Options,
     },
-    /// What a pool takes for programs that are made up, each from a seed, and then for logs, if there are any, beside what a
-    /// model of RMM's takes: each over the live peak, and ours over RMM's. Over no memory
+    /// Compares what a pool and a model of RMM's pool take, for generated programs and for logs: each over the live peak, and
+    /// ours over RMM's
     Footprint {
         /// Logs in RMM's format, .csv or .csv.gz
         traces: Vec<PathBuf>,
-        /// How many programs
+        /// How many programs are generated
         #[arg(long, default_value_t = 100)]
         workloads: u64,
-        /// The seed of the first; the others are those after it
+        /// The seed of the first program; the others have the seeds after it
         #[arg(long, default_value_t = 0)]
         first_seed: u64,
-        /// Calls of a program
+        /// How many calls each program makes
         #[arg(long, default_value_t = 8000)]
         events: usize,
-        /// Prints one JSON object a figure
+        /// Prints one JSON object for each figure
         #[arg(long)]
         json: bool,
-        /// Ten programs of 1000 calls: shows that it runs
+        /// Generates ten programs of 1000 calls, to show that it runs
         #[arg(long)]
         quick: bool,
     },
-    /// What layers add: a pair through 0 to 5 of them, and through each alone, over nothing and over a pool: ns a pair and ns
-    /// more than without, fastest of many rounds; and on several threads what `threads` measures, and the part of it that is left
+    /// Measures what layers add to a pair of calls: through 0 to 5 of them, and through each alone, in ns; and on several threads
+    /// the part that is left of what `threads` measures without them
     Layers {
-        /// Threads of the second measurement
+        /// How many threads the second measurement has
         #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
         threads: u16,
-        /// Prints one JSON object a figure
+        /// Prints one JSON object for each figure
         #[arg(long)]
         json: bool,
-        /// Does a small part of the work: shows that it runs, not how fast
+        /// Does a small part of the work, to show that it runs; the figures mean little
         #[arg(long)]
         quick: bool,
     },
-    /// What the host's own locks, tables and allocator cost here, to compare with: ns an operation
+    /// Measures the host's own locks, tables and allocator, to compare with: ns for each operation
     Host {
-        /// Prints one JSON object a figure
+        /// Prints one JSON object for each figure
         #[arg(long)]
         json: bool,
         /// Does a tenth of the work

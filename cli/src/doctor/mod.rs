@@ -21,11 +21,11 @@ use report::Report;
 /// Tries what the machine can do for memory, and says what to do about what is missing.
 ///
 /// Allocates from a pool, maps a page, exports one, captures a small graph, registers memory of the host; and gives
-/// everything back. A machine without a GPU is no error: it is told what is missing.
+/// everything back. A machine without a GPU is no error: the report says what is missing.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
-    /// Whose devices to examine
+    /// Which devices to examine
     #[arg(long, value_enum, default_value_t = Examined::Cuda)]
     driver: Examined,
     /// Prints one JSON object
@@ -36,16 +36,16 @@ pub(crate) struct Doctor {
 const EXAMPLES: &str = "\
 Examples:
   alluvion doctor                   the GPUs of this machine
-  alluvion doctor --json > before   to compare, or to send to somebody
-  alluvion doctor --driver sim      a simulated GPU, to see what is tried
+  alluvion doctor --json > before   to compare later, or to send to somebody
+  alluvion doctor --driver sim      a simulated GPU, to see what the program tries
 
 Each line is one of
-  ok       it was tried, and it works; or it is as it should be
-  note     it is so
-  missing  it is not there; the line below says what to do, or to do without
-  failed   the machine says that it can, and it cannot
+  ok       the feature was tried, and works
+  note     a fact about the machine, neither good nor bad
+  missing  the machine does not have the feature; the line below says what to do about it
+  failed   the machine says that it has the feature, and the feature does not work
 
-Exit codes: 0 nothing has failed, 1 something has, 2 not understood.";
+Exit codes: 0 nothing has failed, 1 something has, 2 the command line was not understood.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Examined {

@@ -53,7 +53,7 @@ Examples:
   alluvion export trace.csv.gz --format perfetto --resource 'pool(growth=exact)' -o trace.json
   alluvion export snapshot.json --format prometheus
 
-Exit codes: 0 done, 1 failed, 2 not understood.";
+Exit codes: 0 done, 1 failed, 2 the command line was not understood.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {

@@ -28,20 +28,21 @@ pub(crate) use table::{align, mib};
 /// Plays back what programs allocated and freed, on one stack or on several side by side.
 ///
 /// Each stack is made anew for each trace. The first round tells what it fails, reserves and asks of its source; the rounds
-/// after it tell how fast it is. An allocation that fails is counted, and the replay goes on without that block.
+/// after it tell how fast it is. An allocation that fails is counted, and the replay goes on without that block. A log that
+/// was cut is played to where it ends.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES, after_long_help = help())]
 pub(crate) struct Replay {
     /// Logs in RMM's format, .csv or .csv.gz
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// A stack, outermost first; several are played one after the other
+    /// The stack to play on, outermost layer first; several are played one after the other
     #[arg(long = "resource", short, value_name = "RECIPE", default_value = "pool")]
     resources: Vec<String>,
     /// Where blocks come from
     #[arg(long, value_enum, default_value_t = Driver::Auto)]
     driver: Driver,
-    /// Who does what
+    /// Which thread makes which call
     #[arg(long, value_enum, default_value_t = Threads::LogOrder)]
     threads: Threads,
     /// Memory of a simulated GPU, such as 24GiB
@@ -50,7 +51,7 @@ pub(crate) struct Replay {
     /// How often each trace is played on each stack
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Prints one JSON object a stack and trace
+    /// Prints one JSON object for each stack and trace
     #[arg(long)]
     json: bool,
 }
@@ -58,9 +59,9 @@ pub(crate) struct Replay {
 /// Which thread does what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Threads {
-    /// One thread does everything, in the order of the log
+    /// One thread makes all calls, in the order of the log
     LogOrder,
-    /// Each thread of the log is one, and waits for nobody; a free waits for its block
+    /// Each thread of the log is a thread, and runs free of the others; only a free waits until its block is there
     Free,
 }
 
@@ -79,12 +80,22 @@ Examples:
   alluvion replay *.csv.gz -r pool -r 'arena(8GiB) | cuda' -r cuda-async --driver sim --sim-memory 24GiB
   alluvion replay trace.csv --threads free --json
 
-With --help: what a recipe may have in it.";
+With --help: what the columns mean, and what a recipe may have in it.";
+
+const COLUMNS: &str = "\
+Columns:
+  ns/event        time of the library for each event of the log, the median of all rounds after the first
+  charged/event   ns for each event that an H200 charged for the calls to the driver which the simulator counted,
+                  those of making the stack too; `-` on a real GPU, where ns/event has them
+  peak reserved   the most bytes that the stack took from its source, in the first round
+  ratio           peak reserved over the most bytes that were live at once
+  failures        allocations that failed in the first round
+  upstream calls  allocations and frees that reached the source in the first round";
 
 fn help() -> String {
-    let examples = EXAMPLES.replace("\n\nWith --help: what a recipe may have in it.", "");
+    let examples = EXAMPLES.rsplit_once("\n\n").map_or(EXAMPLES, |(examples, _)| examples);
     format!(
-        "{examples}\n\nA RECIPE is layers with `|` between them, outermost first, and a source at the end, which may be left out.\n\n{}",
+        "{examples}\n\n{COLUMNS}\n\nA RECIPE is layers with `|` between them, outermost first, and a source at the end, which may be left out.\n\n{}",
         recipe::help()
     )
 }

@@ -80,11 +80,11 @@ pub(crate) fn print_table(entries: &[Entry<'_>]) -> String {
     // Writing to a text cannot fail.
     let _ = writeln!(
         text,
-        "{}: {} events, {}, {}, {} live at the peak; {} on {}",
+        "{}: {}, {}, {}, {} live at the peak; {} on {}",
         first.log.name,
-        trace.events.len(),
-        count(trace.streams, "stream"),
-        count(trace.threads, "thread"),
+        count(trace.events.len(), "event"),
+        count(trace.streams as usize, "stream"),
+        count(trace.threads as usize, "thread"),
         mib(live),
         first.threads.name(),
         first.driver,
@@ -96,7 +96,7 @@ pub(crate) fn print_table(entries: &[Entry<'_>]) -> String {
     text
 }
 
-fn count(count: u32, what: &str) -> String {
+fn count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 

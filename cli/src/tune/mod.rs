@@ -18,17 +18,17 @@ use candidate::Candidate;
 use front::{Front, Point};
 use search::{End, Search};
 
-/// Searches the stack that is right for a program, from a log of what it allocated and freed.
+/// Searches the best stack for a program, from a log of what it allocated and freed.
 ///
 /// Stacks are tried on a simulated GPU that charges each call to the driver what an H200 charged: pools with every policy of
-/// growth and reuse, arenas, bins, and the source alone. What nothing else beats in both time and footprint is printed, with
-/// the line to paste.
+/// growth and reuse, arenas, bins, and the source alone. The stacks that no other beats in both time and footprint are
+/// printed, each with the line to paste.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Tune {
     /// A log in RMM's format, .csv or .csv.gz
     trace: PathBuf,
-    /// What stands under each stack
+    /// The source under each stack
     #[arg(long, value_name = "RECIPE", default_value = "cuda")]
     source: String,
     /// How many stacks are tried
@@ -37,7 +37,7 @@ pub(crate) struct Tune {
     /// Ends the search early, after a time such as 30s or 5m; what was found then depends on the machine
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget_time: Option<Duration>,
-    /// Decides what is tried after the first forty
+    /// The seed that decides which stacks are tried after the first forty
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Memory of the simulated GPU, such as 24GiB

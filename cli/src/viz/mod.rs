@@ -121,6 +121,9 @@ fn name_of(path: &Path) -> String {
 /// What a log leaves out.
 fn notes_about(trace: &Trace) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(cut) = &trace.cut {
+        notes.push(format!("The log is not whole: {cut}."));
+    }
     if trace.failures > 0 {
         notes.push(format!(
             "{} allocations failed when the log was written; they are not shown.",
