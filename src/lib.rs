@@ -99,7 +99,7 @@ pub use resource::{
     ResourceRef,
 };
 pub use stream::{
-    Epoch, Event, Frontier, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
+    Epoch, Event, Frontier, OnStream, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
 pub use suballoc::{Arena, Binning, FixedSize, Pool, PoolConfig};
 

@@ -19,7 +19,7 @@ use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Bytes on a device.
 ///
@@ -58,7 +58,8 @@ impl DeviceBuffer {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn uninit(len: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn uninit<'s>(len: usize, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::uninit_in(len, stream, stream.device().current_resource()?)
     }
 
@@ -67,7 +68,8 @@ impl DeviceBuffer {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed(len: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn zeroed<'s>(len: usize, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::zeroed_in(len, stream, stream.device().current_resource()?)
     }
 
@@ -76,7 +78,8 @@ impl DeviceBuffer {
     /// # Errors
     ///
     /// As [`from_slice_in`](Self::from_slice_in).
-    pub fn from_slice(bytes: &[u8], stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn from_slice<'s>(bytes: &[u8], stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::from_slice_in(bytes, stream, stream.device().current_resource()?)
     }
 
@@ -85,7 +88,8 @@ impl DeviceBuffer {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn from_device(bytes: DeviceSlice<'_, u8>, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn from_device<'s>(bytes: DeviceSlice<'_, u8>, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::from_device_in(bytes, stream, stream.device().current_resource()?)
     }
 }
@@ -96,7 +100,7 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// `SizeOverflow`; `DeviceMismatch` for a stream of another device than the resource's; as the resource says.
-    pub fn uninit_in(len: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn uninit_in<'s>(len: usize, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
         Self::with_layout_in(Layout::from_bytes(len)?, stream, resource)
     }
 
@@ -105,8 +109,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in); `UnsupportedAlignment` if the resource cannot.
-    pub fn with_layout_in(layout: Layout, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
-        let mut block = Block::allocate(&resource, layout, stream)?;
+    pub fn with_layout_in<'s>(layout: Layout, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let mut block = Block::allocate(&resource, layout, stream.stream_ref())?;
         block.len = layout.bytes();
         Ok(Self { block, resource: ManuallyDrop::new(resource) })
     }
@@ -116,7 +120,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed_in(len: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn zeroed_in<'s>(len: usize, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(len, stream, resource)?;
         made.as_mut_slice().fill_zero(stream)?;
         Ok(made)
@@ -127,7 +132,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in); `Capture` if the stream captures.
-    pub fn from_slice_in(bytes: &[u8], stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn from_slice_in<'s>(bytes: &[u8], stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(bytes.len(), stream, resource)?;
         made.copy_from_slice(bytes, stream)?;
         Ok(made)
@@ -138,11 +144,12 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn from_device_in(
+    pub fn from_device_in<'s>(
         bytes: DeviceSlice<'_, u8>,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
         resource: R,
     ) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(bytes.len(), stream, resource)?;
         made.copy_from(bytes, stream)?;
         Ok(made)
@@ -153,10 +160,11 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn try_clone(&self, stream: StreamRef<'_>) -> Result<Self, Error>
+    pub fn try_clone<'s>(&self, stream: impl OnStream<'s>) -> Result<Self, Error>
     where
         R: Clone,
     {
+        let stream = stream.stream_ref();
         let layout = Layout::new(self.len(), self.block.layout.align())?;
         let mut made = Self::with_layout_in(layout, stream, (*self.resource).clone())?;
         made.copy_from(self.as_slice(), stream)?;
@@ -212,7 +220,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve) and [`DeviceSliceMut::fill`]. The bytes are then as they were.
-    pub fn resize(&mut self, len: usize, value: u8, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn resize<'s>(&mut self, len: usize, value: u8, stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.grow(len, stream, |new| new.fill(value, stream))
     }
 
@@ -221,8 +230,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve). The bytes are then as they were.
-    pub fn resize_uninit(&mut self, len: usize, stream: StreamRef<'_>) -> Result<(), Error> {
-        self.grow(len, stream, |_| Ok(()))
+    pub fn resize_uninit<'s>(&mut self, len: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.grow(len, stream.stream_ref(), |_| Ok(()))
     }
 
     /// Appends bytes of the host. Waits for the copy.
@@ -230,7 +239,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve) and [`DeviceSliceMut::copy_from_slice`]. The bytes are then as they were.
-    pub fn extend_from_slice(&mut self, bytes: &[u8], stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn extend_from_slice<'s>(&mut self, bytes: &[u8], stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         let len = self.room_for(bytes.len())?;
         self.grow(len, stream, |new| new.copy_from_slice(bytes, stream))
     }
@@ -262,16 +272,12 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     ///
     /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The buffer is then as
     /// it was.
-    pub fn reserve(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
-        let wanted = self.room_for(additional)?;
-        self.device().require(stream.device())?;
-        if wanted <= self.capacity() {
-            return Ok(());
-        }
-        let doubled = self.capacity().saturating_mul(2).max(wanted);
-        // Twice may be more than an allocation can be, where what is wanted is not.
-        let layout = Layout::new(doubled, self.align()).or_else(|_| Layout::new(wanted, self.align()))?;
-        self.reallocate(layout, stream)
+    pub fn reserve<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.make_room(additional, stream.stream_ref(), |capacity, wanted, align| {
+            let doubled = capacity.saturating_mul(2).max(wanted);
+            // Twice may be more than an allocation can be, where what is wanted is not.
+            Layout::new(doubled, align).or_else(|_| Layout::new(wanted, align))
+        })
     }
 
     /// Makes room for `additional` more bytes, and no more.
@@ -279,13 +285,24 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve).
-    pub fn reserve_exact(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn reserve_exact<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.make_room(additional, stream.stream_ref(), |_, wanted, align| Layout::new(wanted, align))
+    }
+
+    /// Moves to the block that `layout` says, of the capacity, the bytes wanted and the alignment, if there is no room yet.
+    fn make_room(
+        &mut self,
+        additional: usize,
+        stream: StreamRef<'_>,
+        layout: fn(usize, usize, usize) -> Result<Layout, Error>,
+    ) -> Result<(), Error> {
         let wanted = self.room_for(additional)?;
         self.device().require(stream.device())?;
-        if wanted <= self.capacity() {
+        let capacity = self.capacity();
+        if wanted <= capacity {
             return Ok(());
         }
-        self.reallocate(Layout::new(wanted, self.align())?, stream)
+        self.reallocate(layout(capacity, wanted, self.align())?, stream)
     }
 
     fn room_for(&self, additional: usize) -> Result<usize, Error> {
@@ -297,7 +314,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve).
-    pub fn shrink_to_fit(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn shrink_to_fit<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.device().require(stream.device())?;
         if self.len() == self.capacity() {
             return Ok(());

@@ -10,7 +10,7 @@ use super::guard::{ReadGuard, WriteGuard};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible, DevicePtr};
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// One element on a device: the result of a reduction, a counter, a flag.
 ///
@@ -51,7 +51,8 @@ impl<T: DeviceCopy> DeviceScalar<T> {
     /// # Errors
     ///
     /// As [`new_in`](Self::new_in).
-    pub fn new(value: T, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn new<'s>(value: T, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::new_in(value, stream, stream.device().current_resource()?)
     }
 
@@ -60,7 +61,8 @@ impl<T: DeviceCopy> DeviceScalar<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn uninit(stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn uninit<'s>(stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::uninit_in(stream, stream.device().current_resource()?)
     }
 
@@ -69,7 +71,8 @@ impl<T: DeviceCopy> DeviceScalar<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed(stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn zeroed<'s>(stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::zeroed_in(stream, stream.device().current_resource()?)
     }
 }
@@ -80,7 +83,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in) and [`set`](Self::set).
-    pub fn new_in(value: T, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn new_in<'s>(value: T, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(stream, resource)?;
         made.set(value, stream)?;
         Ok(made)
@@ -91,7 +95,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceVec::uninit_in`].
-    pub fn uninit_in(stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn uninit_in<'s>(stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
         Ok(Self { vector: DeviceVec::uninit_in(1, stream, resource)? })
     }
 
@@ -100,7 +104,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed_in(stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn zeroed_in<'s>(stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
         Ok(Self { vector: DeviceVec::zeroed_in(1, stream, resource)? })
     }
 
@@ -109,7 +113,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn try_clone(&self, stream: StreamRef<'_>) -> Result<Self, Error>
+    pub fn try_clone<'s>(&self, stream: impl OnStream<'s>) -> Result<Self, Error>
     where
         R: Clone,
     {
@@ -121,7 +125,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceSlice::get`].
-    pub fn value(&self, stream: StreamRef<'_>) -> Result<T, Error> {
+    pub fn value<'s>(&self, stream: impl OnStream<'s>) -> Result<T, Error> {
         self.vector.get(0, stream)
     }
 
@@ -130,7 +134,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceSliceMut::set`].
-    pub fn set(&mut self, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn set<'s>(&mut self, value: T, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.vector.set(0, value, stream)
     }
 
@@ -139,7 +143,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceSliceMut::set_zero`].
-    pub fn set_zero(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn set_zero<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.vector.set_zero(0, stream)
     }
 
@@ -166,7 +170,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceSlice::read_on`].
-    pub fn read_on<'a>(&'a self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, T>, Error> {
+    pub fn read_on<'a>(&'a self, stream: impl OnStream<'a>) -> Result<ReadGuard<'a, T>, Error> {
         self.vector.read_on(stream)
     }
 
@@ -175,7 +179,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As [`DeviceSlice::read_on`].
-    pub fn write_on<'a>(&'a mut self, stream: StreamRef<'a>) -> Result<WriteGuard<'a, T>, Error> {
+    pub fn write_on<'a>(&'a mut self, stream: impl OnStream<'a>) -> Result<WriteGuard<'a, T>, Error> {
         self.vector.write_on(stream)
     }
 
@@ -184,7 +188,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As there.
-    pub fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn record_use<'s>(&self, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.vector.record_use(stream)
     }
 
@@ -199,7 +203,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceScalar<T, R> {
     /// # Errors
     ///
     /// As there.
-    pub fn set_stream(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn set_stream<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.vector.set_stream(stream)
     }
 

@@ -21,7 +21,7 @@ use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::DevicePtr;
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Elements of a container, borrowed to be read.
 ///
@@ -119,7 +119,7 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// # Errors
     ///
     /// `OutOfRange`; as [`copy_to_slice`](Self::copy_to_slice).
-    pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<T, Error> {
+    pub fn get<'s>(&self, index: usize, stream: impl OnStream<'s>) -> Result<T, Error> {
         // On the heap, where it can be leaked: see `to_vec`.
         Ok(self.element(index)?.to_vec(stream)?[0])
     }
@@ -137,7 +137,11 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// As [`copy_to_slice`](Self::copy_to_slice); `OutOfMemory` if the host has not enough. Where nobody can say whether the copy
     /// is over, as while the process exits, its memory is leaked.
-    pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
+    pub fn to_vec<'s>(&self, stream: impl OnStream<'s>) -> Result<Vec<T>, Error> {
+        self.read_back(stream.stream_ref())
+    }
+
+    fn read_back(&self, stream: StreamRef<'_>) -> Result<Vec<T>, Error> {
         let Some(courier) = self.admit_read_back(stream)? else { return Ok(Vec::new()) };
         // Not dropped while the copy may write there.
         let mut elements = ManuallyDrop::new(self.zeroed_on_host()?);
@@ -174,7 +178,11 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// `LengthMismatch` unless there is room for just as many; `DeviceMismatch` for a stream of another device;
     /// `Capture` if the stream captures, because the graph would keep the address; as the driver says.
-    pub fn copy_to_slice(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn copy_to_slice<'s>(&self, into: &mut [T], stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.read_back_into(into, stream.stream_ref())
+    }
+
+    fn read_back_into(&self, into: &mut [T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.require_len(into.len())?;
         let Some(courier) = self.admit_read_back(stream)? else { return Ok(()) };
         // SAFETY: the room is borrowed until `settle_copy` has returned, and then nothing writes there any more.
@@ -198,7 +206,12 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// `into` is valid for writes of all elements, by anyone's measure: it is neither let go nor read nor written
     /// until the copy has run. If the stream captures, that holds for every launch of the graph.
-    pub unsafe fn download_unchecked(&self, into: *mut T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub unsafe fn download_unchecked<'s>(
+        &self,
+        into: *mut T,
+        stream: impl OnStream<'s>,
+    ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.device().require(stream.device())?;
         if self.is_empty() {
             return Ok(());
@@ -226,11 +239,12 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// # Errors
     ///
     /// As [`copy_to_slice`](Self::copy_to_slice), with the buffer.
-    pub fn download<B: HostBuffer<Item = T>>(
+    pub fn download<'s, B: HostBuffer<Item = T>>(
         &self,
         into: B,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<Transfer<B>, Rejected<B>> {
+        let stream = stream.stream_ref();
         Transfer::begin(
             into,
             |len| self.admit_transfer(len, stream),
@@ -254,7 +268,8 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     ///
     /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned
     /// captures; as the driver says.
-    pub fn read_on(self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, T>, Error> {
+    pub fn read_on(self, stream: impl OnStream<'a>) -> Result<ReadGuard<'a, T>, Error> {
+        let stream = stream.stream_ref();
         self.device().require_machine(stream.device())?;
         ReadGuard::open(self, stream)
     }

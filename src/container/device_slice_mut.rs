@@ -20,7 +20,7 @@ use crate::device::Device;
 use crate::driver::FillValue;
 use crate::error::Error;
 use crate::resource::DevicePtr;
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Bytes of a value's repetitions that are made on the host, to be doubled on the device from there: one page, below
 /// what a copy from pageable memory takes without staging (64 KiB), and few enough to cost nothing.
@@ -131,7 +131,11 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// `OutOfRange`; as [`fill`](Self::fill).
-    pub fn set(&mut self, index: usize, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn set<'s>(&mut self, index: usize, value: T, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.submit_set(index, value, stream.stream_ref())
+    }
+
+    fn submit_set(&mut self, index: usize, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
         let mut element = Self { slice: self.slice.element(index)?, alone: PhantomData };
         let bytes = bytes_of(&value);
         if bytes.len() > SET_BY_FILLS_BYTES || !bytes.len().is_multiple_of(4) {
@@ -155,7 +159,7 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// `OutOfRange`; as [`fill_zero`](Self::fill_zero).
-    pub fn set_zero(&mut self, index: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn set_zero<'s>(&mut self, index: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
         Self { slice: self.slice.element(index)?, alone: PhantomData }.fill_zero(stream)
     }
 
@@ -164,7 +168,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// `DeviceMismatch` for a stream of another device; as the driver says.
-    pub fn fill_zero(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn fill_zero<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.device().require(stream.device())?;
         self.submit_fill(FillValue::U8(0), stream)
     }
@@ -178,7 +183,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// `DeviceMismatch` for a stream of another device; `Capture` for a value that has to be copied, if the stream
     /// captures; as the driver says.
-    pub fn fill(&mut self, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn fill<'s>(&mut self, value: T, stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.device().require(stream.device())?;
         match repeated(bytes_of(&value)) {
             Some(pattern) => self.submit_fill(pattern, stream),
@@ -228,7 +234,11 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of another device; `Capture` if
     /// the stream captures, because the graph would keep the address; as the driver says.
-    pub fn copy_from_slice(&mut self, from: &[T], stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn copy_from_slice<'s>(&mut self, from: &[T], stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.write_from(from, stream.stream_ref())
+    }
+
+    fn write_from(&mut self, from: &[T], stream: StreamRef<'_>) -> Result<(), Error> {
         self.slice.require_len(from.len())?;
         self.device().require(stream.device())?;
         if from.is_empty() {
@@ -250,7 +260,12 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// `from` is valid for reads of all elements, by anyone's measure: it is neither let go nor written until the
     /// copy has run. If the stream captures, that holds for every launch of the graph.
-    pub unsafe fn upload_unchecked(&mut self, from: *const T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub unsafe fn upload_unchecked<'s>(
+        &mut self,
+        from: *const T,
+        stream: impl OnStream<'s>,
+    ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.device().require(stream.device())?;
         if self.is_empty() {
             return Ok(());
@@ -278,12 +293,12 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// As [`copy_from_slice`](Self::copy_from_slice), with the buffer.
-    pub fn upload<B: HostBuffer<Item = T>>(
+    pub fn upload<'s, B: HostBuffer<Item = T>>(
         &mut self,
         from: B,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<Transfer<B>, Rejected<B>> {
-        let slice = self.slice;
+        let (slice, stream) = (self.slice, stream.stream_ref());
         Transfer::begin(
             from,
             |len| slice.admit_transfer(len, stream),
@@ -302,7 +317,15 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     ///
     /// `LengthMismatch` unless there are just as many; `DeviceMismatch` for a stream of neither device, or of another
     /// machine; as the driver says.
-    pub fn copy_from(&mut self, from: DeviceSlice<'_, T>, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn copy_from<'s>(
+        &mut self,
+        from: DeviceSlice<'_, T>,
+        stream: impl OnStream<'s>,
+    ) -> Result<(), Error> {
+        self.submit_copy(from, stream.stream_ref())
+    }
+
+    fn submit_copy(&mut self, from: DeviceSlice<'_, T>, stream: StreamRef<'_>) -> Result<(), Error> {
         self.slice.require_len(from.len())?;
         from.device().require_machine(self.device())?;
         if from.device() != stream.device() {
@@ -329,7 +352,8 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     /// # Errors
     ///
     /// As [`DeviceSlice::read_on`].
-    pub fn write_on(self, stream: StreamRef<'a>) -> Result<WriteGuard<'a, T>, Error> {
+    pub fn write_on(self, stream: impl OnStream<'a>) -> Result<WriteGuard<'a, T>, Error> {
+        let stream = stream.stream_ref();
         self.device().require_machine(stream.device())?;
         WriteGuard::open(self, stream)
     }

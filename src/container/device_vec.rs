@@ -19,7 +19,7 @@ use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Elements on a device: what `Vec` is on the host.
 ///
@@ -75,7 +75,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn uninit(len: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn uninit<'s>(len: usize, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::uninit_in(len, stream, stream.device().current_resource()?)
     }
 
@@ -84,7 +85,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed(len: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn zeroed<'s>(len: usize, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::zeroed_in(len, stream, stream.device().current_resource()?)
     }
 
@@ -93,7 +95,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`filled_in`](Self::filled_in).
-    pub fn filled(len: usize, value: T, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn filled<'s>(len: usize, value: T, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::filled_in(len, value, stream, stream.device().current_resource()?)
     }
 
@@ -102,7 +105,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn with_capacity(capacity: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn with_capacity<'s>(capacity: usize, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::with_capacity_in(capacity, stream, stream.device().current_resource()?)
     }
 
@@ -111,7 +115,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`from_slice_in`](Self::from_slice_in).
-    pub fn from_slice(elements: &[T], stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn from_slice<'s>(elements: &[T], stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::from_slice_in(elements, stream, stream.device().current_resource()?)
     }
 
@@ -120,7 +125,8 @@ impl<T: DeviceCopy> DeviceVec<T> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn from_device(elements: DeviceSlice<'_, T>, stream: StreamRef<'_>) -> Result<Self, Error> {
+    pub fn from_device<'s>(elements: DeviceSlice<'_, T>, stream: impl OnStream<'s>) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         Self::from_device_in(elements, stream, stream.device().current_resource()?)
     }
 }
@@ -132,7 +138,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     ///
     /// `SizeOverflow`; `UnsupportedAlignment` if the resource cannot align for `T`; `DeviceMismatch` for a stream of
     /// another device than the resource's; as the resource says.
-    pub fn uninit_in(len: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn uninit_in<'s>(len: usize, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
         const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
         let buffer = DeviceBuffer::with_layout_in(Layout::array::<T>(len)?, stream, resource)?;
         Ok(Self { buffer, elements: PhantomData })
@@ -143,7 +149,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn zeroed_in(len: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn zeroed_in<'s>(len: usize, stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(len, stream, resource)?;
         made.as_mut_slice().fill_zero(stream)?;
         Ok(made)
@@ -154,7 +161,13 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in) and [`DeviceSliceMut::fill`].
-    pub fn filled_in(len: usize, value: T, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn filled_in<'s>(
+        len: usize,
+        value: T,
+        stream: impl OnStream<'s>,
+        resource: R,
+    ) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(len, stream, resource)?;
         made.fill(value, stream)?;
         Ok(made)
@@ -165,7 +178,11 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn with_capacity_in(capacity: usize, stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn with_capacity_in<'s>(
+        capacity: usize,
+        stream: impl OnStream<'s>,
+        resource: R,
+    ) -> Result<Self, Error> {
         let mut made = Self::uninit_in(capacity, stream, resource)?;
         made.clear();
         Ok(made)
@@ -176,7 +193,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in); `Capture` if the stream captures.
-    pub fn from_slice_in(elements: &[T], stream: StreamRef<'_>, resource: R) -> Result<Self, Error> {
+    pub fn from_slice_in<'s>(elements: &[T], stream: impl OnStream<'s>, resource: R) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(elements.len(), stream, resource)?;
         made.copy_from_slice(elements, stream)?;
         Ok(made)
@@ -187,11 +205,12 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn from_device_in(
+    pub fn from_device_in<'s>(
         elements: DeviceSlice<'_, T>,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
         resource: R,
     ) -> Result<Self, Error> {
+        let stream = stream.stream_ref();
         let mut made = Self::uninit_in(elements.len(), stream, resource)?;
         made.copy_from(elements, stream)?;
         Ok(made)
@@ -202,7 +221,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`uninit_in`](Self::uninit_in).
-    pub fn try_clone(&self, stream: StreamRef<'_>) -> Result<Self, Error>
+    pub fn try_clone<'s>(&self, stream: impl OnStream<'s>) -> Result<Self, Error>
     where
         R: Clone,
     {
@@ -253,7 +272,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// `OutOfRange` if there is none; as [`DeviceSlice::get`].
-    pub fn front(&self, stream: StreamRef<'_>) -> Result<T, Error> {
+    pub fn front<'s>(&self, stream: impl OnStream<'s>) -> Result<T, Error> {
         self.get(0, stream)
     }
 
@@ -262,7 +281,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// `OutOfRange` if there is none; as [`DeviceSlice::get`].
-    pub fn back(&self, stream: StreamRef<'_>) -> Result<T, Error> {
+    pub fn back<'s>(&self, stream: impl OnStream<'s>) -> Result<T, Error> {
         self.get(self.len().saturating_sub(1), stream)
     }
 
@@ -271,7 +290,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve) and [`DeviceSliceMut::fill`]. The elements are then as they were.
-    pub fn resize(&mut self, len: usize, value: T, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn resize<'s>(&mut self, len: usize, value: T, stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.grow(len, stream, |new| new.fill(value, stream))
     }
 
@@ -280,8 +300,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve). The elements are then as they were.
-    pub fn resize_uninit(&mut self, len: usize, stream: StreamRef<'_>) -> Result<(), Error> {
-        self.grow(len, stream, |_| Ok(()))
+    pub fn resize_uninit<'s>(&mut self, len: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.grow(len, stream.stream_ref(), |_| Ok(()))
     }
 
     /// Appends elements of the host. Waits for the copy.
@@ -289,7 +309,8 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve) and [`DeviceSliceMut::copy_from_slice`]. The elements are then as they were.
-    pub fn extend_from_slice(&mut self, elements: &[T], stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn extend_from_slice<'s>(&mut self, elements: &[T], stream: impl OnStream<'s>) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         let len = self.bytes_for(elements.len())? / size_of::<T>();
         self.grow(len, stream, |new| new.copy_from_slice(elements, stream))
     }
@@ -322,7 +343,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     ///
     /// `SizeOverflow`; `DeviceMismatch` for a stream of another device; as the resource says. The vector is then as
     /// it was.
-    pub fn reserve(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn reserve<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
         let bytes = self.bytes_for(additional)?;
         self.buffer.reserve(bytes - self.buffer.len(), stream)
     }
@@ -332,7 +353,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve).
-    pub fn reserve_exact(&mut self, additional: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn reserve_exact<'s>(&mut self, additional: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
         let bytes = self.bytes_for(additional)?;
         self.buffer.reserve_exact(bytes - self.buffer.len(), stream)
     }
@@ -349,7 +370,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     /// # Errors
     ///
     /// As [`reserve`](Self::reserve).
-    pub fn shrink_to_fit(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
+    pub fn shrink_to_fit<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
         self.buffer.shrink_to_fit(stream)
     }
 

@@ -29,8 +29,8 @@ macro_rules! forward_to_slices {
         ///
         /// `DeviceMismatch` for a stream of another device; a capture error if one of the two captures; as the driver
         /// says. The home stays then.
-        pub fn set_stream(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
-            self.block_mut().set_home(stream)
+        pub fn set_stream<'s>(&mut self, stream: impl OnStream<'s>) -> Result<(), Error> {
+            self.block_mut().set_home(stream.stream_ref())
         }
 
         /// Enters a use that nobody told us of: all that `stream` has been given so far. What comes later follows it.
@@ -41,8 +41,8 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// `DeviceMismatch` for a stream of another machine, whose work cannot be waited for.
-        pub fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
-            self.block().record_use(stream)
+        pub fn record_use<'s>(&self, stream: impl OnStream<'s>) -> Result<(), Error> {
+            self.block().record_use(stream.stream_ref())
         }
 
         #[doc = concat!("Some of the ", $elements, ", to be read.")]
@@ -71,7 +71,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::get`].
-        pub fn get(&self, index: usize, stream: StreamRef<'_>) -> Result<$T, Error> {
+        pub fn get<'s>(&self, index: usize, stream: impl OnStream<'s>) -> Result<$T, Error> {
             self.as_slice().get(index, stream)
         }
 
@@ -80,7 +80,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::set`].
-        pub fn set(&mut self, index: usize, value: $T, stream: StreamRef<'_>) -> Result<(), Error> {
+        pub fn set<'s>(&mut self, index: usize, value: $T, stream: impl OnStream<'s>) -> Result<(), Error> {
             self.as_mut_slice().set(index, value, stream)
         }
 
@@ -89,7 +89,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::set_zero`].
-        pub fn set_zero(&mut self, index: usize, stream: StreamRef<'_>) -> Result<(), Error> {
+        pub fn set_zero<'s>(&mut self, index: usize, stream: impl OnStream<'s>) -> Result<(), Error> {
             self.as_mut_slice().set_zero(index, stream)
         }
 
@@ -98,7 +98,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::fill`].
-        pub fn fill(&mut self, value: $T, stream: StreamRef<'_>) -> Result<(), Error> {
+        pub fn fill<'s>(&mut self, value: $T, stream: impl OnStream<'s>) -> Result<(), Error> {
             self.as_mut_slice().fill(value, stream)
         }
 
@@ -107,7 +107,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::to_vec`].
-        pub fn to_vec(&self, stream: StreamRef<'_>) -> Result<Vec<$T>, Error> {
+        pub fn to_vec<'s>(&self, stream: impl OnStream<'s>) -> Result<Vec<$T>, Error> {
             self.as_slice().to_vec(stream)
         }
 
@@ -116,7 +116,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::copy_to_slice`].
-        pub fn copy_to_slice(&self, into: &mut [$T], stream: StreamRef<'_>) -> Result<(), Error> {
+        pub fn copy_to_slice<'s>(&self, into: &mut [$T], stream: impl OnStream<'s>) -> Result<(), Error> {
             self.as_slice().copy_to_slice(into, stream)
         }
 
@@ -125,7 +125,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::copy_from_slice`].
-        pub fn copy_from_slice(&mut self, from: &[$T], stream: StreamRef<'_>) -> Result<(), Error> {
+        pub fn copy_from_slice<'s>(&mut self, from: &[$T], stream: impl OnStream<'s>) -> Result<(), Error> {
             self.as_mut_slice().copy_from_slice(from, stream)
         }
 
@@ -134,10 +134,10 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::copy_from`].
-        pub fn copy_from(
+        pub fn copy_from<'s>(
             &mut self,
             from: DeviceSlice<'_, $T>,
-            stream: StreamRef<'_>,
+            stream: impl OnStream<'s>,
         ) -> Result<(), Error> {
             self.as_mut_slice().copy_from(from, stream)
         }
@@ -147,10 +147,10 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::download`].
-        pub fn download<B: HostBuffer<Item = $T>>(
+        pub fn download<'s, B: HostBuffer<Item = $T>>(
             &self,
             into: B,
-            stream: StreamRef<'_>,
+            stream: impl OnStream<'s>,
         ) -> Result<Transfer<B>, Rejected<B>> {
             self.as_slice().download(into, stream)
         }
@@ -160,10 +160,10 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSliceMut::upload`].
-        pub fn upload<B: HostBuffer<Item = $T>>(
+        pub fn upload<'s, B: HostBuffer<Item = $T>>(
             &mut self,
             from: B,
-            stream: StreamRef<'_>,
+            stream: impl OnStream<'s>,
         ) -> Result<Transfer<B>, Rejected<B>> {
             self.as_mut_slice().upload(from, stream)
         }
@@ -173,7 +173,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::read_on`].
-        pub fn read_on<'a>(&'a self, stream: StreamRef<'a>) -> Result<ReadGuard<'a, $T>, Error> {
+        pub fn read_on<'a>(&'a self, stream: impl OnStream<'a>) -> Result<ReadGuard<'a, $T>, Error> {
             self.as_slice().read_on(stream)
         }
 
@@ -182,7 +182,7 @@ macro_rules! forward_to_slices {
         /// # Errors
         ///
         /// As [`DeviceSlice::read_on`].
-        pub fn write_on<'a>(&'a mut self, stream: StreamRef<'a>) -> Result<WriteGuard<'a, $T>, Error> {
+        pub fn write_on<'a>(&'a mut self, stream: impl OnStream<'a>) -> Result<WriteGuard<'a, $T>, Error> {
             self.as_mut_slice().write_on(stream)
         }
     };

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Stream-ordered managed memory from the device's default managed pool.
 ///
@@ -109,12 +109,13 @@ impl CudaAsyncManaged {
     /// # Safety
     ///
     /// As there.
-    pub unsafe fn migrate(
+    pub unsafe fn migrate<'s>(
         &self,
         range: BlockRange,
         to: Location,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         // SAFETY: the block is of managed memory, because this id is that of a managed pool; the rest is the caller's
         // promise.
         unsafe { migration::migrate(self.pool.device(), range, to, stream) }

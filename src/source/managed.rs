@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Managed memory, `cuMemAllocManaged`: one address for the host and every device, pages that go where they are used.
 ///
@@ -79,12 +79,13 @@ impl Managed {
     ///
     /// The range is of a live block of a resource with this [`id`](Resource::id), which is deallocated behind this
     /// point of `stream`, as behind any other use.
-    pub unsafe fn migrate(
+    pub unsafe fn migrate<'s>(
         &self,
         range: BlockRange,
         to: Location,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         // SAFETY: the block is of managed memory, because only a `Managed` has this id; the rest is the caller's promise.
         unsafe { migration::migrate(&self.device, range, to, stream) }
     }

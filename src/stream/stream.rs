@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use super::cover::Cover;
 use super::thread::ThreadBound;
 use super::timeline::{Ending, Timeline, Underlying};
-use super::{Event, Frontier, Stamp, StreamId};
+use super::{Event, Frontier, OnStream, Stamp, StreamId};
 use crate::device::Device;
 use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, RawStream, StreamFlags};
 use crate::error::Error;
@@ -185,8 +185,44 @@ impl Stream {
     /// # Errors
     ///
     /// `DeviceMismatch` if `other` is of another machine; a capture error while either stream captures.
-    pub fn wait_for_stream(&self, other: &Self) -> Result<(), Error> {
-        self.as_ref().wait_for_stream(other.as_ref())
+    pub fn wait_for_stream<'o>(&self, other: impl OnStream<'o>) -> Result<(), Error> {
+        self.as_ref().wait_for_stream(other)
+    }
+
+    /// As [`StreamRef::wait_for`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn wait_for(&self, frontier: &Frontier) -> Result<(), Error> {
+        self.as_ref().wait_for(frontier)
+    }
+
+    /// As [`StreamRef::may_reuse`].
+    #[must_use]
+    pub fn may_reuse(&self, frontier: &Frontier) -> bool {
+        self.as_ref().may_reuse(frontier)
+    }
+
+    /// As [`StreamRef::release`].
+    #[must_use]
+    pub fn release(&self) -> Stamp {
+        self.as_ref().release()
+    }
+
+    /// As [`StreamRef::raw`].
+    #[must_use]
+    pub fn raw(&self) -> RawStream {
+        self.as_ref().raw()
+    }
+
+    /// As [`StreamRef::is_capturing`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        self.as_ref().is_capturing()
     }
 
     /// Records an event after all work submitted so far.
@@ -226,8 +262,9 @@ impl Eq for Stream {}
 
 /// A borrowed stream: one word, `Copy`, and proof that the stream lives.
 ///
-/// Every stream-ordered call takes one. It names a place in the order of work that *this thread* is submitting, and does
-/// not leave the thread; send the [`Stream`], or a reference to it.
+/// What `&stream` becomes at a call, see [`OnStream`]; the methods of [`Resource`](crate::Resource) take it as it is. It names
+/// a place in the order of work that *this thread* is submitting, and does not leave the thread; send the [`Stream`], or a
+/// reference to it.
 ///
 /// ```compile_fail,E0277
 /// # use alluvion::Sim;
@@ -381,7 +418,11 @@ impl<'s> StreamRef<'s> {
     /// # Errors
     ///
     /// As there.
-    pub fn wait_for_stream(self, other: StreamRef<'_>) -> Result<(), Error> {
+    pub fn wait_for_stream<'o>(self, other: impl OnStream<'o>) -> Result<(), Error> {
+        self.follow_stream(other.stream_ref())
+    }
+
+    fn follow_stream(self, other: StreamRef<'_>) -> Result<(), Error> {
         self.device().require_machine(other.device())?;
         if self.id() == other.id() {
             return Ok(());

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
 const SUPERBLOCK_BYTES: usize = 1 << 20;

@@ -28,8 +28,8 @@ macro_rules! face_of_carver {
 
             /// The largest block that `stream` could get now, with no growth and without waiting.
             #[must_use]
-            pub fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
-                self.carver.largest_bytes(stream)
+            pub fn largest_bytes<'s>(&self, stream: impl OnStream<'s>) -> usize {
+                self.carver.largest_bytes(stream.stream_ref())
             }
 
             /// Empties all caches, asks the driver what is over, and merges what is. Does not wait. A safe point of a
@@ -85,13 +85,13 @@ macro_rules! face_of_carver {
             /// # Safety
             ///
             /// If the block is live and of this resource, every use of it is ordered before this point of `stream`.
-            pub unsafe fn try_deallocate(
+            pub unsafe fn try_deallocate<'s>(
                 &self,
                 block: DevicePtr,
                 layout: Layout,
-                stream: StreamRef<'_>,
+                stream: impl OnStream<'s>,
             ) -> Result<(), Error> {
-                let ($this, $layout) = (self, layout);
+                let ($this, $layout, stream) = (self, layout, stream.stream_ref());
                 // SAFETY: the caller's promise.
                 unsafe { self.carver.try_deallocate($want, block, layout, stream) }
             }

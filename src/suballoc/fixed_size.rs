@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
 ///

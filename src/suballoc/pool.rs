@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
 ///
@@ -125,8 +125,8 @@ impl<U: Resource> Pool<U> {
     /// # Errors
     ///
     /// Capture errors, while the stream captures; those of the work itself.
-    pub fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
-        self.carver.merge(stream)
+    pub fn merge<'s>(&self, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.carver.merge(stream.stream_ref())
     }
 
     /// A block for each layout, or none at all.
@@ -150,7 +150,12 @@ impl<U: Resource> Pool<U> {
     /// # Errors
     ///
     /// As [`allocate`](Resource::allocate), for the first that fails; what was allocated before is given back.
-    pub fn allocate_many(&self, layouts: &[Layout], stream: StreamRef<'_>) -> Result<Vec<DevicePtr>, Error> {
+    pub fn allocate_many<'s>(
+        &self,
+        layouts: &[Layout],
+        stream: impl OnStream<'s>,
+    ) -> Result<Vec<DevicePtr>, Error> {
+        let stream = stream.stream_ref();
         let mut blocks = Vec::with_capacity(layouts.len());
         for &layout in layouts {
             match self.allocate(layout, stream) {
@@ -172,7 +177,8 @@ impl<U: Resource> Pool<U> {
     /// # Safety
     ///
     /// Each block is live, of this pool, with this layout, and every use of it is ordered before this point of `stream`.
-    pub unsafe fn deallocate_many(&self, blocks: &[(DevicePtr, Layout)], stream: StreamRef<'_>) {
+    pub unsafe fn deallocate_many<'s>(&self, blocks: &[(DevicePtr, Layout)], stream: impl OnStream<'s>) {
+        let stream = stream.stream_ref();
         for &(block, layout) in blocks {
             // SAFETY: the caller's promises.
             unsafe { self.deallocate(block, layout, stream) };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 
 /// The longest that a stream is held up: a test that waits for what it holds up itself fails then, and does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,11 +48,11 @@ impl Stall {
     ///
     /// If the driver does not take a function of the host.
     #[track_caller]
-    pub fn on(stream: StreamRef<'_>) -> Self {
+    pub fn on<'s>(stream: impl OnStream<'s>) -> Self {
         let (let_go, gone) = channel::<()>();
         let over = Arc::new(AtomicBool::new(false));
         let sets = Arc::clone(&over);
-        submit(stream, move || {
+        submit(stream.stream_ref(), move || {
             // An error says that it was let go of.
             let _ = gone.recv_timeout(PATIENCE);
             sets.store(true, Ordering::SeqCst);
@@ -103,8 +103,8 @@ impl Stall {
 ///
 /// If the driver does not take the function.
 #[track_caller]
-pub fn stall(stream: StreamRef<'_>, duration: Duration) {
-    submit(stream, move || std::thread::sleep(duration));
+pub fn stall<'s>(stream: impl OnStream<'s>, duration: Duration) {
+    submit(stream.stream_ref(), move || std::thread::sleep(duration));
 }
 
 #[track_caller]
