@@ -11,7 +11,6 @@ use hashbrown::HashMap;
 fn main() -> Result<(), Error> {
     let machine::Chosen { device, sim } = machine::choose()?;
     let stream = device.stream()?;
-    let stream = stream.as_ref();
 
     // To pin a block and to free it takes the driver 0.5 ms. A pool pins much at once, and collections come, grow and go in
     // it. For a few that are large and live long `PinnedAlloc::new(&device)?` does, without one.
@@ -26,8 +25,8 @@ fn main() -> Result<(), Error> {
 
     // The upload takes the vector and gives it back when the device has read it. The host goes on meanwhile; it
     // cannot touch the vector, because it does not have it.
-    let mut on_device = DeviceVec::<f64>::uninit(readings.len(), stream)?;
-    let upload = on_device.upload(readings, stream)?;
+    let mut on_device = DeviceVec::<f64>::uninit(readings.len(), &stream)?;
+    let upload = on_device.upload(readings, &stream)?;
     let mut by_name = HashMap::new_in(pinned);
     by_name.insert("half", 0.5);
     let mut readings = upload.wait()?;

@@ -13,21 +13,21 @@ fn main() -> Result<(), Error> {
     let mut results = Vec::new();
     for round in 0..4_u32 {
         // The next round's upload may overlap this round's work: each is ordered with its own buffer alone.
-        let mut buffer = DeviceVec::from_slice(&vec![round; 1 << 16], copies.as_ref())?;
-        buffer.slice_mut(..10)?.fill(round + 100, computes.as_ref())?;
-        results.push(buffer.get(9, copies.as_ref())? + buffer.get(10, copies.as_ref())?);
+        let mut buffer = DeviceVec::from_slice(&vec![round; 1 << 16], &copies)?;
+        buffer.slice_mut(..10)?.fill(round + 100, &computes)?;
+        results.push(buffer.get(9, &copies)? + buffer.get(10, &copies)?);
         // The buffer goes back to its resource here, behind the work of both streams, and the host does not
         // wait for it.
     }
     assert_eq!(results, [100, 102, 104, 106]);
 
     // What happens underneath: memory that is freed is tagged with a point of its stream. That costs no driver call.
-    let freed = Frontier::of(computes.as_ref().release());
-    assert!(computes.as_ref().may_reuse(&freed), "its own stream may have it at once");
-    assert!(!copies.as_ref().may_reuse(&freed), "another one has to wait");
+    let freed = Frontier::of(computes.release());
+    assert!(computes.may_reuse(&freed), "its own stream may have it at once");
+    assert!(!copies.may_reuse(&freed), "another one has to wait");
     // One wait on the device, for one event, covers everything that was freed there before.
-    copies.as_ref().wait_for(&freed)?;
-    assert!(copies.as_ref().may_reuse(&freed));
+    copies.wait_for(&freed)?;
+    assert!(copies.may_reuse(&freed));
     println!("the rounds gave {results:?}; {freed:?} was waited for on the device");
 
     if let Some(sim) = sim {

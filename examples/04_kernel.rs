@@ -54,8 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let machine::Chosen { device, sim } = machine::choose()?;
     let uploads = device.stream()?;
     let xs: Vec<f32> = (0..COUNT).map(|index| index as f32).collect();
-    let x = DeviceVec::from_slice(&xs, uploads.as_ref())?;
-    let mut y = DeviceVec::filled(COUNT, 1.0_f32, uploads.as_ref())?;
+    let x = DeviceVec::from_slice(&xs, &uploads)?;
+    let mut y = DeviceVec::filled(COUNT, 1.0_f32, &uploads)?;
 
     match &sim {
         None => on_the_gpu(&x, &mut y)?,
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // The stream that reads need not be the one that computed.
-    let sums = y.to_vec(uploads.as_ref())?;
+    let sums = y.to_vec(&uploads)?;
     assert!(sums.iter().zip(&xs).all(|(sum, x)| *sum == 2.0 * x + 1.0));
     println!("2 x + 1 for {COUNT} elements: {:?} …", &sums[..4]);
     if let Some(sim) = sim {
@@ -80,8 +80,8 @@ fn on_the_gpu(x: &DeviceVec<f32>, y: &mut DeviceVec<f32>) -> Result<(), Box<dyn 
     let ours = Stream::from_cudarc(&theirs)?;
 
     // The guards say what the kernel does with each vector, and on which stream. They make it wait for the uploads.
-    let x = x.read_on(ours.as_ref())?.for_cudarc(&theirs)?;
-    let mut y = y.write_on(ours.as_ref())?.for_cudarc(&theirs)?;
+    let x = x.read_on(&ours)?.for_cudarc(&theirs)?;
+    let mut y = y.write_on(&ours)?.for_cudarc(&theirs)?;
     let (factor, count) = (2.0_f32, COUNT as u32);
     let mut launch = theirs.launch_builder(&saxpy);
     launch.arg(&mut y).arg(&x).arg(&factor).arg(&count);
@@ -100,11 +100,11 @@ fn on_the_simulator(
     x: &DeviceVec<f32>,
     y: &mut DeviceVec<f32>,
 ) -> Result<(), Box<dyn Error>> {
-    let (read, write) = (x.read_on(stream.as_ref())?, y.write_on(stream.as_ref())?);
+    let (read, write) = (x.read_on(&stream)?, y.write_on(&stream)?);
     let kernel = saxpy_as_a_closure(&read, &write);
     // SAFETY: the stream is live, because it is borrowed, and of this device. The kernel touches the elements
     // of two vectors for which guards are open on this stream.
-    unsafe { sim.launch(0, stream.as_ref().raw(), kernel) }?;
+    unsafe { sim.launch(0, stream.raw(), kernel) }?;
     Ok(())
 }
 

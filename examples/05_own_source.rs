@@ -194,9 +194,9 @@ fn main() -> Result<(), Error> {
     // It is a resource like any other.
     let slabs = AnyResource::new(Slabs::new(Cuda::new(&device))?);
 
-    let numbers = DeviceVec::from_slice_in(&[1, 2, 3], stream.as_ref(), slabs.clone())?;
-    assert_eq!(numbers.to_vec(stream.as_ref())?, [1, 2, 3]);
-    let refused = DeviceVec::<u8, _>::uninit_in(BLOCK_BYTES + 1, stream.as_ref(), slabs.clone()).unwrap_err();
+    let numbers = DeviceVec::from_slice_in(&[1, 2, 3], &stream, slabs.clone())?;
+    assert_eq!(numbers.to_vec(&stream)?, [1, 2, 3]);
+    let refused = DeviceVec::<u8, _>::uninit_in(BLOCK_BYTES + 1, &stream, slabs.clone()).unwrap_err();
     println!("{}; as expected: {refused}", slabs.describe());
 
     // Does it keep the contract? Some clauses of the suite; below, `resource_suite!` stamps a test for each.

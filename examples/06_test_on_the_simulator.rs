@@ -22,16 +22,16 @@ fn fill_then_sum(
         Kernel::new("fill").writes(address, BYTES).run(move |memory| memory.write(address, &[1; BYTES]));
     let sum = Kernel::new("sum").reads(address, BYTES);
 
-    let write = vector.write_on(fills.as_ref())?;
+    let write = vector.write_on(&fills)?;
     // SAFETY: the stream is live and of this device; the guard orders the kernel with all else that uses the vector.
-    unsafe { sim.launch(0, fills.as_ref().raw(), fill) }?;
+    unsafe { sim.launch(0, fills.raw(), fill) }?;
     drop(write);
 
     // The guard is what tells the second stream to wait for the first. Without it, nothing does.
-    let read = if guarded { Some(vector.read_on(sums.as_ref())?) } else { None };
+    let read = if guarded { Some(vector.read_on(&sums)?) } else { None };
     // SAFETY: the stream is live and of this device; the kernel has no closure, so it touches the vector in
     // name only. Without the guard its order is not right, which is what the simulator is here to find.
-    unsafe { sim.launch(0, sums.as_ref().raw(), sum) }?;
+    unsafe { sim.launch(0, sums.raw(), sum) }?;
     drop(read);
     sim.device(0).synchronize()
 }
@@ -43,7 +43,7 @@ fn main() -> Result<(), Error> {
         let sim = Sim::with_config(SimConfig::default().seed(seed));
         let device = sim.device(0);
         let (fills, sums) = (device.stream()?, device.stream()?);
-        let mut vector = DeviceVec::<u8>::zeroed(BYTES, fills.as_ref())?;
+        let mut vector = DeviceVec::<u8>::zeroed(BYTES, &fills)?;
 
         fill_then_sum(&sim, &mut vector, &fills, &sums, true)?;
         assert!(sim.take_hazards().is_empty(), "with a guard there is nothing to report");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use alluvion::source::Cuda;
 use alluvion::suballoc::{BlockState, Relief};
-use alluvion::{AnyResource, Device, DeviceVec, Error, Pool, PoolConfig, Resource, StreamRef};
+use alluvion::{AnyResource, Device, DeviceVec, Error, Pool, PoolConfig, Resource, Stream};
 
 const MIB: usize = 1 << 20;
 
@@ -22,14 +22,14 @@ fn main() -> Result<(), Error> {
     println!("containers allocate from {}", pool.describe());
 
     let (first, second) = (device.stream()?, device.stream()?);
-    two_streams(&pool, first.as_ref(), second.as_ref())?;
-    what_it_holds(&pool, first.as_ref())?;
+    two_streams(&pool, &first, &second)?;
+    what_it_holds(&pool, &first)?;
     // Once the device is idle, all that is free is nobody's, and can go.
     device.synchronize()?;
     println!("trimmed: {} MiB went back, {} stay", pool.trim(0)? / MIB, pool.pool_size() / MIB);
     device.set_current_resource(under)?;
 
-    help(&device, first.as_ref())?;
+    help(&device, &first)?;
 
     if let Some(sim) = sim {
         device.synchronize()?;
@@ -39,7 +39,7 @@ fn main() -> Result<(), Error> {
 }
 
 /// Each stream gets back first what it has freed itself, from a cache of its own.
-fn two_streams(pool: &Pool<AnyResource>, first: StreamRef<'_>, second: StreamRef<'_>) -> Result<(), Error> {
+fn two_streams(pool: &Pool<AnyResource>, first: &Stream, second: &Stream) -> Result<(), Error> {
     for round in 0..100_u8 {
         for stream in [first, second] {
             let filled = DeviceVec::filled(MIB, round, stream)?;
@@ -57,7 +57,7 @@ fn two_streams(pool: &Pool<AnyResource>, first: StreamRef<'_>, second: StreamRef
 }
 
 /// Figures, and a picture of every block.
-fn what_it_holds(pool: &Pool<AnyResource>, stream: StreamRef<'_>) -> Result<(), Error> {
+fn what_it_holds(pool: &Pool<AnyResource>, stream: &Stream) -> Result<(), Error> {
     let weights = DeviceVec::<f32>::zeroed(MIB, stream)?;
     let status = pool.status();
     println!(
@@ -84,7 +84,7 @@ fn what_it_holds(pool: &Pool<AnyResource>, stream: StreamRef<'_>) -> Result<(), 
 }
 
 /// A pool of 8 MiB, full of results that could be computed again, and a handler that lets go of them.
-fn help(device: &Device, stream: StreamRef<'_>) -> Result<(), Error> {
+fn help(device: &Device, stream: &Stream) -> Result<(), Error> {
     let results = Arc::new(Mutex::new(Vec::new()));
     let let_go = Arc::clone(&results);
     let config = PoolConfig::default().maximum(8 * MIB).on_out_of_memory(move |report| {

@@ -51,8 +51,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run_job(stack: &Stack, streams: &[Stream]) -> Result<(), alluvion::Error> {
     let mut results = VecDeque::new();
     for batch in 0..200_u32 {
-        let here = streams[batch as usize % streams.len()].as_ref();
-        let there = streams[(batch as usize + 1) % streams.len()].as_ref();
+        let here = &streams[batch as usize % streams.len()];
+        let there = &streams[(batch as usize + 1) % streams.len()];
         // No two batches are equally long.
         let rows = 200_000 + (batch as usize * 79_190) % 500_000;
 
@@ -69,7 +69,7 @@ fn run_job(stack: &Stack, streams: &[Stream]) -> Result<(), alluvion::Error> {
         }
     }
     for (matches, sums) in results {
-        assert_eq!(sums.front(streams[0].as_ref())?, matches.back(streams[0].as_ref())?);
+        assert_eq!(sums.front(&streams[0])?, matches.back(&streams[0])?);
     }
     Ok(())
 }

@@ -7,9 +7,9 @@
 //! let device = sim.device(0); // With a GPU: `alluvion::Device::cuda(0)?`.
 //! let (copies, computes) = (device.stream()?, device.stream()?);
 //! let pool = CudaAsync::new(&device)?.pool(PoolConfig::default())?;
-//! let mut numbers = DeviceVec::from_slice_in(&[1_u32, 2, 3], copies.as_ref(), &pool)?;
-//! numbers.fill(7, computes.as_ref())?; // On another stream: it waits for the upload, on the device.
-//! assert_eq!(numbers.to_vec(copies.as_ref())?, [7, 7, 7]);
+//! let mut numbers = DeviceVec::from_slice_in(&[1_u32, 2, 3], &copies, &pool)?;
+//! numbers.fill(7, &computes)?; // On another stream: it waits for the upload, on the device.
+//! assert_eq!(numbers.to_vec(&copies)?, [7, 7, 7]);
 //! drop(numbers); // At once: the memory goes back to the pool, behind the work of both streams.
 //! assert!(sim.hazards().is_empty()); // The simulator has watched every access.
 //! # Ok::<(), alluvion::Error>(())

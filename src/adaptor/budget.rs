@@ -13,7 +13,7 @@ use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
     stand_on_upstream,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::Size;
 
 /// Hands out what its [`Allowance`] permits, which other resources, on any device, may share.
@@ -42,8 +42,8 @@ use crate::suballoc::Size;
 /// let query = Allowance::new("query", 1 << 20);
 /// let on_device = CudaAsync::new(&device)?.budget(query.child("device", 1 << 20));
 /// let on_host = Pinned::new(&device)?.budget(query.clone());
-/// let scratch = DeviceVec::<u8, _>::zeroed_in(768 << 10, stream.as_ref(), &on_device)?;
-/// let error = DeviceVec::<u8, _>::zeroed_in(512 << 10, stream.as_ref(), &on_host).unwrap_err();
+/// let scratch = DeviceVec::<u8, _>::zeroed_in(768 << 10, &stream, &on_device)?;
+/// let error = DeviceVec::<u8, _>::zeroed_in(512 << 10, &stream, &on_host).unwrap_err();
 /// assert_eq!(error.limit_name(), Some("query"));
 /// assert_eq!(on_device.describe().to_string(), "Budget(device, 1 MiB) > CudaAsync(gpu 0)");
 /// # Ok::<(), alluvion::Error>(())
@@ -81,7 +81,7 @@ impl<U: Resource> Budget<U> {
     /// let mut mine = jobs.allowance().reserve(1 << 20)?;
     /// let layout = Layout::from_bytes(256 << 10)?;
     /// assert!(jobs.allocate(layout, stream.as_ref()).is_err(), "all is set aside");
-    /// let block = jobs.allocate_within(&mut mine, layout, stream.as_ref())?;
+    /// let block = jobs.allocate_within(&mut mine, layout, &stream)?;
     /// assert_eq!((mine.bytes(), jobs.allowance().used_bytes()), (768 << 10, 1 << 20));
     /// // SAFETY: the block came from `jobs` with this layout, and nothing uses it.
     /// unsafe { jobs.deallocate(block, layout, stream.as_ref()) };
@@ -93,12 +93,13 @@ impl<U: Resource> Budget<U> {
     ///
     /// `InvalidArgument` for a reservation of another allowance; `OutOfMemory` for more than is left of it; as the upstream
     /// says. The reservation is as it was then.
-    pub fn allocate_within(
+    pub fn allocate_within<'s>(
         &self,
         reservation: &mut Reservation,
         layout: Layout,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<DevicePtr, Error> {
+        let stream = stream.stream_ref();
         if !reservation.allowance().is_same(&self.allowance) {
             return Err(Error::invalid_argument(
                 "a reservation of another allowance",

@@ -57,7 +57,7 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// // What can be done without is let go of, one piece at a time.
 /// let cache: Arc<Mutex<Vec<DeviceVec<u8, _>>>> = Arc::default();
 /// for _ in 0..4 {
-///     let piece = DeviceVec::zeroed_in(1 << 20, stream.as_ref(), Arc::clone(&limited))?;
+///     let piece = DeviceVec::zeroed_in(1 << 20, &stream, Arc::clone(&limited))?;
 ///     cache.lock().unwrap().push(piece);
 /// }
 /// let pieces = Arc::clone(&cache);
@@ -66,7 +66,7 @@ const IDLE_ATTEMPTS: u32 = 3;
 ///     let piece = pieces.lock().ok().and_then(|mut pieces| pieces.pop());
 ///     if piece.is_some() { Relief::Freed } else { Relief::None }
 /// });
-/// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, stream.as_ref(), &resource)?;
+/// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, &resource)?;
 /// assert_eq!(cache.lock().unwrap().len(), 1, "three pieces of four have gone");
 /// assert_eq!((resource.appeals().asked(), resource.appeals().rescued()), (3, 1));
 /// # Ok::<(), alluvion::Error>(())

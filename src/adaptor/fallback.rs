@@ -48,8 +48,8 @@ use crate::suballoc::Size;
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
 /// let resource = CudaAsync::new(&device)?.limiting(1 << 20).fallback(Managed::new(&device)?)?;
-/// let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource)?;
-/// let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource)?;
+/// let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
+/// let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
 /// assert_eq!((resource.spill().live_blocks(), resource.spill().live_bytes()), (1, 1 << 20));
 /// assert_eq!(
 ///     resource.describe().to_string(),

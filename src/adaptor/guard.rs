@@ -64,7 +64,7 @@ const PATIENCE: usize = 4;
 /// let layout = Layout::from_bytes(1000)?;
 /// let block = with_tag("join", || resource.allocate(layout, stream.as_ref()))?;
 /// // Four bytes more than there are.
-/// let (driver, raw) = (resource.device().driver(), stream.as_ref().raw());
+/// let (driver, raw) = (resource.device().driver(), stream.raw());
 /// // SAFETY: the redzone is behind the block, so that what is written belongs to nobody.
 /// unsafe { driver.fill_async(0, block.address(), FillValue::U8(7), 1004, raw) }?;
 /// // SAFETY: the block came from `resource` with this layout, and the stream has all that uses it.

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = AnyResource::new(Managed::new(&sim.device(0))?.prefetch());
-/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), resource.clone())?;
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, resource.clone())?;
 /// let hints = resource.find::<Prefetch>().expect("there is a `Prefetch` in it");
 /// assert_eq!((hints.migrates(), hints.queued(), hints.refused()), (Some(true), 1, 0));
 /// # Ok::<(), alluvion::Error>(())

@@ -41,7 +41,7 @@ use crate::stream::StreamRef;
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = Managed::new(&sim.device(0))?.pool(PoolConfig::default())?.prefetch();
-/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &resource)?;
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, &resource)?;
 /// assert_eq!(resource.hints().queued(), 1);
 /// # Ok::<(), alluvion::Error>(())
 /// ```

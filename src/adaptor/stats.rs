@@ -38,7 +38,7 @@ use crate::stream::StreamRef;
 /// let sim = Sim::new();
 /// let stats = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(8 << 20))?.stats();
 /// let stream = sim.device(0).stream()?;
-/// let numbers = DeviceVec::<u32, _>::zeroed_in(1 << 18, stream.as_ref(), &stats)?;
+/// let numbers = DeviceVec::<u32, _>::zeroed_in(1 << 18, &stream, &stats)?;
 /// assert_eq!(stats.describe().to_string(), "Stats(1 MiB) > Pool(8 MiB) > Cuda(gpu 0)");
 /// drop(numbers);
 /// let counts = stats.counts();

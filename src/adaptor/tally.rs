@@ -70,9 +70,9 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// let stream = sim.device(0).stream()?;
 /// let tally = resource.find::<Stats>().expect("there is one in the stack");
 /// let (_kept, counts) = tally.measure(|| {
-///     let scratch = DeviceVec::<u8, _>::zeroed_in(4096, stream.as_ref(), &resource);
+///     let scratch = DeviceVec::<u8, _>::zeroed_in(4096, &stream, &resource);
 ///     drop(scratch);
-///     with_tag("kept", || DeviceVec::<u8, _>::zeroed_in(1024, stream.as_ref(), &resource))
+///     with_tag("kept", || DeviceVec::<u8, _>::zeroed_in(1024, &stream, &resource))
 /// });
 /// assert_eq!((counts.bytes.live, counts.bytes.peak, counts.bytes.total), (1024, 4096, 5120));
 /// assert_eq!(tally.by_tag().iter().map(|of| (of.tag.name(), of.bytes)).collect::<Vec<_>>(), [("", 4096), ("kept", 1024)]);
@@ -388,7 +388,7 @@ impl Tally {
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
-    /// let before = DeviceVec::<u8, _>::zeroed_in(1000, stream.as_ref(), &stats)?;
+    /// let before = DeviceVec::<u8, _>::zeroed_in(1000, &stream, &stats)?;
     /// assert_eq!(stats.tally().push().bytes.peak, 1000);
     /// drop(before);
     /// let inside = stats.tally().pop()?;
@@ -428,7 +428,7 @@ impl Tally {
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
     /// let scope = stats.tally().scope();
-    /// drop(DeviceVec::<u8, _>::zeroed_in(1000, stream.as_ref(), &stats)?);
+    /// drop(DeviceVec::<u8, _>::zeroed_in(1000, &stream, &stats)?);
     /// let counts = scope.end();
     /// assert_eq!((counts.bytes.peak, counts.allocations.total), (1000, 1));
     /// # Ok::<(), alluvion::Error>(())
@@ -445,7 +445,7 @@ impl Tally {
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
     /// let stream = sim.device(0).stream()?;
-    /// let (numbers, counts) = stats.tally().measure(|| DeviceVec::<u8, _>::zeroed_in(64, stream.as_ref(), &stats));
+    /// let (numbers, counts) = stats.tally().measure(|| DeviceVec::<u8, _>::zeroed_in(64, &stream, &stats));
     /// assert_eq!((numbers?.len(), counts.bytes.live), (64, 64));
     /// # Ok::<(), alluvion::Error>(())
     /// ```

@@ -72,7 +72,7 @@ use crate::sync::{Mutex, MutexGuard};
 ///     )
 /// };
 /// let shared = AnyResource::new(counted.thread_safe()); // `counted` alone is not `Sync`: this would not compile.
-/// let numbers = DeviceVec::from_slice_in(&[1, 2, 3], stream.as_ref(), shared.clone())?;
+/// let numbers = DeviceVec::from_slice_in(&[1, 2, 3], &stream, shared.clone())?;
 /// assert_eq!(shared.describe().to_string(), "ThreadSafe(Callback(gpu 0))");
 /// # drop(numbers);
 /// # Ok::<(), alluvion::Error>(())

@@ -10,7 +10,7 @@ use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream, stand_on_upstream,
 };
-use crate::stream::StreamRef;
+use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::Size;
 use crate::sync::Arc;
 
@@ -39,7 +39,7 @@ use crate::sync::Arc;
 /// let sim = Sim::new();
 /// let tracking = Cuda::new(&sim.device(0)).tracking();
 /// let stream = sim.device(0).stream()?;
-/// let table = with_tag("join", || DeviceVec::<u64, _>::zeroed_in(512, stream.as_ref(), &tracking))?;
+/// let table = with_tag("join", || DeviceVec::<u64, _>::zeroed_in(512, &stream, &tracking))?;
 /// let out = tracking.outstanding();
 /// assert_eq!((out.blocks.len(), out.bytes(), out.blocks[0].tag.name()), (1, 4096, "join"));
 /// assert_eq!(tracking.describe().to_string(), "Tracking(4 KiB in 1) > Cuda(gpu 0)");
@@ -146,9 +146,9 @@ impl<U: Resource> Tracking<U> {
     /// let layout = Layout::from_bytes(1000)?;
     /// let block = tracking.allocate(layout, stream.as_ref())?;
     /// // SAFETY: nothing uses the block.
-    /// unsafe { tracking.try_deallocate(block, layout, stream.as_ref()) }?;
+    /// unsafe { tracking.try_deallocate(block, layout, &stream) }?;
     /// // SAFETY: as before.
-    /// let error = unsafe { tracking.try_deallocate(block, layout, stream.as_ref()) }.unwrap_err();
+    /// let error = unsafe { tracking.try_deallocate(block, layout, &stream) }.unwrap_err();
     /// assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
     /// # Ok::<(), alluvion::Error>(())
     /// ```
@@ -161,12 +161,13 @@ impl<U: Resource> Tracking<U> {
     ///
     /// Every use of the block is ordered before this point of `stream`. If it came from this resource with this layout, nobody
     /// frees it again.
-    pub unsafe fn try_deallocate(
+    pub unsafe fn try_deallocate<'s>(
         &self,
         block: DevicePtr,
         layout: Layout,
-        stream: StreamRef<'_>,
+        stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
         self.register.require_here()?;
         self.device().require(stream.device())?;
         if layout.is_empty() {

@@ -44,7 +44,7 @@ const STREAMS_ASKED: usize = 4;
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).guard(GuardConfig::default())?);
-/// drop(DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), resource.clone())?);
+/// drop(DeviceVec::<f32, _>::zeroed_in(1000, &stream, resource.clone())?);
 /// let watch = resource.find::<Guard>().expect("there is a `Guard` in it");
 /// watch.check()?;
 /// assert_eq!((watch.verified(), watch.violations().len()), (1, 0));

@@ -39,9 +39,9 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut buffer = DeviceBuffer::from_slice(b"alluvion", stream.as_ref())?;
-/// buffer.resize(10, b'!', stream.as_ref())?;
-/// assert_eq!(buffer.to_vec(stream.as_ref())?, b"alluvion!!");
+/// let mut buffer = DeviceBuffer::from_slice(b"alluvion", &stream)?;
+/// buffer.resize(10, b'!', &stream)?;
+/// assert_eq!(buffer.to_vec(&stream)?, b"alluvion!!");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct DeviceBuffer<R: DeviceAccessible = AnyResource> {
@@ -365,7 +365,7 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
-    /// let parts = DeviceBuffer::zeroed(16, stream.as_ref())?.into_raw_parts();
+    /// let parts = DeviceBuffer::zeroed(16, &stream)?.into_raw_parts();
     /// // SAFETY: the parts are those of one buffer, unchanged.
     /// let buffer = unsafe { DeviceBuffer::from_raw_parts(parts) };
     /// assert_eq!(buffer.len(), 16);

@@ -30,8 +30,8 @@
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let particle = Particle { position: [1.0, 2.0, 3.0], kind: 7 };
-/// let particles = DeviceVec::from_slice(&[particle; 10], stream.as_ref())?;
-/// assert_eq!(particles.get(9, stream.as_ref())?, particle);
+/// let particles = DeviceVec::from_slice(&[particle; 10], &stream)?;
+/// assert_eq!(particles.get(9, &stream)?, particle);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///

@@ -31,10 +31,10 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut counter = DeviceScalar::new(41_u64, stream.as_ref())?;
-/// assert_eq!(counter.value(stream.as_ref())?, 41);
-/// counter.set(42, stream.as_ref())?;
-/// assert_eq!(counter.value(stream.as_ref())?, 42);
+/// let mut counter = DeviceScalar::new(41_u64, &stream)?;
+/// assert_eq!(counter.value(&stream)?, 41);
+/// counter.set(42, &stream)?;
+/// assert_eq!(counter.value(&stream)?, 42);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct DeviceScalar<T, R: DeviceAccessible = AnyResource> {

@@ -37,9 +37,9 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let vector = DeviceVec::from_slice(&[1, 2, 3, 4], stream.as_ref())?;
+/// let vector = DeviceVec::from_slice(&[1, 2, 3, 4], &stream)?;
 /// let middle = vector.slice(1..3)?;
-/// assert_eq!(middle.to_vec(stream.as_ref())?, [2, 3]);
+/// assert_eq!(middle.to_vec(&stream)?, [2, 3]);
 /// assert!(vector.slice(3..5).unwrap_err().is_out_of_range());
 /// # Ok::<(), alluvion::Error>(())
 /// ```

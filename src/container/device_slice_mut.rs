@@ -43,11 +43,11 @@ const SET_BY_FILLS_BYTES: usize = 16;
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let mut vector = DeviceVec::<u32>::zeroed(6, first.as_ref())?;
+/// let mut vector = DeviceVec::<u32>::zeroed(6, &first)?;
 /// let (mut low, mut high) = vector.as_mut_slice().split_at_mut(3)?;
-/// low.fill(7, first.as_ref())?;
-/// high.copy_from(low.as_slice(), second.as_ref())?;
-/// assert_eq!(vector.to_vec(first.as_ref())?, [7; 6]);
+/// low.fill(7, &first)?;
+/// high.copy_from(low.as_slice(), &second)?;
+/// assert_eq!(vector.to_vec(&first)?, [7; 6]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct DeviceSliceMut<'a, T: DeviceCopy> {

@@ -42,9 +42,9 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let mut vector = DeviceVec::from_slice(&[1.0, 2.0, 3.0], first.as_ref())?;
-/// vector.set(1, -0.0, second.as_ref())?; // Another stream: it waits for the first one, on the device.
-/// assert_eq!(vector.to_vec(first.as_ref())?, [1.0, -0.0, 3.0]);
+/// let mut vector = DeviceVec::from_slice(&[1.0, 2.0, 3.0], &first)?;
+/// vector.set(1, -0.0, &second)?; // Another stream: it waits for the first one, on the device.
+/// assert_eq!(vector.to_vec(&first)?, [1.0, -0.0, 3.0]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///
@@ -57,7 +57,7 @@ use crate::stream::{OnStream, StreamRef};
 /// let stream = sim.device(0).stream().unwrap();
 /// let vector = {
 ///     let resource = Cuda::new(&sim.device(0));
-///     DeviceVec::filled_in(8, 0_u8, stream.as_ref(), &resource).unwrap()
+///     DeviceVec::filled_in(8, 0_u8, &stream, &resource).unwrap()
 /// };
 /// drop(vector);
 /// ```

@@ -23,8 +23,8 @@ use crate::stream::{StreamId, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let (copies, computes) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let vector = DeviceVec::from_slice(&[1, 2, 3], copies.as_ref())?;
-/// let read = vector.read_on(computes.as_ref())?;
+/// let vector = DeviceVec::from_slice(&[1, 2, 3], &copies)?;
+/// let read = vector.read_on(&computes)?;
 /// // Here kernels are launched on `computes`, with this address.
 /// assert_eq!(read.as_device_ptr(), vector.as_device_ptr());
 /// drop(read);
@@ -49,12 +49,12 @@ pub struct ReadGuard<'a, T: DeviceCopy> {
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let mut vector = DeviceVec::<f32>::zeroed(1000, first.as_ref())?;
-/// let write = vector.write_on(second.as_ref())?;
+/// let mut vector = DeviceVec::<f32>::zeroed(1000, &first)?;
+/// let write = vector.write_on(&second)?;
 /// // Here kernels are launched on `second`, with this address.
 /// let _address = write.as_device_ptr().address();
 /// drop(write);
-/// assert_eq!(vector.get(999, first.as_ref())?, 0.0); // Follows the kernels.
+/// assert_eq!(vector.get(999, &first)?, 0.0); // Follows the kernels.
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[must_use = "the use ends when the guard is dropped, and kernels are launched before"]

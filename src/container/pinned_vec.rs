@@ -11,10 +11,10 @@ use crate::host::PinnedAlloc;
 /// let (stream, pinned) = (sim.device(0).stream()?, PinnedAlloc::new(&sim.device(0))?);
 /// let mut host: PinnedVec<f32> = PinnedVec::with_capacity_in(1000, pinned);
 /// host.resize(1000, 0.5);
-/// let mut vector = DeviceVec::uninit(1000, stream.as_ref())?;
-/// let upload = vector.upload(host, stream.as_ref())?;
+/// let mut vector = DeviceVec::uninit(1000, &stream)?;
+/// let upload = vector.upload(host, &stream)?;
 /// // Something else is done here; the vector may be used at once.
-/// assert_eq!(vector.get(999, stream.as_ref())?, 0.5);
+/// assert_eq!(vector.get(999, &stream)?, 0.5);
 /// let host: PinnedVec<f32> = upload.wait()?;
 /// # assert_eq!(host.len(), 1000);
 /// # Ok::<(), alluvion::Error>(())

@@ -12,10 +12,10 @@ use crate::stream::{Frontier, Stream};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let parts = DeviceVec::from_slice(&[1_u32, 2], stream.as_ref())?.into_raw_parts();
+/// let parts = DeviceVec::from_slice(&[1_u32, 2], &stream)?.into_raw_parts();
 /// assert_eq!((parts.len_bytes, parts.layout.bytes()), (8, 8));
 /// // First the home stream follows the uses of others.
-/// parts.home.as_ref().wait_for(&parts.frontier)?;
+/// parts.home.wait_for(&parts.frontier)?;
 /// // SAFETY: the block came from the resource with this layout, its uses come before, and nobody uses it again.
 /// unsafe { parts.resource.deallocate(parts.block, parts.layout, parts.home.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())

@@ -22,9 +22,9 @@ use crate::stream::{Event, Stream};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut vector = DeviceVec::<u32>::uninit(4, stream.as_ref())?;
-/// let upload = vector.upload(vec![1, 2, 3, 4], stream.as_ref())?;
-/// let download = vector.download(vec![0; 4], stream.as_ref())?;
+/// let mut vector = DeviceVec::<u32>::uninit(4, &stream)?;
+/// let upload = vector.upload(vec![1, 2, 3, 4], &stream)?;
+/// let download = vector.download(vec![0; 4], &stream)?;
 /// drop(vector);
 /// assert_eq!(download.wait()?, [1, 2, 3, 4]);
 /// let reusable: Vec<u32> = upload.wait()?;
@@ -174,8 +174,8 @@ impl<B: HostBuffer> fmt::Debug for Transfer<B> {
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut vector = DeviceVec::<u8>::uninit(3, stream.as_ref())?;
-/// let rejected = vector.upload(vec![1, 2], stream.as_ref()).unwrap_err();
+/// let mut vector = DeviceVec::<u8>::uninit(3, &stream)?;
+/// let rejected = vector.upload(vec![1, 2], &stream).unwrap_err();
 /// assert_eq!(rejected.error().to_string(), "length mismatch: 3 elements wanted, 2 given");
 /// assert_eq!(rejected.into_host(), Some(vec![1, 2]));
 /// # Ok::<(), alluvion::Error>(())

@@ -24,7 +24,7 @@ use crate::stream::{Event, Stream, StreamRef};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut vector = DeviceVec::<u8>::uninit(3, stream.as_ref())?;
+/// let mut vector = DeviceVec::<u8>::uninit(3, &stream)?;
 /// let mut host = vec![1, 2, 3];
 /// stream.scope(|scope| {
 ///     scope.upload(&mut vector, &host)?;
@@ -152,8 +152,8 @@ impl<'env> StreamRef<'env> {
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
     /// let (mut first, mut second) = (
-    ///     DeviceVec::<u8>::uninit(3, stream.as_ref())?,
-    ///     DeviceVec::<u8>::uninit(3, stream.as_ref())?,
+    ///     DeviceVec::<u8>::uninit(3, &stream)?,
+    ///     DeviceVec::<u8>::uninit(3, &stream)?,
     /// );
     /// let (host, mut back) = (vec![1, 2, 3], [0; 3]);
     /// stream.scope(|scope| {

@@ -17,8 +17,8 @@ use crate::sync::Arc;
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let vector = DeviceVec::from_slice(&[1, 2, 3], stream.as_ref())?;
-/// assert_eq!(vector.to_vec(stream.as_ref())?, [1, 2, 3]);
+/// let vector = DeviceVec::from_slice(&[1, 2, 3], &stream)?;
+/// assert_eq!(vector.to_vec(&stream)?, [1, 2, 3]);
 /// assert!(sim.hazards().is_empty());
 /// # Ok::<(), alluvion::Error>(())
 /// ```

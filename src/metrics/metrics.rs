@@ -21,7 +21,7 @@ use crate::suballoc::Status;
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
-/// let numbers = DeviceVec::<u8, _>::uninit_in(1 << 20, stream.as_ref(), &pool)?;
+/// let numbers = DeviceVec::<u8, _>::uninit_in(1 << 20, &stream, &pool)?;
 ///
 /// let mut page = Metrics::new();
 /// page.add_stack("scratch", &pool);

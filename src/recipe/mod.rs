@@ -10,7 +10,7 @@
 //! let recipe: Recipe = "binning(1MiB, 4MiB, blocks=8) | pool(initial=64MiB, growth=doubling) | cuda-async".parse()?;
 //! let resource = recipe.build(&sim.device(0))?;
 //! let stream = sim.device(0).stream()?;
-//! let numbers = DeviceVec::from_slice_in(&[1, 2, 3], stream.as_ref(), resource)?;
+//! let numbers = DeviceVec::from_slice_in(&[1, 2, 3], &stream, resource)?;
 //! # drop(numbers);
 //! # Ok::<(), alluvion::Error>(())
 //! ```

@@ -18,16 +18,16 @@ use crate::stream::StreamRef;
 /// accessible to the device: only such resources can be erased.
 ///
 /// ```
-/// use alluvion::{DeviceVec, Error, ResourceRef, Sim, StreamRef, source::Cuda};
+/// use alluvion::{DeviceVec, Error, ResourceRef, Sim, Stream, source::Cuda};
 ///
-/// fn ones(stream: StreamRef<'_>, resource: ResourceRef<'_>) -> Result<Vec<u8>, Error> {
+/// fn ones(stream: &Stream, resource: ResourceRef<'_>) -> Result<Vec<u8>, Error> {
 ///     DeviceVec::filled_in(16, 1_u8, stream, resource)?.to_vec(stream)
 /// }
 ///
 /// let sim = Sim::new();
 /// let device = sim.device(0);
 /// let (resource, stream) = (Cuda::new(&device), device.stream()?);
-/// assert_eq!(ones(stream.as_ref(), ResourceRef::erase(&resource))?, [1; 16]);
+/// assert_eq!(ones(&stream, ResourceRef::erase(&resource))?, [1; 16]);
 /// # Ok::<(), Error>(())
 /// ```
 pub struct ResourceRef<'a, R: ?Sized = dyn Resource + Sync + 'a> {

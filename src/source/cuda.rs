@@ -32,8 +32,8 @@ use crate::stream::StreamRef;
 /// let sim = Sim::new();
 /// let device = sim.device(0);
 /// let (resource, stream) = (Cuda::new(&device), device.stream()?);
-/// let vector = DeviceVec::from_slice_in(&[1.0, 2.0], stream.as_ref(), &resource)?;
-/// assert_eq!(vector.to_vec(stream.as_ref())?, [1.0, 2.0]);
+/// let vector = DeviceVec::from_slice_in(&[1.0, 2.0], &stream, &resource)?;
+/// assert_eq!(vector.to_vec(&stream)?, [1.0, 2.0]);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Clone)]

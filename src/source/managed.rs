@@ -43,7 +43,7 @@ use crate::stream::{OnStream, StreamRef};
 /// let block = resource.allocate(layout, stream.as_ref())?;
 /// let first_half = BlockRange::new(block, layout, ..2048)?;
 /// // SAFETY: the block is live, and freed below when the device is idle.
-/// unsafe { resource.migrate(first_half, Location::Device(0), stream.as_ref()) }?;
+/// unsafe { resource.migrate(first_half, Location::Device(0), &stream) }?;
 /// // SAFETY: `block` came from this resource with this layout, and the stream has all that uses it.
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())

@@ -16,10 +16,10 @@ use crate::error::Error;
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let freed = alluvion::Frontier::of(first.as_ref().release());
+/// let freed = alluvion::Frontier::of(first.release());
 /// let event = first.record()?;
 /// second.wait_event(&event)?;
-/// assert!(second.as_ref().may_reuse(&freed));
+/// assert!(second.may_reuse(&freed));
 /// event.synchronize()?;
 /// assert!(event.is_complete()?);
 /// # Ok::<(), alluvion::Error>(())

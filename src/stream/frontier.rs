@@ -22,14 +22,14 @@ use super::Stamp;
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
-/// let mut block = Frontier::of(first.as_ref().release());
-/// assert!(first.as_ref().may_reuse(&block) && !second.as_ref().may_reuse(&block));
+/// let mut block = Frontier::of(first.release());
+/// assert!(first.may_reuse(&block) && !second.may_reuse(&block));
 ///
 /// // A neighbour that was freed on the other stream is joined: now both must be waited for.
-/// block.join(&Frontier::of(second.as_ref().release()));
+/// block.join(&Frontier::of(second.release()));
 /// assert_eq!(block.len(), 2);
-/// second.as_ref().wait_for(&block)?;
-/// assert!(second.as_ref().may_reuse(&block));
+/// second.wait_for(&block)?;
+/// assert!(second.may_reuse(&block));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]

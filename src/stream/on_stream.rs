@@ -22,7 +22,7 @@ use super::{PerThreadStream, Stream, StreamRef};
 /// let sim = Sim::new();
 /// let device = sim.device(0);
 /// let (own, of_this_thread) = (device.stream()?, device.per_thread_stream()?);
-/// assert_eq!(ones(3, &own)?.to_vec(own.as_ref())?, [1; 3]);
+/// assert_eq!(ones(3, &own)?.to_vec(&own)?, [1; 3]);
 /// assert_eq!(ones(2, &of_this_thread)?.to_vec(&of_this_thread)?, [1; 2]);
 /// # Ok::<(), Error>(())
 /// ```

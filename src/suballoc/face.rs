@@ -41,11 +41,11 @@ macro_rules! face_of_carver {
             /// let sim = Sim::new();
             /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
             /// let pool = Cuda::new(&device).pool(PoolConfig::default().initial(4 << 20))?;
-            /// drop(DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &pool)?);
-            /// assert_eq!(pool.largest_bytes(stream.as_ref()), 3 << 20, "the rest lies in the cache of the stream");
+            /// drop(DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &pool)?);
+            /// assert_eq!(pool.largest_bytes(&stream), 3 << 20, "the rest lies in the cache of the stream");
             /// stream.synchronize()?;
             /// pool.defragment()?;
-            /// assert_eq!(pool.largest_bytes(stream.as_ref()), 4 << 20);
+            /// assert_eq!(pool.largest_bytes(&stream), 4 << 20);
             /// # Ok::<(), alluvion::Error>(())
             /// ```
             ///
@@ -71,9 +71,9 @@ macro_rules! face_of_carver {
             /// let layout = Layout::from_bytes(1000)?;
             /// let block = pool.allocate(layout, stream.as_ref())?;
             /// // SAFETY: nothing uses the block.
-            /// unsafe { pool.try_deallocate(block, layout, stream.as_ref()) }?;
+            /// unsafe { pool.try_deallocate(block, layout, &stream) }?;
             /// // SAFETY: as before.
-            /// let error = unsafe { pool.try_deallocate(block, layout, stream.as_ref()) }.unwrap_err();
+            /// let error = unsafe { pool.try_deallocate(block, layout, &stream) }.unwrap_err();
             /// assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
             /// # Ok::<(), alluvion::Error>(())
             /// ```

@@ -15,7 +15,7 @@
 /// // How many MiB a pool has after a request for three.
 /// let after = |growth| -> Result<usize, Error> {
 ///     let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().growth(growth))?;
-///     let _numbers = DeviceVec::<u8, _>::uninit_in(3 << 20, stream.as_ref(), &pool)?;
+///     let _numbers = DeviceVec::<u8, _>::uninit_in(3 << 20, &stream, &pool)?;
 ///     Ok(pool.pool_size() >> 20)
 /// };
 /// assert_eq!((after(Growth::Spare)?, after(Growth::Doubling)?), (4, 4));

@@ -53,7 +53,7 @@ use crate::stream::{OnStream, StreamRef};
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
 /// let pool = CudaAsync::new(&device)?.pool(PoolConfig::default().initial(8 << 20).maximum(32 << 20))?;
 /// for _ in 0..100 {
-///     let numbers = DeviceVec::<f32, _>::zeroed_in(10_000, stream.as_ref(), ResourceRef::new(&pool))?;
+///     let numbers = DeviceVec::<f32, _>::zeroed_in(10_000, &stream, ResourceRef::new(&pool))?;
 ///     drop(numbers);
 /// }
 /// let status = pool.status();
@@ -115,10 +115,10 @@ impl<U: Resource> Pool<U> {
     /// let sim = Sim::new();
     /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
-    /// let halves = [&first, &second].map(|stream| DeviceVec::filled_in(2 << 20, 7_u8, stream.as_ref(), &pool));
+    /// let halves = [&first, &second].map(|stream| DeviceVec::filled_in(2 << 20, 7_u8, &stream, &pool));
     /// drop(halves);
-    /// pool.merge(first.as_ref())?;
-    /// assert_eq!(pool.largest_bytes(first.as_ref()), 4 << 20);
+    /// pool.merge(&first)?;
+    /// assert_eq!(pool.largest_bytes(&first), 4 << 20);
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     ///
@@ -138,12 +138,12 @@ impl<U: Resource> Pool<U> {
     /// let stream = sim.device(0).stream()?;
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(4 << 20))?;
     /// let layouts = [1 << 20, 1000, 2 << 20].map(|bytes| Layout::from_bytes(bytes).expect("it is small"));
-    /// let blocks = pool.allocate_many(&layouts, stream.as_ref())?;
-    /// assert!(pool.allocate_many(&layouts, stream.as_ref()).is_err(), "there is no room for as much again");
+    /// let blocks = pool.allocate_many(&layouts, &stream)?;
+    /// assert!(pool.allocate_many(&layouts, &stream).is_err(), "there is no room for as much again");
     /// assert_eq!(pool.status().live_blocks, 3);
     /// let blocks: Vec<_> = blocks.into_iter().zip(layouts).collect();
     /// // SAFETY: the blocks came from `pool` with these layouts, and nothing uses them.
-    /// unsafe { pool.deallocate_many(&blocks, stream.as_ref()) };
+    /// unsafe { pool.deallocate_many(&blocks, &stream) };
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     ///

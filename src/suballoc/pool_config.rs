@@ -107,10 +107,10 @@ impl PoolConfig {
     /// });
     /// let pool = std::sync::Arc::new(Cuda::new(&sim.device(0)).pool(config)?);
     /// for _ in 0..8 {
-    ///     let piece: DeviceVec<u8, std::sync::Arc<Pool<Cuda>>> = DeviceVec::zeroed_in(1 << 20, stream.as_ref(), pool.clone())?;
+    ///     let piece: DeviceVec<u8, std::sync::Arc<Pool<Cuda>>> = DeviceVec::zeroed_in(1 << 20, &stream, pool.clone())?;
     ///     keep.send(piece).expect("the handler has the other end");
     /// }
-    /// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, stream.as_ref(), pool.clone())?;
+    /// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, pool.clone())?;
     /// assert_eq!(pool.status().live_blocks, 6, "three pieces of eight have gone");
     /// # Ok::<(), alluvion::Error>(())
     /// ```

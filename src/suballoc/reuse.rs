@@ -14,8 +14,8 @@
 /// // One stream fills and frees 8 MiB, another one wants as much: how much has the pool then?
 /// let after = |config: PoolConfig| -> Result<usize, Error> {
 ///     let pool = Cuda::new(&sim.device(0)).pool(config.initial(8 << 20))?;
-///     drop(DeviceVec::filled_in(8 << 20, 1_u8, first.as_ref(), &pool)?);
-///     let _taken = DeviceVec::filled_in(8 << 20, 2_u8, second.as_ref(), &pool)?;
+///     drop(DeviceVec::filled_in(8 << 20, 1_u8, &first, &pool)?);
+///     let _taken = DeviceVec::filled_in(8 << 20, 2_u8, &second, &pool)?;
 ///     Ok(pool.pool_size() >> 20)
 /// };
 /// assert!(after(PoolConfig::default().reuse(Reuse::Own))? > 8);

@@ -77,7 +77,7 @@ impl Snapshot {
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
-    /// let numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &pool)?;
+    /// let numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, &pool)?;
     /// let mut snapshot = pool.snapshot();
     /// let join = with_tag("join", Tag::current);
     /// snapshot.label(|block| if block == numbers.as_device_ptr() { join } else { Tag::NONE });
@@ -100,7 +100,7 @@ impl Snapshot {
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
     /// let tracking = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?.tracking();
-    /// let _numbers = with_tag("join", || DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &tracking))?;
+    /// let _numbers = with_tag("join", || DeviceVec::<f32, _>::zeroed_in(1000, &stream, &tracking))?;
     /// let mut snapshot = tracking.upstream().snapshot();
     /// snapshot.label_by(tracking.register());
     /// assert_eq!(snapshot.blocks[0].tag.name(), "join");

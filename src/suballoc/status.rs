@@ -12,7 +12,7 @@
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
-/// let numbers = DeviceVec::<u8, _>::uninit_in(1 << 20, stream.as_ref(), &pool)?;
+/// let numbers = DeviceVec::<u8, _>::uninit_in(1 << 20, &stream, &pool)?;
 /// let status = pool.status();
 /// assert_eq!((status.live_bytes, status.free_bytes, status.reserved_bytes), (1 << 20, 3 << 20, 4 << 20));
 /// drop(numbers);

@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_millis(30);
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let mut stall = Stall::on(stream.as_ref());
+/// let mut stall = Stall::on(&stream);
 /// assert!(!stream.is_idle()? && !stall.is_over());
 /// stall.let_go();
 /// stream.synchronize()?;
@@ -93,7 +93,7 @@ impl Stall {
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let before = Instant::now();
-/// alluvion::testing::stall(stream.as_ref(), Duration::from_millis(5));
+/// alluvion::testing::stall(&stream, Duration::from_millis(5));
 /// stream.synchronize()?;
 /// assert!(before.elapsed() >= Duration::from_millis(5));
 /// # Ok::<(), alluvion::Error>(())

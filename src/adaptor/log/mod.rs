@@ -65,7 +65,7 @@ type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let resource = Cuda::new(&sim.device(0)).logging(Log::create(&path)?);
-/// drop(DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &resource)?);
+/// drop(DeviceVec::<f32, _>::zeroed_in(1000, &stream, &resource)?);
 /// resource.log().flush()?;
 ///
 /// let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());

@@ -30,8 +30,8 @@ pub struct Counter {
 /// let sim = Sim::new();
 /// let stats = Cuda::new(&sim.device(0)).stats();
 /// let stream = sim.device(0).stream()?;
-/// let _numbers = DeviceVec::<u64, _>::zeroed_in(512, stream.as_ref(), &stats)?;
-/// drop(DeviceVec::<u8, _>::zeroed_in(1024, stream.as_ref(), &stats)?);
+/// let _numbers = DeviceVec::<u64, _>::zeroed_in(512, &stream, &stats)?;
+/// drop(DeviceVec::<u8, _>::zeroed_in(1024, &stream, &stats)?);
 /// assert_eq!(
 ///     stats.counts().to_string(),
 ///     "4 KiB in 1 block, at most 5 KiB in 2 blocks, in all 5 KiB in 2 blocks, 0 failures",

@@ -48,7 +48,7 @@ impl Stream {
     /// let context = cudarc::driver::CudaContext::new(0)?;
     /// let theirs = context.new_stream()?;
     /// let ours = Stream::from_cudarc(&theirs)?;
-    /// assert_eq!(ours.as_ref().raw().0, theirs.cu_stream() as u64);
+    /// assert_eq!(ours.raw().0, theirs.cu_stream() as u64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

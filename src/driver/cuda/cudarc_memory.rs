@@ -43,7 +43,7 @@ use crate::{Device, DevicePtr, DeviceVec, Error, Stream, StreamRef};
 /// let theirs = cudarc::driver::CudaContext::new(0)?.new_stream()?;
 /// let mut vector = DeviceVec::from_cudarc(theirs.clone_htod(&[1_u32, 2, 3])?)?;
 /// let stream = vector.stream().to_stream();
-/// vector.set(0, 7, stream.as_ref())?;
+/// vector.set(0, 7, &stream)?;
 /// assert_eq!(theirs.clone_dtoh(&vector.into_cudarc()?)?, [7, 2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

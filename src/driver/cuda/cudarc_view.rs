@@ -54,8 +54,8 @@ use crate::{Device, Error, StreamRef};
 ///
 /// let theirs = cudarc::driver::CudaContext::new(0)?.new_stream()?;
 /// let ours = Stream::from_cudarc(&theirs)?;
-/// let vector = DeviceVec::from_slice(&[1.0_f32, 2.0], ours.as_ref())?;
-/// let view = vector.read_on(ours.as_ref())?.for_cudarc(&theirs)?;
+/// let vector = DeviceVec::from_slice(&[1.0_f32, 2.0], &ours)?;
+/// let view = vector.read_on(&ours)?.for_cudarc(&theirs)?;
 /// assert_eq!(theirs.clone_dtoh(&view)?, [1.0, 2.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -67,8 +67,8 @@ use crate::{Device, Error, StreamRef};
 ///
 /// let theirs = cudarc::driver::CudaContext::new(0).unwrap().new_stream().unwrap();
 /// let ours = Stream::from_cudarc(&theirs).unwrap();
-/// let vector = DeviceVec::from_slice(&[1.0_f32, 2.0], ours.as_ref()).unwrap();
-/// let view = vector.read_on(ours.as_ref()).unwrap().for_cudarc(&theirs).unwrap();
+/// let vector = DeviceVec::from_slice(&[1.0_f32, 2.0], &ours).unwrap();
+/// let view = vector.read_on(&ours).unwrap().for_cudarc(&theirs).unwrap();
 /// drop(vector);
 /// theirs.clone_dtoh(&view).unwrap();
 /// ```
@@ -90,11 +90,11 @@ pub struct CudarcView<'a, T: DeviceCopy> {
 ///
 /// let theirs = cudarc::driver::CudaContext::new(0)?.new_stream()?;
 /// let ours = Stream::from_cudarc(&theirs)?;
-/// let mut vector = DeviceVec::<u32>::uninit(3, ours.as_ref())?;
-/// let mut view = vector.write_on(ours.as_ref())?.for_cudarc(&theirs)?;
+/// let mut vector = DeviceVec::<u32>::uninit(3, &ours)?;
+/// let mut view = vector.write_on(&ours)?.for_cudarc(&theirs)?;
 /// theirs.memcpy_htod(&[1, 2, 3], &mut view)?;
 /// drop(view);
-/// assert_eq!(vector.to_vec(ours.as_ref())?, [1, 2, 3]);
+/// assert_eq!(vector.to_vec(&ours)?, [1, 2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "the use ends when the view is dropped, and work is submitted before"]

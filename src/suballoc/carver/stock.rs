@@ -99,7 +99,7 @@ impl Tally {
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
 /// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
-/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), erased.clone())?;
+/// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, erased.clone())?;
 /// let stock = erased.find::<Stock>().expect("there is a pool in it");
 /// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
 /// # Ok::<(), alluvion::Error>(())
