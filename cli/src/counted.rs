@@ -2,12 +2,9 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
-use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, ResourceId, StreamRef,
-};
+use alluvion::{DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, StreamRef};
 
 /// Counts the bytes that are out of a source, and the most that ever were: what a pool over it reserves. And how often it was
 /// called.
@@ -83,21 +80,7 @@ unsafe impl<U: Resource> Resource for Counted<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Counted")
-    }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate);
 }
 
 // SAFETY: the blocks are the upstream's.

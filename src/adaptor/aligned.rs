@@ -6,9 +6,10 @@ use core::fmt;
 
 use super::Moves;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
@@ -166,7 +167,7 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
         }
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align);
 
     fn id(&self) -> ResourceId {
         self.id

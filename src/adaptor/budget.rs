@@ -9,9 +9,9 @@ use super::face_of_allowance::face_of_allowance;
 use super::{Allowance, Reservation};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
 };
 use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::Size;

@@ -72,7 +72,7 @@ macro_rules! face_of_allowance {
                 self.allowance.give(layout.rounded_bytes());
             }
 
-            stand_on_upstream!();
+            forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info);
 
             fn id(&self) -> ResourceId {
                 self.id

@@ -6,10 +6,8 @@ use core::fmt;
 
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
-};
+use crate::forward_resource;
+use crate::resource::{AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
 use crate::suballoc::{Cause, Handlers, OutOfMemory, Relief};
 use crate::sync::{AtomicU64, Ordering};
@@ -233,12 +231,6 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
     }
 
     #[inline]
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate(block, layout, stream) };
-    }
-
-    #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         let allocate = || self.upstream.allocate_sync(layout);
         match allocate() {
@@ -247,17 +239,7 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
         }
     }
 
-    #[inline]
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate_sync(block, layout) };
-    }
-
-    stand_on_upstream!();
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
+    forward_resource!(upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FailureCallback({} asked)", self.appeals.asked())

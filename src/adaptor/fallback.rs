@@ -10,9 +10,9 @@ pub use spill::Spill;
 
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Size;
@@ -177,7 +177,7 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
         }
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align, trim, memory_info);
 
     fn id(&self) -> ResourceId {
         self.id

@@ -8,9 +8,10 @@ use super::fence::{Fence, Plan};
 use super::watch::{Kept, Live};
 use super::{GuardConfig, Watch};
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::{Frontier, Stamp, StreamRef};
 
@@ -338,7 +339,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         self.watch.poll_a_few();
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, trim);
 
     fn id(&self) -> ResourceId {
         self.id

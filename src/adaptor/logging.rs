@@ -6,9 +6,10 @@ use core::fmt;
 
 use super::Log;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Stock;
@@ -137,7 +138,7 @@ unsafe impl<U: Resource> Resource for Logging<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) };
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

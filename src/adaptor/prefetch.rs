@@ -7,9 +7,10 @@ use core::fmt;
 use super::Hints;
 use crate::driver::Location;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -101,25 +102,11 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
         Ok(block)
     }
 
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate(block, layout, stream) };
-    }
-
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         self.upstream.allocate_sync(layout)
     }
 
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate_sync(block, layout) };
-    }
-
-    stand_on_upstream!();
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
+    forward_resource!(upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Prefetch")

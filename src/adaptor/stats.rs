@@ -6,9 +6,10 @@ use core::fmt;
 
 use super::tally::{Counts, SLACK_BYTES, SignedSize, Tally};
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -144,7 +145,7 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) };
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

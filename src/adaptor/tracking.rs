@@ -6,9 +6,10 @@ use core::fmt;
 
 use super::register::{CallStacks, Holdings, Register};
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, stand_on_upstream,
+    blocks_of_upstream,
 };
 use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::Size;
@@ -214,7 +215,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         }
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

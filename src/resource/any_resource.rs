@@ -6,12 +6,8 @@ use core::fmt;
 use std::sync::{Arc, Weak};
 
 use crate::device::Device;
-use crate::driver::MemoryInfo;
-use crate::error::Error;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId, ResourceRef, forward_resource,
-};
-use crate::stream::StreamRef;
+use crate::forward_resource;
+use crate::resource::{DeviceAccessible, Resource, ResourceRef};
 
 /// An owned handle of a resource whose type is forgotten: cheap to clone, shared between threads.
 ///
@@ -81,7 +77,7 @@ impl AnyResource {
 
 // SAFETY: everything is forwarded to one resource, which keeps the contract; the handle can be moved without moving it.
 unsafe impl Resource for AnyResource {
-    forward_resource!(|this| this.resource);
+    forward_resource!(handle | this | *this.resource);
 }
 
 // SAFETY: the constructors take resources that are accessible to the device, and nothing else.

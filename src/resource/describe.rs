@@ -25,6 +25,21 @@ impl<'a> Describe<'a> {
     pub fn new(resource: &'a dyn Resource) -> Self {
         Self { resource }
     }
+
+    /// The name of a type, without its module and its parameters: how [`forward_resource!`](crate::forward_resource) prints a
+    /// layer.
+    ///
+    /// ```
+    /// use alluvion::{Describe, Pool, source::Cuda};
+    ///
+    /// assert_eq!(Describe::name_of::<Pool<Cuda>>(), "Pool");
+    /// ```
+    #[must_use]
+    pub fn name_of<T: ?Sized>() -> &'static str {
+        let path = core::any::type_name::<T>();
+        let path = path.split_once('<').map_or(path, |(path, _)| path);
+        path.rsplit_once("::").map_or(path, |(_, name)| name)
+    }
 }
 
 impl fmt::Display for Describe<'_> {

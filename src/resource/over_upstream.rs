@@ -1,22 +1,9 @@
-//! What a layer over another resource does not change.
-
-/// The methods of [`Resource`](super::Resource) that say where a layer stands. It has a field `upstream`.
-macro_rules! stand_on_upstream {
-    () => {
-        #[inline]
-        fn device(&self) -> &$crate::device::Device {
-            self.upstream.device()
-        }
-
-        #[inline]
-        fn upstream(&self) -> Option<&dyn $crate::resource::Resource> {
-            Some(&self.upstream)
-        }
-    };
-}
+//! Who may touch the blocks of a layer.
 
 /// What follows from a layer's blocks being those of its upstream, or pieces of them: who may touch them. And its `Debug`,
 /// which is what it is called in the description of a stack.
+///
+/// It is not public, as `forward_resource!` is: that the blocks are the upstream's is a promise, and here nobody writes `unsafe`.
 ///
 /// `over DeviceAccessible` is for a layer that has the device touch the blocks, and so is a resource over no other.
 macro_rules! blocks_of_upstream {
@@ -40,4 +27,4 @@ macro_rules! blocks_of_upstream {
     };
 }
 
-pub(crate) use {blocks_of_upstream, stand_on_upstream};
+pub(crate) use blocks_of_upstream;

@@ -4,13 +4,8 @@
 
 use core::fmt;
 
-use crate::device::Device;
-use crate::driver::MemoryInfo;
-use crate::error::Error;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, HostAccessible, LayerBook, Layout, Resource, ResourceId, forward_resource,
-};
-use crate::stream::StreamRef;
+use crate::forward_resource;
+use crate::resource::{DeviceAccessible, HostAccessible, Resource};
 
 /// A borrowed handle of a resource: `Copy`, one pointer while the type is known, two once it is erased.
 ///
@@ -77,7 +72,7 @@ impl<R: ?Sized> Copy for ResourceRef<'_, R> {}
 
 // SAFETY: everything is forwarded to one resource, which keeps the contract; the handle can be moved without moving it.
 unsafe impl<R: Resource + ?Sized> Resource for ResourceRef<'_, R> {
-    forward_resource!(|this| this.resource);
+    forward_resource!(handle | this | *this.resource);
 }
 
 // SAFETY: a handle hands out the blocks of what it names.

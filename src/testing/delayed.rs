@@ -5,10 +5,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::error::Error;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
-};
+use crate::forward_resource;
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
 
 /// Frees, and then keeps the caller waiting.
@@ -67,18 +65,10 @@ impl<U> Delayed<U> {
 
 // SAFETY: everything is forwarded to the upstream, whose id it has and which keeps the contract.
 unsafe impl<U: Resource> Resource for Delayed<U> {
-    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.upstream.allocate(layout, stream)
-    }
-
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         // SAFETY: the caller's promises; the ids are the same.
         unsafe { self.upstream.deallocate(block, layout, stream) };
         self.dawdle();
-    }
-
-    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.upstream.allocate_sync(layout)
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
@@ -87,11 +77,7 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
         self.dawdle();
     }
 
-    stand_on_upstream!();
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
+    forward_resource!(upstream, except deallocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delayed({:?})", self.delay)

@@ -6,9 +6,8 @@ use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
-use crate::resource::{
-    DeviceAccessible, DevicePtr, Layout, Resource, ResourceId, blocks_of_upstream, stand_on_upstream,
-};
+use crate::forward_resource;
+use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
 
 /// Fails chosen allocations as out of memory, before they reach its upstream.
@@ -121,27 +120,13 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
         self.upstream.allocate(layout, stream)
     }
 
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate(block, layout, stream) }
-    }
-
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align())?;
         self.pass(layout)?;
         self.upstream.allocate_sync(layout)
     }
 
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate_sync(block, layout) }
-    }
-
-    stand_on_upstream!();
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
+    forward_resource!(upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.plan {

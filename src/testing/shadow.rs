@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::error::Error;
+use crate::forward_resource;
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId, blocks_of_upstream,
-    stand_on_upstream,
 };
 use crate::stream::StreamRef;
 use crate::sync::Mutex;
@@ -258,7 +258,7 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
         }
     }
 
-    stand_on_upstream!();
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {
         self.id

@@ -364,21 +364,11 @@ unsafe impl<U: Resource> Resource for LateBooks<U> {
         self.books.lock().unwrap().remove(block, layout).expect("the block is on the books");
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
     fn id(&self) -> ResourceId {
         self.id
     }
 
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LateBooks")
-    }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate, id);
 }
 
 /// With a source that dawdles after each free, four threads meet in the gap. On a busy machine they may run one after the

@@ -3,15 +3,13 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources, wrongly")]
 
-use std::fmt;
 use std::sync::Arc;
 
 use alluvion::driver::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceId, Sim, Stream,
-    StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, Sim, Stream, StreamRef,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -145,25 +143,7 @@ unsafe impl Resource for Blind {
         unsafe { self.pool.deallocate(block, layout, self.only.as_ref()) };
     }
 
-    fn device(&self) -> &Device {
-        self.pool.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.pool.id()
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Blind")
-    }
-
-    fn max_align(&self) -> usize {
-        self.pool.max_align()
-    }
-
-    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.pool.trim(keep_bytes)
-    }
+    alluvion::forward_resource!(pool, except allocate, deallocate);
 }
 
 // SAFETY: as above.

@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use alluvion::source::{Callback, Cuda};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth};
 use alluvion::testing::{Bench, Faulty, Op, Shadow, run_ops};
-use alluvion::{
-    Device, DevicePtr, Error, ErrorKind, Layout, Pool, PoolConfig, Resource, ResourceId, Sim, StreamRef,
-};
+use alluvion::{DevicePtr, Error, ErrorKind, Layout, Pool, PoolConfig, Resource, Sim, StreamRef};
 
 use crate::raw_block::{Held, layout_of};
 
@@ -123,21 +121,11 @@ unsafe impl<U: Resource> Resource for Skewed<U> {
         unsafe { self.upstream.deallocate(block, layout, stream) };
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Skewed({})", self.skew)
     }
 
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate, fmt_layer);
 }
 
 /// A segment at an address that is no multiple of 256 is given back, and the error is typed.

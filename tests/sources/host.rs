@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "gives blocks back, implements a resource, and forks")]
 
-use core::fmt;
 use core::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use alluvion::resource::{Layer, LayerBook};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
     Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, PoolConfig, Resource,
-    ResourceId, Sim, StreamRef,
+    Sim, StreamRef,
 };
 use proptest::prelude::*;
 
@@ -320,11 +319,6 @@ unsafe impl Resource for Dirty {
         self.allocate_sync(layout)
     }
 
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises.
-        unsafe { self.0.deallocate(block, layout, stream) }
-    }
-
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         assert!(!layout.is_empty(), "zero bytes are asked of nobody");
         let block = self.0.allocate_sync(layout)?;
@@ -340,25 +334,11 @@ unsafe impl Resource for Dirty {
         unsafe { self.0.deallocate_sync(block, layout) }
     }
 
-    fn device(&self) -> &Device {
-        self.0.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.0.id()
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Dirty")
-    }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.0)
-    }
-
     fn layer(&self) -> Option<LayerBook<'_>> {
         Some(LayerBook::of::<Self>(self))
     }
+
+    alluvion::forward_resource!(0, except allocate, deallocate_sync);
 }
 
 impl Layer for Dirty {

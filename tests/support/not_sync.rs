@@ -6,10 +6,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, MemoryInfo, Resource, ResourceId,
-    StreamRef,
-};
+use alluvion::{DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, MemoryInfo, Resource, StreamRef};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 /// What is done in the middle of a call.
@@ -83,20 +80,8 @@ unsafe impl<U: Resource> Resource for OneAtATime<U> {
         });
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.alone(None, |_| f.write_str("OneAtATime"))
-    }
-
-    fn max_align(&self) -> usize {
-        self.upstream.max_align()
     }
 
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
@@ -107,9 +92,7 @@ unsafe impl<U: Resource> Resource for OneAtATime<U> {
         self.alone(None, Resource::memory_info)
     }
 
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate, fmt_layer, trim, memory_info);
 }
 
 // SAFETY: the blocks are the upstream's.

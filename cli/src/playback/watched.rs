@@ -3,12 +3,9 @@
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 #![expect(clippy::disallowed_types, reason = "loom does not see the program")]
 
-use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, ResourceId, StreamRef,
-};
+use alluvion::{DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, Resource, StreamRef};
 
 use super::What;
 
@@ -85,21 +82,7 @@ unsafe impl<U: Resource> Resource for Watched<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watched")
-    }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate);
 }
 
 // SAFETY: the blocks are the upstream's.

@@ -9,9 +9,7 @@ pub(crate) mod aligned;
 pub(crate) mod guard;
 pub(crate) mod prefetch;
 
-use std::fmt;
-
-use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef};
 
 /// Makes a test of each clause, on the bench that the expression makes.
 #[allow(unused_macros, reason = "who takes a part of this module makes no tests of it")]
@@ -76,31 +74,9 @@ unsafe impl<U: Resource> Resource for Plain<U> {
         self.upstream.allocate(layout, stream)
     }
 
-    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate(block, layout, stream) }
-    }
-
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align())?;
         self.upstream.allocate_sync(layout)
-    }
-
-    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        // SAFETY: the caller's promises; the ids are the same.
-        unsafe { self.upstream.deallocate_sync(block, layout) }
-    }
-
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
-    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Plain")
     }
 
     fn max_align(&self) -> usize {
@@ -110,6 +86,8 @@ unsafe impl<U: Resource> Resource for Plain<U> {
     fn upstream(&self) -> Option<&dyn Resource> {
         self.is_known.then_some(&self.upstream as &dyn Resource)
     }
+
+    alluvion::forward_resource!(upstream, except allocate, max_align, trim, memory_info, upstream);
 }
 
 // SAFETY: its blocks are the upstream's.

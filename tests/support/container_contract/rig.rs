@@ -11,7 +11,7 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use allocator_api2::vec::Vec as VecIn;
 use alluvion::driver::PinnedFlags;
 use alluvion::source::Cuda;
-use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, Stream, StreamRef};
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, Stream, StreamRef};
 
 /// How long a stalled stream is stalled: long enough for work that does not wait to be caught at it.
 const STALL: Duration = Duration::from_millis(10);
@@ -118,21 +118,7 @@ unsafe impl Resource for Counting {
         unsafe { self.upstream.deallocate(block, layout, stream) }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
-    fn id(&self) -> ResourceId {
-        self.upstream.id()
-    }
-
-    fn fmt_layer(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Counting")
-    }
-
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    alluvion::forward_resource!(upstream, except allocate, deallocate);
 }
 
 // SAFETY: the blocks are those of `Cuda`.
