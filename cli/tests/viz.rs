@@ -183,10 +183,43 @@ fn a_block_whose_free_is_missing_goes_when_its_address_is_taken() {
     let path = log("lost.csv", HEADING, &rows);
     let page = Page::draw("lost.html", &path, &["--recorded"]);
     assert_eq!((page.column("covered.block"), page.column("covered.step")), (vec![0], vec![2]));
-    assert!(page.texts("notes").iter().any(|note| note.starts_with("1 blocks have no free")));
+    assert!(
+        page.texts("notes")
+            .iter()
+            .any(|note| note.starts_with("1 block has no free in the log before its address was"))
+    );
     let mut there = Vec::new();
     page.play(|_, blocks| there.push(blocks.len()));
     assert_eq!(there, [1, 2, 2, 1]);
+}
+
+#[test]
+fn allocations_that_failed_are_in_the_page() {
+    let rows = [
+        "7,09:00:00.000000,allocate failure,(nil),5000000000,0,load,",
+        "7,09:00:00.000010,allocate,0x1000,1000,0,,4096",
+        "8,09:00:00.000030,allocate failure,(nil),77,0x9,join,4096",
+        "7,09:00:00.000020,free,0x1000,1000,0,,4096",
+        "7,09:00:00.000021,free,0x7000,1000,0,,4096",
+    ];
+    let path = log("failures.csv", &format!("{HEADING},Tag,Reserved"), &rows);
+    for more in [&[][..], &["--resource", "pool"]] {
+        let page = Page::draw("failures.html", &path, more);
+        assert_eq!(page.column("failure.after"), [0, 1]);
+        assert_eq!(page.wide("failure.bytes"), [5_000_000_000, 77]);
+        assert_eq!(page.wide("failure.microseconds"), [0, 30]);
+        assert_eq!((page.column("failure.stream"), page.column("failure.thread")), (vec![0, 1], vec![0, 1]));
+        let tags = page.texts("tags");
+        let named: Vec<_> = page.column("failure.tag").into_iter().map(|tag| &*tags[tag as usize]).collect();
+        assert_eq!(named, ["load", "join"]);
+        assert_eq!(page.wide("event.microseconds"), [10, 10], "since the first row, and never back");
+        let notes = page.texts("notes");
+        assert!(notes[0].starts_with("2 allocations failed when the log was written"), "{notes:?}");
+        assert!(
+            notes[1].starts_with("1 free is of a block that was allocated before the log began"),
+            "{notes:?}"
+        );
+    }
 }
 
 #[test]
@@ -199,6 +232,10 @@ fn another_stack_can_be_replayed_through() {
     assert!(page.wide("block.place").contains(&NOWHERE));
     let notes = page.texts("notes");
     assert!(notes[0].contains("allocations failed in the replay; the first at event"), "{notes:?}");
+    // The page counts events from 1.
+    let lost = page.wide("block.place").iter().position(|place| *place == NOWHERE).unwrap() as u32;
+    let step = page.events().iter().position(|event| *event == (lost, EventKind::Allocate)).unwrap();
+    assert!(notes[0].contains(&format!("at event {}: ", step + 1)), "{notes:?}");
     page.play(|_, blocks| {
         assert!(blocks.iter().map(|(begin, (end, _))| end - begin).sum::<u64>() <= 64 << 20);
     });

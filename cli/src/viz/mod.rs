@@ -70,11 +70,11 @@ impl Viz {
         let (page, what) = match Input::read(&self.file)? {
             Input::Trace(trace) => {
                 let picture = self.picture_of(trace, recipe)?;
-                (page::of_picture(&picture), format!("{} events", picture.trace.events.len()))
+                (page::of_picture(&picture), plural(picture.trace.events.len(), "event"))
             }
             Input::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
                 let still = snapshot::draw(&self.file, snapshot);
-                (page::of_snapshot(&still), format!("{} blocks", still.bytes.len()))
+                (page::of_snapshot(&still), plural(still.bytes.len(), "block"))
             }
             Input::Snapshot(_) => {
                 return Err(Failure::usage("a snapshot is one moment: nothing can be replayed"));
@@ -118,6 +118,11 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// `1 block`, `2 blocks`.
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What a log leaves out.
 fn notes_about(trace: &Trace) -> Vec<String> {
     let mut notes = Vec::new();
@@ -126,14 +131,18 @@ fn notes_about(trace: &Trace) -> Vec<String> {
     }
     if trace.failures > 0 {
         notes.push(format!(
-            "{} allocations failed when the log was written; they are not shown.",
-            trace.failures
+            "{} failed when the log was written: a cross shows how far each would have raised the curve.",
+            plural(trace.failures, "allocation")
         ));
     }
     if trace.strays > 0 {
+        let (of, they) = match trace.strays {
+            1 => ("is of a block that was", "it is"),
+            _ => ("are of blocks that were", "they are"),
+        };
         notes.push(format!(
-            "{} frees are of blocks that were allocated before the log began; they are not shown.",
-            trace.strays
+            "{} {of} allocated before the log began; {they} not shown.",
+            plural(trace.strays, "free")
         ));
     }
     notes

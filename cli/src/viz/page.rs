@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 
-use alluvion::trace::EventKind;
+use alluvion::trace::{EventKind, Refusal, Trace};
 
 use super::address_space::AddressSpace;
 use super::columns::Columns;
@@ -19,10 +19,11 @@ const STYLE: &str = include_str!("page/style.css");
 
 /// In the order in which they build on each other. The page has them in one function, so that they see each other and
 /// nothing else sees them.
-const SCRIPTS: [&str; 14] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("page/units.js"),
     include_str!("page/data.js"),
     include_str!("page/pyramid.js"),
+    include_str!("page/failures.js"),
     include_str!("page/model.js"),
     include_str!("page/axis.js"),
     include_str!("page/palette.js"),
@@ -52,7 +53,6 @@ struct Heading<'p> {
     first_microseconds: u64,
     events: usize,
     blocks: u32,
-    failures: usize,
     strays: usize,
     knows_reserved: bool,
     tags: &'p [String],
@@ -137,10 +137,9 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
         resource,
         notes: &picture.notes,
         unit: picture.unit,
-        first_microseconds: trace.moments.first().map_or(0, |moment| moment.microseconds),
+        first_microseconds: first_microseconds(trace),
         events: trace.events.len(),
         blocks: trace.blocks,
-        failures: trace.failures,
         strays: trace.strays,
         knows_reserved,
         tags: &trace.tags,
@@ -162,10 +161,32 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     let samples = &picture.samples;
     columns.add_u32("sample.step", &samples.iter().map(|sample| sample.step).collect::<Vec<_>>());
     columns.add_u64("sample.cached", &samples.iter().map(|sample| sample.cached_bytes).collect::<Vec<_>>());
+    add_failures(&mut columns, trace);
     let covered = &picture.covered;
     columns.add_u32("covered.block", &covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
     columns.add_u32("covered.step", &covered.iter().map(|covered| covered.step).collect::<Vec<_>>());
     Ok(assemble(&picture.title, &columns.pack(&heading)?))
+}
+
+/// When the log begins, since midnight.
+fn first_microseconds(trace: &Trace) -> u64 {
+    let refused = trace.refusals.first().filter(|refusal| refusal.after_events == 0);
+    let first = refused.map(|refusal| &refusal.moment).or(trace.moments.first());
+    first.map_or(0, |moment| moment.microseconds)
+}
+
+/// The allocations that failed when the log was written. Those that fail in a replay are blocks that are nowhere.
+fn add_failures(columns: &mut Columns, trace: &Trace) {
+    let (first, refusals) = (first_microseconds(trace), &trace.refusals);
+    let of = |number: fn(&Refusal) -> u32| refusals.iter().map(number).collect::<Vec<_>>();
+    // A picture has no more than 2^32 events.
+    columns.add_u32("failure.after", &of(|refusal| refusal.after_events as u32));
+    columns.add_u32("failure.stream", &of(|refusal| refusal.stream));
+    columns.add_u32("failure.thread", &of(|refusal| refusal.thread));
+    columns.add_u32("failure.tag", &of(|refusal| refusal.moment.tag));
+    columns.add_u64("failure.bytes", &refusals.iter().map(|refusal| refusal.bytes).collect::<Vec<_>>());
+    let since = |refusal: &Refusal| refusal.moment.microseconds.saturating_sub(first);
+    columns.add_u64("failure.microseconds", &refusals.iter().map(since).collect::<Vec<_>>());
 }
 
 fn add_events(columns: &mut Columns, picture: &Picture) {
@@ -174,7 +195,7 @@ fn add_events(columns: &mut Columns, picture: &Picture) {
     let mut back = Vec::with_capacity(count);
     let (mut sizes, mut tags) = (Vec::new(), Vec::new());
     let mut steps = Vec::with_capacity(count);
-    let mut newest = trace.moments.first().map_or(0, |moment| moment.microseconds);
+    let mut newest = first_microseconds(trace);
     for (event, moment) in trace.events.iter().zip(&trace.moments) {
         // Blocks are numbered as they come, so an allocation needs no number, and a free needs only how far back its
         // block is: small numbers, which pack well.

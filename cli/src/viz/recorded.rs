@@ -32,9 +32,14 @@ pub(super) fn draw(path: &Path, trace: Trace) -> Picture {
     let mut picture = Picture::new(super::name_of(path), origin, notes, trace, laid);
     let covered = picture.covered.len();
     if covered > 0 {
+        let (have, their, them) = match covered {
+            1 => ("has", "its address was", "it"),
+            _ => ("have", "their addresses were", "them"),
+        };
         picture.notes.push(format!(
-            "{covered} blocks have no free in the log before their addresses were handed out again: the map shows them \
-             until then, the curve to the end."
+            "{} {have} no free in the log before {their} handed out again: the map shows {them} until then, the curve to \
+             the end.",
+            super::plural(covered, "block")
         ));
     }
     picture

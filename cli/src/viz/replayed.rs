@@ -31,7 +31,7 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
     live.resize_with(addresses.len(), || None);
     let (mut samples, mut failed) = (Vec::new(), None);
-    let mut failures = 0_u64;
+    let mut failures = 0_usize;
     let stride = (trace.events.len() / SAMPLES).max(1);
     for (step, event) in trace.events.iter().enumerate() {
         let stream = streams[event.stream as usize].as_ref();
@@ -69,7 +69,9 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
     let mut notes = super::notes_about(&trace);
     if let Some((step, error)) = failed {
         notes.push(format!(
-            "{failures} allocations failed in the replay; the first at event {step}: {error}."
+            "{} failed in the replay; the first at event {}: {error}.",
+            super::plural(failures, "allocation"),
+            step + 1
         ));
     }
     let laid = Laid { addresses, reserved: reserved_by(&segments), segments, samples };

@@ -29,6 +29,10 @@ class App {
     this.playing = false;
     /** @type {Map<string, Groups>} */
     this.grouped = new Map();
+    this.failures = model.failures;
+    this.failureList = new FailureList();
+    /** Which of the sheets with details is on top. @type {"now" | "block" | "failures"} */
+    this.sheet = "now";
     this.search = new Search();
     this.bytes = new BytesChart();
     this.overview = new Overview();
@@ -113,9 +117,24 @@ class App {
     this.changed("view");
   }
 
+  /** @param {"now" | "block" | "failures"} sheet */
+  showSheet(sheet) {
+    this.sheet = sheet;
+    byId("tab-block").hidden = this.selected === null;
+    byId("tab-failures").hidden = this.failures.count === 0;
+    for (const name of ["now", "block", "failures"]) {
+      byId(`tab-${name}`).setAttribute("aria-selected", String(name === sheet));
+      byId(name).classList.toggle("under", name !== sheet);
+    }
+    byId("to-peak").hidden = sheet !== "now";
+    byId("block-close").hidden = sheet !== "block";
+  }
+
   /** @param {number | null} block */
   select(block) {
     this.selected = block;
+    if (block !== null) this.showSheet("block");
+    else this.showSheet(this.sheet === "block" ? "now" : this.sheet);
     this.changed("over", "block");
   }
 
@@ -190,7 +209,14 @@ class App {
     const entries = /** @type {[string, string, boolean][]} */ ([["live", "live", false]]);
     if (model.sample.step.length) entries.push(["cached", "cached for streams", false]);
     if (model.reserved.step.length) entries.push(["held", model.sample.step.length ? "free in the core" : "cached: reserved and not live", false], ["reserved", "reserved", true]);
-    byId("legend-bytes").replaceChildren(...entries.map(([colour, name, line]) => legendEntry(this.palette.of(colour), name, line)));
+    const drawn = entries.map(([colour, name, line]) => legendEntry(this.palette.of(colour), name, line));
+    if (this.failures.count) {
+      const entry = legendEntry("none", "failed", false);
+      entry.title = "Allocations that failed: from what was live to what was wanted";
+      entry.querySelector("i")?.classList.add("cross");
+      drawn.push(entry);
+    }
+    byId("legend-bytes").replaceChildren(...drawn);
   }
 
   legendOfMap() {
@@ -232,7 +258,7 @@ class App {
     if (!Number.isNaN(cached)) facts.push(["cached for streams", bytesText(cached)]);
     if (model.events) {
       facts.push(["fragmentation", `${((model.fragmentation[moment] / 65535) * 100).toFixed(1)}%`]);
-      facts.push(["event", `${countText(moment)} of ${countText(model.events)}`]);
+      facts.push(["event", `${countText(moment + 1)} of ${countText(model.events)}`]);
       facts.push(["time", `${durationText(model.time[moment])} · ${clockText(model.heading.first_microseconds + model.time[moment])}`]);
       facts.push(["call", `${model.birth[block] === moment ? "allocate" : "free"} #${block}, ${bytesText(model.bytes[block])}`]);
       facts.push(["by", `${model.streamName(model.eventStream[moment])}, ${model.threadName(model.eventThread[moment])}`]);
@@ -275,7 +301,7 @@ class App {
       ["Free in the core", bytesText(free)],
       ["Reserved", bytesText(status.reserved_bytes)],
       ["Reserved peak", bytesText(status.peak_reserved_bytes)],
-      ["Reserved over live", status.live_bytes ? (status.reserved_bytes / status.live_bytes).toFixed(2) : "–"],
+      ["Reserved / live", status.live_bytes ? (status.reserved_bytes / status.live_bytes).toFixed(2) : "–"],
       ["Fragmentation", free ? `${((1 - status.largest_free_bytes / free) * 100).toFixed(1)}%` : "–"],
       ["Segments", countText(this.model.segment.place.length)],
     ];
@@ -283,12 +309,13 @@ class App {
 
   sayBlock() {
     const { model, selected } = this;
-    byId("block").hidden = selected === null;
     if (selected === null) return;
-    byId("block-name").textContent = `Block #${selected}`;
+    byId("tab-block").textContent = `Block #${selected}`;
     const death = model.death[selected];
-    pairs(byId("block-facts"), this.blockFacts(selected));
-    /** @type {HTMLButtonElement} */ (byId("block-death")).disabled = death === NEVER;
+    pairs(byId("block-facts"), this.blockFacts(selected), {
+      allocated: { id: "block-birth", act: () => this.goTo(model.birth[selected]) },
+      ...(death === NEVER ? {} : { freed: { id: "block-death", act: () => this.goTo(death) } }),
+    });
   }
 
   /** @param {number} block @returns {[string, string][]} */
@@ -327,7 +354,7 @@ class App {
       recorded: heading.knows_reserved
         ? "Addresses and reserved bytes are those of the log."
         : "Addresses are those of the log. It does not say what was reserved.",
-      replayed: `The log does not say what was reserved: it was replayed through ${heading.resource} of a simulated GPU. Addresses, segments, cached and reserved bytes are the replay's; sizes, streams, threads and times the log's.`,
+      replayed: `The log does not say what was reserved: addresses, cached and reserved bytes are those of a replay through ${heading.resource} of a simulated GPU.`,
       snapshot: `Every block of a suballocator at one moment, ${dateText(heading.unix_microseconds ?? 0)}, on ${heading.driver === "sim" ? "a simulated GPU" : `GPU ${heading.ordinal}`}.`,
     }[model.kind];
     byId("how").title = byId("how").textContent ?? "";
@@ -338,16 +365,18 @@ class App {
     if (!this.snapshot) {
       if (reserved) {
         facts.push(["Reserved peak", bytesText(reserved)]);
-        facts.push(["Reserved over live", live ? (reserved / live).toFixed(2) : "–"]);
+        facts.push(["Reserved / live", live ? (reserved / live).toFixed(2) : "–"]);
       }
       const left = model.live[model.events - 1] ?? 0;
       facts.push(["Events", countText(model.events)], ["Blocks", countText(model.blocks)], ["Streams", countText(model.streams.length)], ["Threads", countText(model.threads.length)]);
-      facts.push(["Duration", durationText(model.time[model.events - 1] ?? 0)], ["Live at the end", bytesText(left)]);
+      facts.push(["Duration", durationText(model.duration)], ["Live at the end", bytesText(left)]);
+      if (this.failures.count) facts.push(["Failed", countText(this.failures.count)]);
     }
     byId("facts").replaceChildren(...facts.map(([name, value]) => {
       const [box, term, text] = ["div", "dt", "dd"].map((tag) => document.createElement(tag));
       term.textContent = name;
       text.textContent = value;
+      if (name === "Failed") text.className = "failed";
       box.append(term, text);
       return box;
     }));
@@ -355,7 +384,7 @@ class App {
     const empty = byId("time-empty");
     empty.hidden = !this.snapshot && !nothing;
     const words = nothing
-      ? ["Nothing was allocated", "The log has a heading and no allocation, so there is nothing to draw."]
+      ? ["Nothing was allocated", this.failures.count ? `The log has ${plural(this.failures.count, "allocation")}, and ${this.failures.count === 1 ? "it" : "each of them"} failed.` : "The log has a heading and no allocation, so there is nothing to draw."]
       : ["One moment has no curve", "A snapshot shows every block at one moment. For curves, lanes and fragmentation over time, draw a log: alluvion viz trace.csv.gz -o out.html"];
     const strong = document.createElement("strong");
     strong.textContent = words[0];
@@ -378,12 +407,22 @@ function legendEntry(colour, name, line) {
   return entry;
 }
 
-/** @param {HTMLElement} list @param {[string, string][]} facts */
-function pairs(list, facts) {
+/**
+ * Names and values; some values do something.
+ * @param {HTMLElement} list @param {[string, string][]} facts @param {Record<string, { id: string, act: () => void }>} acts
+ */
+function pairs(list, facts, acts = {}) {
   list.replaceChildren(...facts.flatMap(([name, value]) => {
     const [term, text] = [document.createElement("dt"), document.createElement("dd")];
     term.textContent = name;
-    text.textContent = value;
+    const act = acts[name];
+    if (act) {
+      const button = Object.assign(document.createElement("button"), { type: "button", id: act.id, className: "link", textContent: value, title: "Go there" });
+      button.addEventListener("click", act.act);
+      text.append(button);
+    } else {
+      text.textContent = value;
+    }
     if (value.startsWith("0x")) text.className = "mono";
     return [term, text];
   }));

@@ -20,8 +20,7 @@ class Axis {
 
   /** Where the axis ends: it begins at 0. */
   get end() {
-    const { events, time } = this.model;
-    return this.byTime ? Math.max(1, (time[events - 1] ?? 0) * 1.002) : Math.max(1, events);
+    return this.byTime ? Math.max(1, this.model.duration * 1.002) : Math.max(1, this.model.events);
   }
 
   all() {
@@ -86,9 +85,15 @@ class Axis {
 
   /** Makes an event visible, with some room around it. @param {number} step */
   reveal(step) {
-    const value = this.valueOf(step);
+    this.revealValue(this.valueOf(step));
+  }
+
+  /** Returns whether that changed what is in view. @param {number} value */
+  revealValue(value) {
     const span = this.to - this.from;
-    if (value < this.from || value > this.to - span * 0.005) this.show(value - span / 2, value + span / 2);
+    if (value >= this.from && (value <= this.to - span * 0.005 || this.to >= this.end)) return false;
+    this.show(value - span / 2, value + span / 2);
+    return true;
   }
 
   /**
@@ -118,15 +123,17 @@ class Axis {
     return this.kept;
   }
 
-  /** Round points of the axis with their names. @param {number} width in CSS pixels */
+  /** Round points of the axis with their names: events are counted from 1, and lie in the middle of their room. @param {number} width in CSS pixels */
   ticks(width) {
     const span = this.to - this.from;
     const wanted = Math.max(2, Math.floor(width / 120));
     const step = this.byTime ? roundStep(span, wanted) : Math.max(1, roundStep(span, wanted));
     const ticks = [];
-    for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
-      ticks.push({ at, name: this.byTime ? durationText(+at.toPrecision(12)) : countText(at) });
+    if (this.byTime) {
+      for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) ticks.push({ at, name: durationText(+at.toPrecision(12)) });
+      return ticks;
     }
+    for (let event = Math.max(1, Math.ceil((this.from + 0.5) / step)) * step; event - 0.5 <= this.to; event += step) ticks.push({ at: event - 0.5, name: countText(event) });
     return ticks;
   }
 }

@@ -101,10 +101,21 @@ class BytesChart {
     this.surface = new Surface("plot-bytes");
     this.low = 0;
     this.high = 1;
+    /** The failures that are drawn. @type {FailureMark[]} */
+    this.marks = [];
   }
 
   get bottom() {
     return this.surface.height - 20;
+  }
+
+  /** The failure that is drawn near a point of the plot. @param {number} x @returns {number | null} */
+  failureAt(x) {
+    let [found, least] = [/** @type {number | null} */ (null), 5];
+    for (const mark of this.marks) {
+      if (Math.abs(mark.x - x) < least) [found, least] = [mark.failure, Math.abs(mark.x - x)];
+    }
+    return found;
   }
 
   /** @param {number} bytes */
@@ -194,8 +205,10 @@ class BytesChart {
     }
     pen.strokeStyle = palette.of("line");
     pen.strokeRect(GUTTER - 0.5, bottom + 0.5, plotWidth + 1, 0);
+    this.marks = drawFailures(this);
     const most = model.peakReserved();
-    surface.data.setAttribute("aria-label", `Bytes over time. Live peak ${bytesText(model.live[model.peak] ?? 0)} at ${model.momentText(model.peak)}${most ? `; reserved peak ${bytesText(most)}` : ""}.`);
+    const failed = app.failures.count ? `; ${plural(app.failures.count, "failed allocation")}` : "";
+    surface.data.setAttribute("aria-label", `Bytes over time. Live peak ${bytesText(model.live[model.peak] ?? 0)} at ${model.momentText(model.peak)}${most ? `; reserved peak ${bytesText(most)}` : ""}${failed}.`);
   }
 }
 

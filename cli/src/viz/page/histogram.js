@@ -53,7 +53,7 @@ class Histogram {
     let named = -44;
     bars.forEach((bar, at) => {
       const rise = most ? (bar[measure] / most) * (bottom - 16) : 0;
-      pen.fillStyle = palette.of("live");
+      pen.fillStyle = palette.of(this.inView ? "reserved" : "live");
       if (bar.blocks) pen.fillRect(at * wide + 1, bottom - Math.max(1.5, rise), Math.max(1, wide - 2), Math.max(1.5, rise));
       const power = this.first + at;
       const middle = Math.min(width - 22, Math.max(18, (at + 0.5) * wide));

@@ -90,6 +90,8 @@ class Lanes {
     surface.clear(pen);
     drawTicks(surface, false, surface.height);
     const scroller = byId("lanes-scroll");
+    // A colour is one group of one kind: that which the map shows.
+    const coloured = app.map.by === this.by;
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const { from, to } = axis.columns(width);
     const px = 1 / ratio;
@@ -101,7 +103,7 @@ class Lanes {
       pen.fillRect(0, top + LANE_HEIGHT - 1, surface.width, 1);
       label(pen, lane.name, 2, top + 10, palette.of("ink"), "left");
       label(pen, bytesText(lane.most), 2, top + 21, palette.of("faint"), "left");
-      const colour = palette.of(palette.group(lane.rank));
+      const colour = palette.of(coloured ? palette.group(lane.rank) : "live");
       const most = lane.most || 1;
       const [low, high] = [new Float64Array(width).fill(bottom), new Float64Array(width).fill(bottom)];
       let [at, call] = [lastAtMost(lane.steps, from[0]), lastAtMost(lane.calls, from[0] - 1)];

@@ -75,6 +75,9 @@ class Model {
     /** The event after which most was live. */
     this.peak = 0;
     this.addUp();
+    this.failures = new Failures(this, data);
+    /** From the first event to the last, or to the last that failed. */
+    this.duration = Math.max(this.time[events - 1] ?? 0, this.failures.time[this.failures.count - 1] ?? 0);
     this.livePyramid = new Pyramid(this.live);
     this.fragmentationPyramid = new Pyramid(this.fragmentation);
     this.reserved = { step: data.column("reserved.step"), bytes: data.wide("reserved.bytes") };
@@ -196,8 +199,8 @@ class Model {
     return `thread ${this.threads[thread]}`;
   }
 
-  /** @param {number} step */
+  /** An event with its time; people count from 1. @param {number} step */
   momentText(step) {
-    return `event ${countText(step)} · ${durationText(this.time[step] ?? 0)}`;
+    return `event ${countText(step + 1)} · ${durationText(this.time[step] ?? 0)}`;
   }
 }

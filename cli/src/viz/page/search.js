@@ -91,7 +91,7 @@ class Search {
       row.id = `hit-${at}`;
       const [name, what] = [document.createElement("span"), document.createElement("span")];
       name.textContent = `#${block}  ${model.tags[model.tag[block]] ? model.tagName(model.tag[block]) : model.addressOf(model.place[block])}`;
-      what.textContent = `${bytesText(model.bytes[block])} · ${app.snapshot ? "" : `event ${countText(model.birth[block])}`}`;
+      what.textContent = `${bytesText(model.bytes[block])} · ${app.snapshot ? "" : `event ${countText(model.birth[block] + 1)}`}`;
       row.append(name, what);
       row.addEventListener("click", () => this.choose(at));
       return row;

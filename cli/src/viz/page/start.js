@@ -15,8 +15,8 @@ function showTip(words, at) {
   tip.style.top = `${Math.max(4, y)}px`;
 }
 
-/** @param {number} step */
-function tipOfStep(step) {
+/** @param {number} step @param {number | null} failure that is drawn there */
+function tipOfStep(step, failure) {
   const { model } = app;
   const reserved = model.reservedAt(step);
   const cached = model.cachedAt(step);
@@ -28,6 +28,7 @@ function tipOfStep(step) {
     Number.isNaN(reserved) ? "" : `reserved ${bytesText(reserved)}`,
     `fragmentation ${((model.fragmentation[step] / 65535) * 100).toFixed(1)}%`,
     `${model.birth[block] === step ? "allocate" : "free"} #${block}, ${bytesText(model.bytes[block])}, ${model.streamName(model.eventStream[step])}`,
+    failure === null ? "" : app.failures.text(failure),
   ].filter(Boolean).join("\n");
 }
 
@@ -195,6 +196,8 @@ function press(event) {
     Home: () => app.goTo(0),
     End: () => app.goTo(model.events - 1),
     p: () => app.goTo(model.peak),
+    f: () => app.failureList.walk(1),
+    F: () => app.failureList.walk(-1),
     " ": () => app.play(!app.playing),
     "+": () => zoomBy("zoom", 1),
     "=": () => zoomBy("zoom", 1),
@@ -217,11 +220,11 @@ function press(event) {
 
 function listen() {
   const { model, axis } = app;
-  listenOverTime(app.bytes.surface, tipOfStep);
-  listenOverTime(app.fragmentation.surface, tipOfStep);
+  listenOverTime(app.bytes.surface, (step, event) => tipOfStep(step, app.bytes.failureAt(event.offsetX)));
+  listenOverTime(app.fragmentation.surface, (step) => tipOfStep(step, null));
   listenOverTime(app.lanes.surface, (step, event) => {
     const lane = app.lanes.at(event.offsetY);
-    if (!lane) return tipOfStep(step);
+    if (!lane) return tipOfStep(step, null);
     const at = lastAtMost(lane.steps, step);
     return `${lane.name}\n${model.momentText(step)}\nlive ${bytesText(at < 0 ? 0 : lane.live[at])} of at most ${bytesText(lane.most)}\n${plural(lane.calls.length, "call")} in all`;
   });
@@ -247,11 +250,12 @@ function listen() {
     "sizes-bytes": () => app.turnSizes(app.histogram.inView, false),
     "sizes-blocks": () => app.turnSizes(app.histogram.inView, true),
     "map-fit": () => { app.map.all(); app.changed("map"); },
-    "block-birth": () => { if (app.selected !== null) app.goTo(model.birth[app.selected]); },
-    "block-death": () => { if (app.selected !== null && model.death[app.selected] !== NEVER) app.goTo(model.death[app.selected]); },
     "block-close": () => app.select(null),
     play: () => app.play(!app.playing),
     "help-open": () => /** @type {HTMLDialogElement} */ (byId("help")).showModal(),
+    "tab-now": () => app.showSheet("now"),
+    "tab-block": () => app.showSheet("block"),
+    "tab-failures": () => app.showSheet("failures"),
     theme: () => app.turnTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
   };
   for (const [id, act] of Object.entries(buttons)) byId(id).addEventListener("click", act);
@@ -293,7 +297,7 @@ function offerGroups() {
   const first = app.snapshot ? "state" : tagged ? "tag" : "stream";
   offer("map-by", [...(app.snapshot ? /** @type {[string, string][]} */ ([["state", "state"]]) : []), ...tags, ...common, ["size", "size"], ...(app.snapshot ? [] : /** @type {[string, string][]} */ ([["age", "age"]]))], first, (by) => {
     app.map.by = by;
-    app.changed("map", "holders");
+    app.changed("map", "holders", "lanes");
   });
 }
 
@@ -339,6 +343,18 @@ function probe() {
     bars: () => app.histogram.bars.map((bar, at) => ({ power: app.histogram.first + at, ...bar })),
     hits: () => app.search.hits,
     selected: () => app.selected,
+    select: (/** @type {number} */ block) => app.select(block),
+    failures: () => Array.from(app.failures.step, (step, at) => ({ step, bytes: app.failures.bytes[at], words: app.failures.text(at) })),
+    /** Where each failure that is drawn is crossed, in pixels of the window. */
+    crosses: () => {
+      const box = app.bytes.surface.over.getBoundingClientRect();
+      return app.bytes.marks.map(({ failure, x, to }) => ({ failure, x: box.x + x, y: box.y + to }));
+    },
+    /** How wide the canvas of each plot is drawn, and where it begins. */
+    canvases: () => [...document.querySelectorAll(".plot")].map((plot) => {
+      const { x, width } = /** @type {HTMLElement} */ (plot.querySelector("canvas.over")).getBoundingClientRect();
+      return { plot: plot.id.slice(5), x, width };
+    }),
     frames: () => app.frames,
     timings: () => timings,
   };
@@ -361,6 +377,8 @@ async function start() {
   offerGroups();
   listen();
   app.legendOfBytes();
+  app.failureList.write();
+  app.showSheet(app.failures.count ? "failures" : "now");
   app.stale.add("all");
   app.frame();
   timings.drawn = performance.now();

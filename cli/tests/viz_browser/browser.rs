@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
 /// It keeps to itself: no sandbox, which containers forbid, no first run, nothing fetched.
-const FLAGS: [&str; 13] = [
+const FLAGS: [&str; 12] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
@@ -29,7 +29,6 @@ const FLAGS: [&str; 13] = [
     "--disable-sync",
     "--disable-default-apps",
     "--disable-dev-shm-usage",
-    "--hide-scrollbars",
     "--force-device-scale-factor=1",
     "--remote-debugging-pipe",
 ];
@@ -112,11 +111,16 @@ impl Browser {
             "Emulation.setEmulatedMedia",
             &json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
         );
-        browser.order(
-            "Emulation.setDeviceMetricsOverride",
-            &json!({ "width": 1440, "height": 900, "deviceScaleFactor": 1, "mobile": false }),
-        );
+        browser.resize(1440, 900);
         browser
+    }
+
+    /// Makes the window so many pixels wide and high.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        self.order(
+            "Emulation.setDeviceMetricsOverride",
+            &json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false }),
+        );
     }
 
     /// Sends an order, and waits for the answer.
