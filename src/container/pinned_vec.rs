@@ -1,6 +1,6 @@
 //! `PinnedVec`: elements on the host, where the device reaches them.
 
-use crate::host::PinnedAlloc;
+use crate::host::{PinnedAlloc, Vec};
 
 /// A vector of pinned memory: what to upload from and download to, at full speed and while the host goes on.
 ///
@@ -19,4 +19,4 @@ use crate::host::PinnedAlloc;
 /// # assert_eq!(host.len(), 1000);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-pub type PinnedVec<T> = allocator_api2::vec::Vec<T, PinnedAlloc>;
+pub type PinnedVec<T> = Vec<T, PinnedAlloc>;

@@ -20,8 +20,8 @@ use super::blocks::{Blocks, nothing};
 /// # Examples
 ///
 /// ```
+/// use alluvion::host::{Allocator, Vec};
 /// use alluvion::{NewDelete, PinnedAlloc, Sim};
-/// use allocator_api2::{alloc::Allocator, vec::Vec};
 ///
 /// fn squares<A: Allocator>(count: u32, alloc: A) -> Vec<u32, A> {
 ///     let mut squares = Vec::new_in(alloc);

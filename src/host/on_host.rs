@@ -12,16 +12,17 @@ use crate::resource::{DevicePtr, HostAccessible, Layout, Resource, ResourceRef};
 use crate::source::Pinned;
 use crate::sync::Arc;
 
-/// A resource as an `Allocator`: what `Vec`, `Box` and `hashbrown::HashMap` take, over memory that the host may touch.
+/// A resource as an `Allocator`: what [`Vec`](crate::host::Vec), [`Box`](crate::host::Box) and
+/// [`HashMap`](crate::host::HashMap) take, over memory that the host may touch.
 ///
 /// It is the only place in the crate where the address of a block becomes a pointer. A resource whose blocks only the
 /// device may touch does not fit:
 ///
 /// ```compile_fail,E0277
-/// use alluvion::{OnHost, Sim, source::Cuda};
+/// use alluvion::{OnHost, Sim, host::Vec, source::Cuda};
 ///
 /// let sim = Sim::new();
-/// let vector = allocator_api2::vec::Vec::<u8, _>::new_in(OnHost::new(Cuda::new(&sim.device(0))));
+/// let vector = Vec::<u8, _>::new_in(OnHost::new(Cuda::new(&sim.device(0))));
 /// ```
 ///
 /// A collection owns its allocator: give it `OnHost<&R>`, which is `Copy`, `OnHost<Arc<R>>`, or [`PinnedAlloc`](crate::PinnedAlloc).
@@ -44,8 +45,7 @@ use crate::sync::Arc;
 /// # Examples
 ///
 /// ```
-/// use alluvion::{OnHost, Sim, source::Pinned};
-/// use allocator_api2::vec::Vec;
+/// use alluvion::{OnHost, Sim, host::Vec, source::Pinned};
 ///
 /// let sim = Sim::new();
 /// let pinned = Pinned::new(&sim.device(0))?;

@@ -33,14 +33,14 @@ use crate::sync::Arc;
 /// # Examples
 ///
 /// ```
+/// use alluvion::host::{HashMap, Vec};
 /// use alluvion::{PinnedAlloc, Sim};
-/// use allocator_api2::vec::Vec;
 ///
 /// let sim = Sim::new();
 /// let alloc = PinnedAlloc::new(&sim.device(0))?;
 /// let mut prices = Vec::with_capacity_in(1000, alloc.clone());
 /// prices.extend([1.5, 2.5]);
-/// let mut stock = hashbrown::HashMap::new_in(alloc);
+/// let mut stock = HashMap::new_in(alloc);
 /// stock.insert("apples", prices);
 /// assert_eq!(stock["apples"], [1.5, 2.5]);
 /// # Ok::<(), alluvion::Error>(())

@@ -1,6 +1,7 @@
 //! Who may cross threads, and who may be copied: the table of all public types. A line that changes is a change of contract.
 
 use std::collections::BTreeSet;
+use std::hash::RandomState;
 
 use alluvion::adaptor::*;
 use alluvion::container::*;
@@ -8,7 +9,7 @@ use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
 use alluvion::driver::sim::*;
 use alluvion::driver::*;
-use alluvion::host::*;
+use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc};
 use alluvion::resource::*;
 use alluvion::source::*;
 use alluvion::stream::*;
@@ -68,6 +69,8 @@ all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
+all!([host::Vec<u8, PinnedAlloc>, host::Box<u8, PinnedAlloc>] are [Send Sync Clone]);
+all!([host::HashMap<u8, u8, RandomState, PinnedAlloc>, host::HashSet<u8, RandomState, PinnedAlloc>] are [Send Sync Clone]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
@@ -100,7 +103,8 @@ all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 7] = [
+const NO_TYPES: [&str; 8] = [
+    "Allocator",
     "DeviceCopy",
     "HostBuffer",
     "DeviceAccessible",
