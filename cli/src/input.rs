@@ -7,7 +7,7 @@ use std::path::Path;
 use alluvion::trace::{Trace, Unpacked};
 
 use crate::failure::Failure;
-use crate::rig::note;
+use crate::note::note;
 use crate::snapshot_file::SnapshotFile;
 
 /// A file that says what memory did, or how it stood; packed by gzip or not.

@@ -1,84 +1,78 @@
 //! The program `alluvion`: looks at what memory resources for GPUs do, and what they cost.
 //!
-//! It is a library for the sake of programs that want a page of their own log at once: [`write_page`].
+//! It is a library for the sake of programs that want a page of their own log at once: [`write_page`]. They need none of the
+//! program: `alluvion-cli = { version = "0.1", default-features = false }`.
 
+#![cfg_attr(
+    not(feature = "program"),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "a page needs a part of what the commands of the program share"
+    )
+)]
+
+#[cfg(feature = "program")]
 mod bench;
+#[cfg(feature = "program")]
+mod command_line;
+#[cfg(feature = "program")]
 mod counted;
+#[cfg(feature = "program")]
 mod doctor;
+#[cfg(feature = "program")]
 mod export;
 mod failure;
 mod input;
+mod note;
 mod playback;
+#[cfg(feature = "program")]
 mod replay;
+#[cfg(feature = "program")]
 mod rig;
 mod snapshot_file;
+#[cfg(feature = "program")]
 mod timing;
+#[cfg(feature = "program")]
 mod trace_file;
+#[cfg(feature = "program")]
 mod tune;
 mod viz;
 mod workload;
 
 use std::path::Path;
-use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+#[cfg(feature = "program")]
+pub use command_line::run;
 use failure::Failure;
-
-/// Shows what memory resources for GPUs do, and measures what they cost.
-#[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
-struct Program {
-    #[command(subcommand)]
-    command: Command,
-}
-
-const EXAMPLES: &str = "\
-Examples:
-  alluvion doctor                              says what this machine can do
-  alluvion bench pair                          measures a pool on the GPU, or on a simulated one
-  alluvion bench --help                        lists the workloads
-  alluvion bench replay trace.csv.gz --json    measures the allocations of a real program
-  alluvion replay trace.csv.gz -r 'pool | cuda'   plays a log on the stack that you name
-  alluvion tune trace.csv.gz                   searches the best stack for a program
-  alluvion viz trace.csv -o page.html          draws a log as a page for a browser
-  alluvion export trace.csv -f perfetto -o trace.json   writes a log for another viewer
-
-Exit codes: 0 done, 1 failed, 2 the command line was not understood.";
-
-#[derive(Subcommand)]
-enum Command {
-    Bench(bench::Bench),
-    Doctor(doctor::Doctor),
-    Replay(replay::Replay),
-    Export(export::Export),
-    Tune(tune::Tune),
-    Viz(viz::Viz),
-}
-
-/// Does what the command line asks for.
-#[must_use]
-pub fn run() -> ExitCode {
-    let Program { command } = Program::parse();
-    let done = match command {
-        Command::Bench(bench) => bench.run(),
-        Command::Doctor(doctor) => doctor.run(),
-        Command::Replay(replay) => replay.run(),
-        Command::Export(export) => export.run(),
-        Command::Tune(tune) => tune.run(),
-        Command::Viz(viz) => viz.run(),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
-}
 
 /// Draws a log or a snapshot as a page for a browser, as `alluvion viz FILE -o PAGE` does. Returns what the program would print.
 /// Where a log ends that was cut is said on the standard error stream, and on the page.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::adaptor::LogConfig;
+/// use alluvion::source::CudaAsync;
+/// use alluvion::{DeviceVec, Resource, Sim};
+///
+/// # let folder = std::env::temp_dir().join(format!("alluvion-page-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let (log, page) = (folder.join("log.csv"), folder.join("page.html"));
+/// let device = Sim::new().device(0);
+/// let stack = CudaAsync::new(&device)?.logging(LogConfig::default().create(&log)?);
+/// drop(DeviceVec::from_slice_in(&[1_u32, 2, 3], device.stream()?.as_ref(), &stack)?);
+/// stack.log().flush()?;
+///
+/// let printed = alluvion_cli::write_page(&log, &page)?;
+/// assert!(printed.contains("page.html: 2 events"), "{printed}");
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 ///
 /// What cannot be read or written, in words.
 pub fn write_page(file: &Path, page: &Path) -> Result<String, String> {
-    viz::Viz::of(file, page).draw().map_err(Failure::into_words)
+    viz::Drawing::of(file, page).draw().map_err(Failure::into_words)
 }

@@ -1,13 +1,13 @@
 //! `Rig`: the machine that the program runs on.
 
 use core::cell::Cell;
-use std::io::{self, Write};
 
 use alluvion::driver::sim::{CostModel, SimConfig};
 use alluvion::{Device, Error, Machine, Sim, Stream};
 use clap::ValueEnum;
 
 use crate::failure::Failure;
+use crate::note::note;
 
 /// Where blocks come from in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,10 +102,4 @@ impl Rig {
         }
         Ok(scaled)
     }
-}
-
-/// Says something that is no figure.
-pub(crate) fn note(words: &str) {
-    // Where nobody can hear it, the figures still count.
-    let _ = writeln!(io::stderr(), "note: {words}");
 }

@@ -188,21 +188,34 @@ fn layers_prints_every_stack_beside_none() {
 fn host_prints_what_the_host_costs() {
     let lines = lines(&["bench", "host", "--quick"]);
     let names: Vec<_> = lines.iter().map(|line| line.split(',').nth(1).unwrap_or_default()).collect();
-    assert_eq!(
-        names,
-        [
-            "Mutex lock+unlock uncontended",
-            "Arc clone+drop",
-            "hashbrown get of 100k",
-            "hashbrown insert+remove",
-            "mimalloc pair 64 B",
-            "mimalloc pair 64 KiB",
-            "mimalloc pair 1 MiB",
-        ]
-    );
+    let mut wanted = vec![
+        "Mutex lock+unlock uncontended",
+        "Arc clone+drop",
+        "hashbrown get of 100k",
+        "hashbrown insert+remove",
+    ];
+    if cfg!(feature = "mimalloc") {
+        wanted.extend(["mimalloc pair 64 B", "mimalloc pair 64 KiB", "mimalloc pair 1 MiB"]);
+    }
+    assert_eq!(names, wanted);
     for line in &lines {
         let ns = line.split(',').nth(2).and_then(|ns| ns.parse::<f64>().ok());
         assert!(ns.is_some_and(|ns| ns > 0.0), "{line}");
+    }
+}
+
+#[test]
+fn the_host_is_measured_beside_mimalloc_or_it_is_said_why_not() {
+    let output = alluvion(&["bench", "host", "--quick"]);
+    let notes = String::from_utf8(output.stderr).expect("it prints text");
+    let why = "note: mimalloc is not measured: it is in programs built with the feature `mimalloc`\n";
+    assert_eq!(notes, if cfg!(feature = "mimalloc") { "" } else { why });
+}
+
+#[test]
+fn the_version_is_that_of_the_program() {
+    for flag in ["--version", "-V"] {
+        assert_eq!(lines(&[flag]), [concat!("alluvion ", env!("CARGO_PKG_VERSION"))]);
     }
 }
 

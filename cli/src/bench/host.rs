@@ -1,16 +1,11 @@
 //! `host`: what the host's own locks, tables and allocator cost, to compare with.
 
-#![expect(unsafe_code, reason = "calls an allocator directly")]
-
-use core::alloc::{GlobalAlloc, Layout};
 use core::hint::black_box;
 #[expect(clippy::disallowed_types, reason = "it is what is measured")]
 use std::sync::Mutex;
 use std::sync::{Arc, PoisonError};
 
-use alluvion::Error;
 use hashbrown::HashMap;
-use mimalloc::MiMalloc;
 
 use super::figure::{Figure, Report};
 use crate::failure::Failure;
@@ -52,13 +47,10 @@ pub(super) fn run(quick: bool, report: &mut Report) -> Result<(), Failure> {
     })?;
     print("hashbrown insert+remove", replaced)?;
 
-    for (operation, bytes) in
-        [("mimalloc pair 64 B", 64), ("mimalloc pair 64 KiB", 64 << 10), ("mimalloc pair 1 MiB", 1 << 20)]
-    {
-        let layout = Layout::from_size_align(bytes, 16)
-            .map_err(|error| Failure::while_doing("measuring mimalloc", error))?;
-        print(operation, per_operation(count, || mimalloc_pair(black_box(layout)))?)?;
-    }
+    #[cfg(feature = "mimalloc")]
+    super::mimalloc::run(count, report)?;
+    #[cfg(not(feature = "mimalloc"))]
+    crate::note::note("mimalloc is not measured: it is in programs built with the feature `mimalloc`");
     Ok(())
 }
 
@@ -67,18 +59,4 @@ fn each(count: usize, mut operation: impl FnMut()) -> Result<f64, Failure> {
         operation();
         Ok(())
     })
-}
-
-#[inline]
-fn mimalloc_pair(layout: Layout) -> Result<(), Error> {
-    // SAFETY: the layouts above are not of size zero.
-    let block = black_box(unsafe { MiMalloc.alloc(layout) });
-    if block.is_null() {
-        return Err(Error::out_of_memory(layout.size()));
-    }
-    // SAFETY:
-    // - the block came from this allocator just now, and nobody else has seen it;
-    // - with this layout.
-    unsafe { MiMalloc.dealloc(block, layout) };
-    Ok(())
 }

@@ -7,6 +7,8 @@ mod host;
 mod layers;
 #[cfg(test)]
 mod likeness;
+#[cfg(feature = "mimalloc")]
+mod mimalloc;
 mod options;
 mod pair;
 mod random;

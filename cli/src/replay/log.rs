@@ -6,7 +6,7 @@ use alluvion::Layout;
 use alluvion::trace::{EventKind, Trace};
 
 use crate::failure::Failure;
-use crate::rig::note;
+use crate::note::note;
 use crate::trace_file;
 
 /// A trace that is replayed, with its name.

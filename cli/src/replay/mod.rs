@@ -16,7 +16,8 @@ use alluvion::recipe::{self, Recipe};
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
-use crate::rig::{Driver, Rig, Simulated, note};
+use crate::note::note;
+use crate::rig::{Driver, Rig, Simulated};
 pub(crate) use log::Log;
 pub(crate) use log_order::log_order;
 pub(crate) use outcome::{Outcome, Plan};

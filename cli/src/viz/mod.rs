@@ -2,6 +2,8 @@
 
 mod address_space;
 mod columns;
+#[cfg(feature = "program")]
+mod command;
 mod holes;
 mod page;
 mod picture;
@@ -10,56 +12,33 @@ mod replayed;
 mod snapshot;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use alluvion::recipe::Recipe;
 use alluvion::trace::Trace;
-use clap::Args;
 
 use crate::failure::Failure;
 use crate::input::{Input, refuse_overwriting};
+#[cfg(feature = "program")]
+pub(crate) use command::Viz;
 use picture::Picture;
 
-/// Draws a log of allocations, or a snapshot of a pool, as a page for a browser: one file that needs no network.
-///
-/// The page shows live, cached and reserved bytes over time, the address map at any moment, a lane for each stream and each
-/// thread, sizes, the largest holders, and fragmentation.
-///
-/// A log in RMM's format says where blocks were, but not what had been reserved for them, unless it has a column `Reserved`.
-/// Without one the log is replayed through a pool on a simulated GPU, and the page shows where the blocks lie then.
-#[derive(Args)]
-#[command(arg_required_else_help = true, after_help = EXAMPLES)]
-pub(crate) struct Viz {
-    /// A log in RMM's format, .csv or .csv.gz, or a snapshot, .json
-    #[arg(value_name = "TRACE|SNAPSHOT")]
-    file: PathBuf,
-    /// Where the page goes; what is there is overwritten
-    #[arg(short, long, value_name = "PAGE")]
-    output: PathBuf,
-    /// Shows the log's own addresses, and only what it says
-    #[arg(long, conflicts_with = "resource")]
-    recorded: bool,
-    /// Replays the log through this stack, outermost layer first, over the memory of a simulated GPU
-    #[arg(long, value_name = "STACK")]
-    resource: Option<String>,
+/// A page to draw: of which file, where to, and how.
+#[derive(Debug)]
+pub(crate) struct Drawing {
+    /// A log or a snapshot.
+    pub(crate) file: PathBuf,
+    pub(crate) output: PathBuf,
+    /// With the log's own addresses, and only what it says.
+    pub(crate) recorded: bool,
+    /// The stack to replay through, outermost layer first.
+    pub(crate) resource: Option<String>,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  alluvion viz trace.csv.gz -o out.html              replayed, if the log does not say what was reserved
-  alluvion viz trace.csv.gz -o out.html --recorded   the addresses of the log
-  alluvion viz trace.csv.gz -o out.html --resource 'pool(initial=1GiB)'
-  alluvion viz snapshot.json -o out.html             the moment that a pool wrote down";
-
-impl Viz {
+impl Drawing {
     /// As it comes: no option is given.
     pub(crate) fn of(file: &Path, output: &Path) -> Self {
         Self { file: file.into(), output: output.into(), recorded: false, resource: None }
-    }
-
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        writeln!(std::io::stdout(), "{}", self.draw()?).map_err(|_| Failure::Unread)
     }
 
     /// Writes the page, and says what it is.
