@@ -5,8 +5,7 @@ mod machine;
 
 use std::hint::black_box;
 
-use allocator_api2::alloc::Allocator;
-use allocator_api2::vec::Vec;
+use alluvion::host::{Allocator, Vec};
 use alluvion::source::Pinned;
 use alluvion::{NewDelete, PinnedAlloc, PoolConfig, Resource};
 use criterion::measurement::WallTime;

@@ -3,8 +3,7 @@
 #[path = "../examples/machine/mod.rs"]
 mod machine;
 
-use allocator_api2::alloc::Allocator;
-use allocator_api2::vec::Vec;
+use alluvion::host::{Allocator, Vec};
 use alluvion::{DeviceVec, NewDelete, PinnedAlloc, StreamRef};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

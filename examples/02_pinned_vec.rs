@@ -4,9 +4,9 @@ mod machine;
 
 use std::sync::Arc;
 
+use alluvion::host::{HashMap, Vec};
 use alluvion::source::Pinned;
 use alluvion::{DeviceVec, Error, OnHost, PinnedAlloc, PinnedVec, PoolConfig, Resource};
-use hashbrown::HashMap;
 
 fn main() -> Result<(), Error> {
     let machine::Chosen { device, sim } = machine::choose()?;
@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
 
     // A vector that moves at each doubling, and the driver is not asked once. `OnHost` names what is under it; here a borrow.
     let before = pool.status().upstream_calls;
-    let mut growing = allocator_api2::vec::Vec::new_in(OnHost::new(&*pool));
+    let mut growing = Vec::new_in(OnHost::new(&*pool));
     for number in 0..100_000_u32 {
         growing.push(number);
     }
