@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use alluvion::adaptor::{Log, LogConfig};
 use alluvion::source::Null;
-use alluvion::{Layout, Resource, Sim, StreamRef};
+use alluvion::{Layout, Resource, ResourceExt, Sim, StreamRef};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Half of the room of a log: 4096 pairs.

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use alluvion::host::{Allocator, Vec};
 use alluvion::source::Pinned;
-use alluvion::{NewDelete, PinnedAlloc, PoolConfig, Resource};
+use alluvion::{NewDelete, PinnedAlloc, PoolConfig, ResourceExt};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use alluvion::host::{HashMap, Vec};
 use alluvion::source::Pinned;
-use alluvion::{DeviceVec, Error, OnHost, PinnedAlloc, PinnedVec, PoolConfig, Resource};
+use alluvion::{DeviceVec, Error, OnHost, PinnedAlloc, PinnedVec, PoolConfig, ResourceExt};
 
 fn main() -> Result<(), Error> {
     let machine::Chosen { device, sim } = machine::choose()?;

@@ -16,7 +16,7 @@ use alluvion::source::Cuda;
 use alluvion::testing::{Bench, suite};
 use alluvion::{
     AnyResource, Device, DeviceAccessible, DevicePtr, DeviceVec, Error, Frontier, Layout, Resource,
-    ResourceId, StreamRef,
+    ResourceExt, ResourceId, StreamRef,
 };
 
 const BLOCK_BYTES: usize = 64 << 10;

@@ -6,9 +6,10 @@ mod machine;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use alluvion::relief::Relief;
 use alluvion::source::Cuda;
-use alluvion::suballoc::{BlockState, Relief};
-use alluvion::{AnyResource, Device, DeviceVec, Error, Pool, PoolConfig, Resource, Stream};
+use alluvion::suballoc::BlockState;
+use alluvion::{AnyResource, Device, DeviceVec, Error, Pool, PoolConfig, Resource, ResourceExt, Stream};
 
 const MIB: usize = 1 << 20;
 

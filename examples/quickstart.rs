@@ -8,9 +8,10 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use alluvion::adaptor::{LogConfig, Logging, Stats, with_tag};
+use alluvion::adaptor::{LogConfig, Logging, Stats};
 use alluvion::source::CudaAsync;
-use alluvion::{DeviceVec, Pool, PoolConfig, Resource, Stream};
+use alluvion::tag::with_tag;
+use alluvion::{DeviceVec, Pool, PoolConfig, ResourceExt, Stream};
 
 /// The whole stack is a type, outermost layer first. No call of it is virtual.
 type Stack = Logging<Stats<Pool<CudaAsync>>>;

@@ -1,7 +1,7 @@
 //! Stream-ordered GPU and pinned memory in composable, typed layers, with a simulated GPU to test them.
 //!
 //! ```
-//! use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::CudaAsync};
+//! use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::CudaAsync};
 //!
 //! let sim = Sim::new();
 //! let device = sim.device(0); // With a GPU: `alluvion::Device::cuda(0)?`.
@@ -27,7 +27,7 @@
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
 //! | [`recipe`] | How is a stack written down? | [`Recipe`] |
 //! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
-//! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`driver::sim`] |
+//! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`sim`] |
 //! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Logging`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
 //! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
@@ -65,34 +65,45 @@
 #![cfg_attr(feature = "nightly", feature(allocator_api))]
 
 pub mod adaptor;
+pub mod compose;
 mod contain;
 pub mod container;
+pub mod current;
 pub mod device;
 pub mod driver;
 mod environment;
-mod error;
+pub mod error;
 pub mod host;
+pub mod interop;
 pub mod metrics;
+mod order;
+pub mod prelude;
 pub mod recipe;
+pub mod relief;
 pub mod resource;
+#[cfg(feature = "sim")]
+pub mod sim;
+mod size;
 pub mod source;
 pub mod stream;
 pub mod suballoc;
 mod sync;
+pub mod tag;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod trace;
 
+pub use compose::ResourceExt;
 pub use container::{
-    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, PinnedVec,
-    RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, RawParts,
+    ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
 };
 #[cfg(feature = "sim")]
 pub use device::Sim;
 pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
 pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
-pub use host::{NewDelete, OnHost, PinnedAlloc};
+pub use host::{NewDelete, OnHost, PinnedAlloc, PinnedVec};
 pub use recipe::Recipe;
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,

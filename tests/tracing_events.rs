@@ -18,7 +18,7 @@ use std::thread;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Stall};
-use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Resource, Sim};
+use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Resource, ResourceExt, Sim};
 use raw_block::{Held, layout_of};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -54,7 +54,7 @@ use failure::Failure;
 /// ```
 /// use alluvion::adaptor::LogConfig;
 /// use alluvion::source::CudaAsync;
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// # let folder = std::env::temp_dir().join(format!("alluvion-page-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use alluvion::driver::{Call, Code, DriverError};
 use alluvion::source::Cuda;
-use alluvion::{AnyResource, ErrorKind, Resource};
+use alluvion::{AnyResource, ErrorKind, ResourceExt};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use loom_tests::{Rig, Seen, explore_bounded, spawn};

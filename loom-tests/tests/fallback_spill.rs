@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use alluvion::adaptor::Fallback;
-use alluvion::{DevicePtr, Layout, Resource};
+use alluvion::{DevicePtr, Layout, Resource, ResourceExt};
 use loom::sync::Mutex;
 use loom_tests::{Ground, Rig, Seen, explore, spawn};
 

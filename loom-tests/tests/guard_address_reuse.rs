@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use alluvion::adaptor::{Guard, GuardConfig};
-use alluvion::{Layout, Resource, Stream};
+use alluvion::{Layout, Resource, ResourceExt, Stream};
 use loom_tests::{Few, Seen, explore_bounded, spawn};
 
 fn layout() -> Layout {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use alluvion::adaptor::{Allowance, Limiting};
-use alluvion::{DevicePtr, Layout, Resource};
+use alluvion::{DevicePtr, Layout, Resource, ResourceExt};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use loom_tests::{Ground, Rig, Seen, explore, explore_bounded, spawn};

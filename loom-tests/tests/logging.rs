@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex as Unmodelled};
 
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::Null;
-use alluvion::{Layout, Resource};
+use alluvion::{Layout, Resource, ResourceExt};
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom_tests::{Rig, Seen, explore_bounded, spawn};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use alluvion::adaptor::ThreadSafe;
-use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{Device, DevicePtr, Error, Layout, Resource, ResourceExt, ResourceId, StreamRef};
 use loom::cell::UnsafeCell;
 use loom_tests::{Few, Seen, explore, explore_bounded, spawn};
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use alluvion::adaptor::Tracking;
-use alluvion::{Layout, Resource};
+use alluvion::{Layout, Resource, ResourceExt};
 use loom::sync::Mutex;
 use loom_tests::{Few, Seen, explore, explore_bounded, spawn};
 

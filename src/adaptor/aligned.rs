@@ -11,8 +11,8 @@ use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
 };
+use crate::size::Size;
 use crate::stream::StreamRef;
-use crate::suballoc::Size;
 
 /// Aligns blocks to more than was asked for, and to more than its upstream honours: files that are read to the device
 /// directly want pages of 4096 bytes.
@@ -36,7 +36,7 @@ use crate::suballoc::Size;
 ///
 /// ```
 /// use alluvion::adaptor::AlignedConfig;
-/// use alluvion::{Layout, Resource, Sim, source::Cuda};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;

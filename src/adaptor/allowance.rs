@@ -17,7 +17,7 @@ use crate::contain::contain;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{Layer, Layout};
-use crate::suballoc::Size;
+use crate::size::Size;
 use crate::sync::Arc;
 
 /// How many bytes may be out: a limit with a name, which stands alone or under others.

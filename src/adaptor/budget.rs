@@ -13,8 +13,8 @@ use crate::forward_resource;
 use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
 };
+use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
-use crate::suballoc::Size;
 
 /// Hands out what its [`Allowance`] permits, which other resources, on any device, may share.
 ///
@@ -35,7 +35,7 @@ use crate::suballoc::Size;
 /// ```
 /// use alluvion::adaptor::Allowance;
 /// use alluvion::source::{CudaAsync, Pinned};
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -54,9 +54,9 @@ pub struct Budget<U = AnyResource> {
     id: ResourceId,
 }
 
-static_assertions::assert_impl_all!(Budget<crate::source::Cuda>: Send, Sync, crate::DeviceAccessible);
-static_assertions::assert_not_impl_any!(Budget<crate::source::Cuda>: Clone, crate::HostAccessible);
-static_assertions::assert_impl_all!(Budget<crate::source::Pinned>: crate::HostAccessible);
+static_assertions::assert_impl_all!(Budget<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(Budget<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(Budget<crate::source::Pinned>: crate::resource::HostAccessible);
 
 impl<U> Budget<U> {
     /// What `allowance` permits of `upstream`.
@@ -73,7 +73,7 @@ impl<U: Resource> Budget<U> {
     ///
     /// ```
     /// use alluvion::adaptor::Allowance;
-    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!((reservation.bytes(), allowance.used_bytes()), (1024, 2048));
         let mut foreign = Allowance::new("all", 4096).reserve(2048).unwrap();
         let error = resource.allocate_within(&mut foreign, layout(1000), stream.as_ref()).unwrap_err();
-        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+        assert_eq!(error.kind(), crate::error::ErrorKind::InvalidArgument);
         drop(reservation);
         assert_eq!(allowance.used_bytes(), 1024, "the block is out");
     }

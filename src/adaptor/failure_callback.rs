@@ -6,10 +6,11 @@ use core::fmt;
 
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::error::{Cause, OutOfMemory};
 use crate::forward_resource;
+use crate::relief::{Handlers, Relief};
 use crate::resource::{AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
-use crate::suballoc::{Cause, Handlers, OutOfMemory, Relief};
 use crate::sync::{AtomicU64, Ordering};
 
 /// How often one request is sent to the upstream, at most: a handler that gives back one thing at a time may have many. There is
@@ -46,8 +47,8 @@ const IDLE_ATTEMPTS: u32 = 3;
 /// ```
 /// use std::sync::{Arc, Mutex};
 /// use alluvion::source::Cuda;
-/// use alluvion::suballoc::Relief;
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::relief::Relief;
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -75,9 +76,9 @@ pub struct FailureCallback<U = AnyResource> {
     appeals: Appeals,
 }
 
-static_assertions::assert_impl_all!(FailureCallback<crate::source::Cuda>: Send, Sync, crate::DeviceAccessible);
-static_assertions::assert_not_impl_any!(FailureCallback<crate::source::Cuda>: Clone, crate::HostAccessible);
-static_assertions::assert_impl_all!(FailureCallback<crate::source::Pinned>: crate::HostAccessible);
+static_assertions::assert_impl_all!(FailureCallback<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(FailureCallback<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(FailureCallback<crate::source::Pinned>: crate::resource::HostAccessible);
 
 /// The book of a [`FailureCallback`]: how often its handler was asked, and what came of it.
 #[derive(Debug, Default)]

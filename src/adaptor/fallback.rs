@@ -12,10 +12,11 @@ use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource,
+    ResourceId,
 };
+use crate::size::Size;
 use crate::stream::StreamRef;
-use crate::suballoc::Size;
 
 /// Asks a second resource when the first one is out of memory.
 ///
@@ -43,7 +44,7 @@ use crate::suballoc::Size;
 ///
 /// ```
 /// use alluvion::source::{CudaAsync, Managed};
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -184,7 +185,7 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fallback({} in {})", Size(self.spill.live_bytes()), self.second.describe())
+        write!(f, "Fallback({} in {})", Size(self.spill.live_bytes()), Describe::new(&self.second))
     }
 
     fn max_align(&self) -> usize {
@@ -221,6 +222,6 @@ unsafe impl<U: HostAccessible, F: HostAccessible> HostAccessible for Fallback<U,
 
 impl<U: Resource, F: Resource> fmt::Debug for Fallback<U, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.describe())
+        write!(f, "{}", Describe::new(self))
     }
 }

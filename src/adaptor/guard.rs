@@ -55,9 +55,10 @@ const PATIENCE: usize = 4;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::{GuardConfig, TrespassKind, with_tag};
+/// use alluvion::adaptor::{GuardConfig, TrespassKind};
+/// use alluvion::tag::with_tag;
 /// use alluvion::driver::FillValue;
-/// use alluvion::{Layout, Resource, Sim, source::Cuda};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;

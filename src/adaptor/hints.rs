@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 ///
 /// ```
 /// use alluvion::adaptor::Prefetch;
-/// use alluvion::{AnyResource, DeviceVec, Resource, Sim, source::Managed};
+/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceExt, Sim, source::Managed};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;

@@ -13,8 +13,8 @@ use crate::forward_resource;
 use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
 };
+use crate::size::Size;
 use crate::stream::StreamRef;
-use crate::suballoc::Size;
 
 /// Hands out at most so many bytes at a time.
 ///
@@ -39,7 +39,7 @@ use crate::suballoc::Size;
 ///
 /// ```
 /// use alluvion::source::CudaAsync;
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -58,9 +58,9 @@ pub struct Limiting<U = AnyResource> {
     id: ResourceId,
 }
 
-static_assertions::assert_impl_all!(Limiting<crate::source::Cuda>: Send, Sync, crate::DeviceAccessible);
-static_assertions::assert_not_impl_any!(Limiting<crate::source::Cuda>: Clone, crate::HostAccessible);
-static_assertions::assert_impl_all!(Limiting<crate::source::Pinned>: crate::HostAccessible);
+static_assertions::assert_impl_all!(Limiting<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(Limiting<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(Limiting<crate::source::Pinned>: crate::resource::HostAccessible);
 
 impl<U> Limiting<U> {
     /// At most `bytes` of `upstream`.
@@ -87,6 +87,7 @@ face_of_allowance!(Limiting, |this, f| write!(f, "Limiting({})", Size(this.limit
 #[cfg(all(test, feature = "sim", not(loom)))]
 mod tests {
     use super::*;
+    use crate::compose::ResourceExt;
     use crate::device::Sim;
     use crate::source::Null;
     use crate::stream::Stream;
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_before_what_is_lacking() {
-        let sim = Sim::with_config(crate::driver::sim::SimConfig::default().devices(2));
+        let sim = Sim::with_config(crate::sim::SimConfig::default().devices(2));
         let resource = Null::new(&sim.device(0)).limiting(0);
         let (here, there) = (sim.device(0).stream().unwrap(), sim.device(1).stream().unwrap());
         let coarse = Layout::new(1, 512).unwrap();

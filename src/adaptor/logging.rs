@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream,
+    blocks_of_upstream, find,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::Stock;
@@ -39,8 +39,9 @@ use crate::trace::Action;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::{Log, LogConfig, Logging, with_tag};
-/// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+/// use alluvion::adaptor::{Log, LogConfig, Logging};
+/// use alluvion::tag::with_tag;
+/// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let log = LogConfig::default().tags(true).reserved(true).write_to(std::io::sink())?;
@@ -86,7 +87,7 @@ impl<U: Resource> Logging<U> {
             return None;
         }
         // Looked for each time, because the layer may be moved, and what is under it with it.
-        self.upstream.find::<Stock>().map(|stock| stock.reserved_bytes() as u64)
+        find::<Stock>(&self.upstream).map(|stock| stock.reserved_bytes() as u64)
     }
 
     #[inline]

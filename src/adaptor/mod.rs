@@ -18,7 +18,7 @@
 //! | [`Prefetch`] | managed memory migrates before it is used | [`Hints`] |
 //! | [`ThreadSafe`] | lets threads share a resource that is not `Sync` | [`Reentries`] |
 //!
-//! All that label what they see do so with the [`Tag`] of the calling thread: [`with_tag`].
+//! All that label what they see do so with the [`Tag`](crate::tag::Tag) of the calling thread: [`with_tag`](crate::tag::with_tag).
 //!
 //! # The words, beside those of [`resource`](crate::resource)
 //!
@@ -45,7 +45,6 @@ mod prefetch;
 mod register;
 mod staging;
 mod stats;
-mod tag;
 mod tally;
 mod thread_safe;
 mod tracking;
@@ -67,9 +66,11 @@ pub use moves::Moves;
 pub use prefetch::Prefetch;
 pub use register::{CallSite, CallStacks, Holding, Holdings, Register, Share};
 pub use stats::Stats;
-pub use tag::{Tag, with_tag};
 pub use tally::{Counter, Counts, Scope, TagCounts, Tally};
 pub use thread_safe::{Reentries, ThreadSafe};
 pub use tracking::Tracking;
 pub use trespass::{Damage, Trespass, TrespassKind};
 pub use watch::Watch;
+
+#[doc(hidden)]
+pub use crate::tag::{Tag, with_tag};

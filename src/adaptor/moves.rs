@@ -14,7 +14,7 @@ const MAX_ALIGN: usize = 2 << 20;
 ///
 /// ```
 /// use alluvion::adaptor::Aligned;
-/// use alluvion::{AnyResource, Layout, Resource, Sim, source::Cuda};
+/// use alluvion::{AnyResource, Layout, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).aligned(1 << 20)?);

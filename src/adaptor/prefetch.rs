@@ -37,7 +37,7 @@ use crate::stream::StreamRef;
 ///
 /// ```
 /// use alluvion::source::Managed;
-/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim};
+/// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;

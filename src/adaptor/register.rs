@@ -14,13 +14,13 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 pub use holding::{Holding, Holdings, Share};
 
-use super::Tag;
 use crate::contain::contain;
 use crate::driver::DriverResult;
 use crate::error::{Misuse, MisuseKind};
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{StreamRef, ThreadToken};
 use crate::sync::{Arc, Mutex};
+use crate::tag::Tag;
 
 /// Two threads meet in one of sixteen pages as seldom as a 16-core host can make use of.
 const PAGES: usize = 16;

@@ -34,7 +34,7 @@ use crate::stream::StreamRef;
 ///
 /// ```
 /// use alluvion::source::Cuda;
-/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim};
+/// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stats = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(8 << 20))?.stats();
@@ -53,8 +53,8 @@ pub struct Stats<U = AnyResource> {
 }
 
 static_assertions::assert_impl_all!(Stats<crate::source::Cuda>: Send, Sync, DeviceAccessible);
-static_assertions::assert_impl_all!(Stats<crate::source::Pinned>: crate::HostAccessible);
-static_assertions::assert_not_impl_any!(Stats<crate::source::Cuda>: Clone, crate::HostAccessible);
+static_assertions::assert_impl_all!(Stats<crate::source::Pinned>: crate::resource::HostAccessible);
+static_assertions::assert_not_impl_any!(Stats<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 
 impl<U> Stats<U> {
     /// Counts what `upstream` gives and gets.
@@ -68,7 +68,7 @@ impl<U> Stats<U> {
     ///
     /// ```
     /// use alluvion::adaptor::Stats;
-    /// use alluvion::{Resource, Sim, source::Cuda};
+    /// use alluvion::{Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stats = Stats::with_slack(Cuda::new(&sim.device(0)), 0);

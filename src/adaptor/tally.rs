@@ -16,10 +16,10 @@ use frame::{Frame, Frames, Peak, Sums};
 pub use scope::Scope;
 use shard::{Count, Shard, bump};
 
-use super::Tag;
 use crate::error::Error;
 use crate::stream::Places;
 use crate::sync::{Apart, AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
+use crate::tag::Tag;
 
 /// By how many bytes a thread's share may move before it tells the others. To know the most that was live at a time, threads
 /// have to meet. One that takes and gives back blocks of 256 B to 1 MiB, 32 to 64 at a time, has moved by more than this once in
@@ -62,8 +62,9 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::{Stats, with_tag};
-/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceRef, Sim, source::Cuda};
+/// use alluvion::adaptor::Stats;
+/// use alluvion::tag::with_tag;
+/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceExt, ResourceRef, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let resource = AnyResource::new(Cuda::new(&sim.device(0)).stats());
@@ -383,7 +384,7 @@ impl Tally {
     /// [`scope`](Self::scope) is its owner's.
     ///
     /// ```
-    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
@@ -422,7 +423,7 @@ impl Tally {
     /// Begins a scope of the caller's own: what everybody counts until it is ended, whatever others push and pop.
     ///
     /// ```
-    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();
@@ -440,7 +441,7 @@ impl Tally {
     /// Runs `body`, and tells what everybody counted meanwhile.
     ///
     /// ```
-    /// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+    /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stats = Cuda::new(&sim.device(0)).stats();

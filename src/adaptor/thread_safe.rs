@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    AnyResource, Describe, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
 };
 use crate::stream::{Frontier, StreamRef};
 use crate::sync::{Mutex, MutexGuard};
@@ -53,7 +53,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// ```
 /// use std::cell::Cell;
 /// use alluvion::source::{Callback, CudaAsync};
-/// use alluvion::{AnyResource, DeviceVec, Resource, Sim};
+/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -87,9 +87,9 @@ pub struct ThreadSafe<U = AnyResource> {
     max_align: usize,
 }
 
-static_assertions::assert_impl_all!(ThreadSafe<crate::source::Cuda>: Send, Sync, crate::DeviceAccessible);
-static_assertions::assert_not_impl_any!(ThreadSafe<crate::source::Cuda>: Clone, crate::HostAccessible);
-static_assertions::assert_impl_all!(ThreadSafe<crate::source::Pinned>: crate::HostAccessible);
+static_assertions::assert_impl_all!(ThreadSafe<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(ThreadSafe<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(ThreadSafe<crate::source::Pinned>: crate::resource::HostAccessible);
 // By structure: a mutex is `Sync` if what it holds may move.
 static_assertions::assert_impl_all!(ThreadSafe<core::cell::Cell<u8>>: Send, Sync);
 static_assertions::assert_not_impl_any!(ThreadSafe<*const u8>: Send, Sync);
@@ -237,7 +237,7 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
         // On one line, and not to the formatter while the lock is held: that may be anybody's.
         let mut under = String::new();
         match self.enter() {
-            Ok(entered) => write!(under, "{}", entered.upstream.describe())?,
+            Ok(entered) => write!(under, "{}", Describe::new(&*entered.upstream))?,
             Err(_) => under.push_str("in use"),
         }
         write!(f, "ThreadSafe({under})")

@@ -11,8 +11,8 @@ use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
 };
+use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
-use crate::suballoc::Size;
 use crate::sync::Arc;
 
 /// Knows every block that is out: how large it is, who allocated it, where, when, and under which tag.
@@ -33,9 +33,9 @@ use crate::sync::Arc;
 /// # Examples
 ///
 /// ```
-/// use alluvion::adaptor::with_tag;
+/// use alluvion::tag::with_tag;
 /// use alluvion::source::Cuda;
-/// use alluvion::{DeviceVec, Resource, Sim};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let tracking = Cuda::new(&sim.device(0)).tracking();
@@ -56,8 +56,8 @@ pub struct Tracking<U = AnyResource> {
 }
 
 static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
-static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::HostAccessible);
-static_assertions::assert_not_impl_any!(Tracking<crate::source::Cuda>: Clone, crate::HostAccessible);
+static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::resource::HostAccessible);
+static_assertions::assert_not_impl_any!(Tracking<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 
 impl<U> Tracking<U> {
     /// Keeps a register of what `upstream` gives.
@@ -77,7 +77,7 @@ impl<U> Tracking<U> {
     /// is called once, with no lock held; what it throws goes no further.
     ///
     /// ```
-    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
     /// use std::sync::mpsc;
     ///
     /// let sim = Sim::new();
@@ -139,7 +139,7 @@ impl<U: Resource> Tracking<U> {
     /// A block that went long ago is told as one that did not come from here: the last thousand are remembered.
     ///
     /// ```
-    /// use alluvion::{Layout, MisuseKind, Resource, Sim, source::Cuda};
+    /// use alluvion::{Layout, MisuseKind, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;

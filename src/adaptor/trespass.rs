@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::Tag;
 use crate::resource::DevicePtr;
 use crate::stream::StreamId;
+use crate::tag::Tag;
 
 /// Somebody wrote where it was not allowed, or freed what was not his: what a [`Guard`](super::Guard) has found.
 ///

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::fence::{Fence, Part, Zone};
 use super::staging::Staging;
-use super::{GuardConfig, Tag, Trespass, TrespassKind};
+use super::{GuardConfig, Trespass, TrespassKind};
 use crate::contain::contain;
 use crate::device::Device;
 use crate::driver::DriverResult;
@@ -23,6 +23,7 @@ use crate::source::Pinned;
 use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
 use crate::suballoc::{Growth, Pool, PoolConfig};
 use crate::sync::{Arc, Mutex};
+use crate::tag::Tag;
 
 /// Pinned memory to copy redzones to: taken a MiB at a time, and at most so much, which is 20,000 blocks whose checks are not over.
 const STAGING_STEP: usize = 1 << 20;
@@ -39,7 +40,7 @@ const STREAMS_ASKED: usize = 4;
 ///
 /// ```
 /// use alluvion::adaptor::{Guard, GuardConfig};
-/// use alluvion::{AnyResource, DeviceVec, Resource, Sim, source::Cuda};
+/// use alluvion::{AnyResource, DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -120,7 +121,7 @@ impl Watch {
     pub(super) fn new(device: &Device, config: GuardConfig) -> Result<Self, Error> {
         let maximum = STAGING_BYTES.max(config.verify_bytes.saturating_mul(2));
         let step = PoolConfig::default().growth(Growth::Step(STAGING_STEP)).maximum(maximum);
-        let staging = Arc::new(Pinned::new(device)?.pool(step)?);
+        let staging = Arc::new(Pool::new(Pinned::new(device)?, step)?);
         Ok(Self { device: device.clone(), config, late: device.stream()?, staging, book: Mutex::default() })
     }
 
@@ -497,6 +498,7 @@ impl fmt::Debug for Watch {
 mod tests {
     use super::*;
     use crate::Sim;
+    use crate::compose::ResourceExt;
     use crate::source::Cuda;
 
     /// Behind streams that do not move, what a pair of calls looks at and asks does not depend on how many checks wait.

@@ -18,6 +18,7 @@ use super::raw_parts::RawParts;
 use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
+use crate::resource::Describe;
 use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
 use crate::stream::{OnStream, StreamRef};
 
@@ -447,6 +448,6 @@ impl<R: DeviceAccessible> fmt::Debug for DeviceBuffer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let block = &self.block;
         write!(f, "DeviceBuffer({} of {} bytes at {}", block.len, block.layout.bytes(), block.address)?;
-        write!(f, ", home {:?}, {})", block.home, self.resource.describe())
+        write!(f, ", home {:?}, {})", block.home, Describe::new(&*self.resource))
     }
 }

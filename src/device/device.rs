@@ -1,15 +1,15 @@
 //! `Device`: one GPU of a machine.
 
-#![expect(unsafe_code, reason = "hands retired pools on, and destroys a stream that nobody has seen")]
+#![expect(unsafe_code, reason = "hands retired pools on")]
 
 use core::fmt;
 use core::sync::atomic::Ordering;
+use std::sync::OnceLock;
 
-use super::{Capabilities, Machine};
-use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture, StreamFlags};
+use super::{Attachment, Capabilities, Machine};
+use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture};
 use crate::error::Error;
-use crate::resource::AnyResource;
-use crate::stream::{Ending, PerThreadStream, Stream, StreamKind, Table, Timeline, Underlying};
+use crate::order::{StreamId, Table, Timeline, Underlying};
 use crate::sync::Arc;
 
 /// One GPU of a machine. Cloning is a reference count.
@@ -141,144 +141,6 @@ impl Device {
         Ok(())
     }
 
-    /// Makes a stream that is not ordered with the legacy default stream.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    pub fn stream(&self) -> Result<Stream, Error> {
-        self.stream_with(StreamFlags::default())
-    }
-
-    /// Makes a stream with flags of your choice.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    pub fn stream_with(&self, flags: StreamFlags) -> Result<Stream, Error> {
-        Stream::create(self, flags)
-    }
-
-    /// The legacy default stream: every blocking stream of the device waits for it and it for them.
-    #[must_use]
-    pub fn default_stream(&self) -> Stream {
-        Stream::with_timeline(self, Arc::clone(self.legacy_timeline()), StreamKind::Legacy)
-    }
-
-    /// The calling thread's default stream.
-    ///
-    /// # Errors
-    ///
-    /// If the machine has no more stream numbers, or the thread is ending and has let go of its streams.
-    pub fn per_thread_stream(&self) -> Result<PerThreadStream, Error> {
-        PerThreadStream::of(self)
-    }
-
-    /// A stream of the crate's own, for calls that name none. The device keeps it.
-    pub(crate) fn service_stream(&self) -> Result<Stream, Error> {
-        self.machine.require_here()?;
-        let kept = &self.machine.state(self.ordinal).service;
-        if let Some(timeline) = kept.get() {
-            return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));
-        }
-        let raw = self.driver().stream_create(self.ordinal, StreamFlags::default())?;
-        let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false };
-        let made = match self.enter_timeline(stream) {
-            Ok(made) => made,
-            Err(error) => {
-                // SAFETY: it was made above, and nobody else knows of it.
-                let _ = unsafe { self.driver().stream_destroy(self.ordinal, raw) };
-                return Err(error);
-            }
-        };
-        // The cell is not filled under its own lock, because that would be a driver call under a lock. Who comes second
-        // ends the stream that it made.
-        let timeline = match kept.set(Arc::clone(&made)) {
-            Ok(()) => made,
-            Err(_) => {
-                made.retire();
-                self.note_ended(made.id());
-                kept.get().map_or(made, Arc::clone)
-            }
-        };
-        Ok(Stream::with_timeline(self, timeline, StreamKind::Service))
-    }
-
-    /// The least and the greatest priority that a stream can have; the greatest is the lower number.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    pub fn stream_priority_range(&self) -> Result<(i32, i32), Error> {
-        Ok(self.driver().stream_priority_range(self.ordinal)?)
-    }
-
-    /// The resource that containers on this device allocate from when nobody names another.
-    ///
-    /// Until one is set it is a [`CudaAsync`](crate::source::CudaAsync) where the device has memory pools, else a
-    /// [`Cuda`](crate::source::Cuda), made at the first call. Inside [`with_current_resource`](Self::with_current_resource)
-    /// it is, on that thread, the one given there.
-    ///
-    /// The environment variable `ALLUVION_RESOURCE` says otherwise, if it is set: a [recipe](crate::recipe), as
-    /// `pool(initial=1GiB) | cuda-async`, from which the initial resource of every device is made. It is read once a device,
-    /// and not in a process with raised privileges, as that of a program with the set-user-id bit: a recipe may name files to be
-    /// written.
-    ///
-    /// The answer is owned: it stays good whatever is set afterwards.
-    ///
-    /// # Errors
-    ///
-    /// Those of making the initial resource. What is wrong with the recipe of the environment is told with its place.
-    /// `Unsupported` where it is asked for by what is called while it is made, as a listener of `tracing` or a driver of one's own;
-    /// and where another thread has been making it for a minute.
-    pub fn current_resource(&self) -> Result<AnyResource, Error> {
-        self.machine.state(self.ordinal).current.resource(self)
-    }
-
-    /// Sets the current resource and returns the one before. Blocks that are live go back to the resource that they came
-    /// from: each container holds it.
-    ///
-    /// ```
-    /// use alluvion::{AnyResource, Sim, source::Cuda};
-    ///
-    /// let sim = Sim::new();
-    /// let device = sim.device(0);
-    /// let before = device.set_current_resource(AnyResource::new(Cuda::new(&device)))?;
-    /// assert_eq!(device.current_resource()?.describe().to_string(), "Cuda(gpu 0)");
-    /// device.set_current_resource(before)?;
-    /// # Ok::<(), alluvion::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// `DeviceMismatch` if the resource belongs to another device; those of making the initial resource.
-    pub fn set_current_resource(&self, resource: AnyResource) -> Result<AnyResource, Error> {
-        self.machine.state(self.ordinal).current.set(self, resource)
-    }
-
-    /// Puts the initial resource back and returns the one before. If nobody has the initial one any more, it is made anew.
-    ///
-    /// # Errors
-    ///
-    /// Those of making the initial resource.
-    pub fn reset_current_resource(&self) -> Result<AnyResource, Error> {
-        self.machine.state(self.ordinal).current.reset(self)
-    }
-
-    /// Runs `body` with another current resource, on this thread only, and puts the one before back however it ends.
-    ///
-    /// # Errors
-    ///
-    /// `DeviceMismatch` if the resource belongs to another device; `Unsupported` from the destructors of an ending thread.
-    /// `body` is not run then.
-    pub fn with_current_resource<T>(
-        &self,
-        resource: AnyResource,
-        body: impl FnOnce() -> T,
-    ) -> Result<T, Error> {
-        super::current::with_resource(self, resource, body)
-    }
-
     pub(crate) fn require_machine(&self, other: &Self) -> Result<(), Error> {
         self.machine.require_here()?;
         if self.machine == other.machine { Ok(()) } else { Err(Error::machine_mismatch()) }
@@ -303,7 +165,7 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// As [`RetiredPools::retire`](crate::source::RetiredPools::retire), for a pool of this device.
+    /// As [`RetiredPools::retire`](crate::device::RetiredPools::retire), for a pool of this device.
     pub(crate) unsafe fn retire_pool(&self, pool: RawPool) {
         let retired = &self.machine.state(self.ordinal).retired_pools;
         // SAFETY: the caller's promises.
@@ -333,10 +195,20 @@ impl Device {
     pub(crate) fn enter_timeline(&self, stream: Underlying) -> Result<Arc<Timeline>, Error> {
         let events = Arc::clone(&self.machine.state(self.ordinal).events);
         let driver = Arc::clone(self.driver());
-        self.table().enter(|id| Timeline::new(id, driver, events, self.ordinal, stream))
+        Ok(self.table().enter(|id| Timeline::new(id, driver, events, self.ordinal, stream))?)
     }
 
-    pub(crate) fn note_ended(&self, stream: crate::stream::StreamId) {
+    /// The stream for calls that name none, once it is made.
+    pub(crate) fn service_timeline(&self) -> &OnceLock<Arc<Timeline>> {
+        &self.machine.state(self.ordinal).service
+    }
+
+    /// What a room above keeps for this device: made by default when it is first asked for, and kept as long as the machine.
+    pub(crate) fn attached<T: Attachment + Default>(&self) -> &T {
+        self.machine.state(self.ordinal).attachments.get()
+    }
+
+    pub(crate) fn note_ended(&self, stream: StreamId) {
         self.table().note_ended(stream);
     }
 }

@@ -4,12 +4,11 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 
-use super::current::CurrentResource;
-use super::{Capabilities, Device};
+use super::attachments::Attachments;
+use super::{Capabilities, Device, RetiredPools};
 use crate::driver::{Driver, DriverResult, RawStream};
 use crate::error::Error;
-use crate::source::RetiredPools;
-use crate::stream::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
+use crate::order::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
 use crate::sync::{Arc, MadeIn};
 
 /// A driver with its devices: the CUDA driver of this process, or a simulated one.
@@ -48,7 +47,7 @@ pub(super) struct DeviceState {
     pub(super) service: OnceLock<Arc<Timeline>>,
     pub(super) capabilities: OnceLock<Capabilities>,
     pub(super) retired_pools: RetiredPools,
-    pub(super) current: CurrentResource,
+    pub(super) attachments: Attachments,
 }
 
 static_assertions::assert_impl_all!(Machine: Send, Sync, Clone);
@@ -95,7 +94,7 @@ impl Machine {
                     service,
                     capabilities,
                     retired_pools: RetiredPools::default(),
-                    current: CurrentResource::new(),
+                    attachments: Attachments::default(),
                 })
             })
             .collect::<Result<_, Error>>()?;
@@ -236,14 +235,9 @@ impl Machine {
         self.inner.made_in.is_parent()
     }
 
-    /// Puts back the initial resource of every device, and drops what was set.
-    ///
-    /// A resource that is set as current keeps its machine alive, and the machine keeps it. [`Sim`](crate::Sim) calls this
-    /// when it is dropped; a machine over a driver of your own leaks unless you do.
-    pub fn reset_current_resources(&self) {
-        for state in &self.inner.devices {
-            drop(state.current.take());
-        }
+    /// Tells what rooms above keep for its devices to let go of what keeps the machine alive.
+    pub(crate) fn release_attachments(&self) {
+        self.inner.devices.iter().for_each(|state| state.attachments.release());
     }
 
     /// # Errors

@@ -1,19 +1,21 @@
-//! Who is the default here?
+//! Which machine, and which GPU of it?
 //!
-//! A [`Machine`] is a driver with its devices; a [`Device`] is one of them. Each device has a *current resource*: what
-//! containers allocate from when nobody names another.
+//! A [`Machine`] is a driver with its devices; a [`Device`] is one of them; [`Sim`] is a machine without hardware.
 
+mod attachments;
 mod capabilities;
-mod current;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod device;
 mod machine;
+mod retired_pools;
 #[cfg(feature = "sim")]
 mod sim;
 
+pub(crate) use attachments::Attachment;
 pub use capabilities::Capabilities;
 pub use device::Device;
 pub use machine::Machine;
 pub(crate) use machine::WeakMachine;
+pub(crate) use retired_pools::RetiredPools;
 #[cfg(feature = "sim")]
 pub use sim::Sim;

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use super::{Device, Machine};
-use crate::driver::sim::{SimConfig, SimDriver};
+use crate::sim::{SimConfig, SimDriver};
 use crate::sync::Arc;
 
 /// A simulated machine, ready to use: devices with real bytes and finite memory, and no GPU.
@@ -42,7 +42,7 @@ impl Sim {
         Self::with_driver(SimDriver::new(config))
     }
 
-    /// A machine over a simulator that you have already, as [`explore`](crate::driver::sim::explore) hands out.
+    /// A machine over a simulator that you have already, as [`explore`](crate::sim::explore) hands out.
     #[must_use]
     pub fn with_driver(driver: Arc<SimDriver>) -> Self {
         // A simulated driver knows how many devices it has; the count can fail only in a forked child, where a machine
@@ -94,7 +94,7 @@ impl Deref for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        self.machine.reset_current_resources();
+        self.machine.release_attachments();
     }
 }
 

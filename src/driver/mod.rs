@@ -19,21 +19,24 @@
 mod attribute;
 mod call;
 mod code;
+mod device_ptr;
 mod handle;
 mod process;
 mod relaxed;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(feature = "sim")]
-pub mod sim;
 
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub use crate::sim;
 pub use attribute::{
     Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess,
     MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,
 };
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
+pub use device_ptr::DevicePtr;
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
 #[cfg(feature = "cuda")]
 pub(crate) use process::{cuda_is_of_parent, note_cuda};

@@ -3,8 +3,7 @@
 use core::fmt;
 
 use super::pointed::Pointed;
-use super::{Misuse, Unsupported};
-use crate::suballoc::OutOfMemory;
+use super::{Misuse, OutOfMemory, Unsupported};
 
 /// One small box on the heap of the host, where there is more to tell than fits in the words of an error.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::resource::DevicePtr;
+use crate::driver::DevicePtr;
 
 /// What was given back, and what was wrong with it: what [`Error::misuse`](crate::Error::misuse) tells.
 ///

@@ -1,6 +1,5 @@
 use super::*;
-use crate::resource::DevicePtr;
-use crate::suballoc::Cause;
+use crate::driver::{Call, Code, DevicePtr, DriverError};
 
 fn report(upstream_error: Option<Error>) -> OutOfMemory {
     OutOfMemory {

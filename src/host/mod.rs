@@ -31,6 +31,7 @@ mod blocks;
 mod new_delete;
 mod on_host;
 mod pinned_alloc;
+mod pinned_vec;
 
 /// What [`Vec`], [`Box`], [`HashMap`] and [`HashSet`] take: the trait of allocator-api2 0.2.
 #[doc(no_inline)]
@@ -47,3 +48,4 @@ pub use hashbrown::{HashMap, HashSet};
 pub use new_delete::NewDelete;
 pub use on_host::OnHost;
 pub use pinned_alloc::PinnedAlloc;
+pub use pinned_vec::PinnedVec;

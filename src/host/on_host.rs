@@ -8,6 +8,7 @@ use core::num::NonZero;
 use core::ptr::NonNull;
 
 use super::blocks::{Blocks, nothing};
+use crate::resource::Describe;
 use crate::resource::{DevicePtr, HostAccessible, Layout, Resource, ResourceRef};
 use crate::source::Pinned;
 use crate::sync::Arc;
@@ -150,6 +151,6 @@ impl Clone for OnHost<Pinned> {
 
 impl<R: Resource> fmt::Debug for OnHost<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "OnHost({})", self.resource.describe())
+        write!(f, "OnHost({})", Describe::new(&self.resource))
     }
 }

@@ -75,7 +75,7 @@ impl PinnedAlloc {
     /// Any memory that both host and device touch: pinned, under a pool or under what watches it.
     ///
     /// ```
-    /// use alluvion::{PinnedAlloc, PinnedVec, PoolConfig, Resource, Sim, source::Pinned};
+    /// use alluvion::{PinnedAlloc, PinnedVec, PoolConfig, Resource, ResourceExt, Sim, source::Pinned};
     ///
     /// let sim = Sim::new();
     /// let pool = Pinned::new(&sim.device(0))?.pool(PoolConfig::default().initial(2 << 20))?;

@@ -16,7 +16,7 @@ use crate::suballoc::Status;
 ///
 /// ```
 /// use alluvion::metrics::Metrics;
-/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+/// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -57,7 +57,7 @@ impl Metrics {
     ///
     /// ```
     /// use alluvion::metrics::Metrics;
-    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(1 << 20))?;

@@ -74,7 +74,7 @@ impl Recipe {
     /// ```
     /// use alluvion::recipe::Recipe;
     /// use alluvion::source::Null;
-    /// use alluvion::{Layout, Resource, Sim};
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim};
     ///
     /// let sim = Sim::new();
     /// let recipe: Recipe = "pool(growth=exact)".parse()?;

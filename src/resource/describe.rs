@@ -9,7 +9,7 @@ use crate::resource::Resource;
 /// `{}` prints one line, `{:#}` a layer a line.
 ///
 /// ```
-/// use alluvion::{Resource, Sim, source::Cuda};
+/// use alluvion::{Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// assert_eq!(Cuda::new(&sim.device(0)).describe().to_string(), "Cuda(gpu 0)");

@@ -9,7 +9,7 @@
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use alluvion::source::Cuda;
-/// use alluvion::{DevicePtr, Error, Layout, PoolConfig, Resource, Sim, StreamRef};
+/// use alluvion::{DevicePtr, Error, Layout, PoolConfig, Resource, ResourceExt, Sim, StreamRef};
 ///
 /// /// Counts the requests that fail.
 /// struct Refusals<U> {

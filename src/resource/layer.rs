@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::resource::Resource;
 
-/// A layer that [`Resource::find`] finds in a stack, and the type of its book.
+/// A layer that [`ResourceExt::find`](crate::ResourceExt::find) finds in a stack, and the type of its book.
 ///
 /// The type over one upstream stands for the type over every upstream: `find::<Stats>()` finds a `Stats<Pool<CudaAsync>>`, and
 /// so does `find::<Stats<Cuda>>()`. The answer is the layer's *book*, a type that names no upstream: a stack that is erased
@@ -107,7 +107,7 @@ impl fmt::Debug for LayerBook<'_> {
 }
 
 /// The book of the outermost layer of type `L`, in `resource` or under it.
-pub(super) fn find<'a, L: Layer>(resource: &'a dyn Resource) -> Option<&'a L::Book> {
+pub(crate) fn find<'a, L: Layer>(resource: &'a dyn Resource) -> Option<&'a L::Book> {
     let mut at = Some(resource);
     while let Some(resource) = at {
         if let Some(found) = resource.layer().and_then(LayerBook::of_layer::<L>) {
@@ -121,6 +121,7 @@ pub(super) fn find<'a, L: Layer>(resource: &'a dyn Resource) -> Option<&'a L::Bo
 #[cfg(all(test, feature = "sim", not(loom)))]
 mod tests {
     use crate::adaptor::{Allowance, Budget, Limiting, Stats, Tracking};
+    use crate::compose::ResourceExt;
     use crate::device::Sim;
     use crate::resource::{AnyResource, Resource};
     use crate::source::{Cuda, CudaAsync, Null};

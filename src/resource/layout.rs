@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::resource::DevicePtr;
+use crate::size::GRAIN;
 
 /// Size and alignment of a block, checked once.
 ///
@@ -27,7 +28,7 @@ pub struct Layout {
 
 impl Layout {
     /// Every block is aligned to this at least: what the CUDA driver promises, and RMM's unit.
-    pub const MIN_ALIGN: usize = 256;
+    pub const MIN_ALIGN: usize = GRAIN;
 
     /// `bytes` bytes at a multiple of `align`.
     ///

@@ -21,7 +21,7 @@ macro_rules! blocks_of_upstream {
 
         impl<U: $crate::resource::$access> core::fmt::Debug for $layer<U> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                write!(f, "{}", $crate::resource::Resource::describe(self))
+                write!(f, "{}", $crate::resource::Describe::new(self))
             }
         }
     };

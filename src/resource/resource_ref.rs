@@ -5,7 +5,7 @@
 use core::fmt;
 
 use crate::forward_resource;
-use crate::resource::{DeviceAccessible, HostAccessible, Resource};
+use crate::resource::{Describe, DeviceAccessible, HostAccessible, Resource};
 
 /// A borrowed handle of a resource: `Copy`, one pointer while the type is known, two once it is erased.
 ///
@@ -29,7 +29,7 @@ pub struct ResourceRef<'a, R: ?Sized = dyn Resource + Sync + 'a> {
     resource: &'a R,
 }
 
-static_assertions::assert_eq_size!(ResourceRef<'static, crate::source::Null>, usize);
+static_assertions::assert_eq_size!(ResourceRef<'static, super::AnyResource>, usize);
 static_assertions::assert_eq_size!(ResourceRef<'static>, [usize; 2]);
 static_assertions::assert_impl_all!(ResourceRef<'static>: Send, Sync, Copy);
 
@@ -90,6 +90,6 @@ impl<'a, R: DeviceAccessible + Sync> From<&'a R> for ResourceRef<'a> {
 
 impl<R: Resource + ?Sized> fmt::Debug for ResourceRef<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.describe())
+        write!(f, "{}", Describe::new(self))
     }
 }

@@ -63,7 +63,7 @@ pub struct Callback<A, D> {
 type AllocateFn = fn(Layout, StreamRef<'_>) -> Result<u64, Error>;
 type DeallocateFn = fn(DevicePtr, Layout, StreamRef<'_>);
 static_assertions::assert_impl_all!(Callback<AllocateFn, DeallocateFn>: Send, Sync, DeviceAccessible);
-static_assertions::assert_not_impl_any!(Callback<AllocateFn, DeallocateFn>: Clone, crate::HostAccessible);
+static_assertions::assert_not_impl_any!(Callback<AllocateFn, DeallocateFn>: Clone, crate::resource::HostAccessible);
 
 impl<A, D> Callback<A, D>
 where

@@ -42,7 +42,7 @@ pub struct Cuda {
 }
 
 static_assertions::assert_impl_all!(Cuda: Send, Sync, Clone, DeviceAccessible);
-static_assertions::assert_not_impl_any!(Cuda: crate::HostAccessible);
+static_assertions::assert_not_impl_any!(Cuda: crate::resource::HostAccessible);
 
 impl Cuda {
     /// The memory of `device`.

@@ -55,7 +55,7 @@ pub struct CudaAsync {
 }
 
 static_assertions::assert_impl_all!(CudaAsync: Send, Sync, DeviceAccessible);
-static_assertions::assert_not_impl_any!(CudaAsync: Clone, crate::HostAccessible);
+static_assertions::assert_not_impl_any!(CudaAsync: Clone, crate::resource::HostAccessible);
 
 impl CudaAsync {
     /// A pool on `device` that keeps what is freed.

@@ -28,7 +28,7 @@ use crate::stream::StreamRef;
 /// # Examples
 ///
 /// ```
-/// use alluvion::{Resource, Sim, source::CudaAsync};
+/// use alluvion::{Resource, ResourceExt, Sim, source::CudaAsync};
 ///
 /// let sim = Sim::new();
 /// let owner = CudaAsync::new(&sim.device(0))?;
@@ -57,7 +57,7 @@ pub struct CudaAsyncView<'p> {
 }
 
 static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, DeviceAccessible);
-static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::HostAccessible);
+static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::resource::HostAccessible);
 
 impl<'p> CudaAsyncView<'p> {
     /// The pool of `owner`, as [`CudaAsync::view`] says it from the other side.

@@ -30,7 +30,6 @@ mod null;
 mod pages;
 mod pinned;
 mod postponed_frees;
-mod retired_pools;
 #[cfg(target_os = "linux")]
 mod system;
 
@@ -44,6 +43,5 @@ pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
 pub use null::Null;
 pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
-pub(crate) use retired_pools::RetiredPools;
 #[cfg(target_os = "linux")]
 pub use system::{System, SystemConfig};

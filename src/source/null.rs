@@ -42,7 +42,7 @@ pub struct Null {
 }
 
 static_assertions::assert_impl_all!(Null: Send, Sync);
-static_assertions::assert_not_impl_any!(Null: Clone, crate::DeviceAccessible, crate::HostAccessible);
+static_assertions::assert_not_impl_any!(Null: Clone, crate::resource::DeviceAccessible, crate::resource::HostAccessible);
 
 /// The first address: beyond what 57-bit page tables can name, so that a wrong use faults.
 const FIRST: u64 = 1 << 60;

@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use super::cover::Cover;
 use super::{Frontier, Stamp, Stream, StreamRef};
 use crate::device::Device;
 use crate::error::Error;
+use crate::order::Cover;
 
 /// A point of a stream, recorded: other streams and the host can wait for it.
 ///

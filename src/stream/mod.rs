@@ -13,35 +13,22 @@
 //! - *reusable on a stream*: the stream's next work comes after it;
 //! - *quiescent*: over on every stream of every device.
 
-mod clock;
-mod cover;
-mod epoch_tree;
+mod device_streams;
 mod event;
-mod event_pool;
-mod frontier;
-mod id;
 mod on_stream;
-mod past;
-mod places;
 mod poll;
 mod reach;
 mod stream;
 mod stream_pool;
-mod table;
 mod thread;
-mod timeline;
 
 pub use event::Event;
-pub(crate) use event_pool::EventPool;
-pub use frontier::Frontier;
-pub use id::{Epoch, Stamp, StreamId};
 pub use on_stream::OnStream;
-pub(crate) use places::Places;
 pub use stream::{Stream, StreamKind, StreamRef};
 pub use stream_pool::StreamPool;
-pub(crate) use table::Table;
 pub use thread::PerThreadStream;
-pub(crate) use thread::ThreadToken;
-pub(crate) use timeline::{Ending, Timeline, Underlying};
 
 pub use crate::driver::StreamFlags;
+pub(crate) use crate::order::Places;
+pub use crate::order::{Epoch, Frontier, Stamp, StreamId};
+pub(crate) use crate::sync::ThreadToken;

@@ -75,8 +75,8 @@ impl Machine {
 mod tests {
 
     use super::*;
-    use crate::driver::sim::Fault;
     use crate::driver::{Call, CaptureMode};
+    use crate::sim::Fault;
     use crate::testing::Stall;
     use crate::{Sim, Stamp};
 

@@ -53,7 +53,7 @@ impl StreamRef<'_> {
 mod tests {
     use super::*;
     use crate::driver::Call;
-    use crate::driver::sim::CallCounts;
+    use crate::sim::CallCounts;
     use crate::{Frontier, Sim};
 
     fn calls_of<T>(sim: &Sim, action: impl FnOnce() -> T) -> (T, CallCounts) {

@@ -7,13 +7,12 @@ use core::any::Any;
 use core::fmt;
 use std::sync::OnceLock;
 
-use super::cover::Cover;
 use super::thread::ThreadBound;
-use super::timeline::{Ending, Timeline, Underlying};
 use super::{Event, Frontier, OnStream, Stamp, StreamId};
 use crate::device::Device;
 use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, RawStream, StreamFlags};
 use crate::error::Error;
+use crate::order::{Cover, Ending, Timeline, Underlying};
 use crate::sync::Arc;
 
 /// A queue of work on a device: kernels, copies and frees run in the order in which they were submitted.

@@ -1,55 +1,15 @@
 //! The default stream of each thread.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use core::fmt;
 use core::ops::Deref;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::stream::{Stream, StreamKind};
-use super::timeline::{Ending, Timeline, Underlying};
 use crate::device::{Device, WeakMachine};
 use crate::driver::RawStream;
 use crate::error::Error;
-use crate::sync::Arc;
-
-/// A thread's number, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadToken(usize);
-
-#[cfg(not(loom))]
-thread_local! {
-    // No destructor, so it can be read while the thread's other locals are being dropped.
-    static TOKEN: Cell<usize> = const { Cell::new(0) };
-}
-
-// The threads of a model are one to the standard library.
-#[cfg(loom)]
-loom::thread_local! {
-    static TOKEN: Cell<usize> = Cell::new(0);
-}
-
-impl ThreadToken {
-    pub(crate) fn current() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        TOKEN.with(|token| {
-            if token.get() == 0 {
-                // Relaxed: only that the numbers differ matters.
-                token.set(NEXT.fetch_add(1, Ordering::Relaxed));
-            }
-            Self(token.get())
-        })
-    }
-
-    /// A number that no other thread has, and none had before.
-    pub(crate) fn number(self) -> usize {
-        self.0
-    }
-
-    /// Makes the calling thread another one, which owns nothing yet.
-    fn renew() {
-        TOKEN.with(|token| token.set(0));
-    }
-}
+use crate::order::{Ending, Timeline, Underlying};
+use crate::sync::{Arc, ThreadToken};
 
 /// Keeps the type that holds it on its thread.
 ///

@@ -9,16 +9,18 @@ use std::sync::Arc;
 use super::carver::{Carver, Plan};
 use super::core::MAX_UNITS;
 use super::face::face_of_carver;
-use super::handlers::Handlers;
-use super::size::Size;
 use super::snapshot_files::SnapshotFiles;
-use super::{Growth, OutOfMemory, Relief, Reuse, Snapshot, Status};
+use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Handlers;
+use crate::relief::Relief;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
+use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 
 /// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
@@ -42,7 +44,7 @@ const SUPERBLOCK_BYTES: usize = 1 << 20;
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::ArenaConfig;
-/// use alluvion::{Layout, Resource, Sim};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -69,8 +71,9 @@ type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 /// ```
 /// use std::sync::mpsc;
 ///
-/// use alluvion::suballoc::{ArenaConfig, Cause};
-/// use alluvion::{Layout, Resource, Sim, source::Cuda};
+/// use alluvion::suballoc::ArenaConfig;
+/// use alluvion::error::Cause;
+/// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let (tell, told) = mpsc::channel();

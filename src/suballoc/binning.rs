@@ -6,13 +6,13 @@ use core::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::size::Size;
 use super::snapshot_files::SnapshotFiles;
 use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::size::Size;
 use crate::stream::StreamRef;
 
 /// Sends each request to the smallest *bin* that serves its size, and those larger than every bin to the upstream.
@@ -29,9 +29,9 @@ use crate::stream::StreamRef;
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::PoolConfig;
-/// use alluvion::{Layout, Resource, Sim};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim};
 ///
-/// let sim = Sim::with_config(alluvion::driver::sim::SimConfig::default().memory_bytes(1 << 30));
+/// let sim = Sim::with_config(alluvion::sim::SimConfig::default().memory_bytes(1 << 30));
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
 /// // Bins of 4, 8 and 16 KiB, 16 blocks each at a time, over a pool.
 /// let pool = Cuda::new(&device).pool(PoolConfig::default())?;
@@ -61,7 +61,7 @@ enum Bin<U: Resource, B> {
 /// Decides on the bins of a [`Binning`]: begun by [`Resource::binning`].
 ///
 /// ```
-/// use alluvion::{Error, PoolConfig, Resource, Sim, source::Cuda};
+/// use alluvion::{Error, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let pool = || Cuda::new(&sim.device(0)).pool(PoolConfig::default());
@@ -93,7 +93,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
     ///
     /// ```
     /// use alluvion::suballoc::{Binning, FixedSize, FixedSizeConfig};
-    /// use alluvion::{Pool, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let device = sim.device(0);

@@ -36,7 +36,7 @@ macro_rules! face_of_carver {
             /// program, such as the end of an iteration, is the place for it.
             ///
             /// ```
-            /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+            /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
             ///
             /// let sim = Sim::new();
             /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -63,7 +63,7 @@ macro_rules! face_of_carver {
             /// only as far as they are served by blocks of different lengths.
             ///
             /// ```
-            /// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, Sim, source::Cuda};
+            /// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
             ///
             /// let sim = Sim::new();
             /// let stream = sim.device(0).stream()?;

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use super::carver::{Carver, Plan};
 use super::core::Want;
 use super::face::face_of_carver;
-use super::handlers::Handlers;
-use super::size::Size;
 use super::snapshot_files::SnapshotFiles;
 use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::relief::Handlers;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
+use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 
 /// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
@@ -35,7 +35,7 @@ use crate::stream::{OnStream, StreamRef};
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::FixedSizeConfig;
-/// use alluvion::{Layout, Resource, Sim};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -58,7 +58,7 @@ pub struct FixedSize<U: Resource = AnyResource> {
 ///
 /// ```
 /// use alluvion::suballoc::FixedSizeConfig;
-/// use alluvion::{Resource, Sim, source::Cuda};
+/// use alluvion::{Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// // Sixteen blocks of 4 KiB at a time, sixty-four in all, and wrong frees are refused.

@@ -8,7 +8,7 @@
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::Growth;
-/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, Sim};
+/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;

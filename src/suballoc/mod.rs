@@ -28,13 +28,10 @@ pub(crate) mod core;
 mod face;
 mod fixed_size;
 mod growth;
-mod handlers;
 mod ledger;
-mod out_of_memory;
 mod pool;
 mod pool_config;
 mod reuse;
-mod size;
 mod snapshot;
 mod snapshot_files;
 mod snapshot_json;
@@ -45,12 +42,13 @@ pub use binning::{Binning, BinningBuilder};
 pub use carver::Stock;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
-pub(crate) use handlers::Handlers;
-pub use out_of_memory::{Cause, OutOfMemory, Relief};
 pub use pool::Pool;
 pub use pool_config::PoolConfig;
 pub use reuse::Reuse;
-pub(crate) use size::Size;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
-pub use snapshot_files::SnapshotFile;
 pub use status::Status;
+
+#[doc(hidden)]
+pub use crate::error::{Cause, OutOfMemory, SnapshotFile};
+#[doc(hidden)]
+pub use crate::relief::Relief;

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
+use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 
 /// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
@@ -47,7 +48,7 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// ```
 /// use alluvion::source::CudaAsync;
-/// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceRef, Sim};
+/// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceExt, ResourceRef, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -110,7 +111,7 @@ impl<U: Resource> Pool<U> {
     /// a safe point before a large request on one stream.
     ///
     /// ```
-    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
@@ -132,7 +133,7 @@ impl<U: Resource> Pool<U> {
     /// A block for each layout, or none at all.
     ///
     /// ```
-    /// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
@@ -187,5 +188,5 @@ impl<U: Resource> Pool<U> {
 }
 
 face_of_carver!(Pool, |this, layout| this.carver.want(layout), |this, f| {
-    write!(f, "Pool({})", super::size::Size(this.pool_size()))
+    write!(f, "Pool({})", Size(this.pool_size()))
 });

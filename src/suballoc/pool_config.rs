@@ -4,10 +4,12 @@ use core::fmt;
 
 use std::path::PathBuf;
 
-use super::handlers::Handlers;
 use super::snapshot_files::SnapshotFiles;
-use super::{Growth, OutOfMemory, Relief, Reuse};
+use super::{Growth, Reuse};
 use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Handlers;
+use crate::relief::Relief;
 use crate::resource::Layout;
 
 /// How a [`Pool`](super::Pool) grows, shares and ends.
@@ -93,8 +95,8 @@ impl PoolConfig {
     /// use std::sync::mpsc;
     ///
     /// use alluvion::source::Cuda;
-    /// use alluvion::suballoc::Relief;
-    /// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, Sim};
+    /// use alluvion::relief::Relief;
+    /// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceExt, Sim};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
@@ -130,8 +132,8 @@ impl PoolConfig {
     /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none; the request fails as it does without.
     ///
     /// ```
-    /// use alluvion::suballoc::SnapshotFile;
-    /// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::error::SnapshotFile;
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let path = std::env::temp_dir().join(format!("alluvion-doc-{}.json", std::process::id()));
     /// let sim = Sim::new();

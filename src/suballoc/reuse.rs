@@ -7,7 +7,7 @@
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::Reuse;
-/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, Sim};
+/// use alluvion::{DeviceVec, Error, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);

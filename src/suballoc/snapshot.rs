@@ -4,10 +4,11 @@ use std::io;
 use std::time::SystemTime;
 
 use super::{Status, snapshot_json};
-use crate::adaptor::{Register, Tag};
+use crate::adaptor::Register;
 use crate::device::Device;
 use crate::resource::DevicePtr;
 use crate::stream::{Stamp, StreamId};
+use crate::tag::Tag;
 
 /// Every segment and every block of a suballocator at one moment.
 ///
@@ -17,7 +18,7 @@ use crate::stream::{Stamp, StreamId};
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::suballoc::BlockState;
-/// use alluvion::{Layout, PoolConfig, Resource, Sim};
+/// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
@@ -51,7 +52,7 @@ impl Snapshot {
     /// Writes it as JSON, a segment and a block a line. `docs/snapshot-format.md` says what is where.
     ///
     /// ```
-    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(2 << 20))?;
@@ -71,8 +72,8 @@ impl Snapshot {
     /// Says of each live block what it is for, as far as `tag_of` knows. A suballocator does not: a layer above it may.
     ///
     /// ```
-    /// use alluvion::adaptor::{Tag, with_tag};
-    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::tag::{Tag, with_tag};
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;
@@ -94,8 +95,8 @@ impl Snapshot {
     /// has blocks begin further on, does not matter: a block is that of whatever begins in it.
     ///
     /// ```
-    /// use alluvion::adaptor::with_tag;
-    /// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::tag::with_tag;
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let stream = sim.device(0).stream()?;

@@ -7,7 +7,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{OutOfMemory, Snapshot, snapshot_json};
+use super::{Snapshot, snapshot_json};
+use crate::error::{OutOfMemory, SnapshotFile};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// So many are written: a program that goes on after it ran out may run out a thousand times a second.
@@ -18,36 +19,6 @@ const MOST: u64 = 4;
 pub(super) struct SnapshotFiles {
     path: PathBuf,
     begun: Arc<AtomicU64>,
-}
-
-/// What became of a snapshot that was to be written when memory ran out: part of the [report](OutOfMemory).
-///
-/// ```
-/// use alluvion::suballoc::SnapshotFile;
-/// use alluvion::{Layout, PoolConfig, Resource, Sim, source::Cuda};
-///
-/// let sim = Sim::new();
-/// let config = PoolConfig::default().maximum(1 << 20).snapshot_on_out_of_memory("/no/such/folder/pool.json");
-/// let pool = Cuda::new(&sim.device(0)).pool(config)?;
-/// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
-/// let report = error.out_of_memory_report().expect("a pool says why");
-/// assert!(matches!(report.snapshot_file, Some(SnapshotFile::Failed { .. })));
-/// assert!(error.to_string().contains("no snapshot in /no/such/folder/pool.json: "));
-/// # Ok::<(), alluvion::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SnapshotFile {
-    /// It is here.
-    Written(PathBuf),
-    /// It could not be written.
-    #[non_exhaustive]
-    Failed {
-        /// Where it would be.
-        path: PathBuf,
-        /// What the operating system said.
-        why: String,
-    },
 }
 
 impl SnapshotFiles {

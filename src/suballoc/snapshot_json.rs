@@ -6,9 +6,10 @@ use core::fmt;
 use std::io::{self, BufWriter, Write};
 use std::time::UNIX_EPOCH;
 
-use super::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
-use crate::adaptor::Tag;
+use super::{BlockState, BlockView, SegmentView, Snapshot, Status};
 use crate::driver::MemoryInfo;
+use crate::error::{Cause, OutOfMemory};
+use crate::tag::Tag;
 
 /// What a reader that knows an older one may not understand has a higher one.
 const VERSION: u32 = 1;

@@ -7,7 +7,7 @@
 /// into another meanwhile the bytes count as live or as cached; while nobody does, both are exact. The counts only go up.
 ///
 /// ```
-/// use alluvion::{DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+/// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -59,7 +59,7 @@ impl Status {
     /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if it is dust.
     ///
     /// ```
-    /// use alluvion::{PoolConfig, Resource, Sim, source::Cuda};
+    /// use alluvion::{PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(1 << 20))?;

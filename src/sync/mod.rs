@@ -16,6 +16,7 @@ mod mutex;
 mod process;
 mod seat;
 mod signal;
+mod thread_token;
 mod token;
 
 pub(crate) use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) use seat::Seat;
 pub(crate) use signal::Signal;
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use thread_token::ThreadToken;
 #[cfg(all(test, feature = "sim", not(loom)))]
 pub(crate) use token::tests::when_it_waits;
 pub(crate) use token::{Token, TokenGuard};

@@ -4,7 +4,7 @@ use core::fmt;
 use std::rc::Rc;
 
 use crate::device::{Device, Machine, Sim};
-use crate::driver::sim::{Live, SimConfig};
+use crate::sim::{Live, SimConfig};
 use crate::stream::Stream;
 use crate::sync::MutexGuard;
 

@@ -27,7 +27,7 @@ use crate::stream::StreamRef;
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::testing::{Delayed, Shadow};
-/// use alluvion::{Resource, Sim};
+/// use alluvion::{Resource, ResourceExt, Sim};
 /// use std::time::Duration;
 ///
 /// let sim = Sim::new();

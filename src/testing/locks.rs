@@ -9,7 +9,7 @@
 /// ```
 /// use alluvion::source::Cuda;
 /// use alluvion::testing::locks_held;
-/// use alluvion::{Layout, Resource, Sim};
+/// use alluvion::{Layout, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let (told, hears) = std::sync::mpsc::channel();

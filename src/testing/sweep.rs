@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Bench;
 use crate::device::Sim;
-use crate::driver::sim::{Fault, Live, SimConfig};
 use crate::driver::{Call, Code};
 use crate::error::Error;
+use crate::sim::{Fault, Live, SimConfig};
 
 /// Runs a program on simulated machines, and each time another one of its driver calls fails.
 ///

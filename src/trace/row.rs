@@ -19,7 +19,7 @@ pub struct Row {
     pub bytes: u64,
     /// The handle of the stream: 0 and 1 are the default stream, 2 that of the thread.
     pub stream: u64,
-    /// What it was for: the path of [tags](crate::adaptor::Tag), if the log has a column for it. Empty for none.
+    /// What it was for: the path of [tags](crate::tag::Tag), if the log has a column for it. Empty for none.
     pub tag: Box<str>,
     /// What the suballocator under the log had taken from its upstream, if the log has a column for it.
     pub reserved_bytes: Option<u64>,

@@ -6,6 +6,7 @@
 use std::mem;
 use std::sync::Arc;
 
+use alluvion::ResourceExt;
 use alluvion::driver::sim::{Fault, HazardKind, Kernel, SimConfig, explore};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::Cuda;

@@ -1,10 +1,10 @@
 //! Every adaptor keeps every clause of the contract, on the simulated machine: over a source, and over a pool.
 
 use alluvion::adaptor::{AlignedConfig, Allowance, Budget, Guard, GuardConfig, Log, LogConfig, Stats};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
-use alluvion::suballoc::Relief;
 use alluvion::testing::Shadow;
-use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, Resource};
+use alluvion::{Device, DeviceAccessible, Pool, PoolConfig, ResourceExt};
 
 use crate::not_sync::OneAtATime;
 

@@ -6,10 +6,11 @@ use std::hash::RandomState;
 use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
-use alluvion::driver::cuda::{CudaDriver, CudarcMemory, CudarcView, CudarcViewMut, Refused};
+use alluvion::driver::cuda::CudaDriver;
 use alluvion::driver::sim::*;
 use alluvion::driver::*;
-use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc};
+use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc, PinnedVec};
+use alluvion::interop::cudarc::{CudarcMemory, CudarcView, CudarcViewMut, Refused};
 use alluvion::resource::*;
 use alluvion::source::*;
 use alluvion::stream::*;
@@ -123,9 +124,12 @@ fn the_table_is_whole() {
         include_str!("../../src/device/mod.rs"),
         include_str!("../../src/driver/mod.rs"),
         include_str!("../../src/driver/cuda/mod.rs"),
-        include_str!("../../src/driver/sim/mod.rs"),
+        include_str!("../../src/error/mod.rs"),
         include_str!("../../src/host/mod.rs"),
+        include_str!("../../src/interop/cudarc/mod.rs"),
+        include_str!("../../src/order/mod.rs"),
         include_str!("../../src/resource/mod.rs"),
+        include_str!("../../src/sim/mod.rs"),
         include_str!("../../src/source/mod.rs"),
         include_str!("../../src/stream/mod.rs"),
         include_str!("../../src/suballoc/mod.rs"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use alluvion::source::{Cuda, CudaAsync, Managed, Null, Pinned};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
-use alluvion::{PoolConfig, Resource};
+use alluvion::{PoolConfig, ResourceExt};
 
 every_pool!(sim(Bench::sim()), []);
 every_other_suballocator!(sim(Bench::sim()), []);

@@ -2,11 +2,11 @@
 //!
 //! Counts do not depend on the machine, nor on how the tests are built: they hold in release, too.
 
-use alluvion::adaptor::with_tag;
 use alluvion::source::{Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse, Status};
+use alluvion::tag::with_tag;
 use alluvion::testing::Bench;
-use alluvion::{AnyResource, Layout, Pool, PoolConfig, Resource};
+use alluvion::{AnyResource, Layout, Pool, PoolConfig, Resource, ResourceExt};
 
 use crate::heap::heap_of;
 use crate::raw_block::Held;

@@ -1,9 +1,9 @@
 //! What a tag costs on the heap.
 
-use alluvion::Resource;
-use alluvion::adaptor::with_tag;
 use alluvion::source::Null;
+use alluvion::tag::with_tag;
 use alluvion::testing::Bench;
+use alluvion::{Resource, ResourceExt};
 
 use crate::heap::heap_of;
 use crate::raw_block::layout_of;

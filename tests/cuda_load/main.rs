@@ -68,7 +68,7 @@ fn in_child(test: &str, library: &LazyLock<PathBuf>, variables: &[(&str, &str)],
 }
 
 fn load_error() -> Error {
-    CudaDriver::load().expect_err("there is no driver to load")
+    CudaDriver::load().expect_err("there is no driver to load").into()
 }
 
 /// Calls, pushes, pops, retains, frees of pinned memory, last prefetch: what the stub has counted.
@@ -358,7 +358,7 @@ fn a_fork_is_answered_without_a_call() {
             let refused = driver.memory_info(0).is_err_and(|error| gone(error.code))
                 && driver.device_count().is_err_and(|error| gone(error.code))
                 && driver.allocate_device(0, 1).is_err_and(|error| gone(error.code))
-                && CudaDriver::load().is_err_and(|error| error.is_shut_down())
+                && CudaDriver::load().is_err_and(|error| Error::from(error).is_shut_down())
                 && counters() == before;
             // SAFETY: it does not return.
             unsafe { libc::_exit(if refused { 0 } else { 1 }) };
@@ -374,7 +374,7 @@ fn a_fork_is_answered_without_a_call() {
 #[test]
 fn an_exit_is_answered_without_a_call() {
     extern "C" fn last() {
-        let refused = CudaDriver::load().is_err_and(|error| error.is_shut_down())
+        let refused = CudaDriver::load().is_err_and(|error| Error::from(error).is_shut_down())
             && KEPT.get().is_some_and(|driver| {
                 let before = counters();
                 driver.memory_info(0).is_err_and(|error| error.code == Code::DEINITIALIZED)

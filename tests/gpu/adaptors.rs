@@ -1,10 +1,10 @@
 //! What layers promise, on the GPU of this computer, by the same code as on the simulated one.
 
 use alluvion::adaptor::{AlignedConfig, Allowance};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, Managed};
-use alluvion::suballoc::Relief;
 use alluvion::testing::{Bench, Shadow};
-use alluvion::{Device, Pool, PoolConfig, Resource};
+use alluvion::{Device, Pool, PoolConfig, Resource, ResourceExt};
 
 use crate::adaptor_contract;
 use crate::adaptor_contract::guard::guarded;

@@ -10,12 +10,13 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use alluvion::ResourceExt;
 use alluvion::driver::FillValue;
-use alluvion::driver::cuda::CudarcViewMut;
+use alluvion::interop::cudarc::CudarcViewMut;
+use alluvion::relief::Relief;
 use alluvion::resource::{Layout, Resource};
 use alluvion::source::{Cuda, CudaAsync, Pinned};
 use alluvion::stream::StreamKind;
-use alluvion::suballoc::Relief;
 use alluvion::testing::stall;
 use alluvion::{Device, DeviceAccessible, DevicePtr, DeviceVec, ErrorKind, PoolConfig, Stream};
 use cudarc::driver::{

@@ -9,7 +9,7 @@ use alluvion::driver::sim::Fault;
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::{Cuda, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Shadow};
-use alluvion::{ErrorKind, Layout, PoolConfig, Resource};
+use alluvion::{ErrorKind, Layout, PoolConfig, Resource, ResourceExt};
 
 use crate::adaptor_contract;
 use crate::adaptor_contract::Plain;

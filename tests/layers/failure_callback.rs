@@ -10,10 +10,11 @@ use std::thread;
 
 use alluvion::adaptor::FailureCallback;
 use alluvion::driver::Code;
+use alluvion::error::{Cause, OutOfMemory};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::{Cause, OutOfMemory, Relief};
 use alluvion::testing::{Bench, Faulty, Sweep};
-use alluvion::{AnyResource, Error, Layout, PoolConfig, Resource};
+use alluvion::{AnyResource, Error, Layout, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

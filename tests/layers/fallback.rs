@@ -8,7 +8,9 @@ use alluvion::adaptor::{Allowance, Fallback};
 use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow, Sweep};
-use alluvion::{AnyResource, DeviceVec, Error, HostAccessible, Layout, PoolConfig, Resource, Sim};
+use alluvion::{
+    AnyResource, DeviceVec, Error, HostAccessible, Layout, PoolConfig, Resource, ResourceExt, Sim,
+};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -15,12 +15,13 @@ use alluvion::adaptor::{
 };
 use alluvion::driver::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::driver::{CaptureMode, Code, MemoryInfo};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, Managed};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Relief, Stock};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Stock};
 use alluvion::testing::{Delayed, Faulty, Shadow, locks_held};
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, DeviceVec, Error, Layout, PoolConfig, Resource, ResourceId, Sim,
-    Stream, StreamRef,
+    Device, DeviceAccessible, DevicePtr, DeviceVec, Error, Layout, PoolConfig, Resource, ResourceExt,
+    ResourceId, Sim, Stream, StreamRef,
 };
 
 use crate::raw_block::{Held, layout_of};

@@ -12,7 +12,7 @@ use alluvion::driver::sim::{Fault, Kernel};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Delayed, Shadow, Sweep};
-use alluvion::{DeviceAccessible, Error, PoolConfig, Resource, Sim, StreamRef};
+use alluvion::{DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim, StreamRef};
 
 use crate::adaptor_contract::guard::{damage, guarded, only, scribble};
 use crate::raw_block::{Held, layout_of};

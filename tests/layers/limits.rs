@@ -14,7 +14,8 @@ use alluvion::source::{Cuda, CudaAsync, Null, Pinned};
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Delayed, Faulty, Sweep};
 use alluvion::{
-    AnyResource, DeviceAccessible, DeviceVec, Error, Layout, PinnedAlloc, PoolConfig, Resource, Sim,
+    AnyResource, DeviceAccessible, DeviceVec, Error, Layout, PinnedAlloc, PoolConfig, Resource, ResourceExt,
+    Sim,
 };
 use proptest::prelude::*;
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 
-use alluvion::adaptor::{Aligned, Allowance, Budget, Guard, GuardConfig, Log, with_tag};
+use alluvion::adaptor::{Aligned, Allowance, Budget, Guard, GuardConfig, Log};
 use alluvion::metrics::{Kind, Metrics};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::{FixedSizeConfig, Relief, Stock};
-use alluvion::{AnyResource, DeviceVec, Layout, PoolConfig, Resource, Sim};
+use alluvion::suballoc::{FixedSizeConfig, Stock};
+use alluvion::tag::with_tag;
+use alluvion::{AnyResource, DeviceVec, Layout, PoolConfig, Resource, ResourceExt, Sim};
 
 /// One sample: the labels in order, and the value.
 type Sample = (Vec<(String, String)>, f64);

@@ -1,14 +1,15 @@
 //! Stacks that are written down: what is understood, what is built, and where errors point.
 
-use alluvion::adaptor::{Allowance, Fallback, Logging, Stats, with_tag};
+use alluvion::adaptor::{Allowance, Fallback, Logging, Stats};
 use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Parameter, Recipe, help, ingredients};
 use alluvion::source::{Cuda, CudaAsync, Null};
 use alluvion::suballoc::Stock;
+use alluvion::tag::with_tag;
 use alluvion::testing::Bench;
 use alluvion::trace::Trace;
-use alluvion::{DeviceVec, Error, ErrorKind, Resource, Sim};
+use alluvion::{DeviceVec, Error, ErrorKind, Resource, ResourceExt, Sim};
 use proptest::prelude::*;
 
 fn sim() -> Sim {

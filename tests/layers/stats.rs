@@ -6,10 +6,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{Counts, Stats, with_tag};
+use alluvion::adaptor::{Counts, Stats};
 use alluvion::source::{Callback, Cuda, Null};
+use alluvion::tag::with_tag;
 use alluvion::testing::{Bench, Delayed, Faulty};
-use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, Resource, StreamRef};
+use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, Resource, ResourceExt, StreamRef};
 use proptest::prelude::*;
 
 use crate::raw_block::{Held, layout_of};

@@ -10,7 +10,9 @@ use alluvion::adaptor::ThreadSafe;
 use alluvion::driver::CaptureMode;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Sweep};
-use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Layout, OnHost, PoolConfig, Resource, Sim, Stream};
+use alluvion::{
+    AnyResource, DeviceVec, Error, ErrorKind, Layout, OnHost, PoolConfig, Resource, ResourceExt, Sim, Stream,
+};
 
 use crate::not_sync::OneAtATime;
 use crate::raw_block::{Held, layout_of};

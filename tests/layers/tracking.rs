@@ -9,10 +9,11 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{Holdings, Tracking, with_tag};
+use alluvion::adaptor::{Holdings, Tracking};
 use alluvion::source::{Cuda, Null};
+use alluvion::tag::with_tag;
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
-use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, MisuseKind, PoolConfig, Resource};
+use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, MisuseKind, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::Cuda;
 use alluvion::testing::Bench;
-use alluvion::{AnyResource, Error, ErrorKind, Resource, Sim};
+use alluvion::{AnyResource, Error, ErrorKind, Resource, ResourceExt, Sim};
 
 use crate::log_files::Paper;
 use crate::raw_block::{Held, layout_of};

@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use alluvion::adaptor::{Log, LogConfig, Logging, with_tag};
+use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{Growth, Stock};
+use alluvion::tag::with_tag;
 use alluvion::testing::{Bench, Delayed};
 use alluvion::trace::{Action, RmmCsv, Trace};
-use alluvion::{AnyResource, DeviceVec, ErrorKind, PoolConfig, Resource, Sim};
+use alluvion::{AnyResource, DeviceVec, ErrorKind, PoolConfig, Resource, ResourceExt, Sim};
 
 use crate::log_files::{Paper, Scratch};
 use crate::raw_block::{Held, layout_of};

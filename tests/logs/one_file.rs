@@ -12,7 +12,7 @@ use std::thread;
 
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::Null;
-use alluvion::{ErrorKind, Resource, Sim};
+use alluvion::{ErrorKind, Resource, ResourceExt, Sim};
 
 use crate::log_files::Scratch;
 use crate::raw_block::layout_of;

@@ -4,7 +4,7 @@ use alluvion::adaptor::{Log, LogConfig};
 use alluvion::source::Cuda;
 use alluvion::testing::Bench;
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{PoolConfig, Resource, Sim, Stream};
+use alluvion::{PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 use crate::log_files::{Paper, Scratch};
 use crate::raw_block::{Held, layout_of};

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use alluvion::driver::sim::{Kernel, SimConfig, SimDriver, explore};
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
-use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, Sim, Stream};
+use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 /// Steps of a program. One more takes ten to fifty times as long, which is for an optimised build.
 const TAKES_AND_FREES: usize = if cfg!(debug_assertions) { 5 } else { 6 };

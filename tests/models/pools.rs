@@ -9,7 +9,8 @@ use alluvion::driver::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, Sim, Stream, StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream,
+    StreamRef,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

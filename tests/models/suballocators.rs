@@ -4,7 +4,7 @@
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::{Bench, Op, Shadow, run_ops};
-use alluvion::{Device, DeviceAccessible, PoolConfig, Resource};
+use alluvion::{Device, DeviceAccessible, PoolConfig, Resource, ResourceExt};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;

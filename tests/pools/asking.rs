@@ -7,7 +7,7 @@ use alluvion::driver::{Call, Code};
 use alluvion::source::Cuda;
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Stall};
-use alluvion::{Pool, PoolConfig, Resource, Stream, StreamRef};
+use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Stream, StreamRef};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -10,7 +10,7 @@ use alluvion::driver::{Call, CaptureMode};
 use alluvion::source::{Callback, Cuda, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::{Bench, Stall};
-use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, Stream, StreamRef};
+use alluvion::{Device, DevicePtr, Layout, PoolConfig, Resource, ResourceExt, Stream, StreamRef};
 
 use crate::raw_block::{Held, layout_of};
 

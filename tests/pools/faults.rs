@@ -4,7 +4,7 @@ use alluvion::driver::Code;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::testing::{Bench, Sweep, Swept};
-use alluvion::{Device, DeviceAccessible, Error, PoolConfig, Resource, Sim};
+use alluvion::{Device, DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim};
 
 use crate::every_suballocator;
 use crate::raw_block::{Held, layout_of};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use alluvion::source::{Cuda, Pinned};
 use alluvion::suballoc::{Growth, Stock};
 use alluvion::testing::{Bench, Footprint, Shadow};
-use alluvion::{DeviceVec, Error, ErrorKind, Layout, OnHost, Pool, PoolConfig, Resource};
+use alluvion::{DeviceVec, Error, ErrorKind, Layout, OnHost, Pool, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -3,7 +3,7 @@
 use alluvion::source::Null;
 use alluvion::suballoc::{Binning, Stock};
 use alluvion::testing::Bench;
-use alluvion::{Pool, PoolConfig, Resource, Stream};
+use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Stream};
 
 use crate::raw_block::Held;
 

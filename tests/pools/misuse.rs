@@ -5,7 +5,9 @@
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Arena, ArenaConfig, BlockState, FixedSize, FixedSizeConfig, Growth};
 use alluvion::testing::Bench;
-use alluvion::{Device, DevicePtr, Error, ErrorKind, Misuse, MisuseKind, Pool, PoolConfig, Resource, Stream};
+use alluvion::{
+    Device, DevicePtr, Error, ErrorKind, Misuse, MisuseKind, Pool, PoolConfig, Resource, ResourceExt, Stream,
+};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -5,10 +5,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use alluvion::error::{Cause, OutOfMemory};
+use alluvion::relief::Relief;
 use alluvion::source::Cuda;
-use alluvion::suballoc::{Cause, Growth, OutOfMemory, Relief};
+use alluvion::suballoc::Growth;
 use alluvion::testing::Bench;
-use alluvion::{DevicePtr, Pool, PoolConfig, Resource, Stream};
+use alluvion::{DevicePtr, Pool, PoolConfig, Resource, ResourceExt, Stream};
 
 use crate::raw_block::{Held, layout_of};
 

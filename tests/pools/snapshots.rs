@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier, Mutex};
 use std::{env, process, thread};
 
-use alluvion::adaptor::{GuardConfig, Tag, with_tag};
+use alluvion::adaptor::GuardConfig;
+use alluvion::error::SnapshotFile;
+use alluvion::relief::Relief;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{
-    Arena, ArenaConfig, BlockState, BlockView, FixedSize, FixedSizeConfig, Growth, Relief, Reuse, Snapshot,
-    SnapshotFile,
+    Arena, ArenaConfig, BlockState, BlockView, FixedSize, FixedSizeConfig, Growth, Reuse, Snapshot,
 };
+use alluvion::tag::{Tag, with_tag};
 use alluvion::testing::{Bench, Stall};
-use alluvion::{DeviceVec, Error, Pool, PoolConfig, Resource, Stream};
+use alluvion::{DeviceVec, Error, Pool, PoolConfig, Resource, ResourceExt, Stream};
 use serde_json::Value;
 
 use crate::raw_block::{Held, layout_of};

@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use alluvion::error::Cause;
+use alluvion::relief::Relief;
 use alluvion::source::Cuda;
-use alluvion::suballoc::{
-    Arena, ArenaConfig, Binning, BinningBuilder, Cause, FixedSize, FixedSizeConfig, Relief,
-};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, BinningBuilder, FixedSize, FixedSizeConfig};
 use alluvion::testing::{Bench, Shadow};
-use alluvion::{Error, ErrorKind, PoolConfig, Resource};
+use alluvion::{Error, ErrorKind, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

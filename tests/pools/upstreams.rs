@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use alluvion::source::{Callback, Cuda};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth};
 use alluvion::testing::{Bench, Faulty, Op, Shadow, run_ops};
-use alluvion::{DevicePtr, Error, ErrorKind, Layout, Pool, PoolConfig, Resource, Sim, StreamRef};
+use alluvion::{
+    DevicePtr, Error, ErrorKind, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, StreamRef,
+};
 
 use crate::raw_block::{Held, layout_of};
 

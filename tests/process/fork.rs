@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use alluvion::testing::Bench;
-use alluvion::{DevicePtr, Layout, Resource, Sim, Stream};
+use alluvion::{DevicePtr, Layout, Resource, ResourceExt, Sim, Stream};
 
 use crate::child::{done, in_child};
 use crate::wait_for_fork::wait_for_fork;

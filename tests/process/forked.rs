@@ -6,13 +6,15 @@
 
 use std::sync::Mutex;
 
-use alluvion::adaptor::{
-    Allowance, GuardConfig, Log, Moves, Register, Spill, Stats, Tag, Tally, Watch, with_tag,
-};
+use alluvion::adaptor::{Allowance, GuardConfig, Log, Moves, Register, Spill, Stats, Tally, Watch};
 use alluvion::metrics::Metrics;
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Relief, Stock};
-use alluvion::{AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, Sim, StreamPool};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Stock};
+use alluvion::tag::{Tag, with_tag};
+use alluvion::{
+    AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim, StreamPool,
+};
 
 use crate::fork::{busy_layer, busy_threads};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::Cuda;
 use alluvion::trace::EventKind;
-use alluvion::{Resource, Sim};
+use alluvion::{Resource, ResourceExt, Sim};
 
 use crate::log_files::Scratch;
 use crate::raw_block::{Held, layout_of};

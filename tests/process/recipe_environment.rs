@@ -8,7 +8,7 @@ use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::Stock;
-use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Resource, Sim};
+use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Resource, ResourceExt, Sim};
 
 use crate::child;
 

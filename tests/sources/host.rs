@@ -13,7 +13,7 @@ use alluvion::resource::{Layer, LayerBook};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
     Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, PoolConfig, Resource,
-    Sim, StreamRef,
+    ResourceExt, Sim, StreamRef,
 };
 use proptest::prelude::*;
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use alluvion::adaptor::GuardConfig;
 use alluvion::driver::sim::{HazardKind, SimDriver, SimGraph};
 use alluvion::driver::{Call, CaptureMode, Code, RawStream};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::Relief;
-use alluvion::{DeviceVec, Error, HostBuffer, Machine, Resource, Sim, Stream, StreamRef};
+use alluvion::{DeviceVec, Error, HostBuffer, Machine, Resource, ResourceExt, Sim, Stream, StreamRef};
 
 use crate::meddling::Meddler;
 

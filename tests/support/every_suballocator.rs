@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use alluvion::source::Callback;
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
-use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, StreamRef};
+use alluvion::{
+    Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, StreamRef,
+};
 
 /// What a pool is when nothing is said, but for the ledger of live blocks, which is kept in release builds too.
 pub(crate) fn checked() -> PoolConfig {

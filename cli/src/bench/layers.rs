@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use alluvion::adaptor::{Log, Logging};
 use alluvion::source::Null;
-use alluvion::{Device, Error, Pool, PoolConfig, Resource, Stream};
+use alluvion::{Device, Error, Pool, PoolConfig, Resource, ResourceExt, Stream};
 
 use super::figure::{Figure, Report};
 use super::threads::together;

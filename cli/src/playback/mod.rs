@@ -14,7 +14,7 @@ use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
 use alluvion::trace::{Event, EventKind, Moment, Refusal, Trace};
-use alluvion::{Device, Error, Layout, PoolConfig, Resource, Sim, Stream};
+use alluvion::{Device, Error, Layout, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 use crate::failure::Failure;
 use crate::workload::Block;

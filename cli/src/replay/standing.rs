@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alluvion::recipe::Recipe;
 use alluvion::source::{CudaAsync, Null};
 use alluvion::suballoc::Stock;
-use alluvion::{AnyResource, Error, ErrorKind, Resource};
+use alluvion::{AnyResource, Error, ErrorKind, Resource, ResourceExt};
 
 use super::recipe_name;
 use crate::counted::Counted;

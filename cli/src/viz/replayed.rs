@@ -7,7 +7,7 @@ use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
 use alluvion::suballoc::Stock;
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{Error, Resource};
+use alluvion::{Error, Resource, ResourceExt};
 
 use super::picture::{Laid, Origin, Picture, Reserved, Sample, Segment};
 use crate::failure::Failure;

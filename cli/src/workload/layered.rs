@@ -9,9 +9,9 @@
 /// Evaluates an expression for each stack, with its name, outermost layer first, and the stack itself over a fresh `$source`.
 macro_rules! each_layered {
     ($source:expr, |$name:ident, $stack:ident| $body:expr) => {{
-        use alluvion::Resource;
+        use alluvion::ResourceExt;
         use alluvion::adaptor::{Allowance, LogConfig};
-        use alluvion::suballoc::Relief;
+        use alluvion::relief::Relief;
 
         /// Never reached: it is the count that is measured.
         const LIMIT: usize = 1 << 50;

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::Allowance;
 use crate::contain::Inside;
-use crate::suballoc::Size;
+use crate::size::Size;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// More came to be out than the soft limit: what its observers are told.

@@ -55,7 +55,7 @@ fn say_on_standard_error(error: &Error) {
 }
 
 impl LogConfig {
-    /// Whether there is a column `Tag`: the path of [tags](crate::adaptor::Tag) that the call was made in. RMM's own reader
+    /// Whether there is a column `Tag`: the path of [tags](crate::tag::Tag) that the call was made in. RMM's own reader
     /// passes over it.
     #[must_use]
     pub fn tags(self, tags: bool) -> Self {

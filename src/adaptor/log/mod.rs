@@ -20,9 +20,9 @@ use record::{Record, nanoseconds_now};
 use shared::Shared;
 use writer::{Writer, is_writer};
 
-use super::Tag;
 use crate::error::Error;
 use crate::sync::{Arc, Builder, JoinHandle, Mutex};
+use crate::tag::Tag;
 use crate::trace::{Action, RowFormat};
 
 type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
@@ -59,7 +59,7 @@ type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 /// ```
 /// use alluvion::adaptor::Log;
 /// use alluvion::trace::Trace;
-/// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let path = std::env::temp_dir().join(format!("alluvion-log-{}.csv", std::process::id()));
 /// let sim = Sim::new();

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::queue::Queue;
-use crate::adaptor::Tag;
+use crate::tag::Tag;
 use crate::trace::Action;
 
 /// A record in the queue is so many words: with the word that says whose turn it is, a line of the cache.
@@ -78,7 +78,7 @@ pub(super) fn nanoseconds_now() -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::adaptor::with_tag;
+    use crate::tag::with_tag;
 
     #[test]
     fn what_is_packed_is_unpacked() {

@@ -10,10 +10,10 @@ use super::record::Record;
 use super::shared::Shared;
 use super::sink::Sink;
 use super::{FailureHook, os};
-use crate::adaptor::Tag;
 use crate::contain::contain;
 use crate::error::Error;
 use crate::sync::{Arc, Ordering, yield_now};
+use crate::tag::Tag;
 use crate::trace::{Fields, LONGEST_TAG, RowFormat};
 
 /// So many bytes are formatted before they are written: a write of the system takes as long as formatting twenty rows.

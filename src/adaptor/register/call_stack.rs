@@ -5,7 +5,7 @@ use core::fmt;
 /// Of which allocations the call stack is captured.
 ///
 /// Capturing takes about a microsecond and half a kilobyte, and finds no names: they are looked up when somebody asks for
-/// them. It needs the crate's feature `backtrace`. Without it there is `None` alone, and [tags](crate::adaptor::with_tag) say
+/// them. It needs the crate's feature `backtrace`. Without it there is `None` alone, and [tags](crate::tag::with_tag) say
 /// what a block is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -7,11 +7,11 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use super::call_stack::{CallSite, CallStack};
-use crate::adaptor::Tag;
 use crate::error::Misuse;
 use crate::resource::DevicePtr;
+use crate::size::Size;
 use crate::stream::StreamId;
-use crate::suballoc::Size;
+use crate::tag::Tag;
 
 /// So many rows of a kind are displayed.
 const ROWS: usize = 10;

@@ -2,9 +2,9 @@
 
 use hashbrown::HashMap;
 
-use crate::adaptor::Tag;
 use crate::stream::Places;
 use crate::sync::{AtomicU64, Ordering, Token};
+use crate::tag::Tag;
 
 /// The last tag of each of so many sorts is found without looking it up: a thread changes between a few.
 const RECENT: usize = 8;

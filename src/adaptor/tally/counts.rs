@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use crate::adaptor::Tag;
-use crate::suballoc::Size;
+use crate::size::Size;
+use crate::tag::Tag;
 
 /// One thing that is counted: how much of it is live, the most that was live, and all that ever came.
 ///
@@ -25,7 +25,7 @@ pub struct Counter {
 /// What was allocated and freed, in one scope or since the tally was made.
 ///
 /// ```
-/// use alluvion::{DeviceVec, Resource, Sim, source::Cuda};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stats = Cuda::new(&sim.device(0)).stats();

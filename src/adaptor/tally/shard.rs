@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use super::by_tag::{ByTag, OfTag};
-use crate::adaptor::Tag;
 use crate::sync::{AtomicU64, Ordering};
+use crate::tag::Tag;
 
 /// Numbers that one thread writes and others read, in lines of their own. Two lines, because a processor fetches them in pairs.
 ///

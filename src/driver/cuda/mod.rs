@@ -1,26 +1,21 @@
 //! The CUDA driver, through cudarc.
 //!
-//! This is the only room that names cudarc. libcuda is opened when [`CudaDriver::load`] is first called, and its
+//! Of cudarc it takes the types of the interface, and no more. libcuda is opened when [`CudaDriver::load`] is first called, and its
 //! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
 
 mod abi;
-mod bridge;
 mod calls;
 mod context;
-mod cudarc_memory;
-mod cudarc_view;
 mod entry;
 mod exit;
 mod host_call;
+mod load_error;
 mod numa;
 mod peer;
-mod refused;
 mod start;
 mod symbols;
 
-pub use cudarc_memory::CudarcMemory;
-pub use cudarc_view::{CudarcView, CudarcViewMut};
-pub use refused::Refused;
+pub use load_error::LoadError;
 
 use core::fmt;
 use std::sync::OnceLock;
@@ -29,7 +24,6 @@ use context::Device;
 use symbols::Symbols;
 
 use super::{Call, Code, DriverError, DriverResult, cuda_is_of_parent};
-use crate::Error;
 use crate::sync::Arc;
 
 /// The machine's GPUs, through libcuda.
@@ -50,7 +44,7 @@ use crate::sync::Arc;
 /// match CudaDriver::load() {
 ///     Ok(driver) => println!("{} devices, CUDA {}", driver.device_count()?, driver.version()),
 ///     // No driver, or no GPU: the moment to take a simulated machine.
-///     Err(error) => assert!(error.is_no_device()),
+///     Err(error) => assert!(alluvion::Error::from(error).is_no_device()),
 /// }
 /// # Ok::<(), alluvion::driver::DriverError>(())
 /// ```
@@ -72,14 +66,14 @@ impl CudaDriver {
     ///
     /// # Errors
     ///
-    /// All of them satisfy [`Error::is_no_device`], but the last:
+    /// As errors of the crate all of them satisfy [`is_no_device`](crate::Error::is_no_device), but the last:
     ///
     /// - [`NoDriver`](crate::ErrorKind::NoDriver) if there is no libcuda, if it is a stub, lacks a function, is older
     ///   than CUDA 12.0, or does not fit the kernel's module.
     /// - [`NoDevice`](crate::ErrorKind::NoDevice) if there is a driver but no GPU that this process may see.
     /// - [`ShutDown`](crate::ErrorKind::ShutDown) in a fork of a process that has loaded a driver, and at exit.
     /// - [`Driver`](crate::ErrorKind::Driver) if libcuda fails to start for another reason.
-    pub fn load() -> Result<Arc<Self>, Error> {
+    pub fn load() -> Result<Arc<Self>, LoadError> {
         usable(Call::Init)?;
         if let Some(driver) = DRIVER.get() {
             return Ok(Arc::clone(driver));
@@ -88,6 +82,14 @@ impl CudaDriver {
         // time, and one finds that the other's driver is in place.
         let driver = Arc::new(Self::start()?);
         Ok(Arc::clone(DRIVER.get_or_init(|| driver)))
+    }
+
+    /// Makes the primary context of a device current on this thread, until the answer is dropped: for calls of libraries that
+    /// work in whatever context is current.
+    pub(crate) fn make_current(&self, ordinal: u32) -> DriverResult<impl Drop + '_> {
+        let device = self.devices.get(ordinal as usize);
+        let device = device.ok_or(DriverError::new(Call::DeviceCount, Code::INVALID_DEVICE))?;
+        device.make_current(&self.symbols)
     }
 }
 

@@ -6,8 +6,7 @@ use core::ffi::{c_int, c_uint};
 
 use super::context::{Device, check};
 use super::symbols::{self, Symbols};
-use super::{CudaDriver, exit};
-use crate::Error;
+use super::{CudaDriver, LoadError, exit};
 use crate::driver::{Call, Code, DriverError, note_cuda};
 
 /// The oldest driver that is accepted: 12.0, of December 2022. It is the first with stream ids.
@@ -17,12 +16,12 @@ impl CudaDriver {
     /// Loads libcuda, finds its functions, starts it and lists its devices.
     ///
     /// The version is asked before anything else: an old library, which lacks functions, is better called old.
-    pub(super) fn start() -> Result<Self, Error> {
+    pub(super) fn start() -> Result<Self, LoadError> {
         if !symbols::is_library_present() {
-            return Err(Error::no_driver(
-                "libcuda is not installed, or not where the dynamic linker looks",
-                "install the NVIDIA driver, or simulate a machine",
-            ));
+            return Err(LoadError::NoDriver {
+                why: "libcuda is not installed, or not where the dynamic linker looks",
+                instead: "install the NVIDIA driver, or simulate a machine",
+            });
         }
         // Before anything of libcuda runs: a fork that happens later must be noticed.
         note_cuda();
@@ -32,10 +31,10 @@ impl CudaDriver {
             None => return Err(incomplete("the loaded libcuda has no function cuDriverGetVersion")),
             Some(Err(code)) => return Err(failed_to_start(code)),
             Some(Ok(version)) if version < OLDEST_VERSION => {
-                return Err(Error::no_driver(
-                    "the driver is older than CUDA 12.0",
-                    "install an NVIDIA driver of series 525 or later",
-                ));
+                return Err(LoadError::NoDriver {
+                    why: "the driver is older than CUDA 12.0",
+                    instead: "install an NVIDIA driver of series 525 or later",
+                });
             }
             Some(Ok(version)) => version.unsigned_abs(),
         };
@@ -67,22 +66,25 @@ fn devices(symbols: &Symbols) -> Result<Box<[Device]>, DriverError> {
 }
 
 #[cold]
-fn incomplete(why: &'static str) -> Error {
-    Error::no_driver(why, "take what shadows the NVIDIA driver's own libcuda off the library path")
+fn incomplete(why: &'static str) -> LoadError {
+    LoadError::NoDriver {
+        why,
+        instead: "take what shadows the NVIDIA driver's own libcuda off the library path",
+    }
 }
 
 /// The error for what `cuInit` returned. Two codes deserve more words than they have.
 #[cold]
-fn failed_to_start(code: c_uint) -> Error {
+fn failed_to_start(code: c_uint) -> LoadError {
     match Code(code) {
-        Code::STUB_LIBRARY => Error::no_driver(
-            "the loaded libcuda is a stub (34), which is there to link against",
-            "take the toolkit's directory of stubs off the library path",
-        ),
-        Code::UNKNOWN => Error::no_driver(
-            "cuInit failed for a reason that it does not know (999)",
-            "see whether nvidia-smi works and the kernel has its nvidia-uvm module",
-        ),
+        Code::STUB_LIBRARY => LoadError::NoDriver {
+            why: "the loaded libcuda is a stub (34), which is there to link against",
+            instead: "take the toolkit's directory of stubs off the library path",
+        },
+        Code::UNKNOWN => LoadError::NoDriver {
+            why: "cuInit failed for a reason that it does not know (999)",
+            instead: "see whether nvidia-smi works and the kernel has its nvidia-uvm module",
+        },
         code => DriverError::new(Call::Init, code).into(),
     }
 }

@@ -9,10 +9,11 @@ use super::taker::Taker;
 use super::tell::tell;
 use super::{Carver, Growth};
 use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Relief;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Span, Spilled};
-use crate::suballoc::{OutOfMemory, Relief};
 
 /// How often the handlers may send a request up the ladder again. Each time they must have moved something.
 const ATTEMPTS: u32 = 64;

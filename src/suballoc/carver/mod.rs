@@ -23,12 +23,12 @@ use stock::{Inner, Request, Tally};
 use taker::Taker;
 
 use super::core::{Inspected, Want};
-use super::handlers::Handlers;
 use super::ledger::Entered;
 use super::snapshot_files::SnapshotFiles;
 use super::{Growth, Reuse};
 use crate::device::Device;
 use crate::error::{Error, Misuse, MisuseKind};
+use crate::relief::Handlers;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, StreamRef};
 

@@ -94,7 +94,7 @@ impl Tally {
 ///
 /// ```
 /// use alluvion::suballoc::Stock;
-/// use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, Sim, source::Cuda};
+/// use alluvion::{AnyResource, DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -525,7 +525,7 @@ mod tests {
     use super::*;
     use crate::source::Cuda;
     use crate::sync::when_it_waits;
-    use crate::{DeviceVec, PoolConfig, Resource, Sim};
+    use crate::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
 
     /// Else a block may go, meanwhile, from a cache that is looked at later to one that has been looked at.
     #[test]

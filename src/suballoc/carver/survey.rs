@@ -6,14 +6,15 @@ use super::Carver;
 use super::climb::Ascent;
 use super::stock::{Inner, Request, Stock, of_owners};
 use super::taker::Taker;
-use crate::adaptor::Tag;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::error::{Cause, OutOfMemory};
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Cache, Owner, SeenState, Want};
-use crate::suballoc::{BlockState, BlockView, Cause, OutOfMemory, SegmentView, Snapshot, Status};
+use crate::suballoc::{BlockState, BlockView, SegmentView, Snapshot, Status};
 use crate::sync::Ordering;
+use crate::tag::Tag;
 
 fn bytes(units: u64) -> usize {
     units as usize * Layout::MIN_ALIGN

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::super::Bench;
 use super::super::block::Block;
+use crate::compose::ResourceExt;
 use crate::device::Device;
 use crate::resource::{AnyResource, DeviceAccessible, Resource, ResourceRef};
 use crate::stream::StreamRef;

@@ -2,6 +2,7 @@
 
 use super::super::Bench;
 use super::super::block::{Block, layout_of};
+use crate::compose::ResourceExt;
 use crate::device::Device;
 use crate::driver::Code;
 use crate::resource::Resource;

@@ -67,7 +67,7 @@ macro_rules! resource_suite {
         $(
             #[test]
             fn $clause() {
-                $crate::testing::suite::$clause(&$bench, |$device: &$crate::Device| $make);
+                $crate::testing::suite::$clause(&$bench, |$device: &$crate::device::Device| $make);
             }
         )*
     };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::super::block::{Block, layout_of};
 use super::super::{Bench, Op, run_ops, stall};
 use crate::device::{Device, Sim};
-use crate::driver::sim::explore;
 use crate::resource::{DeviceAccessible, Resource};
+use crate::sim::explore;
 
 /// How long a stream is held up on hardware: longer than a fill and a copy on a stream that does not wait, by far.
 const STALL: Duration = Duration::from_millis(30);

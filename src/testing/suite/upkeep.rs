@@ -2,6 +2,7 @@
 
 use super::super::Bench;
 use super::super::block::Block;
+use crate::compose::ResourceExt;
 use crate::device::Device;
 use crate::resource::Resource;
 

@@ -3,7 +3,7 @@
 use alluvion::adaptor::AlignedConfig;
 use alluvion::source::Cuda;
 use alluvion::testing::{Bench, Shadow};
-use alluvion::{DeviceAccessible, Layout, PoolConfig, Resource};
+use alluvion::{DeviceAccessible, Layout, PoolConfig, ResourceExt};
 
 use crate::raw_block::Held;
 

@@ -2,11 +2,12 @@
 
 #![expect(unsafe_code, reason = "writes where it may not, in memory that is nobody's")]
 
-use alluvion::adaptor::{Damage, Guard, GuardConfig, Tag, Trespass, TrespassKind, with_tag};
+use alluvion::adaptor::{Damage, Guard, GuardConfig, Trespass, TrespassKind};
 use alluvion::driver::FillValue;
 use alluvion::source::{Cuda, CudaAsync, Pinned};
+use alluvion::tag::{Tag, with_tag};
 use alluvion::testing::{Bench, Op, Shadow, Stall, run_ops};
-use alluvion::{DeviceAccessible, DevicePtr, PoolConfig, Resource, Stream, StreamRef};
+use alluvion::{DeviceAccessible, DevicePtr, PoolConfig, Resource, ResourceExt, Stream, StreamRef};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -2,7 +2,7 @@
 
 use alluvion::source::{Cuda, Managed};
 use alluvion::testing::{Bench, Shadow};
-use alluvion::{DeviceAccessible, PoolConfig, Resource};
+use alluvion::{DeviceAccessible, PoolConfig, ResourceExt};
 
 use crate::raw_block::Held;
 

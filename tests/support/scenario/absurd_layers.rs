@@ -3,10 +3,10 @@
 use alluvion::adaptor::{
     Aligned, Allowance, Guard, GuardConfig, LogConfig, Moves, Register, Stats, Tracking, Watch,
 };
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::Relief;
 use alluvion::testing::Bench;
-use alluvion::{AnyResource, Device, DeviceAccessible, ErrorKind, Layout, PoolConfig, Resource};
+use alluvion::{AnyResource, Device, DeviceAccessible, ErrorKind, Layout, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

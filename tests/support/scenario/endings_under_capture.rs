@@ -6,12 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::adaptor::{Allowance, GuardConfig, LogConfig};
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Pinned, System};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Growth, Relief};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Growth};
 use alluvion::testing::{Bench, stall};
 use alluvion::{
-    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig, Resource, Stream,
-    StreamPool,
+    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig, Resource,
+    ResourceExt, Stream, StreamPool,
 };
 
 use super::capture::Recorder;

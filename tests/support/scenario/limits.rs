@@ -5,10 +5,11 @@
 use std::sync::{Arc, Mutex};
 
 use alluvion::adaptor::{FailureCallback, Limiting};
+use alluvion::relief::Relief;
 use alluvion::source::Cuda;
-use alluvion::suballoc::{Growth, Relief};
+use alluvion::suballoc::Growth;
 use alluvion::testing::Bench;
-use alluvion::{PoolConfig, Resource};
+use alluvion::{PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, stall};
-use alluvion::{AnyResource, Device, DeviceVec, Layout, Pool, PoolConfig, Resource, Stream};
+use alluvion::{AnyResource, Device, DeviceVec, Layout, Pool, PoolConfig, Resource, ResourceExt, Stream};
 
 use super::STALL;
 use crate::raw_block::{Held, layout_of};

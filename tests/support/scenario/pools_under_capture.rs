@@ -4,7 +4,7 @@ use alluvion::driver::CaptureMode;
 use alluvion::source::{Cuda, CudaAsync, Pinned};
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, stall};
-use alluvion::{AnyResource, Device, Error, PoolConfig, Resource, Stream};
+use alluvion::{AnyResource, Device, Error, PoolConfig, Resource, ResourceExt, Stream};
 
 use super::capture::Recorder;
 use super::{STALL, check_but_for_captures};

@@ -6,10 +6,10 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
+use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::Relief;
 use alluvion::testing::{Bench, Shadow, stall};
-use alluvion::{AnyResource, DeviceVec, Layout, Pool, PoolConfig, Resource};
+use alluvion::{AnyResource, DeviceVec, Layout, Pool, PoolConfig, Resource, ResourceExt};
 
 use super::STALL;
 use crate::raw_block::{Held, layout_of};

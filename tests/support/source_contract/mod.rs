@@ -21,8 +21,8 @@ use alluvion::source::{
     BlockRange, Callback, Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null,
 };
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, OnHost, Resource, Sim,
-    Stream, StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, OnHost, Resource,
+    ResourceExt, Sim, Stream, StreamRef,
 };
 
 /// Makes a test of each clause. `$machine` makes or finds a device, and hands it to the clause.

@@ -1,6 +1,7 @@
 //! What the pools of `CudaAsync` and its views do.
 
 use super::*;
+use alluvion::ResourceExt;
 
 pub(crate) fn a_pool_is_primed_when_it_is_made(device: &Device) -> Outcome {
     let bytes = 8 * MIB;

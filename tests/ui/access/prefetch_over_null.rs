@@ -2,7 +2,7 @@
 
 use alluvion::adaptor::Prefetch;
 use alluvion::source::{Managed, Null};
-use alluvion::{Resource, Sim};
+use alluvion::{Resource, ResourceExt, Sim};
 
 fn main() {
     let sim = Sim::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvion::driver::cuda::CudarcView;
+use alluvion::interop::cudarc::CudarcView;
 use alluvion::{DeviceVec, StreamRef};
 use cudarc::driver::CudaStream;
 

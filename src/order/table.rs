@@ -6,13 +6,28 @@ use super::past::Past;
 use super::places::Places;
 use super::timeline::Timeline;
 use super::{Epoch, Stamp, StreamId};
-use crate::error::Error;
+use crate::driver::DriverError;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// How many ended streams a new one looks at to see whether they can be forgotten. Two keep ahead of any creation rate.
 const SWEEP: usize = 2;
 
 type Slot = Mutex<Option<Arc<Timeline>>>;
+
+/// Why a stream was not entered.
+#[derive(Debug)]
+pub(crate) enum NotEntered {
+    /// The table is of the parent of this process.
+    Refused(DriverError),
+    /// All [places](StreamId::PLACES) are taken by streams that are not over.
+    Full,
+}
+
+impl From<DriverError> for NotEntered {
+    fn from(error: DriverError) -> Self {
+        Self::Refused(error)
+    }
+}
 
 /// The timelines of one machine. A timeline leaves when its stream is gone and its work is done. What is not in the table
 /// is over.
@@ -41,7 +56,7 @@ impl Table {
     }
 
     /// Enters a timeline under a number of its own.
-    pub(crate) fn enter(&self, make: impl FnOnce(StreamId) -> Timeline) -> Result<Arc<Timeline>, Error> {
+    pub(crate) fn enter(&self, make: impl FnOnce(StreamId) -> Timeline) -> Result<Arc<Timeline>, NotEntered> {
         self.vacant.require_here()?;
         self.sweep();
         let vacant = self.vacant.lock().pop();
@@ -61,16 +76,12 @@ impl Table {
         self.vacant.is_of_parent()
     }
 
-    fn next_place(&self) -> Result<StreamId, Error> {
+    fn next_place(&self) -> Result<StreamId, NotEntered> {
         // Relaxed: the number is all that is taken from it; the slot's lock publishes the timeline.
         let index = self.places.fetch_add(1, Ordering::Relaxed);
         match u32::try_from(index) {
             Ok(index) if index < StreamId::PLACES => Ok(StreamId::new(self.machine, index)),
-            _ => Err(Error::unsupported(
-                "another stream",
-                "this machine has 1048576 that are not over",
-                "reuse streams, through a `StreamPool`",
-            )),
+            _ => Err(NotEntered::Full),
         }
     }
 
@@ -203,7 +214,7 @@ mod tests_on_the_simulator {
         let (device, table) = (sim.device(0), sim.machine().table());
         let stream = device.stream().expect("a stream");
         let (id, freed) = (stream.id(), stream.as_ref().release());
-        sim.inject(crate::driver::sim::Fault::every(
+        sim.inject(crate::sim::Fault::every(
             crate::driver::Call::EventQuery,
             crate::driver::Code::NOT_PERMITTED,
         ));

@@ -4,9 +4,11 @@
 
 use cudarc::driver::{CudaContext, CudaStream};
 
+use crate::device::Device;
 use crate::driver::RawStream;
+use crate::error::Error;
+use crate::stream::Stream;
 use crate::sync::Arc;
-use crate::{Device, Error, Stream};
 
 impl Device {
     /// The device of a cudarc context.

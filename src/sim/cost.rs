@@ -12,7 +12,7 @@ const KINDS: usize = Call::ALL.len();
 /// The simulator adds them to a clock of its own and waits for nothing.
 ///
 /// ```
-/// use alluvion::driver::sim::{CostModel, SimConfig, SimDriver};
+/// use alluvion::sim::{CostModel, SimConfig, SimDriver};
 /// use alluvion::driver::{Call, Driver};
 ///
 /// let driver = SimDriver::new(SimConfig::default().cost(CostModel::h200()));

@@ -31,13 +31,12 @@ use super::clock::VectorClock;
 use super::cover::Cover;
 use super::event_pool::EventPool;
 use super::past::Past;
-use super::thread::ThreadToken;
 use super::{Epoch, Stamp, StreamId};
 use crate::contain::contain;
 use crate::driver::{
     Call, CaptureStatus, Code, Driver, DriverError, DriverResult, RawStream, RelaxedCapture,
 };
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering, fence, yield_now};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, ThreadToken, fence, yield_now};
 
 /// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
 /// a wait should wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at

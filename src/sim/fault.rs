@@ -9,7 +9,7 @@ use crate::driver::{Call, Code};
 /// fault whose code [is sticky](Code::is_sticky).
 ///
 /// ```
-/// use alluvion::driver::sim::{Fault, SimConfig, SimDriver};
+/// use alluvion::sim::{Fault, SimConfig, SimDriver};
 /// use alluvion::driver::{Call, Code, Driver};
 ///
 /// let driver = SimDriver::new(SimConfig::default());

@@ -10,7 +10,7 @@ use super::machine::Machine;
 ///
 /// ```
 /// use alluvion::driver::Driver;
-/// use alluvion::driver::sim::{SimConfig, SimDriver};
+/// use alluvion::sim::{SimConfig, SimDriver};
 ///
 /// let driver = SimDriver::new(SimConfig::default());
 /// let event = driver.event_create(0)?;

@@ -23,9 +23,11 @@ use cudarc::driver::{
 
 use super::bridge::raw_of;
 use crate::container::{DeviceCopy, ReadGuard, WriteGuard};
+use crate::device::Device;
+use crate::error::Error;
 use crate::stream::StreamKind;
+use crate::stream::StreamRef;
 use crate::sync::Arc;
-use crate::{Device, Error, StreamRef};
 
 /// Elements that work of cudarc on one stream reads: an argument of its copies and launches.
 ///

@@ -3,8 +3,9 @@
 use core::cell::Cell;
 use core::fmt;
 
-use super::{OutOfMemory, Relief};
+use super::Relief;
 use crate::contain::{Inside, contain};
+use crate::error::OutOfMemory;
 use crate::sync::Arc;
 
 type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
@@ -27,11 +28,11 @@ impl Handlers {
         self.0.push(Arc::new(handler));
     }
 
-    pub(super) fn append(&mut self, mut others: Self) {
+    pub(crate) fn append(&mut self, mut others: Self) {
         self.0.append(&mut others.0);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -58,7 +59,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::suballoc::Cause;
+    use crate::error::Cause;
 
     fn report() -> OutOfMemory {
         OutOfMemory {

@@ -7,7 +7,7 @@ use crate::driver::DeviceAttribute;
 ///
 /// ```
 /// use alluvion::driver::Driver;
-/// use alluvion::driver::sim::{SimConfig, SimDriver};
+/// use alluvion::sim::{SimConfig, SimDriver};
 ///
 /// let driver = SimDriver::new(SimConfig::default().devices(2).memory_bytes(64 << 20).seed(7));
 /// assert_eq!(driver.device_count(), Ok(2));

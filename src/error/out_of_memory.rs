@@ -2,12 +2,10 @@
 
 use core::fmt;
 
-use super::SnapshotFile;
-use super::size::Size;
+use super::{Error, SnapshotFile};
 use crate::driver::MemoryInfo;
-use crate::error::Error;
-use crate::resource::Layout;
-use crate::stream::StreamId;
+use crate::order::StreamId;
+use crate::size::{GRAIN, Size};
 
 /// What a suballocator knew when it had nothing left to try: what its handlers see, and what
 /// [`Error::out_of_memory_report`] tells.
@@ -16,8 +14,8 @@ use crate::stream::StreamId;
 ///
 /// ```
 /// use alluvion::source::Cuda;
-/// use alluvion::suballoc::Cause;
-/// use alluvion::{Layout, PoolConfig, Resource, Sim};
+/// use alluvion::error::Cause;
+/// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
@@ -80,15 +78,6 @@ pub enum Cause {
     Others,
 }
 
-/// What a [handler](super::PoolConfig::on_out_of_memory) has done about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Relief {
-    /// Memory was freed: try again.
-    Freed,
-    /// Nothing could be freed: ask the next handler.
-    None,
-}
-
 impl OutOfMemory {
     /// Sets the cause to what the figures say.
     pub(crate) fn explained(self) -> Self {
@@ -99,7 +88,7 @@ impl OutOfMemory {
 impl Cause {
     /// The first of these that holds; each excludes what those before it would mean.
     fn of(report: &OutOfMemory) -> Self {
-        let wanted = report.requested_bytes.checked_next_multiple_of(Layout::MIN_ALIGN).unwrap_or(usize::MAX);
+        let wanted = report.requested_bytes.checked_next_multiple_of(GRAIN).unwrap_or(usize::MAX);
         let maximum = report.maximum_bytes.unwrap_or(usize::MAX);
         let upstream_total = report.upstream_memory.map_or(usize::MAX, |memory| memory.total_bytes);
         // Whatever is given back, what is live stays.
@@ -136,7 +125,7 @@ impl Cause {
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} wanted", Size(self.requested_bytes))?;
-        if self.align > Layout::MIN_ALIGN {
+        if self.align > GRAIN {
             write!(f, ", aligned to {},", Size(self.align))?;
         }
         if let Some(stream) = self.stream {

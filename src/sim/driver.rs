@@ -29,7 +29,7 @@ use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 /// # Examples
 ///
 /// ```
-/// use alluvion::driver::sim::{SimConfig, SimDriver};
+/// use alluvion::sim::{SimConfig, SimDriver};
 /// use alluvion::driver::{Driver, FillValue, RawStream};
 ///
 /// let driver = SimDriver::new(SimConfig::default());

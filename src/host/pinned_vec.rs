@@ -1,6 +1,6 @@
 //! `PinnedVec`: elements on the host, where the device reaches them.
 
-use crate::host::{PinnedAlloc, Vec};
+use super::{PinnedAlloc, Vec};
 
 /// A vector of pinned memory: what to upload from and download to, at full speed and while the host goes on.
 ///

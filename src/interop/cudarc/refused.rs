@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::Error;
+use crate::error::Error;
 
 /// A hand-over between this crate and cudarc that did not happen: the error, and the owner unharmed.
 ///

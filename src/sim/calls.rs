@@ -12,7 +12,7 @@ const KINDS: usize = Call::ALL.len();
 /// Two snapshots subtract, which is how a test says *this path makes no driver call*.
 ///
 /// ```
-/// use alluvion::driver::sim::{SimConfig, SimDriver};
+/// use alluvion::sim::{SimConfig, SimDriver};
 /// use alluvion::driver::{Call, Driver};
 ///
 /// let driver = SimDriver::new(SimConfig::default());

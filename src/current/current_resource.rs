@@ -1,10 +1,10 @@
-//! The current resource of each device.
+//! `CurrentResource`: what is set for one device, and the initial one.
 
 use core::cell::RefCell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::{Device, Machine};
+use crate::device::{Attachment, Device, Machine};
 use crate::environment;
 use crate::error::Error;
 use crate::recipe::{Recipe, default_source};
@@ -41,11 +41,21 @@ thread_local! {
     static OVERRIDES: RefCell<Vec<(Machine, u32, AnyResource)>> = const { RefCell::new(Vec::new()) };
 }
 
-impl CurrentResource {
-    pub(super) fn new() -> Self {
+impl Default for CurrentResource {
+    fn default() -> Self {
         Self { state: Mutex::default(), made: Condvar::default(), recipe: OnceLock::new() }
     }
+}
 
+impl Attachment for CurrentResource {
+    fn release(&self) {
+        let set = self.state.lock_here().and_then(|mut state| state.set.take());
+        // Not under the lock: the resource may be the last of its kind and call the driver.
+        drop(set);
+    }
+}
+
+impl CurrentResource {
     pub(super) fn resource(&self, device: &Device) -> Result<AnyResource, Error> {
         match override_for(device) {
             Some(over) => Ok(over),
@@ -65,10 +75,6 @@ impl CurrentResource {
         let initial = self.known_or_initial(device, PATIENCE, |_| None)?;
         let known = self.state.lock().set.replace(initial.clone());
         Ok(known.unwrap_or(initial))
-    }
-
-    pub(super) fn take(&self) -> Option<AnyResource> {
-        self.state.lock_here()?.set.take()
     }
 
     /// What is set; if nothing is, the initial one is set.
@@ -211,7 +217,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever_for_another_thread() {
         let device = Sim::new().device(0);
-        let current = CurrentResource::new();
+        let current = CurrentResource::default();
         let maker = std::thread::spawn(current_thread).join().expect("it does not panic");
         current.state.lock().maker = Some(maker);
         let error = ask(&current, &device).unwrap_err();
@@ -227,7 +233,7 @@ mod tests {
     #[test]
     fn who_waits_gets_what_another_thread_has_made() {
         let device = Sim::new().device(0);
-        let current = CurrentResource::new();
+        let current = CurrentResource::default();
         let made = AnyResource::new(Cuda::new(&device));
         let maker = std::thread::spawn(current_thread).join().expect("it does not panic");
         current.state.lock().maker = Some(maker);

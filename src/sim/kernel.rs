@@ -19,7 +19,7 @@ type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
 /// ranges in name only, which is enough to check an order.
 ///
 /// ```
-/// use alluvion::driver::sim::{Kernel, SimConfig, SimDriver};
+/// use alluvion::sim::{Kernel, SimConfig, SimDriver};
 /// use alluvion::driver::{Driver, RawStream};
 ///
 /// let driver = SimDriver::new(SimConfig::default());

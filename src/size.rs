@@ -1,6 +1,9 @@
-//! `Size`: bytes, for people.
+//! How are bytes counted, and written for people?
 
 use core::fmt;
+
+/// Blocks begin at multiples of so many bytes, and suballocators hand out multiples of it: the alignment that `cuMemAlloc` promises.
+pub(crate) const GRAIN: usize = 256;
 
 /// Prints bytes in the largest unit that they fill, with one decimal if it is not whole: `8 MiB`, `1.2 GiB`.
 #[derive(Clone, Copy, Debug)]

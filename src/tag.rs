@@ -15,7 +15,7 @@ const MOST: usize = 1 << 16;
 /// Scopes nest, and a tag knows the one around it. A tag is a number: cheap to copy, compare and keep.
 ///
 /// ```
-/// use alluvion::adaptor::{Tag, with_tag};
+/// use alluvion::tag::{Tag, with_tag};
 ///
 /// let tag = with_tag("query", || with_tag("join", Tag::current));
 /// assert_eq!((tag.name(), tag.to_string()), ("join", "query;join".to_owned()));
@@ -39,7 +39,7 @@ thread_local! {
 /// In a child of a fork that came while another thread looked a name up, all names are lost: tags are [`Tag::NONE`] from then on.
 ///
 /// ```
-/// use alluvion::adaptor::{Tag, with_tag};
+/// use alluvion::tag::{Tag, with_tag};
 ///
 /// let sum = with_tag("join", || {
 ///     assert_eq!(Tag::current().name(), "join");

@@ -12,13 +12,17 @@ use core::mem::ManuallyDrop;
 
 use cudarc::driver::{CudaSlice, DevicePtr as _};
 
-use super::CudaDriver;
-use super::refused::Refused;
+use super::Refused;
+use crate::container::DeviceVec;
 use crate::container::{DeviceCopy, RawParts};
+use crate::device::Device;
+use crate::driver::cuda::CudaDriver;
 use crate::driver::{Call, Code, DriverError};
+use crate::error::Error;
+use crate::resource::DevicePtr;
 use crate::resource::{DeviceAccessible, Layout, Resource, ResourceId};
+use crate::stream::{Stream, StreamRef};
 use crate::sync::Mutex;
-use crate::{Device, DevicePtr, DeviceVec, Error, Stream, StreamRef};
 
 /// The memory of a `CudaSlice`, as the resource of one vector: [`DeviceVec::from_cudarc`].
 ///
@@ -81,7 +85,7 @@ impl<T: DeviceCopy> DeviceVec<T, CudarcMemory<T>> {
                     layout,
                     len_bytes: layout.bytes(),
                     home,
-                    frontier: crate::Frontier::quiescent(),
+                    frontier: crate::stream::Frontier::quiescent(),
                     resource,
                 };
                 // SAFETY:
@@ -170,10 +174,8 @@ impl<T> CudarcMemory<T> {
         }
         let driver = CudaDriver::load()?;
         let ordinal = home.device().ordinal();
-        let count = driver.devices.len() as u32;
-        let device = driver.devices.get(ordinal as usize).ok_or(Error::no_device(ordinal, count))?;
         // cudarc frees on a default stream in whatever context is current.
-        let _current = device.make_current(&driver.symbols)?;
+        let _current = driver.make_current(ordinal)?;
         // SAFETY: it is dropped once: it was taken out of the resource, and is forgotten here.
         unsafe { ManuallyDrop::drop(&mut slice) };
         Ok(())

@@ -18,7 +18,7 @@ const DEFAULT_LIMIT: u64 = 100_000;
 /// The choices that a scheduler made, enough to make them again.
 ///
 /// ```
-/// use alluvion::driver::sim::Schedule;
+/// use alluvion::sim::Schedule;
 ///
 /// let schedule: Schedule = "1.0.2".parse()?;
 /// assert_eq!(schedule.to_string(), "1.0.2");
@@ -74,7 +74,7 @@ pub struct Explored {
 /// something waits for them, and should return without waiting for the program.
 ///
 /// ```
-/// use alluvion::driver::sim::{SimConfig, explore};
+/// use alluvion::sim::{SimConfig, explore};
 /// use alluvion::driver::{Driver, FillValue, StreamFlags};
 ///
 /// let mut outcomes = std::collections::HashSet::new();

@@ -1,19 +1,16 @@
-//! One error for the whole crate.
-
-mod detail;
-mod misuse;
-mod pointed;
+//! `Error`: one error for the whole crate.
 
 use core::fmt;
 use core::ops::Range;
 use std::sync::Arc;
 
-use detail::Detail;
-pub use misuse::{Misuse, MisuseKind};
-use pointed::Pointed;
-
+use super::detail::Detail;
+use super::pointed::Pointed;
+use super::{Misuse, OutOfMemory};
+#[cfg(feature = "cuda")]
+use crate::driver::cuda::LoadError;
 use crate::driver::{Call, Code, DriverError};
-use crate::suballoc::OutOfMemory;
+use crate::order::NotEntered;
 
 /// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
 ///
@@ -491,6 +488,29 @@ impl From<DriverError> for Error {
     }
 }
 
+#[cfg(feature = "cuda")]
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::NoDriver { why, instead } => Self::no_driver(why, instead),
+            LoadError::Refused(error) => error.into(),
+        }
+    }
+}
+
+impl From<NotEntered> for Error {
+    fn from(reason: NotEntered) -> Self {
+        match reason {
+            NotEntered::Refused(error) => error.into(),
+            NotEntered::Full => Self::unsupported(
+                "another stream",
+                "this machine has 1048576 that are not over",
+                "reuse streams, through a `StreamPool`",
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = (self.first, self.second);
@@ -564,6 +584,3 @@ impl fmt::Debug for Error {
 }
 
 impl core::error::Error for Error {}
-
-#[cfg(test)]
-mod tests;

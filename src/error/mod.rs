@@ -1,0 +1,19 @@
+//! What went wrong?
+//!
+//! One [`Error`] for the whole crate, and the reports that it carries: [`OutOfMemory`] of who had no memory to give, [`Misuse`]
+//! of a block that was given back wrongly.
+
+mod detail;
+#[expect(clippy::module_inception, reason = "file = type")]
+mod error;
+mod misuse;
+mod out_of_memory;
+mod pointed;
+mod snapshot_file;
+#[cfg(test)]
+mod tests;
+
+pub use error::{Error, ErrorKind, Unsupported};
+pub use misuse::{Misuse, MisuseKind};
+pub use out_of_memory::{Cause, OutOfMemory};
+pub use snapshot_file::SnapshotFile;

@@ -1,0 +1,33 @@
+//! `SnapshotFile`: what became of the snapshot of a moment without memory.
+
+use std::path::PathBuf;
+
+/// What became of a snapshot that was to be written when memory ran out: part of the [report](super::OutOfMemory).
+///
+/// ```
+/// use alluvion::error::SnapshotFile;
+/// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let config = PoolConfig::default().maximum(1 << 20).snapshot_on_out_of_memory("/no/such/folder/pool.json");
+/// let pool = Cuda::new(&sim.device(0)).pool(config)?;
+/// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
+/// let report = error.out_of_memory_report().expect("a pool says why");
+/// assert!(matches!(report.snapshot_file, Some(SnapshotFile::Failed { .. })));
+/// assert!(error.to_string().contains("no snapshot in /no/such/folder/pool.json: "));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotFile {
+    /// It is here.
+    Written(PathBuf),
+    /// It could not be written.
+    #[non_exhaustive]
+    Failed {
+        /// Where it would be.
+        path: PathBuf,
+        /// What the operating system said.
+        why: String,
+    },
+}

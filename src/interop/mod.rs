@@ -1,0 +1,4 @@
+//! How do other libraries use this memory?
+
+#[cfg(feature = "cuda")]
+pub mod cudarc;

@@ -1,0 +1,24 @@
+//! In which order do uses of memory happen?
+//!
+//! The plain bookkeeping under streams: the number of a stream ([`StreamId`]), the stretch of its work that a free belongs to
+//! ([`Epoch`], [`Stamp`]), what a block waits for ([`Frontier`]), what a stream has waited for (vector clocks), and the
+//! timeline of each stream with the events that cover it. This room knows drivers, and no device or stream.
+
+mod clock;
+mod cover;
+mod epoch_tree;
+mod event_pool;
+mod frontier;
+mod id;
+mod past;
+mod places;
+mod table;
+mod timeline;
+
+pub(crate) use cover::Cover;
+pub(crate) use event_pool::EventPool;
+pub use frontier::Frontier;
+pub use id::{Epoch, Stamp, StreamId};
+pub(crate) use places::Places;
+pub(crate) use table::{NotEntered, Table};
+pub(crate) use timeline::{Ending, Timeline, Underlying};
