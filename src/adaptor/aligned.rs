@@ -8,8 +8,8 @@ use super::Moves;
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
+    ResourceId, blocks_of_upstream,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -192,6 +192,11 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
 
 impl<U> Layer for Aligned<U> {
     type Book = Moves;
+
+    fn figures(moves: &Moves, to: &mut Figures<'_>) {
+        let help = "Blocks that are out and begin elsewhere than the upstream's do.";
+        to.gauge("alluvion_aligned_moved_blocks", help, moves.moved_blocks());
+    }
 }
 
 blocks_of_upstream!(Aligned);

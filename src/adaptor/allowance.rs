@@ -16,7 +16,7 @@ pub(super) use reservation::Taken;
 use crate::contain::contain;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::resource::{Layer, Layout};
+use crate::resource::{Figures, Layer, Layout};
 use crate::size::Size;
 use crate::sync::Arc;
 
@@ -76,9 +76,40 @@ static_assertions::assert_impl_all!(Allowance: Send, Sync);
 /// Any limit: of a [`Limiting`](super::Limiting) or a [`Budget`](super::Budget).
 impl Layer for Allowance {
     type Book = Self;
+
+    /// Those above it, too: a request is refused because of any of them.
+    fn figures(book: &Self, to: &mut Figures<'_>) {
+        for allowance in book.upwards() {
+            to.labelled(&[("allowance", &allowance.path())], |to| {
+                to.gauge(
+                    "alluvion_allowance_limit_bytes",
+                    "The most bytes that may be out.",
+                    allowance.limit_bytes(),
+                );
+                to.gauge("alluvion_allowance_used_bytes", "Bytes that are out.", allowance.used_bytes());
+                let peak = "The most bytes that were ever out.";
+                to.gauge("alluvion_allowance_peak_bytes", peak, allowance.peak_bytes());
+                if let Some(bytes) = allowance.soft_bytes() {
+                    let soft = "So many bytes may be out before observers are told.";
+                    to.gauge("alluvion_allowance_soft_bytes", soft, bytes);
+                }
+                let refusals = "Requests refused because of it.";
+                to.counter("alluvion_allowance_refusals_total", refusals, allowance.refusals());
+                let crossings = "Times that the soft limit was crossed.";
+                to.counter("alluvion_allowance_crossings_total", crossings, allowance.crossings());
+            });
+        }
+    }
 }
 
 impl Allowance {
+    /// `gpu/queries`: what it is called, after those that it is under.
+    fn path(&self) -> String {
+        let mut names: Vec<&str> = self.upwards().map(Self::name).collect();
+        names.reverse();
+        names.join("/")
+    }
+
     /// At most `hard_bytes`. The name is what errors and descriptions call it.
     #[must_use]
     pub fn new(name: &str, hard_bytes: usize) -> Self {

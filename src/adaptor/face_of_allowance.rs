@@ -95,6 +95,10 @@ macro_rules! face_of_allowance {
         impl<U> Layer for $name<U> {
             type Book = Allowance;
             const NAME: Option<&'static str> = Some(stringify!($name));
+
+            fn figures(book: &Allowance, to: &mut $crate::resource::Figures<'_>) {
+                <Allowance as Layer>::figures(book, to);
+            }
         }
 
         blocks_of_upstream!($name);

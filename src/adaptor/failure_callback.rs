@@ -9,7 +9,9 @@ use crate::error::Error;
 use crate::error::{Cause, OutOfMemory};
 use crate::forward_resource;
 use crate::relief::{Handlers, Relief};
-use crate::resource::{AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, blocks_of_upstream};
+use crate::resource::{
+    AnyResource, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, blocks_of_upstream,
+};
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -149,7 +151,7 @@ impl<U: Resource> FailureCallback<U> {
                 break;
             }
             let report = self.report(&error, layout, stream, attempt);
-            let now = Some(Figures::of(&report));
+            let now = Some(Amounts::of(&report));
             idle = if now == figures { idle + 1 } else { 0 };
             if idle == IDLE_ATTEMPTS {
                 break;
@@ -206,12 +208,12 @@ impl<U: Resource> FailureCallback<U> {
 
 /// What shows that something has changed between two attempts.
 #[derive(PartialEq, Eq)]
-struct Figures {
+struct Amounts {
     bytes: [usize; 5],
     memory: Option<MemoryInfo>,
 }
 
-impl Figures {
+impl Amounts {
     fn of(report: &OutOfMemory) -> Self {
         let OutOfMemory { live_bytes, free_bytes, pending_bytes, reserved_bytes, largest_bytes, .. } =
             *report;
@@ -253,6 +255,20 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
 
 impl<U> Layer for FailureCallback<U> {
     type Book = Appeals;
+
+    fn figures(appeals: &Appeals, to: &mut Figures<'_>) {
+        to.counter(
+            "alluvion_appeals_asked_total",
+            "Times that a callback was asked for memory.",
+            appeals.asked(),
+        );
+        to.counter(
+            "alluvion_appeals_rescued_total",
+            "Requests that were served after a callback had helped.",
+            appeals.rescued(),
+        );
+        to.counter("alluvion_appeals_failed_total", "Requests that failed all the same.", appeals.failed());
+    }
 }
 
 blocks_of_upstream!(FailureCallback);

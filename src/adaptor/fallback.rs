@@ -12,8 +12,8 @@ use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource,
-    ResourceId,
+    AnyResource, Describe, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout,
+    Resource, ResourceId,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -213,6 +213,29 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
 impl<U, F> Layer for Fallback<U, F> {
     type Book = Spill;
+
+    fn figures(spill: &Spill, to: &mut Figures<'_>) {
+        to.gauge(
+            "alluvion_fallback_live_bytes",
+            "Bytes in blocks of the second resource that are out.",
+            spill.live_bytes(),
+        );
+        to.gauge(
+            "alluvion_fallback_live_blocks",
+            "Blocks of the second resource that are out.",
+            spill.live_blocks(),
+        );
+        to.counter(
+            "alluvion_fallback_served_total",
+            "Blocks that the second resource has served.",
+            spill.served(),
+        );
+        to.counter(
+            "alluvion_fallback_failed_total",
+            "Requests that the second resource failed too.",
+            spill.failed(),
+        );
+    }
 }
 
 // SAFETY: its blocks are those of the two.

@@ -10,8 +10,8 @@ use super::{GuardConfig, Watch};
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
+    ResourceId, blocks_of_upstream,
 };
 use crate::stream::{Frontier, Stamp, StreamRef};
 
@@ -381,6 +381,26 @@ impl<U: Resource> Drop for Guard<U> {
 
 impl<U: Resource> Layer for Guard<U> {
     type Book = Watch;
+
+    fn figures(watch: &Watch, to: &mut Figures<'_>) {
+        to.gauge("alluvion_live_blocks", "Blocks that are out.", watch.live_blocks());
+        to.gauge(
+            "alluvion_guard_quarantined_bytes",
+            "Bytes of freed blocks that are kept back.",
+            watch.quarantined_bytes(),
+        );
+        to.counter("alluvion_guard_found_total", "Writes where nobody may write.", watch.found());
+        to.counter(
+            "alluvion_guard_verified_total",
+            "Blocks whose redzones were looked at.",
+            watch.verified(),
+        );
+        to.counter(
+            "alluvion_guard_unverified_total",
+            "Freed blocks that are never looked at.",
+            watch.unverified(),
+        );
+    }
 }
 
 blocks_of_upstream!(Guard, over DeviceAccessible);

@@ -8,7 +8,7 @@ use super::Log;
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream, find,
 };
 use crate::stream::StreamRef;
@@ -156,6 +156,17 @@ unsafe impl<U: Resource> Resource for Logging<U> {
 
 impl<U> Layer for Logging<U> {
     type Book = Log;
+
+    fn figures(log: &Log, to: &mut Figures<'_>) {
+        to.labelled(&[("log", log.name())], |to| {
+            to.counter("alluvion_log_rows_total", "Rows that were logged, written or not.", log.rows());
+            to.counter("alluvion_log_written_total", "Rows that the writer has taken.", log.written());
+            to.counter("alluvion_log_dropped_total", "Rows that will not be written.", log.dropped());
+            to.counter("alluvion_log_stalls_total", "Calls that waited for the writer.", log.stalls());
+            let failed = u64::from(log.failure().is_some());
+            to.gauge("alluvion_log_failed", "1 if nothing is written any more.", failed);
+        });
+    }
 }
 
 blocks_of_upstream!(Logging);

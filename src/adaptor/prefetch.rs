@@ -9,7 +9,7 @@ use crate::driver::Location;
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
     blocks_of_upstream,
 };
 use crate::stream::StreamRef;
@@ -119,6 +119,15 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
 
 impl<U> Layer for Prefetch<U> {
     type Book = Hints;
+
+    fn figures(hints: &Hints, to: &mut Figures<'_>) {
+        to.counter("alluvion_prefetch_queued_total", "Blocks whose migration was queued.", hints.queued());
+        to.counter(
+            "alluvion_prefetch_refused_total",
+            "Blocks whose migration the driver refused.",
+            hints.refused(),
+        );
+    }
 }
 
 blocks_of_upstream!(Prefetch, over DeviceAccessible);

@@ -8,7 +8,7 @@ use super::tally::{Counts, SLACK_BYTES, SignedSize, Tally};
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
 };
 use crate::stream::StreamRef;
@@ -162,6 +162,30 @@ unsafe impl<U: Resource> Resource for Stats<U> {
 
 impl<U> Layer for Stats<U> {
     type Book = Tally;
+
+    fn figures(tally: &Tally, to: &mut Figures<'_>) {
+        // What was counted since the tally was made, whatever scopes there are.
+        let Counts { bytes, allocations, failures, .. } = tally.whole();
+        to.gauge("alluvion_live_bytes", "Bytes in blocks that are out.", bytes.live);
+        to.gauge("alluvion_peak_live_bytes", "The most bytes that were ever out.", bytes.peak);
+        to.gauge("alluvion_live_blocks", "Blocks that are out.", allocations.live);
+        to.gauge("alluvion_peak_live_blocks", "The most blocks that were ever out.", allocations.peak);
+        let allocated = "Bytes that were ever asked for and given.";
+        to.counter("alluvion_allocated_bytes_total", allocated, bytes.total);
+        to.counter("alluvion_allocations_total", "Blocks that were allocated.", allocations.total);
+        to.counter("alluvion_frees_total", "Blocks that were freed.", allocations.total - allocations.live);
+        to.counter("alluvion_failures_total", "Allocations that failed.", failures);
+        for of in tally.by_tag() {
+            to.labelled(&[("tag", &of.tag.to_string())], |to| {
+                let bytes = "Bytes that were asked for and given under a tag.";
+                to.counter("alluvion_tag_allocated_bytes_total", bytes, of.bytes);
+                let blocks = "Blocks that were allocated under a tag.";
+                to.counter("alluvion_tag_allocations_total", blocks, of.allocations);
+                let failures = "Allocations that failed under a tag.";
+                to.counter("alluvion_tag_failures_total", failures, of.failures);
+            });
+        }
+    }
 }
 
 blocks_of_upstream!(Stats);

@@ -13,7 +13,8 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    AnyResource, Describe, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    AnyResource, Describe, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream,
 };
 use crate::stream::{Frontier, StreamRef};
 use crate::sync::{Mutex, MutexGuard};
@@ -262,6 +263,15 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
 
 impl<U> Layer for ThreadSafe<U> {
     type Book = Reentries;
+
+    fn figures(reentries: &Reentries, to: &mut Figures<'_>) {
+        let refused = "Questions that were refused because they came from within a call.";
+        to.counter("alluvion_reentries_refused_total", refused, reentries.refused());
+        let parked = "Blocks that were freed from within a call, and parked.";
+        to.counter("alluvion_reentries_parked_total", parked, reentries.parked());
+        let waiting = "Blocks that are parked and not freed yet.";
+        to.gauge("alluvion_reentries_waiting_blocks", waiting, reentries.waiting());
+    }
 }
 
 blocks_of_upstream!(ThreadSafe);

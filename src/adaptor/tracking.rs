@@ -8,7 +8,7 @@ use super::register::{CallStacks, Holdings, Register};
 use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
 };
 use crate::size::Size;
@@ -232,6 +232,19 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
 
 impl<U> Layer for Tracking<U> {
     type Book = Register;
+
+    fn figures(register: &Register, to: &mut Figures<'_>) {
+        let held = register.outstanding();
+        to.gauge("alluvion_live_bytes", "Bytes in blocks that are out.", held.bytes());
+        to.gauge("alluvion_live_blocks", "Blocks that are out.", held.blocks.len());
+        to.counter("alluvion_misuses_total", "Frees that were wrong, and not passed on.", held.misuse_count);
+        for share in held.by_tag() {
+            to.labelled(&[("tag", &*share.label)], |to| {
+                to.gauge("alluvion_tag_live_bytes", "Bytes of the blocks which are out.", share.bytes);
+                to.gauge("alluvion_tag_live_blocks", "How many blocks of a tag are out.", share.blocks);
+            });
+        }
+    }
 }
 
 blocks_of_upstream!(Tracking);

@@ -3,67 +3,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-/// Whether a figure goes up and down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// It goes up and down.
-    Gauge,
-    /// It only goes up, until the program ends. By custom its name ends in `_total`.
-    Counter,
-}
-
-/// A number.
-///
-/// ```
-/// use alluvion::metrics::Value;
-///
-/// assert_eq!(Value::from(1_u64 << 60).to_string(), "1152921504606846976");
-/// assert_eq!(Value::from(0.25).to_string(), "0.25");
-/// assert_eq!(Value::from(f64::INFINITY).to_string(), "+Inf");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Value {
-    /// A whole number, written in full.
-    Integer(u64),
-    /// Any other.
-    Float(f64),
-}
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Self::Integer(number)
-    }
-}
-
-impl From<usize> for Value {
-    fn from(number: usize) -> Self {
-        Self::Integer(number as u64)
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        u64::try_from(number).map_or(Self::Float(number as f64), Self::Integer)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(number: f64) -> Self {
-        Self::Float(number)
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Float(number) if number == f64::INFINITY => f.write_str("+Inf"),
-            Self::Float(number) if number == f64::NEG_INFINITY => f.write_str("-Inf"),
-            Self::Float(number) => write!(f, "{number}"),
-        }
-    }
-}
+use super::{Kind, Value};
 
 /// The samples of one figure.
 #[derive(Clone, Debug)]

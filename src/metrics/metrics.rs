@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::books;
-use super::family::{Family, Kind, Value};
-use crate::resource::Resource;
+use super::family::Family;
+use super::{Kind, Value};
+use crate::resource::{Figure, Figures, Resource};
 use crate::suballoc::Status;
 
 /// The figures of stacks of resources: a page in the text format that Prometheus reads, version 0.0.4.
@@ -50,7 +50,28 @@ impl Metrics {
     ///
     /// Asks the driver how much memory there is. Where it does not answer, that is left out.
     pub fn add_stack(&mut self, name: &str, resource: &dyn Resource) {
-        books::add(self, name, resource);
+        let device = resource.device().ordinal().to_string();
+        if let Ok(memory) = resource.memory_info() {
+            self.add_figures(&[("resource", name), ("device", &device)], |to| {
+                let free = "Bytes that the stack could still get, as far as it knows.";
+                to.gauge("alluvion_memory_free_bytes", free, memory.free_bytes);
+                let total = "Bytes of the memory that the stack draws on.";
+                to.gauge("alluvion_memory_total_bytes", total, memory.total_bytes);
+            });
+        }
+        let mut at = Some(resource);
+        for depth in 0_usize.. {
+            let Some(layer) = at else { break };
+            at = layer.upstream();
+            let (depth, called) = (depth.to_string(), name_of(layer));
+            let labels = [("resource", name), ("device", &*device), ("depth", &*depth), ("layer", &*called)];
+            self.add_figures(&labels, |to| {
+                to.gauge("alluvion_layer", "1 for each layer of a stack.", 1_u64);
+                if let Some(book) = layer.layer() {
+                    book.figures(to);
+                }
+            });
+        }
     }
 
     /// Adds the figures of one suballocator, with labels of your own: of a status that you have already, or from elsewhere.
@@ -67,7 +88,13 @@ impl Metrics {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn add_status(&mut self, labels: &[(&str, &str)], status: &Status) {
-        books::add_status(self, labels, status);
+        self.add_figures(labels, |to| status.figures(to));
+    }
+
+    fn add_figures(&mut self, labels: &[(&str, &str)], say: impl FnOnce(&mut Figures<'_>)) {
+        say(&mut Figures::new(labels, &mut |Figure { name, kind, help, labels, value }| {
+            self.add(name, *kind, help, labels, *value);
+        }));
     }
 
     /// Adds a figure of your own. The first that is called `name` decides on kind and help; of two with the same labels the
@@ -107,4 +134,20 @@ impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.families.iter().try_for_each(|family| write!(f, "{family}"))
     }
+}
+
+/// What a layer is called: `Pool` where it prints `Pool(8 MiB)`.
+fn name_of(layer: &dyn Resource) -> String {
+    struct Printed<'a>(&'a dyn Resource);
+    impl fmt::Display for Printed<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.fmt_layer(f)
+        }
+    }
+    let mut name = String::new();
+    // A layer that fails to print has the name that it got so far.
+    let _ = fmt::write(&mut name, format_args!("{}", Printed(layer)));
+    let end = name.find('(').unwrap_or(name.len());
+    name.truncate(end);
+    name
 }

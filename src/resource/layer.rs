@@ -3,7 +3,7 @@
 use core::any::Any;
 use core::fmt;
 
-use crate::resource::Resource;
+use crate::resource::{Figures, Resource};
 
 /// A layer that [`ResourceExt::find`](crate::ResourceExt::find) finds in a stack, and the type of its book.
 ///
@@ -55,6 +55,29 @@ pub trait Layer {
     /// Tells layers apart that have the same type of book: with a name, only layers of this name are found. Without one, every
     /// layer that has such a book is.
     const NAME: Option<&'static str> = None;
+
+    /// Says what the book has counted, for [`Metrics`](crate::metrics::Metrics) and whoever else shows figures. A layer that
+    /// counts nothing says nothing.
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU64, Ordering};
+    /// # use alluvion::resource::{Figures, Layer};
+    /// # struct Pages;
+    /// # #[derive(Default)]
+    /// # struct Calls(AtomicU64);
+    /// impl Layer for Pages {
+    ///     type Book = Calls;
+    ///
+    ///     fn figures(book: &Calls, to: &mut Figures<'_>) {
+    ///         let calls = book.0.load(Ordering::Relaxed);
+    ///         to.counter("pages_calls_total", "Requests for more than a page.", calls);
+    ///     }
+    /// }
+    /// # Pages::figures(&Calls::default(), &mut Figures::new(&[], &mut |figure| assert_eq!(figure.value, 0_u64.into())));
+    /// ```
+    fn figures(book: &Self::Book, to: &mut Figures<'_>) {
+        let _ = (book, to);
+    }
 }
 
 /// The book of a layer, and the name of the layer: the answer of [`Resource::layer`].
@@ -71,13 +94,24 @@ pub trait Layer {
 pub struct LayerBook<'a> {
     name: Option<&'static str>,
     book: &'a dyn Any,
+    figures: fn(&dyn Any, &mut Figures<'_>),
 }
 
 impl<'a> LayerBook<'a> {
     /// The book of a layer of type `L`.
     #[must_use]
     pub fn of<L: Layer>(book: &'a L::Book) -> Self {
-        Self { name: L::NAME, book }
+        let figures: fn(&dyn Any, &mut Figures<'_>) = |book, to| {
+            if let Some(book) = book.downcast_ref() {
+                L::figures(book, to);
+            }
+        };
+        Self { name: L::NAME, book, figures }
+    }
+
+    /// What the book has counted: see [`Layer::figures`].
+    pub fn figures(self, to: &mut Figures<'_>) {
+        (self.figures)(self.book, to);
     }
 
     /// Returns `true` if the book has the type `B`.
@@ -124,6 +158,7 @@ mod tests {
     use crate::compose::ResourceExt;
     use crate::device::Sim;
     use crate::resource::{AnyResource, Resource};
+    use crate::resource::{Figures, Layer, LayerBook};
     use crate::source::{Cuda, CudaAsync, Null};
     use crate::suballoc::{Arena, ArenaConfig, FixedSize, Pool, PoolConfig, Stock};
 
@@ -140,6 +175,37 @@ mod tests {
         assert!(resource.find::<Pool>().is_some() && resource.find::<Pool<Cuda>>().is_some());
         assert!(resource.find::<CudaAsync>().is_some());
         assert!(resource.find::<Cuda>().is_none() && resource.find::<Tracking>().is_none());
+    }
+
+    /// One of a user's own.
+    struct Pages;
+
+    impl Layer for Pages {
+        type Book = u64;
+
+        fn figures(book: &u64, to: &mut Figures<'_>) {
+            to.labelled(&[("kind", "huge")], |to| to.gauge("pages", "Pages that are out.", *book));
+        }
+    }
+
+    #[test]
+    fn a_book_says_its_figures_through_any_handle() {
+        let said = |book: LayerBook<'_>| {
+            let mut said = Vec::new();
+            book.figures(&mut Figures::new(&[("gpu", "0")], &mut |figure| {
+                said.push(format!("{} {:?} {}", figure.name, figure.labels, figure.value));
+            }));
+            said
+        };
+        assert_eq!(said(LayerBook::of::<Pages>(&7)), [r#"pages [("gpu", "0"), ("kind", "huge")] 7"#]);
+        let sim = Sim::new();
+        let resource = AnyResource::new(Cuda::new(&sim.device(0)).limiting(7).stats());
+        let limits = said(resource.upstream().and_then(Resource::layer).unwrap());
+        assert!(
+            limits[0].starts_with("alluvion_allowance_limit_bytes") && limits[0].ends_with(" 7"),
+            "{limits:?}"
+        );
+        assert!(said(LayerBook::of::<Cuda>(&Cuda::new(&sim.device(0)))).is_empty());
     }
 
     #[test]

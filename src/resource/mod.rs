@@ -16,6 +16,7 @@
 mod access;
 mod any_resource;
 mod describe;
+mod figures;
 mod forward;
 mod handle;
 mod layer;
@@ -29,6 +30,7 @@ pub use access::{DeviceAccessible, HostAccessible};
 pub use any_resource::AnyResource;
 pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
+pub use figures::{Figure, FigureKind, FigureValue, Figures};
 pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
 pub use layout::Layout;

@@ -164,6 +164,10 @@ macro_rules! face_of_carver {
         impl<U: Resource> Layer for $name<U> {
             type Book = crate::suballoc::Stock;
             const NAME: Option<&'static str> = Some(stringify!($name));
+
+            fn figures(book: &crate::suballoc::Stock, to: &mut $crate::resource::Figures<'_>) {
+                <crate::suballoc::Stock as Layer>::figures(book, to);
+            }
         }
 
         // SAFETY: its blocks are pieces of its upstream's.

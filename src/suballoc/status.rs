@@ -1,5 +1,7 @@
 //! `Status`: what a suballocator holds, and what it has done.
 
+use crate::resource::Figures;
+
 /// What a suballocator holds, and what it has done since it was made.
 ///
 /// The bytes add up: `reserved = live + cached + free`. What is reserved and what is free in the core are exact at one moment.
@@ -56,6 +58,51 @@ pub struct Status {
 }
 
 impl Status {
+    /// Each of them by the name that a page of metrics has for it.
+    pub(crate) fn figures(&self, to: &mut Figures<'_>) {
+        to.gauge("alluvion_live_bytes", "Bytes in blocks that are out.", self.live_bytes);
+        to.gauge("alluvion_live_blocks", "Blocks that are out.", self.live_blocks);
+        to.gauge("alluvion_free_bytes", "Bytes that are free in the shared core.", self.free_bytes);
+        to.gauge("alluvion_cached_bytes", "Bytes that are free in the caches of streams.", self.cached_bytes);
+        to.gauge(
+            "alluvion_pending_bytes",
+            "Free bytes whose last use is not known to be over.",
+            self.pending_bytes,
+        );
+        to.gauge(
+            "alluvion_reserved_bytes",
+            "Bytes taken from the upstream and not given back.",
+            self.reserved_bytes,
+        );
+        to.gauge(
+            "alluvion_peak_reserved_bytes",
+            "The most bytes that were ever reserved.",
+            self.peak_reserved_bytes,
+        );
+        to.gauge(
+            "alluvion_largest_free_bytes",
+            "The largest free piece of the core.",
+            self.largest_free_bytes,
+        );
+        to.gauge(
+            "alluvion_metadata_bytes",
+            "Bytes of the host's memory that the books take.",
+            self.metadata_bytes,
+        );
+        let help = "How much of the core's free memory is not in its largest piece, 0 to 1.";
+        to.gauge("alluvion_fragmentation_ratio", help, self.fragmentation());
+        to.counter("alluvion_hits_total", "Allocations served by a cache.", self.hits);
+        to.counter("alluvion_misses_total", "Allocations served by the core.", self.misses);
+        to.counter("alluvion_steals_total", "Blocks served that another stream had freed.", self.steals);
+        to.counter("alluvion_waits_total", "Waits of a stream for another, on the device.", self.waits);
+        to.counter("alluvion_events_recorded_total", "Events recorded for such waits.", self.events_recorded);
+        to.counter(
+            "alluvion_upstream_calls_total",
+            "Allocations and frees that reached the upstream.",
+            self.upstream_calls,
+        );
+    }
+
     /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if it is dust.
     ///
     /// ```

@@ -14,3 +14,4 @@ mod one_file;
 mod parsers_never_panic;
 mod round_trip;
 mod trace;
+mod trace_cut;

@@ -17,7 +17,7 @@ use super::taker::Taker;
 use super::tell::tell;
 use crate::device::Device;
 use crate::driver::DriverResult;
-use crate::resource::{DevicePtr, Layer, Layout};
+use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
@@ -154,6 +154,10 @@ impl Request<'_> {
 /// Any suballocator: what each keeps is one type.
 impl Layer for Stock {
     type Book = Self;
+
+    fn figures(book: &Self, to: &mut Figures<'_>) {
+        book.status().figures(to);
+    }
 }
 
 impl Stock {
