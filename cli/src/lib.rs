@@ -76,3 +76,8 @@ use failure::Failure;
 pub fn write_page(file: &Path, page: &Path) -> Result<String, String> {
     viz::Drawing::of(file, page).draw().map_err(Failure::into_words)
 }
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
