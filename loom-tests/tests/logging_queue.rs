@@ -14,7 +14,7 @@
 #[path = "../../src/sync/mod.rs"]
 mod sync;
 
-#[path = "../../src/adaptor/log/queue.rs"]
+#[path = "../../src/adaptor/logging/log/queue.rs"]
 mod queue;
 
 use std::sync::Arc;

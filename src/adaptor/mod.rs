@@ -6,17 +6,17 @@
 //!
 //! | Layer | What it does | Its book |
 //! |---|---|---|
-//! | [`Stats`] | counts what passes, by scope and by tag | [`Tally`] |
-//! | [`Tracking`] | knows what is out, and who has it; reports leaks | [`Register`] |
+//! | [`Stats`] | counts what passes, by scope and by tag | [`StatsBook`] |
+//! | [`Tracking`] | knows what is out, and who has it; reports leaks | [`TrackingBook`] |
 //! | [`Logging`] | writes down what passes, in RMM's format | [`Log`] |
 //! | [`Limiting`] | so much and no more | [`Allowance`] |
 //! | [`Budget`] | within a limit that others share, limits within limits | [`Allowance`] |
-//! | [`Guard`] | finds writes outside of blocks and after their free | [`Watch`] |
-//! | [`Aligned`] | blocks begin at multiples of more than was asked for | [`Moves`] |
-//! | [`Fallback`] | asks a second resource when the first is out | [`Spill`] |
-//! | [`FailureCallback`] | asks a function before a request fails | [`Appeals`] |
-//! | [`Prefetch`] | managed memory migrates before it is used | [`Hints`] |
-//! | [`ThreadSafe`] | lets threads share a resource that is not `Sync` | [`Reentries`] |
+//! | [`Guard`] | finds writes outside of blocks and after their free | [`GuardBook`] |
+//! | [`Aligned`] | blocks begin at multiples of more than was asked for | [`AlignedBook`] |
+//! | [`Fallback`] | asks a second resource when the first is out | [`FallbackBook`] |
+//! | [`FailureCallback`] | asks a function before a request fails | [`FailureCallbackBook`] |
+//! | [`Prefetch`] | managed memory migrates before it is used | [`PrefetchBook`] |
+//! | [`ThreadSafe`] | lets threads share a resource that is not `Sync` | [`ThreadSafeBook`] |
 //!
 //! All that label what they see do so with the [`Tag`](crate::tag::Tag) of the calling thread: [`with_tag`](crate::tag::with_tag).
 //!
@@ -30,47 +30,28 @@
 mod aligned;
 mod allowance;
 mod budget;
-mod face_of_allowance;
 mod failure_callback;
 mod fallback;
-mod fence;
 mod guard;
-mod guard_config;
-mod hints;
 mod limiting;
-mod log;
 mod logging;
-mod moves;
 mod prefetch;
-mod register;
-mod staging;
 mod stats;
-mod tally;
 mod thread_safe;
 mod tracking;
-mod trespass;
-mod watch;
 
-pub use aligned::{Aligned, AlignedConfig};
+pub use aligned::{Aligned, AlignedBook, AlignedConfig};
 pub use allowance::{Allowance, Crossing, Reservation};
 pub use budget::Budget;
-pub use failure_callback::{Appeals, FailureCallback};
-pub use fallback::{Fallback, Spill};
-pub use guard::Guard;
-pub use guard_config::GuardConfig;
-pub use hints::Hints;
+pub use failure_callback::{FailureCallback, FailureCallbackBook};
+pub use fallback::{Fallback, FallbackBook};
+pub use guard::{Damage, Guard, GuardBook, GuardConfig, Trespass, TrespassKind};
 pub use limiting::Limiting;
-pub use log::{Log, LogConfig};
-pub use logging::Logging;
-pub use moves::Moves;
-pub use prefetch::Prefetch;
-pub use register::{CallSite, CallStacks, Holding, Holdings, Register, Share};
-pub use stats::Stats;
-pub use tally::{Counter, Counts, Scope, TagCounts, Tally};
-pub use thread_safe::{Reentries, ThreadSafe};
-pub use tracking::Tracking;
-pub use trespass::{Damage, Trespass, TrespassKind};
-pub use watch::Watch;
+pub use logging::{Log, LogConfig, Logging};
+pub use prefetch::{Prefetch, PrefetchBook};
+pub use stats::{Counter, Counts, Scope, Stats, StatsBook, TagCounts};
+pub use thread_safe::{ThreadSafe, ThreadSafeBook};
+pub use tracking::{CallSite, CallStacks, Holding, Holdings, Share, Tracking, TrackingBook};
 
 #[doc(hidden)]
 pub use crate::tag::{Tag, with_tag};

@@ -45,7 +45,7 @@ use crate::resource::{Figures, Resource};
     message = "`{Self}` is no layer that can be found in a stack of resources",
     label = "not a layer",
     note = "name the layer, over any upstream: `find::<Stats>()`, `find::<Pool>()`, `find::<Cuda>()`; the answer is its book",
-    note = "`find::<Stock>()` finds any suballocator, and `find::<Allowance>()` any limit",
+    note = "`find::<SuballocBook>()` finds any suballocator, and `find::<Allowance>()` any limit",
     note = "a layer of your own implements `alluvion::resource::Layer`, and returns its book from `Resource::layer`"
 )]
 pub trait Layer {
@@ -160,7 +160,7 @@ mod tests {
     use crate::resource::{AnyResource, Resource};
     use crate::resource::{Figures, Layer, LayerBook};
     use crate::source::{Cuda, CudaAsync, Null};
-    use crate::suballoc::{Arena, ArenaConfig, FixedSize, Pool, PoolConfig, Stock};
+    use crate::suballoc::{Arena, ArenaConfig, FixedSize, Pool, PoolConfig, SuballocBook};
 
     const MIB: usize = 1 << 20;
 
@@ -213,11 +213,11 @@ mod tests {
         let sim = Sim::new();
         let arena = Cuda::new(&sim.device(0)).arena(ArenaConfig::default().bytes(8 * MIB)).unwrap();
         let both = arena.pool(PoolConfig::default().initial(2 * MIB)).unwrap();
-        let reserved = |stock: Option<&Stock>| stock.map(Stock::reserved_bytes);
+        let reserved = |stock: Option<&SuballocBook>| stock.map(SuballocBook::reserved_bytes);
         assert_eq!(reserved(both.find::<Pool>()), Some(2 * MIB));
         assert_eq!(reserved(both.find::<Arena>()), Some(8 * MIB));
-        assert_eq!(reserved(both.find::<Stock>()), Some(2 * MIB), "the outermost");
-        assert_eq!(reserved(both.upstream().find::<Stock>()), Some(8 * MIB));
+        assert_eq!(reserved(both.find::<SuballocBook>()), Some(2 * MIB), "the outermost");
+        assert_eq!(reserved(both.upstream().find::<SuballocBook>()), Some(8 * MIB));
         assert!(both.find::<FixedSize>().is_none() && both.upstream().find::<Pool>().is_none());
 
         let jobs = Allowance::new("jobs", 10);

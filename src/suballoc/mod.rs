@@ -23,27 +23,22 @@
 
 mod arena;
 mod binning;
-mod carver;
 pub(crate) mod core;
-mod face;
+mod engine;
 mod fixed_size;
 mod growth;
 mod ledger;
 mod pool;
-mod pool_config;
 mod reuse;
 mod snapshot;
-mod snapshot_files;
-mod snapshot_json;
 mod status;
 
 pub use arena::{Arena, ArenaConfig};
 pub use binning::{Binning, BinningBuilder};
-pub use carver::Stock;
+pub use engine::SuballocBook;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
-pub use pool::Pool;
-pub use pool_config::PoolConfig;
+pub use pool::{Pool, PoolConfig};
 pub use reuse::Reuse;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;

@@ -62,9 +62,9 @@ all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clo
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
-all!([Stock] are [Send Sync] not [Clone]);
-all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, Appeals, Fallback<Cuda, Pinned>, Spill, Reentries] are [Send Sync] not [Clone]);
-all!([Stats<Cuda>, Tally, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
+all!([SuballocBook] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, Spill, ThreadSafeBook] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);

@@ -17,7 +17,7 @@ use alluvion::driver::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::driver::{CaptureMode, Code, MemoryInfo};
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, Managed};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Stock};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, SuballocBook};
 use alluvion::testing::{Delayed, Faulty, Shadow, locks_held};
 use alluvion::{
     Device, DeviceAccessible, DevicePtr, DeviceVec, Error, Layout, PoolConfig, Resource, ResourceExt,
@@ -170,7 +170,7 @@ fn ask<R: DeviceAccessible>(stack: &R) {
     macro_rules! show_books {
         ($($layer:ty)*) => { $( if let Some(book) = stack.find::<$layer>() { show(book, call_back); } )* };
     }
-    show_books!(Stock Stats Tracking Guard Logging Aligned Fallback Prefetch Allowance);
+    show_books!(SuballocBook Stats Tracking Guard Logging Aligned Fallback Prefetch Allowance);
     one.synchronize().and_then(|()| other.synchronize()).expect("nothing is wrong");
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::adaptor::{GuardConfig, Trespass, TrespassKind, Watch};
+use alluvion::adaptor::{GuardBook, GuardConfig, Trespass, TrespassKind};
 use alluvion::driver::sim::{Fault, Kernel};
 use alluvion::driver::{Call, CaptureMode, Code};
 use alluvion::source::{Cuda, CudaAsync};
@@ -346,7 +346,7 @@ fn a_driver_that_refuses_everything_for_a_while_loses_nothing() {
         stream.synchronize().unwrap();
         guard.watch().check().unwrap();
         guard.trim(0).unwrap();
-        let watch: &Watch = guard.watch();
+        let watch: &GuardBook = guard.watch();
         assert_eq!((watch.found(), watch.live_blocks(), watch.quarantined_bytes()), (0, 0, 0), "{call:?}");
         guard.upstream().assert_clean();
         drop(guard);

@@ -6,7 +6,7 @@ use alluvion::adaptor::{Aligned, Allowance, Budget, Guard, GuardConfig, Log};
 use alluvion::metrics::{Kind, Metrics};
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::{FixedSizeConfig, Stock};
+use alluvion::suballoc::{FixedSizeConfig, SuballocBook};
 use alluvion::tag::with_tag;
 use alluvion::{AnyResource, DeviceVec, Layout, PoolConfig, Resource, ResourceExt, Sim};
 
@@ -103,7 +103,7 @@ fn every_layer_that_keeps_a_book_is_on_the_page() {
     page.add_stack("a \"quoted\"\\\nname", &other);
     let page = parse(&page.to_string());
 
-    let status = stack.find::<Stock>().unwrap().status();
+    let status = stack.find::<SuballocBook>().unwrap().status();
     let outer = [("resource", "blocks"), ("depth", "0"), ("layer", "FixedSize"), ("device", "0")];
     assert_eq!(value(&page, "alluvion_live_bytes", &outer), status.live_bytes as f64);
     assert_eq!(value(&page, "alluvion_live_blocks", &outer), 1.0);

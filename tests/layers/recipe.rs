@@ -5,7 +5,7 @@ use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Parameter, Recipe, help, ingredients};
 use alluvion::source::{Cuda, CudaAsync, Null};
-use alluvion::suballoc::Stock;
+use alluvion::suballoc::SuballocBook;
 use alluvion::tag::with_tag;
 use alluvion::testing::Bench;
 use alluvion::trace::Trace;
@@ -257,7 +257,7 @@ fn every_argument_arrives() {
         let take =
             |mib: &usize| DeviceVec::<u8, _>::uninit_in(mib << 20, stream.as_ref(), &resource).unwrap();
         let _taken: Vec<_> = blocks.iter().map(take).collect();
-        resource.find::<Stock>().expect("a pool has a stock").status().reserved_bytes >> 20
+        resource.find::<SuballocBook>().expect("a pool has a stock").status().reserved_bytes >> 20
     };
     // A segment of 30 MiB, and what is taken beside it for 3 more.
     assert_eq!(reserved("pool | cuda", &[30, 3]), 30 + 4);
@@ -280,7 +280,7 @@ fn a_ledger_is_kept_if_the_recipe_says_so() {
     let sim = sim();
     for (line, is_checked) in [("pool(checked=true) | cuda", true), ("pool(checked=false) | cuda", false)] {
         let resource = parse(line).build(&sim.device(0)).unwrap();
-        let stock = resource.find::<Stock>().unwrap();
+        let stock = resource.find::<SuballocBook>().unwrap();
         assert_eq!(format!("{stock:?}").contains("ledger: Some"), is_checked);
     }
 }
@@ -338,7 +338,7 @@ fn layers_stand_over_a_source_of_your_own() {
         over_null.describe().to_string(),
         "Binning(5 bins, 256 KiB to 4 MiB) > Pool(32 MiB) > Null(gpu 0)"
     );
-    assert!(over_null.find::<Null>().is_some() && over_null.find::<Stock>().is_some());
+    assert!(over_null.find::<Null>().is_some() && over_null.find::<SuballocBook>().is_some());
     let error = parse("pool | cuda").over(Null::new(&device)).err().expect("it has a source");
     assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(8)), "{error}");
     let over_cuda = parse("pool(1MiB)").over_device(Cuda::new(&device)).unwrap();

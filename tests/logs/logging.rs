@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use alluvion::adaptor::{Log, LogConfig, Logging};
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::suballoc::{Growth, Stock};
+use alluvion::suballoc::{Growth, SuballocBook};
 use alluvion::tag::with_tag;
 use alluvion::testing::{Bench, Delayed};
 use alluvion::trace::{Action, RmmCsv, Trace};
@@ -199,7 +199,7 @@ fn tags_and_what_is_reserved_are_columns_if_wanted() {
     let (one, both) = (Some(1 << 20), Some(3 << 20));
     assert_eq!(said, [("", one), ("query;join", both), ("", both), ("", both), ("spaces", Some(0))]);
     assert_eq!(rows[1].tag.len(), 2048, "a line stays as short as readers want it");
-    assert_eq!(pool.find::<Stock>().map(Stock::reserved_bytes), Some(0));
+    assert_eq!(pool.find::<SuballocBook>().map(SuballocBook::reserved_bytes), Some(0));
     // Over a source there is nobody who reserves.
     let paper = Paper::default();
     let log = LogConfig::default().reserved(true).write_to(paper.clone()).unwrap();

@@ -18,7 +18,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence, TestRunner};
 
 use crate::pool_program::op::{Op, THREADS, ops};
-use crate::pool_program::{Subject, Tally, World, worker};
+use crate::pool_program::{StatsBook, Subject, World, worker};
 
 /// Programs that are tried, unless `PROPTEST_CASES` says otherwise. One takes 11 ms, unoptimised.
 const PROGRAMS: u32 = 1200;
@@ -79,7 +79,7 @@ fn mistakes_of<S: Subject>(
     seed: u64,
     knobs: Knobs,
     program: &[(usize, Op)],
-    tally: &Arc<Tally>,
+    tally: &Arc<StatsBook>,
     subject: impl FnOnce(Pool<Cuda>) -> S,
 ) -> Vec<String> {
     let sim = Arc::new(Sim::with_config(SimConfig::default().memory_bytes(MEMORY).seed(seed)));
@@ -100,7 +100,7 @@ fn mistakes_of<S: Subject>(
 
 #[test]
 fn every_kernel_finds_its_own_pattern() {
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::new(StatsBook::default());
     let cases =
         if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { PROGRAMS };
     let mut runner = TestRunner::new(config(cases));

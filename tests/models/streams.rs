@@ -117,14 +117,14 @@ fn config(cases: u32) -> ProptestConfig {
 
 /// What came about, over all programs: shows that they reach what they are about.
 #[derive(Debug, Default)]
-struct Tally {
+struct StatsBook {
     at_home: AtomicUsize,
     elsewhere_at_once: AtomicUsize,
     elsewhere_after_a_wait: AtomicUsize,
     read_by_the_host: AtomicUsize,
 }
 
-impl Tally {
+impl StatsBook {
     fn counts(&self) -> [usize; 4] {
         [&self.at_home, &self.elsewhere_at_once, &self.elsewhere_after_a_wait, &self.read_by_the_host]
             .map(|count| count.load(Ordering::Relaxed))
@@ -175,7 +175,7 @@ struct Block {
 
 struct World {
     sim: Arc<Sim>,
-    tally: Arc<Tally>,
+    tally: Arc<StatsBook>,
     /// Whether frontiers are asked at all.
     asks: bool,
     slots: [Option<Held>; SLOTS],
@@ -184,7 +184,7 @@ struct World {
 }
 
 impl World {
-    fn new(sim: Arc<Sim>, tally: Arc<Tally>, asks: bool) -> Self {
+    fn new(sim: Arc<Sim>, tally: Arc<StatsBook>, asks: bool) -> Self {
         let address = || sim.allocate_device(0, BLOCK_BYTES).expect("there is room");
         let blocks =
             (0..BLOCKS).map(|_| Block { address: address(), holder: None, frontier: Frontier::quiescent() });
@@ -397,7 +397,7 @@ impl Drop for Worker {
 }
 
 /// Runs a program, each step on one of three threads, one after another. Returns the mistakes.
-fn hazards_of(seed: u64, program: &[(usize, Op)], tally: &Arc<Tally>, asks: bool) -> Vec<String> {
+fn hazards_of(seed: u64, program: &[(usize, Op)], tally: &Arc<StatsBook>, asks: bool) -> Vec<String> {
     let sim = Arc::new(Sim::with_config(SimConfig::default().seed(seed)));
     let mut workers: Vec<Option<Worker>> = (0..THREADS).map(|_| None).collect();
     let mut world = World::new(Arc::clone(&sim), Arc::clone(tally), asks);
@@ -419,7 +419,7 @@ fn hazards_of(seed: u64, program: &[(usize, Op)], tally: &Arc<Tally>, asks: bool
 
 #[test]
 fn what_the_frontier_permits_is_in_order() {
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::new(StatsBook::default());
     let programs = (any::<u64>(), vec((0..THREADS, ops()), 1..60));
     let mut runner = TestRunner::new(config(PROGRAMS));
     runner

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use alluvion::source::{Cuda, Pinned};
-use alluvion::suballoc::{Growth, Stock};
+use alluvion::suballoc::{Growth, SuballocBook};
 use alluvion::testing::{Bench, Footprint, Shadow};
 use alluvion::{DeviceVec, Error, ErrorKind, Layout, OnHost, Pool, PoolConfig, Resource, ResourceExt};
 
@@ -220,7 +220,7 @@ fn a_pool_is_found_and_described() {
     let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().initial(MIB)).unwrap();
     assert_eq!(pool.describe().to_string(), "Pool(1 MiB) > Cuda(gpu 0)");
     let erased = alluvion::AnyResource::new(pool);
-    let stock = erased.find::<Stock>().expect("what a pool has is a layer");
+    let stock = erased.find::<SuballocBook>().expect("what a pool has is a layer");
     assert_eq!((stock.status().reserved_bytes, stock.snapshot().segments.len()), (MIB, 1));
     assert!(erased.find::<Cuda>().is_some(), "and so is what is under it");
 }

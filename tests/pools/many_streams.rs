@@ -1,7 +1,7 @@
 //! What a pool costs a program of many streams: misses, driver calls and bytes, counted.
 
 use alluvion::source::Null;
-use alluvion::suballoc::{Binning, Stock};
+use alluvion::suballoc::{Binning, SuballocBook};
 use alluvion::testing::Bench;
 use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Stream};
 
@@ -149,6 +149,6 @@ fn bins_of_sixteen_streams_have_enough_for_each() {
     for walk in walks {
         walk.live.into_iter().for_each(|block| block.free(walk.stream.as_ref()));
     }
-    let reserved = bins.upstream().find::<Stock>().unwrap().status().live_bytes;
+    let reserved = bins.upstream().find::<SuballocBook>().unwrap().status().live_bytes;
     assert!(reserved <= 2 * 16 * 64 * (MIB / 4) + 5 * 128 * 4 * MIB, "{reserved} bytes in bins");
 }

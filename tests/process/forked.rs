@@ -6,11 +6,13 @@
 
 use std::sync::Mutex;
 
-use alluvion::adaptor::{Allowance, GuardConfig, Log, Moves, Register, Spill, Stats, Tally, Watch};
+use alluvion::adaptor::{
+    AlignedBook, Allowance, FallbackBook, GuardBook, GuardConfig, Log, Stats, StatsBook, TrackingBook,
+};
 use alluvion::metrics::Metrics;
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Stock};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, SuballocBook};
 use alluvion::tag::{Tag, with_tag};
 use alluvion::{
     AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim, StreamPool,
@@ -23,7 +25,7 @@ fn pool(sim: &Sim) -> Pool<Cuda> {
 }
 
 fn ask_stock<R: Resource>(resource: &R) {
-    let stock = resource.find::<Stock>().expect("there is a suballocator");
+    let stock = resource.find::<SuballocBook>().expect("there is a suballocator");
     std::hint::black_box((stock.status(), stock.snapshot(), stock.reserved_bytes()));
 }
 
@@ -96,7 +98,7 @@ fn stats() {
     for slack in [0, 4 << 20] {
         let make = move |sim: &Sim| Stats::with_slack(pool(sim), slack);
         busy_layer("forked::stats", make, |stats| {
-            let tally: &Tally = stats.tally();
+            let tally: &StatsBook = stats.tally();
             let scope = tally.scope();
             std::hint::black_box((
                 tally.push(),
@@ -115,7 +117,7 @@ fn stats() {
 fn tracking() {
     let make = |sim: &Sim| pool(sim).tracking().on_leak(|_| ());
     busy_layer("forked::tracking", make, |tracking| {
-        let register: &Register = tracking.register();
+        let register: &TrackingBook = tracking.register();
         std::hint::black_box((
             register.live_bytes(),
             register.live_blocks(),
@@ -162,7 +164,7 @@ fn a_budget() {
 fn a_fallback() {
     let make = |sim: &Sim| pool(sim).limiting(1 << 20).fallback(pool(sim)).expect("they are of one device");
     busy_layer("forked::a_fallback", make, |fallback| {
-        let spill: &Spill = fallback.spill();
+        let spill: &FallbackBook = fallback.spill();
         std::hint::black_box((spill.live_blocks(), spill.failed()));
     });
 }
@@ -185,7 +187,7 @@ fn a_guard() {
         pool(sim).guard(GuardConfig::default().quarantine(1 << 20)).expect("there is pinned memory")
     };
     busy_layer("forked::a_guard", make, |guard| {
-        let watch: &Watch = guard.watch();
+        let watch: &GuardBook = guard.watch();
         let _ = watch.check();
         std::hint::black_box((
             watch.violations(),
@@ -202,7 +204,7 @@ fn aligned() {
         "forked::aligned",
         |sim| pool(sim).aligned(1 << 22).expect("it is a power of two"),
         |aligned| {
-            let moves: &Moves = aligned.moves();
+            let moves: &AlignedBook = aligned.moves();
             std::hint::black_box(moves.moved_blocks());
         },
     );

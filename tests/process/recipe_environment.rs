@@ -7,7 +7,7 @@ use std::thread;
 use alluvion::driver::DeviceAttribute;
 use alluvion::driver::sim::SimConfig;
 use alluvion::source::Cuda;
-use alluvion::suballoc::Stock;
+use alluvion::suballoc::SuballocBook;
 use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Resource, ResourceExt, Sim};
 
 use crate::child;
@@ -29,7 +29,7 @@ fn every_device_begins_with_it() {
             let resource = device.current_resource().unwrap();
             assert_eq!(resource.describe().to_string(), format!("Pool(8 MiB) > Cuda(gpu {ordinal})"));
             assert_eq!(resource, device.current_resource().unwrap(), "it is made once");
-            assert!(resource.find::<Stock>().is_some());
+            assert!(resource.find::<SuballocBook>().is_some());
             let stream = device.stream().unwrap();
             let numbers = DeviceVec::from_slice(&[1, 2, 3], stream.as_ref()).unwrap();
             assert_eq!(numbers.to_vec(stream.as_ref()).unwrap(), [1, 2, 3]);

@@ -48,13 +48,13 @@ impl Footprint {
 
 /// How many of them are at or below RMM's, and the one that is farthest above.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct StatsBook {
     pub(super) workloads: usize,
     pub(super) at_or_below: usize,
     pub(super) highest: f64,
 }
 
-impl Tally {
+impl StatsBook {
     pub(super) fn add(&mut self, footprint: &Footprint) {
         self.workloads += 1;
         self.at_or_below += usize::from(footprint.ours <= footprint.rmm);
@@ -74,7 +74,7 @@ pub(super) fn run(
     let logs = logs.iter().map(|path| Log::open(path)).collect::<Result<Vec<_>, Failure>>()?;
     let rig = Rig::open(Driver::Null)?;
     report.begin("pool");
-    let mut tally = Tally::default();
+    let mut tally = StatsBook::default();
     for seed in first_seed..first_seed.saturating_add(workloads) {
         let workload = Workload::new(seed).most_events(most_events);
         let trace = workload.trace();
@@ -83,7 +83,7 @@ pub(super) fn run(
         report.print(&footprint.figure(&workload.to_string(), &trace))?;
     }
     if tally.workloads > 0 {
-        let Tally { workloads, at_or_below, highest } = tally;
+        let StatsBook { workloads, at_or_below, highest } = tally;
         report.print(&Figure::Footprints { workloads, at_or_below, highest })?;
     }
     for Log { name, trace } in &logs {
@@ -149,7 +149,7 @@ mod tests {
 
     /// The hundred workloads from that seed on.
     fn is_at_or_below_rmm_s_on_95_of_100_and_never_far_above(first_seed: u64) {
-        let (rig, mut tally) = (rig(), Tally::default());
+        let (rig, mut tally) = (rig(), StatsBook::default());
         for seed in first_seed..first_seed + 100 {
             let trace = Workload::new(seed).trace();
             tally.add(&compare(&rig, &trace).expect("nothing fails over no memory"));

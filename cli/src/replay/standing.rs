@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use alluvion::recipe::Recipe;
 use alluvion::source::{CudaAsync, Null};
-use alluvion::suballoc::Stock;
+use alluvion::suballoc::SuballocBook;
 use alluvion::{AnyResource, Error, ErrorKind, Resource, ResourceExt};
 
 use super::recipe_name;
@@ -62,7 +62,7 @@ impl Standing {
     /// The most that it ever took from its source. A pool of the driver's with no suballocator over it is asked what it took
     /// from the device itself: it is the one that keeps memory then.
     pub(crate) fn peak_reserved_bytes(&self) -> Result<usize, Error> {
-        let has_suballocator = self.resource.find::<Stock>().is_some();
+        let has_suballocator = self.resource.find::<SuballocBook>().is_some();
         match (self.resource.find::<CudaAsync>(), &self.source) {
             (Some(pool), _) if !has_suballocator => pool.reserved_high_bytes(),
             (_, Source::Memory(counted)) => Ok(counted.peak_bytes()),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
-use alluvion::suballoc::Stock;
+use alluvion::suballoc::SuballocBook;
 use alluvion::trace::{EventKind, Trace};
 use alluvion::{Error, Resource, ResourceExt};
 
@@ -55,7 +55,7 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
         }
         segments.see(step as u32, &sightings);
         if (step.is_multiple_of(stride) || step + 1 == trace.events.len())
-            && let Some(stock) = resource.find::<Stock>()
+            && let Some(stock) = resource.find::<SuballocBook>()
         {
             samples.push(Sample { step: step as u32, cached_bytes: stock.status().cached_bytes as u64 });
         }

@@ -17,7 +17,7 @@ pub(crate) struct Taken {
 }
 
 impl Core {
-    /// A block for `taker`: of its own or nobody's, else of an owner in `reach` whose block's epoch is at most the
+    /// A block for `requester`: of its own or nobody's, else of an owner in `reach` whose block's epoch is at most the
     /// reach. What is cut off stays with its former owner at its former epoch. `align_units` is a power of two.
     ///
     /// A good fit, after a bounded number of steps: of its own and of nobody's blocks one that is at most 1/32 larger than
@@ -26,14 +26,14 @@ impl Core {
     #[inline]
     pub(crate) fn allocate(
         &mut self,
-        taker: Owner,
+        requester: Owner,
         units: u32,
         align_units: u32,
         reach: &[(Owner, Epoch)],
     ) -> Option<Taken> {
         debug_assert!(units > 0 && align_units.is_power_of_two(), "{units} units at {align_units}");
         let request = Request { units, align_units };
-        let id = self.fit_free(taker, request).or_else(|| self.fit_foreign(taker, request, reach))?;
+        let id = self.fit_free(requester, request).or_else(|| self.fit_foreign(requester, request, reach))?;
         let node = &self.nodes[id];
         let (from, front) = (node.holder, request.front(node)?);
         let (id, address) = self.carve(id, front, units);
@@ -42,10 +42,10 @@ impl Core {
     }
 
     /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
-    /// no block so large. Of the taker's own or nobody's.
+    /// no block so large. Of the requester's own or nobody's.
     pub(crate) fn allocate_run(
         &mut self,
-        taker: Owner,
+        requester: Owner,
         units: u32,
         count: u32,
         out: &mut SmallVec<[u64; 16]>,
@@ -55,7 +55,7 @@ impl Core {
         let (id, from) = loop {
             if let Some(units) = units.checked_mul(count) {
                 let request = Request { units, align_units: 1 };
-                if let Some(id) = self.fit_free(taker, request) {
+                if let Some(id) = self.fit_free(requester, request) {
                     let from = self.nodes[id].holder;
                     break (self.carve(id, 0, units).0, from);
                 }
@@ -75,17 +75,17 @@ impl Core {
         Some(from)
     }
 
-    /// Returns `true` if `taker` could have a block of so many units, of its own or of nobody's. O(1).
-    pub(crate) fn has_whole(&self, taker: Owner, units: u32) -> bool {
+    /// Returns `true` if `requester` could have a block of so many units, of its own or of nobody's. O(1).
+    pub(crate) fn has_whole(&self, requester: Owner, units: u32) -> bool {
         let request = Request { units, align_units: 1 };
-        self.fit(taker, request).or_else(|| self.fit(Owner::NOBODY, request)).is_some()
+        self.fit(requester, request).or_else(|| self.fit(Owner::NOBODY, request)).is_some()
     }
 
-    /// Returns `true` if a block of so many units would be cut for `taker` from one, of its own or nobody's, that is more than a
+    /// Returns `true` if a block of so many units would be cut for `requester` from one, of its own or nobody's, that is more than a
     /// quarter longer. O(1).
-    pub(crate) fn would_cut(&self, taker: Owner, units: u32) -> bool {
+    pub(crate) fn would_cut(&self, requester: Owner, units: u32) -> bool {
         let request = Request { units, align_units: 1 };
-        self.fit_free(taker, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
+        self.fit_free(requester, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
     }
 
     /// Returns `true` if only one stream has ever been here: then its blocks are joined with all their neighbours at once.
@@ -100,8 +100,8 @@ impl Core {
     }
 
     #[cold]
-    fn fit_foreign(&self, taker: Owner, request: Request, reach: &[(Owner, Epoch)]) -> Option<Id> {
-        let others = reach.iter().filter(|(owner, _)| *owner != taker && *owner != Owner::NOBODY);
+    fn fit_foreign(&self, requester: Owner, request: Request, reach: &[(Owner, Epoch)]) -> Option<Id> {
+        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::NOBODY);
         others.into_iter().find_map(|&(owner, epoch)| self.fit_within(owner, epoch.0, request))
     }
 

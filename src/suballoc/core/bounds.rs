@@ -44,10 +44,10 @@ impl Heap {
     }
 
     /// Allocates, growing if nothing fits, and returns how many nodes the last attempt has visited.
-    fn allocate(&mut self, taker: Owner, units: u32, reach: &[(Owner, Epoch)]) -> usize {
+    fn allocate(&mut self, requester: Owner, units: u32, reach: &[(Owner, Epoch)]) -> usize {
         loop {
             self.core.nodes.take_visits();
-            if let Some(taken) = self.core.allocate(taker, units, 1, reach) {
+            if let Some(taken) = self.core.allocate(requester, units, 1, reach) {
                 let visits = self.core.nodes.take_visits();
                 self.out.push(taken.address);
                 return visits;
@@ -68,8 +68,8 @@ impl Heap {
     fn with_holes(streams: u32, holes: usize) -> Self {
         let mut heap = Self::new(streams);
         for _ in 0..2 * holes {
-            let (taker, units) = (heap.pick(), heap.numbers.units());
-            heap.allocate(taker, units, &[]);
+            let (requester, units) = (heap.pick(), heap.numbers.units());
+            heap.allocate(requester, units, &[]);
         }
         let all = std::mem::take(&mut heap.out);
         for (at, pair) in all.chunks(2).enumerate() {
@@ -96,8 +96,8 @@ fn a_call_visits_as_many_nodes_with_100_000_holes_as_with_ten() {
         for round in 0..20_000 {
             let (pick, on) = (heap.numbers.next(u64::MAX), heap.pick());
             release = release.max(heap.release(pick, on, 100 + round / 100));
-            let (taker, units) = (heap.pick(), heap.numbers.units());
-            allocate = allocate.max(heap.allocate(taker, units, &[]));
+            let (requester, units) = (heap.pick(), heap.numbers.units());
+            allocate = allocate.max(heap.allocate(requester, units, &[]));
         }
         assert!(allocate <= ALLOCATE, "{allocate} visits for an allocation, {holes} holes");
         assert!(release <= RELEASE, "{release} visits for a release, {holes} holes");
@@ -109,16 +109,16 @@ fn a_call_visits_as_many_nodes_with_100_000_holes_as_with_ten() {
 #[test]
 fn a_search_within_reach_is_bounded() {
     let mut heap = Heap::with_holes(2, 50_000);
-    let taker = heap.core.enter(StreamId::new(1, 7));
-    while let Some(whole) = heap.core.largest(taker, &[]).checked_sub(1) {
-        heap.core.allocate(taker, whole + 1, 1, &[]);
+    let requester = heap.core.enter(StreamId::new(1, 7));
+    while let Some(whole) = heap.core.largest(requester, &[]).checked_sub(1) {
+        heap.core.allocate(requester, whole + 1, 1, &[]);
     }
     let reach = [(heap.streams[0], Epoch(50)), (heap.streams[1], Epoch(0))];
     let (mut most, mut found) = (0, 0);
     for _ in 0..5_000 {
         let units = heap.numbers.units();
         heap.core.nodes.take_visits();
-        found += usize::from(heap.core.allocate(taker, units, 1, &reach).is_some());
+        found += usize::from(heap.core.allocate(requester, units, 1, &reach).is_some());
         most = most.max(heap.core.nodes.take_visits());
     }
     assert!(most <= ALLOCATE + 2 * FOREIGN, "{most} visits");
@@ -129,8 +129,8 @@ fn a_search_within_reach_is_bounded() {
 fn a_block_costs_at_most_64_bytes() {
     let mut heap = Heap::new(2);
     while heap.out.len() < 200_000 {
-        let (taker, units) = (heap.pick(), heap.numbers.units());
-        heap.allocate(taker, units, &[]);
+        let (requester, units) = (heap.pick(), heap.numbers.units());
+        heap.allocate(requester, units, &[]);
         if heap.out.len() >= 20_000 && heap.out.len().is_multiple_of(500) {
             // All of them out, which costs most.
             let (bytes, blocks) = (heap.core.metadata_bytes(), heap.out.len());
@@ -271,8 +271,8 @@ fn a_call_visits_as_many_nodes_beside_100_000_segments_as_beside_ten() {
         }
         let (mut allocate, mut release) = (0, 0);
         for round in 0..5_000 {
-            let (taker, units) = (heap.pick(), 60 + heap.numbers.units());
-            allocate = allocate.max(heap.allocate(taker, units, &[]));
+            let (requester, units) = (heap.pick(), 60 + heap.numbers.units());
+            allocate = allocate.max(heap.allocate(requester, units, &[]));
             let (pick, on) = (heap.numbers.next(u64::MAX), heap.pick());
             if round % 3 > 0 {
                 release = release.max(heap.release(pick, on, round));

@@ -226,7 +226,7 @@ impl Cache {
         core::mem::replace(&mut self.looked_at, now) == now
     }
 
-    /// Empties it for the sake of another taker. Returns how many blocks went.
+    /// Empties it for the sake of another requester. Returns how many blocks went.
     pub(crate) fn rob(&mut self, spill: impl FnMut(Spilled)) -> usize {
         let spilled = self.spill(spill);
         self.is_robbed |= spilled > 0;

@@ -52,7 +52,7 @@ fn neighbours_of_two_streams_are_joined_by_gathering_only() {
     assert_eq!(states(&core), [(28, SeenState::Free(Some((stream(1), Epoch(10)))))]);
 }
 
-/// A caller that read the taker's epoch a little too early: its own blocks know better.
+/// A caller that read the requester's epoch a little too early: its own blocks know better.
 #[test]
 fn gathering_never_makes_a_block_earlier() {
     for own in [0, 1] {
@@ -147,10 +147,10 @@ fn a_foreign_block_is_sought_among_the_oldest() {
 fn gathering_shows_the_largest_block_of_a_bin() {
     let mut sizes: Vec<u32> = (0..20).flat_map(|_| [1024, 1]).collect();
     sizes[0] = 1030;
-    for taker in [0, 1, 2] {
+    for requester in [0, 1, 2] {
         let (mut core, first, second, all) = core(&sizes);
         (0..20).for_each(|at| release(&mut core, all[2 * at], first, 5));
-        let (taker, reach) = match taker {
+        let (requester, reach) = match requester {
             0 => (first, &[][..]),
             1 => (second, &[(first, Epoch(5))][..]),
             _ => {
@@ -158,10 +158,10 @@ fn gathering_shows_the_largest_block_of_a_bin() {
                 (second, &[][..])
             }
         };
-        core.gather(taker, Epoch(8), reach);
+        core.gather(requester, Epoch(8), reach);
         core.verify();
-        assert_eq!(core.largest(taker, reach), 1030);
-        assert_eq!(core.allocate(taker, 1030, 1, reach).map(|taken| taken.address), Some(all[0]));
+        assert_eq!(core.largest(requester, reach), 1030);
+        assert_eq!(core.allocate(requester, 1030, 1, reach).map(|taken| taken.address), Some(all[0]));
     }
 }
 

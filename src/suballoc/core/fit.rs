@@ -33,13 +33,13 @@ impl Request {
 }
 
 impl Core {
-    /// Of what fits of the taker's own blocks and of nobody's the smaller one; its own if they are equal, or if its own is of
+    /// Of what fits of the requester's own blocks and of nobody's the smaller one; its own if they are equal, or if its own is of
     /// the very size. To take its own first whatever its size would cut up long blocks while there are short ones.
     #[inline]
-    pub(super) fn fit_free(&self, taker: Owner, request: Request) -> Option<Id> {
-        let own = self.fit(taker, request);
+    pub(super) fn fit_free(&self, requester: Owner, request: Request) -> Option<Id> {
+        let own = self.fit(requester, request);
         let units = |id: Option<Id>| id.map_or(u32::MAX, |id| self.nodes[id].units);
-        if taker == Owner::NOBODY || (own.is_some() && units(own) == request.units) {
+        if requester == Owner::NOBODY || (own.is_some() && units(own) == request.units) {
             return own;
         }
         let nobody_s = self.fit(Owner::NOBODY, request);

@@ -5,19 +5,19 @@ use super::node::{Id, Node};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
-/// Whose blocks a taker may take, and up to which epoch: by place.
+/// Whose blocks a requester may take, and up to which epoch: by place.
 pub(super) struct Limits(Vec<Option<u64>>);
 
 impl Limits {
     /// Its own, nobody's, and those within reach.
-    pub(super) fn of(core: &Core, taker: Owner, reach: &[(Owner, Epoch)]) -> Self {
+    pub(super) fn of(core: &Core, requester: Owner, reach: &[(Owner, Epoch)]) -> Self {
         let mut limits = vec![None; core.owners.len()];
         for &(owner, epoch) in reach {
             let limit = &mut limits[owner.place()];
             *limit = (*limit).max(Some(epoch.0));
         }
         limits[Owner::NOBODY.place()] = Some(u64::MAX);
-        limits[taker.place()] = Some(u64::MAX);
+        limits[requester.place()] = Some(u64::MAX);
         Self(limits)
     }
 
@@ -28,23 +28,26 @@ impl Limits {
 }
 
 impl Core {
-    /// Joins every run of two or more adjacent free blocks that `taker` may take, its own, nobody's and those within reach,
-    /// into one block of `taker` at `epoch` (for nobody: of nobody). Returns by how many blocks there are fewer.
+    /// Joins every run of two or more adjacent free blocks that `requester` may take, its own, nobody's and those within reach,
+    /// into one block of `requester` at `epoch` (for nobody: of nobody). Returns by how many blocks there are fewer.
     ///
-    /// The caller's `epoch` is the taker's present one, which comes after all that is within its reach. A run that is all
+    /// The caller's `epoch` is the requester's present one, which comes after all that is within its reach. A run that is all
     /// nobody's is one block already. O(free blocks).
     ///
-    /// Afterwards the largest block of each bin that `taker` may take is where [`allocate`](Self::allocate) looks, so what
+    /// Afterwards the largest block of each bin that `requester` may take is where [`allocate`](Self::allocate) looks, so what
     /// it does not find at once then is not there.
-    pub(crate) fn gather(&mut self, taker: Owner, epoch: Epoch, reach: &[(Owner, Epoch)]) -> usize {
+    pub(crate) fn gather(&mut self, requester: Owner, epoch: Epoch, reach: &[(Owner, Epoch)]) -> usize {
         self.gathered += 1;
-        let limits = Limits::of(self, taker, reach);
-        let joined =
-            self.runs(&limits).into_iter().map(|first| self.gather_run(first, taker, epoch.0, &limits)).sum();
+        let limits = Limits::of(self, requester, reach);
+        let joined = self
+            .runs(&limits)
+            .into_iter()
+            .map(|first| self.gather_run(first, requester, epoch.0, &limits))
+            .sum();
         let owners: Vec<Owner> = self.owners.iter().map(|(owner, _)| owner).collect();
         for owner in owners {
             if let Some(limit) = limits.0[owner.place()] {
-                let end = if owner == taker || owner == Owner::NOBODY { End::Front } else { End::Back };
+                let end = if owner == requester || owner == Owner::NOBODY { End::Front } else { End::Back };
                 self.present(owner, limit, end);
             }
         }
@@ -60,10 +63,10 @@ impl Core {
         blocks.filter(first).collect()
     }
 
-    fn gather_run(&mut self, first: Id, taker: Owner, mut epoch: u64, limits: &Limits) -> usize {
+    fn gather_run(&mut self, first: Id, requester: Owner, mut epoch: u64, limits: &Limits) -> usize {
         let mut joined = 0;
         // The epochs of other streams say nothing about this one.
-        let own = |node: &Node| if node.holder == taker { node.epoch } else { 0 };
+        let own = |node: &Node| if node.holder == requester { node.epoch } else { 0 };
         epoch = epoch.max(own(&self.nodes[first]));
         self.unlink(first);
         loop {
@@ -77,8 +80,8 @@ impl Core {
             joined += 1;
         }
         let node = &mut self.nodes[first];
-        node.holder = taker;
-        node.epoch = if taker == Owner::NOBODY { 0 } else { epoch };
+        node.holder = requester;
+        node.epoch = if requester == Owner::NOBODY { 0 } else { epoch };
         self.link(first);
         joined
     }

@@ -25,13 +25,13 @@ fn call(streams: usize) -> impl Strategy<Value = Call> {
         any::<u64>()
     ];
     prop_oneof![
-        20 => allocate.prop_map(|(taker, units, align_units, reach)| Call::Allocate { taker, units, align_units, reach }),
-        4 => (0..=streams, units(), 1..40_u32).prop_map(|(taker, units, count)| Call::AllocateRun { taker, units, count }),
+        20 => allocate.prop_map(|(requester, units, align_units, reach)| Call::Allocate { requester, units, align_units, reach }),
+        4 => (0..=streams, units(), 1..40_u32).prop_map(|(requester, units, count)| Call::AllocateRun { requester, units, count }),
         20 => (any::<usize>(), 0..=streams, 0..5_u64).prop_map(|(pick, on, age)| Call::Release { pick, on, age }),
         2 => address.prop_map(|address| Call::ReleaseWrong { address }),
         4 => (0..streams).prop_map(|stream| Call::Advance { stream }),
         3 => (0..streams, 0..6_u64).prop_map(|(stream, age)| Call::Settle { stream, age }),
-        2 => (0..=streams, reach()).prop_map(|(taker, reach)| Call::Gather { taker, reach }),
+        2 => (0..=streams, reach()).prop_map(|(requester, reach)| Call::Gather { requester, reach }),
         1 => (0..streams).prop_map(|stream| Call::Leave { stream }),
         2 => (prop_oneof![1..40_u32, 500..3000_u32], 0..3_u64).prop_map(|(units, gap)| Call::AddSegment { units, gap }),
         2 => prop_oneof![0..50_u64, 0..5000_u64, Just(u64::MAX)].prop_map(|at_most| Call::TakeSegment { at_most }),
@@ -80,14 +80,14 @@ const ALL: Reach = [Some(0); STREAMS];
 #[test]
 fn every_short_program_of_two_streams() {
     let calls = [
-        Call::Allocate { taker: 1, units: 1, align_units: 1, reach: NONE },
-        Call::Allocate { taker: 2, units: 2, align_units: 1, reach: ALL },
-        Call::Allocate { taker: 0, units: 1, align_units: 2, reach: ALL },
+        Call::Allocate { requester: 1, units: 1, align_units: 1, reach: NONE },
+        Call::Allocate { requester: 2, units: 2, align_units: 1, reach: ALL },
+        Call::Allocate { requester: 0, units: 1, align_units: 2, reach: ALL },
         Call::Release { pick: 0, on: 1, age: 0 },
         Call::Release { pick: 1, on: 2, age: 1 },
         Call::Release { pick: 0, on: 0, age: 0 },
         Call::Settle { stream: 0, age: 0 },
-        Call::Gather { taker: 2, reach: [Some(0), None, None] },
+        Call::Gather { requester: 2, reach: [Some(0), None, None] },
     ];
     all(&calls, 5, &[4]);
     all(&calls, 4, &[2, 1]);
@@ -96,8 +96,8 @@ fn every_short_program_of_two_streams() {
 #[test]
 fn every_short_program_of_one_stream() {
     let calls = [
-        Call::AllocateRun { taker: 1, units: 1, count: 3 },
-        Call::Allocate { taker: 1, units: 1, align_units: 1, reach: NONE },
+        Call::AllocateRun { requester: 1, units: 1, count: 3 },
+        Call::Allocate { requester: 1, units: 1, align_units: 1, reach: NONE },
         Call::Release { pick: 0, on: 1, age: 1 },
         Call::Release { pick: 1, on: 1, age: 0 },
         Call::Release { pick: 1, on: 0, age: 0 },

@@ -11,11 +11,11 @@ use crate::stream::{Epoch, Stamp};
 pub(crate) type Span = SmallVec<[Stamp; 4]>;
 
 impl Core {
-    /// Of all pieces of adjacent free blocks with at least so many units, the one with the fewest blocks that `taker` may not
+    /// Of all pieces of adjacent free blocks with at least so many units, the one with the fewest blocks that `requester` may not
     /// take yet: of other streams, beyond `reach`. Returns up to where it must come after each of these streams, `None` if there
     /// is no such piece. O(free blocks), as [`gather`](Self::gather), which then makes one block of it.
-    pub(crate) fn span_of(&self, units: u64, taker: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
-        let limits = Limits::of(self, taker, reach);
+    pub(crate) fn span_of(&self, units: u64, requester: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
+        let limits = Limits::of(self, requester, reach);
         let mut best: Option<(usize, Id, Id)> = None;
         let is_free = |node: &Node| node.holder != Owner::OUT;
         let all = self.owners.iter().flat_map(|(_, place)| place.bins.iter(&self.nodes));

@@ -40,9 +40,9 @@ pub(crate) enum SeenState {
 impl Core {
     /// The largest block that [`allocate`](Self::allocate) with these would find, in units, if none has to be aligned. Any
     /// smaller request is found, too. A larger one may be, out of the reach: of that only a few blocks are looked at.
-    pub(crate) fn largest(&self, taker: Owner, reach: &[(Owner, Epoch)]) -> u32 {
-        let own = self.largest_fit(taker).max(self.largest_fit(Owner::NOBODY));
-        let others = reach.iter().filter(|(owner, _)| *owner != taker && *owner != Owner::NOBODY);
+    pub(crate) fn largest(&self, requester: Owner, reach: &[(Owner, Epoch)]) -> u32 {
+        let own = self.largest_fit(requester).max(self.largest_fit(Owner::NOBODY));
+        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::NOBODY);
         others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
     }
 

@@ -19,7 +19,7 @@ use alluvion::source::Cuda;
 use alluvion::{DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, Sim, Stream};
 use op::{Kind, Op, SLOTS};
 use pattern::Wrong;
-pub(crate) use tally::Tally;
+pub(crate) use tally::StatsBook;
 
 /// What a program's pool is made to do, beside what a resource does.
 pub(crate) trait Subject: DeviceAccessible + Send + Sync + 'static {
@@ -56,11 +56,11 @@ pub(crate) struct World<S> {
     next_word: u32,
     /// What kernels have found that was not theirs.
     wrong: Wrong,
-    tally: Arc<Tally>,
+    tally: Arc<StatsBook>,
 }
 
 impl<S: Subject> World<S> {
-    pub(crate) fn new(sim: Arc<Sim>, subject: Arc<S>, maximum: usize, tally: Arc<Tally>) -> Self {
+    pub(crate) fn new(sim: Arc<Sim>, subject: Arc<S>, maximum: usize, tally: Arc<StatsBook>) -> Self {
         Self {
             sim,
             subject,

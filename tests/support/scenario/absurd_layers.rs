@@ -1,7 +1,7 @@
 //! What hurt the users of layers who asked for what cannot be.
 
 use alluvion::adaptor::{
-    Aligned, Allowance, Guard, GuardConfig, LogConfig, Moves, Register, Stats, Tracking, Watch,
+    Aligned, AlignedBook, Allowance, Guard, GuardBook, GuardConfig, LogConfig, Stats, Tracking, TrackingBook,
 };
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
@@ -117,9 +117,9 @@ fn through(bench: &Bench, resource: &AnyResource) {
     held.into_iter().for_each(|block| block.free(stream.as_ref()));
     stream.synchronize().expect("all work succeeds");
     let books = [
-        resource.find::<Aligned>().map(Moves::moved_blocks),
-        resource.find::<Guard>().map(Watch::live_blocks),
-        resource.find::<Tracking>().map(Register::live_blocks),
+        resource.find::<Aligned>().map(AlignedBook::moved_blocks),
+        resource.find::<Guard>().map(GuardBook::live_blocks),
+        resource.find::<Tracking>().map(TrackingBook::live_blocks),
         resource.find::<Allowance>().map(Allowance::used_bytes),
         resource.find::<Stats>().map(|tally| tally.counts().bytes.live as usize),
     ];

@@ -91,11 +91,12 @@ impl Pair {
         }
     }
 
-    pub(super) fn gather(&mut self, taker: usize, reach: Reach) {
-        let owner = self.owner(taker);
+    pub(super) fn gather(&mut self, requester: usize, reach: Reach) {
+        let owner = self.owner(requester);
         let (reach, reached) = self.reach(reach);
-        let own = self.stream(taker);
-        let result = taker.checked_sub(1).map(|at| (self.streams[at].stream, Epoch(self.streams[at].epoch)));
+        let own = self.stream(requester);
+        let result =
+            requester.checked_sub(1).map(|at| (self.streams[at].stream, Epoch(self.streams[at].epoch)));
         let joined = self.core.gather(owner, result.map_or(Epoch(3), |(_, epoch)| epoch), &reach);
         let takes = |block: &BlockSeen| match free(block) {
             None => false,

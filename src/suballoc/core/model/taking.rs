@@ -8,10 +8,10 @@ use super::{Pair, Reach, free};
 use crate::stream::StreamId;
 
 impl Pair {
-    pub(super) fn allocate(&mut self, taker: usize, units: u32, align_units: u32, reach: Reach) {
-        let owner = self.owner(taker);
+    pub(super) fn allocate(&mut self, requester: usize, units: u32, align_units: u32, reach: Reach) {
+        let owner = self.owner(requester);
         let (reach, reached) = self.reach(reach);
-        let own = self.stream(taker);
+        let own = self.stream(requester);
         let largest = self.core.largest(owner, &reach);
         let found = self.core.allocate(owner, units, align_units, &reach);
         let of = |whose: Option<StreamId>| {
@@ -97,8 +97,8 @@ impl Pair {
         blocks.splice(at..=at, pieces.into_iter().filter(|piece| piece.units > 0));
     }
 
-    pub(super) fn allocate_run(&mut self, taker: usize, units: u32, count: u32) {
-        let owner = self.owner(taker);
+    pub(super) fn allocate_run(&mut self, requester: usize, units: u32, count: u32) {
+        let owner = self.owner(requester);
         let largest = self.core.largest(owner, &[]);
         let mut out = SmallVec::from_slice(&[7]);
         let from = self.core.allocate_run(owner, units, count, &mut out);
@@ -109,7 +109,7 @@ impl Pair {
         assert_eq!(from.is_some(), expected.is_some_and(|count| count > 0));
         if let Some(from) = from {
             let from = self.core.stream_of(from);
-            assert!(from.is_none() || from == self.stream(taker));
+            assert!(from.is_none() || from == self.stream(requester));
             let first = self.blocks().find(|block| block.address == out[0]).expect("low addresses first");
             assert_eq!(free(first).map(|state| state.map(|(stream, _)| stream)), Some(from));
         }

@@ -1,0 +1,187 @@
+//! `AlignedBook`: the book of `Aligned`.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout};
+use crate::sync::Mutex;
+
+/// Larger alignments than the upstream's are honoured up to this one at least, by asking for more: 2 MiB, a page of the
+/// device, which is also what a suballocator honours.
+const MAX_ALIGN: usize = 2 << 20;
+
+/// Where the blocks of an [`Aligned`](super::Aligned) really begin: of those that begin elsewhere than their users think.
+///
+/// ```
+/// use alluvion::adaptor::Aligned;
+/// use alluvion::{AnyResource, Layout, Resource, ResourceExt, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let resource = AnyResource::new(Cuda::new(&sim.device(0)).aligned(1 << 20)?);
+/// let moves = resource.find::<Aligned>().expect("there is an `Aligned` in it");
+/// assert_eq!((moves.alignment(), moves.threshold_bytes(), moves.moved_blocks()), (1 << 20, 0, 0));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct AlignedBook {
+    alignment: usize,
+    threshold_bytes: usize,
+    /// What the upstream honours by itself. Asked once: what a block was asked for with, it is given back with.
+    honoured: usize,
+    /// From where a block begins for its user to where it begins for the upstream.
+    moved: Mutex<HashMap<DevicePtr, DevicePtr>>,
+}
+
+/// What the upstream is asked for, to serve a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) layout: Layout,
+    /// How the block is aligned in the end. More than the layout's own: the layout has room to move it.
+    pub(super) align: usize,
+}
+
+impl AlignedBook {
+    /// # Errors
+    ///
+    /// `InvalidAlignment` unless `alignment` is a power of two.
+    pub(super) fn new(alignment: usize, threshold_bytes: usize, honoured: usize) -> Result<Self, Error> {
+        if !alignment.is_power_of_two() {
+            return Err(Error::invalid_alignment(alignment));
+        }
+        Ok(Self { alignment, threshold_bytes, honoured, moved: Mutex::default() })
+    }
+
+    /// What blocks of at least [`threshold_bytes`](Self::threshold_bytes) are aligned to.
+    #[must_use]
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// How long a block must be.
+    #[must_use]
+    pub fn threshold_bytes(&self) -> usize {
+        self.threshold_bytes
+    }
+
+    /// How many live blocks begin elsewhere than the upstream's.
+    #[must_use]
+    pub fn moved_blocks(&self) -> usize {
+        self.moved.lock_here().map_or(0, |moved| moved.len())
+    }
+
+    /// Where a live block begins for the upstream: elsewhere only if it was moved.
+    #[must_use]
+    pub fn origin(&self, block: DevicePtr) -> DevicePtr {
+        self.moved.lock_here().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
+    }
+
+    pub(super) fn max_align(&self) -> usize {
+        self.honoured.max(self.alignment).max(MAX_ALIGN)
+    }
+
+    /// # Errors
+    ///
+    /// `ShutDown` in a child of the process that it was made in: where a block begins may not be known there.
+    /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout that was
+    /// asked for is a sound one, and no machine has so much.
+    pub(super) fn ask(&self, layout: Layout) -> Result<Ask, Error> {
+        self.moved.require_here()?;
+        layout.require_align(self.max_align())?;
+        let too_large = |_| Error::out_of_memory(layout.bytes());
+        let wanted = if layout.bytes() >= self.threshold_bytes { self.alignment } else { 1 };
+        let align = layout.align().max(wanted);
+        if align <= self.honoured {
+            let layout = Layout::new(layout.bytes(), align).map_err(too_large)?;
+            return Ok(Ask { layout, align: layout.block_align() });
+        }
+        // The upstream's block begins at a multiple of what it honours, so that the next multiple of more is at most this far.
+        let room = if layout.is_empty() { 0 } else { align - self.honoured };
+        // A sum that does not fit is no size of a layout either.
+        let bytes = layout.bytes().saturating_add(room);
+        Ok(Ask { layout: Layout::new(bytes, self.honoured).map_err(too_large)?, align })
+    }
+
+    /// AlignedBook a block of the upstream to where it is aligned, and opens the book over it.
+    pub(super) fn open(&self, block: DevicePtr, ask: Ask) -> DevicePtr {
+        let ahead = block.address().wrapping_neg() & (ask.align as u64 - 1);
+        if ahead == 0 {
+            return block;
+        }
+        let moved = block.offset(ahead as usize);
+        self.moved.lock().insert(moved, block);
+        moved
+    }
+
+    /// Closes the book over a block, and says where it begins for the upstream.
+    pub(super) fn close(&self, block: DevicePtr, ask: Ask) -> DevicePtr {
+        if ask.align <= self.honoured {
+            return block;
+        }
+        self.moved.lock().remove(&block).unwrap_or(block)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn layout(bytes: usize, align: usize) -> Layout {
+        Layout::new(bytes, align).expect("a small layout")
+    }
+
+    fn asked(moves: &AlignedBook, bytes: usize, align: usize) -> (usize, usize, usize) {
+        let ask = moves.ask(layout(bytes, align)).expect("it is honoured");
+        (ask.layout.bytes(), ask.layout.align(), ask.align)
+    }
+
+    #[test]
+    fn what_the_upstream_honours_is_asked_of_it_and_wastes_nothing() {
+        let moves = AlignedBook::new(4096, 0, 1 << 20).expect("a power of two");
+        assert_eq!(asked(&moves, 1000, 1), (1000, 4096, 4096));
+        assert_eq!(asked(&moves, 1000, 8192), (1000, 8192, 8192), "the larger of both");
+        assert_eq!(
+            asked(&moves, 1000, 2 << 20),
+            (1000 + (1 << 20), 1 << 20, 2 << 20),
+            "and more than it honours"
+        );
+    }
+
+    #[test]
+    fn what_it_does_not_honour_gets_room_to_move() {
+        let moves = AlignedBook::new(4096, 5000, 256).expect("a power of two");
+        assert_eq!(asked(&moves, 5000, 1), (5000 + 4096 - 256, 256, 4096));
+        assert_eq!(asked(&moves, 4999, 1), (4999, 1, 256), "below the threshold");
+        assert_eq!(asked(&moves, 4999, 512), (4999 + 256, 256, 512), "but the call's own is honoured");
+        assert_eq!(asked(&moves, 0, 1 << 20), (0, 256, 1 << 20));
+    }
+
+    #[test]
+    fn every_address_moves_to_the_next_multiple_within_its_room() {
+        let moves = AlignedBook::new(4096, 0, 256).expect("a power of two");
+        for units in 1..40_u64 {
+            let block = DevicePtr::new(units * 256).expect("not null");
+            let ask = moves.ask(layout(100, 1)).expect("it is honoured");
+            let moved = moves.open(block, ask);
+            assert!(moved.is_aligned_to(4096) && moved >= block);
+            assert!(moved.address() + 100 <= block.address() + ask.layout.bytes() as u64);
+            assert_eq!(
+                moves.moved_blocks(),
+                usize::from(moved != block),
+                "only what has moved is in the book"
+            );
+            assert_eq!((moves.origin(moved), moves.close(moved, ask)), (block, block));
+            assert_eq!(moves.moved_blocks(), 0);
+        }
+    }
+
+    #[test]
+    fn the_end_of_all_addresses_is_out_of_memory() {
+        let moves = AlignedBook::new(1 << 20, 0, 256).expect("a power of two");
+        let largest = isize::MAX as usize - 255;
+        assert!(moves.ask(layout(largest, 1)).unwrap_err().is_out_of_memory());
+        assert!(moves.ask(layout(largest - (1 << 20), 1)).is_ok());
+        let whole = AlignedBook::new(1 << 63, 0, 256).expect("a power of two");
+        assert!(whole.ask(layout(1, 1)).unwrap_err().is_out_of_memory());
+        assert!(moves.ask(layout(1, 4 << 20)).unwrap_err().is_alignment());
+    }
+}

@@ -1,0 +1,329 @@
+//! `Allowance`: how much may be had, by whom.
+
+mod crossing;
+mod lending;
+mod node;
+mod purse;
+mod reservation;
+mod resource_impl;
+
+use core::fmt;
+
+pub use crossing::Crossing;
+use node::Node;
+pub use reservation::Reservation;
+pub(super) use reservation::Taken;
+pub(super) use resource_impl::resource_by_allowance;
+
+use crate::contain::contain;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{Figures, Layer, Layout};
+use crate::size::Size;
+use crate::sync::Arc;
+
+/// How many bytes may be out: a limit with a name, which stands alone or under others.
+///
+/// It is the book of [`Limiting`](super::Limiting), which has one for itself, and of [`Budget`](super::Budget), which shares
+/// one. Allowances are the nodes of a tree: what is taken from one is taken from all above it, too. A clone is another handle
+/// of the same allowance.
+///
+/// Bytes are counted in whole units of 256, and the limit may be reached: what fits exactly is given. Zero bytes are free.
+///
+/// # What is promised
+///
+/// - At no instant is more out than the limit, of any allowance of a tree, however many threads take.
+/// - A request takes from all, or from none and has touched nothing. So it is refused only if at some moment of the call the
+///   bytes that others *had* left no room for it, never because of one that fails elsewhere.
+///
+/// # The soft limit
+///
+/// An allowance may have a second, lower limit, at which nothing is refused. Whenever more comes to be out than that, the
+/// observers are told: once for each time, by the thread that took, before the bytes are used and with no lock held. What an
+/// observer takes itself is not told, on the same thread, and a panic of an observer ends with it.
+///
+/// # Thread safety
+///
+/// Any thread may use it. One that stands alone is one atomic exchange for what is taken and one for what goes back;
+/// under another, a lock of one word is held meanwhile, for a few nanoseconds a node.
+///
+/// Threads that meet at an allowance again and again hold some of its room in advance, each for itself: a 64th of what is
+/// left below the limits, and at most 4 MiB at a time. From then on they meet once in that many bytes. None of the promises
+/// changes: room that is held in advance is counted as taken, and is called back before a request is refused and before a
+/// soft limit is crossed. `used_bytes` does not count it. `peak_bytes` does: it is never less than the truth, and at most
+/// 8 MiB for each thread more. While threads do not meet, all figures are exact.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::adaptor::Allowance;
+///
+/// let gpu = Allowance::new("gpu", 8 << 20).soft(6 << 20).on_soft(|crossing| println!("{crossing}"));
+/// let (queries, cache) = (gpu.child("queries", 6 << 20), gpu.child("cache", 4 << 20));
+/// let cached = cache.reserve(4 << 20)?;
+/// let error = queries.reserve(5 << 20).unwrap_err();
+/// assert_eq!((error.limit_name(), error.limit()), (Some("gpu"), Some(8 << 20)), "it is within its own limit");
+/// drop(cached);
+/// let reserved = queries.reserve(5 << 20)?;
+/// assert_eq!((queries.used_bytes(), gpu.used_bytes(), gpu.peak_bytes()), (5 << 20, 5 << 20, 5 << 20));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Allowance {
+    node: Arc<Node>,
+}
+
+static_assertions::assert_impl_all!(Allowance: Send, Sync);
+
+/// Any limit: of a [`Limiting`](super::Limiting) or a [`Budget`](super::Budget).
+impl Layer for Allowance {
+    type Book = Self;
+
+    /// Those above it, too: a request is refused because of any of them.
+    fn figures(book: &Self, to: &mut Figures<'_>) {
+        for allowance in book.upwards() {
+            to.labelled(&[("allowance", &allowance.path())], |to| {
+                to.gauge(
+                    "alluvion_allowance_limit_bytes",
+                    "The most bytes that may be out.",
+                    allowance.limit_bytes(),
+                );
+                to.gauge("alluvion_allowance_used_bytes", "Bytes that are out.", allowance.used_bytes());
+                let peak = "The most bytes that were ever out.";
+                to.gauge("alluvion_allowance_peak_bytes", peak, allowance.peak_bytes());
+                if let Some(bytes) = allowance.soft_bytes() {
+                    let soft = "So many bytes may be out before observers are told.";
+                    to.gauge("alluvion_allowance_soft_bytes", soft, bytes);
+                }
+                let refusals = "Requests refused because of it.";
+                to.counter("alluvion_allowance_refusals_total", refusals, allowance.refusals());
+                let crossings = "Times that the soft limit was crossed.";
+                to.counter("alluvion_allowance_crossings_total", crossings, allowance.crossings());
+            });
+        }
+    }
+}
+
+impl Allowance {
+    /// `gpu/queries`: what it is called, after those that it is under.
+    fn path(&self) -> String {
+        let mut names: Vec<&str> = self.upwards().map(Self::name).collect();
+        names.reverse();
+        names.join("/")
+    }
+
+    /// At most `hard_bytes`. The name is what errors and descriptions call it.
+    #[must_use]
+    pub fn new(name: &str, hard_bytes: usize) -> Self {
+        Self { node: Arc::new(Node::new(name, hard_bytes as u64, None)) }
+    }
+
+    /// An allowance under this one: at most `hard_bytes`, which may be more than is left here, or than there is.
+    ///
+    /// ```
+    /// use alluvion::adaptor::Allowance;
+    ///
+    /// let all = Allowance::new("all", 1 << 20);
+    /// let jobs = [all.child("first job", 1 << 20), all.child("second job", 1 << 20)];
+    /// let most = jobs[0].reserve(900 << 10)?;
+    /// assert_eq!(jobs[1].free_bytes(), 124 << 10);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn child(&self, name: &str, hard_bytes: usize) -> Self {
+        Self { node: Arc::new(Node::new(name, hard_bytes as u64, Some(self.clone()))) }
+    }
+
+    /// Sets the soft limit, of all handles: observers are told when more than `bytes` come to be out.
+    #[must_use = "it is the same allowance, to go on with"]
+    pub fn soft(self, bytes: usize) -> Self {
+        self.node.set_soft(bytes as u64);
+        self
+    }
+
+    /// Adds an observer of the soft limit. They are told in the order in which they came.
+    ///
+    /// An observer that needs the allowance has it from what it is told. One that owns a handle keeps the allowance alive.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use alluvion::adaptor::Allowance;
+    ///
+    /// static TOLD: AtomicUsize = AtomicUsize::new(0);
+    /// let allowance = Allowance::new("jobs", 8 << 10).soft(4 << 10).on_soft(|crossing| {
+    ///     assert_eq!((crossing.allowance.name(), crossing.used_bytes), ("jobs", 5 << 10));
+    ///     TOLD.fetch_add(1, Ordering::Relaxed);
+    /// });
+    /// let first = allowance.reserve(4 << 10)?;
+    /// let second = allowance.reserve(1 << 10)?; // Above it.
+    /// let third = allowance.reserve(1 << 10)?; // Still above it.
+    /// assert_eq!((TOLD.load(Ordering::Relaxed), allowance.crossings()), (1, 1));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use = "it is the same allowance, to go on with"]
+    pub fn on_soft(self, observer: impl Fn(&Crossing<'_>) + Send + Sync + 'static) -> Self {
+        self.node.soft.push(Arc::new(observer));
+        self
+    }
+
+    /// Sets `bytes` aside, until the reservation is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, with the name and the limit of the allowance that has not as much left: of this one, or else of the
+    /// highest. Nothing has been taken then.
+    pub fn reserve(&self, bytes: usize) -> Result<Reservation, Error> {
+        Reservation::new(self, bytes)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.node.name
+    }
+
+    /// The most that may be out.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.node.hard as usize
+    }
+
+    /// The soft limit, if there is one.
+    #[must_use]
+    pub fn soft_bytes(&self) -> Option<usize> {
+        self.node.soft.bytes().map(|bytes| bytes as usize)
+    }
+
+    /// What is out: blocks and reservations, of this allowance and of those under it. Exact while nobody takes or gives.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.node.used() as usize
+    }
+
+    /// The most that has been out at one moment, and not less. With what threads held in advance then, where they
+    /// [meet](Self#thread-safety).
+    #[must_use]
+    pub fn peak_bytes(&self) -> usize {
+        self.node.peak() as usize
+    }
+
+    /// What may be taken at this moment: no more than is left here, and in each allowance above.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        let left = self.upwards().map(|allowance| allowance.node.left());
+        left.min().unwrap_or(0) as usize
+    }
+
+    /// How often a request was refused because of this allowance.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.node.refusals()
+    }
+
+    /// How often more came to be out than the soft limit.
+    #[must_use]
+    pub fn crossings(&self) -> u64 {
+        self.node.soft.crossings()
+    }
+
+    /// The allowance that it is under.
+    #[must_use]
+    pub fn parent(&self) -> Option<&Self> {
+        self.node.parent.as_ref()
+    }
+
+    /// Returns `true` for two handles of one allowance.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.node, &other.node)
+    }
+
+    /// This one, and all above it.
+    fn upwards(&self) -> impl Iterator<Item = &Self> {
+        core::iter::successors(Some(self), |allowance| allowance.parent())
+    }
+
+    /// Takes room for a block.
+    // Always: out of line its answer goes through memory, which costs as much as one of the two exchanges of a pair.
+    #[inline(always)]
+    pub(super) fn take_for(&self, layout: Layout) -> Result<Taken<'_>, Error> {
+        self.take(layout.bytes(), layout.rounded_bytes())
+    }
+
+    /// Takes room for `bytes`, which are `whole_bytes` in whole units.
+    // Always: as above.
+    #[inline(always)]
+    fn take(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
+        if self.parent().is_some() {
+            return self.take_below_a_root(bytes, whole_bytes);
+        }
+        match self.node.take_at_root(whole_bytes as u64) {
+            Ok(used) => {
+                // Before anybody is told: it goes back, whatever an observer does.
+                let taken = Taken::new(self, whole_bytes);
+                if let Some(used) = used.crossing() {
+                    self.tell(&[(0, used)]);
+                }
+                Ok(taken)
+            }
+            Err(refusal) => Err(refusal.into_error(self, bytes)),
+        }
+    }
+
+    fn take_below_a_root(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
+        match self.node.take_below_a_root(whole_bytes as u64) {
+            Ok(crossings) => {
+                // As above.
+                let taken = Taken::new(self, whole_bytes);
+                if !crossings.is_empty() {
+                    self.tell(&crossings);
+                }
+                Ok(taken)
+            }
+            Err(refusal) => Err(refusal.into_error(self, bytes)),
+        }
+    }
+
+    /// Refuses what is more than anybody has.
+    #[cold]
+    fn refuse(&self, bytes: usize) -> Error {
+        self.node.refuse(0, self.node.used()).into_error(self, bytes)
+    }
+
+    /// Gives room back that was taken.
+    #[inline]
+    pub(super) fn give(&self, whole_bytes: usize) {
+        self.node.give(whole_bytes as u64);
+    }
+
+    /// Tells the observers of each allowance that was crossed: how far above this one, and what was out then.
+    #[cold]
+    fn tell(&self, crossings: &[(usize, u64)]) {
+        let Some(_telling) = crossing::telling() else { return };
+        for &(height, used) in crossings {
+            let Some(allowance) = self.upwards().nth(height) else { continue };
+            let soft_bytes = allowance.soft_bytes().unwrap_or(usize::MAX);
+            let crossing = Crossing { allowance, used_bytes: used as usize, soft_bytes };
+            for observer in allowance.node.soft.observers() {
+                contain(|| observer(&crossing));
+            }
+        }
+    }
+
+    /// What a memory seems to be to those who are under this limit.
+    pub(super) fn cap(&self, under: MemoryInfo) -> MemoryInfo {
+        let limit = self.upwards().map(|allowance| allowance.node.hard as usize).min();
+        let total_bytes = under.total_bytes.min(limit.unwrap_or(usize::MAX));
+        MemoryInfo { free_bytes: under.free_bytes.min(self.free_bytes()).min(total_bytes), total_bytes }
+    }
+}
+
+impl fmt::Debug for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (used, limit) = (Size(self.used_bytes()), Size(self.limit_bytes()));
+        write!(f, "Allowance({}: {used} of {limit})", self.name())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,107 @@
+//! What every layer over an allowance does alike: the contract of resources, within a limit.
+
+/// Implements `Resource`, access markers and `Debug` for a layer with the fields `upstream`, `allowance` and `id`. `$layer`
+/// prints its layer.
+///
+/// # Why the books close after the upstream's free
+///
+/// Books of addresses close before, because another thread may own the address afterwards. Here is no address, and the order
+/// that keeps the promise is the other one: bytes that are given back before the upstream has the block could be taken by
+/// another thread, whose block would then be out beside the one that is not back yet. So what the upstream has given out is
+/// never more than what is counted, and that is never more than the limit.
+macro_rules! resource_by_allowance {
+    ($name:ident, |$of:ident, $f:ident| $layer:expr) => {
+        impl<U> $name<U> {
+            /// What it stands over.
+            #[must_use]
+            pub fn upstream(&self) -> &U {
+                &self.upstream
+            }
+
+            /// Its book: the limit, what is out, and what has been.
+            #[must_use]
+            pub fn allowance(&self) -> &Allowance {
+                &self.allowance
+            }
+        }
+
+        impl<U: Resource> $name<U> {
+            /// Room for a block. What is wrong with the request is said before that there is none: freeing would not help.
+            #[inline]
+            fn room(&self, layout: Layout, stream: Option<StreamRef<'_>>) -> Result<Taken<'_>, Error> {
+                self.allowance.take_for(layout).or_else(|refusal| {
+                    if let Some(stream) = stream {
+                        self.device().require(stream.device())?;
+                    }
+                    layout.require_align(self.max_align())?;
+                    Err(refusal)
+                })
+            }
+        }
+
+        // SAFETY: the blocks are the upstream's, which keeps the contract. Only the value itself has its id, so all that is
+        // given back is the upstream's, too.
+        unsafe impl<U: Resource> Resource for $name<U> {
+            #[inline]
+            fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+                let room = self.room(layout, Some(stream))?;
+                let block = self.upstream.allocate(layout, stream)?;
+                room.keep();
+                Ok(block)
+            }
+
+            #[inline]
+            unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+                // SAFETY: the caller's promises; the block is the upstream's.
+                unsafe { self.upstream.deallocate(block, layout, stream) };
+                self.allowance.give(layout.rounded_bytes());
+            }
+
+            #[inline]
+            fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+                let room = self.room(layout, None)?;
+                let block = self.upstream.allocate_sync(layout)?;
+                room.keep();
+                Ok(block)
+            }
+
+            #[inline]
+            unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+                // SAFETY: the caller's promises; the block is the upstream's.
+                unsafe { self.upstream.deallocate_sync(block, layout) };
+                self.allowance.give(layout.rounded_bytes());
+            }
+
+            forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info);
+
+            fn id(&self) -> ResourceId {
+                self.id
+            }
+
+            fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let ($of, $f) = (self, f);
+                $layer
+            }
+
+            fn memory_info(&self) -> Result<MemoryInfo, Error> {
+                Ok(self.allowance.cap(self.upstream.memory_info()?))
+            }
+
+            fn layer(&self) -> Option<LayerBook<'_>> {
+                Some(LayerBook::of::<Self>(&self.allowance))
+            }
+        }
+
+        impl<U> Layer for $name<U> {
+            type Book = Allowance;
+            const NAME: Option<&'static str> = Some(stringify!($name));
+
+            fn figures(book: &Allowance, to: &mut $crate::resource::Figures<'_>) {
+                <Allowance as Layer>::figures(book, to);
+            }
+        }
+
+        blocks_of_upstream!($name);
+    };
+}
+pub(in crate::adaptor) use resource_by_allowance;

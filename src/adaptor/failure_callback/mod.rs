@@ -1,0 +1,274 @@
+//! `FailureCallback`: asks before a request fails.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use core::fmt;
+
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::error::{Cause, OutOfMemory};
+use crate::forward_resource;
+use crate::relief::{Handlers, Relief};
+use crate::resource::{
+    AnyResource, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, blocks_of_upstream,
+};
+use crate::stream::StreamRef;
+use crate::sync::{AtomicU64, Ordering};
+
+/// How often one request is sent to the upstream, at most: a handler that gives back one thing at a time may have many. There is
+/// an end, because other threads may go on changing the figures, for ever, under a handler that frees nothing.
+const ATTEMPTS: u32 = 1024;
+
+/// How often in a row a handler may say that it has freed something, and no figure has changed. More than once, because what it
+/// frees may be where nobody counts, or be taken by others at once.
+const IDLE_ATTEMPTS: u32 = 3;
+
+/// Asks a handler when its upstream is out of memory, and tries again if the handler has freed some.
+///
+/// The handler is told all that is known: what the upstream reports if it is a suballocator, or stands over one; else a report
+/// made from the request, the limit that was hit, and what the upstream says of its memory, where all that is not free counts as
+/// live. Other errors pass.
+///
+/// It runs on the thread whose request failed, with no lock held, so it may free and allocate. What it asks for itself asks no
+/// handlers, here or elsewhere, and fails if there is none. If it panics it has freed nothing.
+///
+/// # How long it is asked
+///
+/// As long as it answers [`Relief::Freed`] and the request still fails, but not without end: after 3 answers in a row that
+/// changed no figure of the report, and after 1,024 in all, the request fails with what the upstream said last.
+///
+/// A [`Pool`](crate::Pool) has handlers of its own (`PoolConfig::on_out_of_memory`), which it asks before it fails; those here
+/// are asked after them.
+///
+/// # Stream ordering, thread safety
+///
+/// As the upstream's.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use alluvion::source::Cuda;
+/// use alluvion::relief::Relief;
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let limited = Arc::new(Cuda::new(&sim.device(0)).limiting(4 << 20));
+/// // What can be done without is let go of, one piece at a time.
+/// let cache: Arc<Mutex<Vec<DeviceVec<u8, _>>>> = Arc::default();
+/// for _ in 0..4 {
+///     let piece = DeviceVec::zeroed_in(1 << 20, &stream, Arc::clone(&limited))?;
+///     cache.lock().unwrap().push(piece);
+/// }
+/// let pieces = Arc::clone(&cache);
+/// let resource = Arc::clone(&limited).failure_callback(move |report| {
+///     assert_eq!((report.requested_bytes, report.maximum_bytes), (3 << 20, Some(4 << 20)));
+///     let piece = pieces.lock().ok().and_then(|mut pieces| pieces.pop());
+///     if piece.is_some() { Relief::Freed } else { Relief::None }
+/// });
+/// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, &resource)?;
+/// assert_eq!(cache.lock().unwrap().len(), 1, "three pieces of four have gone");
+/// assert_eq!((resource.appeals().asked(), resource.appeals().rescued()), (3, 1));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct FailureCallback<U = AnyResource> {
+    upstream: U,
+    handlers: Handlers,
+    appeals: FailureCallbackBook,
+}
+
+static_assertions::assert_impl_all!(FailureCallback<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(FailureCallback<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(FailureCallback<crate::source::Pinned>: crate::resource::HostAccessible);
+
+/// The book of a [`FailureCallback`]: how often its handler was asked, and what came of it.
+#[derive(Debug, Default)]
+pub struct FailureCallbackBook {
+    asked: AtomicU64,
+    rescued: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl FailureCallbackBook {
+    // Relaxed, all: figures.
+
+    /// How often the handler was asked.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were served after the handler was asked.
+    #[must_use]
+    pub fn rescued(&self) -> u64 {
+        self.rescued.load(Ordering::Relaxed)
+    }
+
+    /// Requests that failed although the handler was asked.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+}
+
+impl<U> FailureCallback<U> {
+    /// Asks `handler` when `upstream` is out of memory.
+    #[must_use]
+    pub fn new(upstream: U, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) -> Self {
+        let mut handlers = Handlers::default();
+        handlers.push(handler);
+        Self { upstream, handlers, appeals: FailureCallbackBook::default() }
+    }
+
+    /// What it stands over.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// Its book.
+    #[must_use]
+    pub fn appeals(&self) -> &FailureCallbackBook {
+        &self.appeals
+    }
+}
+
+impl<U: Resource> FailureCallback<U> {
+    /// Goes on after a first failure, until a try succeeds or there is nobody to help.
+    #[cold]
+    fn appeal(
+        &self,
+        first: Error,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+        again: impl Fn() -> Result<DevicePtr, Error>,
+    ) -> Result<DevicePtr, Error> {
+        let mut error = first;
+        let (mut figures, mut idle) = (None, 0);
+        for attempt in 1..=ATTEMPTS {
+            if !error.is_out_of_memory() {
+                break;
+            }
+            let report = self.report(&error, layout, stream, attempt);
+            let now = Some(Amounts::of(&report));
+            idle = if now == figures { idle + 1 } else { 0 };
+            if idle == IDLE_ATTEMPTS {
+                break;
+            }
+            figures = now;
+            self.appeals.asked.fetch_add(1, Ordering::Relaxed);
+            if self.handlers.ask(&report) == Relief::None {
+                break;
+            }
+            match again() {
+                Ok(block) => {
+                    self.appeals.rescued.fetch_add(1, Ordering::Relaxed);
+                    return Ok(block);
+                }
+                Err(next) => error = next,
+            }
+        }
+        self.appeals.failed.fetch_add(1, Ordering::Relaxed);
+        Err(error)
+    }
+
+    fn report(
+        &self,
+        error: &Error,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+        attempt: u32,
+    ) -> OutOfMemory {
+        if let Some(report) = error.out_of_memory_report() {
+            return OutOfMemory { attempt, ..report.clone() };
+        }
+        let memory = self.upstream.memory_info().ok();
+        let taken = memory.map_or(0, |memory| memory.total_bytes.saturating_sub(memory.free_bytes));
+        let live_bytes = error.limit_used_bytes().unwrap_or(taken);
+        let report = OutOfMemory {
+            requested_bytes: layout.bytes(),
+            align: layout.align(),
+            stream: stream.map(StreamRef::id),
+            attempt,
+            live_bytes,
+            free_bytes: memory.map_or(0, |memory| memory.free_bytes),
+            pending_bytes: 0,
+            reserved_bytes: live_bytes,
+            largest_bytes: 0,
+            maximum_bytes: error.limit(),
+            upstream_memory: memory,
+            upstream_error: Some(error.clone()),
+            snapshot_file: None,
+            cause: Cause::Full,
+        };
+        report.explained()
+    }
+}
+
+/// What shows that something has changed between two attempts.
+#[derive(PartialEq, Eq)]
+struct Amounts {
+    bytes: [usize; 5],
+    memory: Option<MemoryInfo>,
+}
+
+impl Amounts {
+    fn of(report: &OutOfMemory) -> Self {
+        let OutOfMemory { live_bytes, free_bytes, pending_bytes, reserved_bytes, largest_bytes, .. } =
+            *report;
+        let bytes = [live_bytes, free_bytes, pending_bytes, reserved_bytes, largest_bytes];
+        Self { bytes, memory: report.upstream_memory }
+    }
+}
+
+// SAFETY: everything is forwarded to the upstream, whose id it has and which keeps the contract.
+unsafe impl<U: Resource> Resource for FailureCallback<U> {
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        let allocate = || self.upstream.allocate(layout, stream);
+        match allocate() {
+            Err(error) if error.is_out_of_memory() => self.appeal(error, layout, Some(stream), allocate),
+            answer => answer,
+        }
+    }
+
+    #[inline]
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        let allocate = || self.upstream.allocate_sync(layout);
+        match allocate() {
+            Err(error) if error.is_out_of_memory() => self.appeal(error, layout, None, allocate),
+            answer => answer,
+        }
+    }
+
+    forward_resource!(upstream, except allocate, fmt_layer);
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FailureCallback({} asked)", self.appeals.asked())
+    }
+
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.appeals))
+    }
+}
+
+impl<U> Layer for FailureCallback<U> {
+    type Book = FailureCallbackBook;
+
+    fn figures(appeals: &FailureCallbackBook, to: &mut Figures<'_>) {
+        to.counter(
+            "alluvion_appeals_asked_total",
+            "Times that a callback was asked for memory.",
+            appeals.asked(),
+        );
+        to.counter(
+            "alluvion_appeals_rescued_total",
+            "Requests that were served after a callback had helped.",
+            appeals.rescued(),
+        );
+        to.counter("alluvion_appeals_failed_total", "Requests that failed all the same.", appeals.failed());
+    }
+}
+
+blocks_of_upstream!(FailureCallback);

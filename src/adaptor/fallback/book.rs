@@ -1,0 +1,132 @@
+//! `FallbackBook`: which blocks came from the second of two resources.
+
+use core::fmt;
+use std::collections::HashSet;
+
+use crate::resource::{DevicePtr, Layout};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// A power of two. Threads that meet in one of sixteen sets wait for as long as an entry takes.
+const SHARDS: usize = 16;
+
+/// The book of a [`Fallback`](super::Fallback): the blocks that its second resource has out.
+#[derive(Default)]
+pub struct FallbackBook {
+    addresses: [Mutex<HashSet<u64>>; SHARDS],
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+    served: AtomicU64,
+    failed: AtomicU64,
+}
+
+static_assertions::assert_impl_all!(FallbackBook: Send, Sync);
+
+impl FallbackBook {
+    // Relaxed, all that count: figures, but for one read, which says why.
+
+    /// Blocks that the second resource has out.
+    #[must_use]
+    pub fn live_blocks(&self) -> usize {
+        self.blocks.load(Ordering::Relaxed) as usize
+    }
+
+    /// Their bytes, as they were asked for.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) as usize
+    }
+
+    /// Requests that the second resource has served.
+    #[must_use]
+    pub fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    /// Requests that failed because both were out.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` in a child of the process that it was made in: whose a block is may not be known there.
+    #[inline]
+    pub(super) fn is_of_parent(&self) -> bool {
+        self.addresses[0].is_of_parent()
+    }
+
+    pub(super) fn count_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn shard(&self, block: DevicePtr) -> &Mutex<HashSet<u64>> {
+        // Addresses are multiples of 256, and often of much more: the product with an odd number mixes all of their bits into
+        // the highest.
+        let mixed = (block.address() >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.addresses[(mixed >> (u64::BITS - SHARDS.ilog2())) as usize]
+    }
+
+    /// Remembers a block of the second resource.
+    pub(super) fn enter(&self, block: DevicePtr, layout: Layout) {
+        if layout.is_empty() {
+            return;
+        }
+        self.shard(block).lock().insert(block.address());
+        self.bytes.fetch_add(layout.bytes() as u64, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Relaxed);
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Forgets a block, and says whether it was one of the second resource.
+    #[inline]
+    pub(super) fn leave(&self, block: DevicePtr, layout: Layout) -> bool {
+        // Relaxed: whoever frees a block comes after its `enter`, as the one who passed the block on saw to; so the read sees at
+        // least that addition, which only its own `leave` takes back.
+        self.blocks.load(Ordering::Relaxed) != 0 && self.forget(block, layout)
+    }
+
+    #[cold]
+    fn forget(&self, block: DevicePtr, layout: Layout) -> bool {
+        if layout.is_empty() || !self.shard(block).lock().remove(&block.address()) {
+            return false;
+        }
+        self.bytes.fetch_sub(layout.bytes() as u64, Ordering::Relaxed);
+        self.blocks.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+}
+
+impl fmt::Debug for FallbackBook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FallbackBook({} blocks, {} bytes)", self.live_blocks(), self.live_bytes())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_pool_spread_over_the_shards() {
+        let spill = FallbackBook::default();
+        for step in [256, 4096, 64 << 10, 2 << 20] {
+            let shards = |n: u64| {
+                DevicePtr::new(0x7f00_0000_0000 + n * step).map(|block| spill.shard(block) as *const _)
+            };
+            let different: HashSet<_> = (0..256).map(shards).collect();
+            assert_eq!(different.len(), SHARDS, "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn what_entered_leaves_once() {
+        let spill = FallbackBook::default();
+        let (block, layout) = (DevicePtr::new(0x1000).unwrap(), Layout::from_bytes(100).unwrap());
+        assert!(!spill.leave(block, layout));
+        spill.enter(block, layout);
+        assert_eq!(format!("{spill:?}"), "FallbackBook(1 blocks, 100 bytes)");
+        assert!(!spill.leave(block.offset(256), layout));
+        assert!(!spill.leave(block, Layout::from_bytes(0).unwrap()), "zero bytes are nobody's");
+        assert!(spill.leave(block, layout) && !spill.leave(block, layout));
+        assert_eq!((spill.live_blocks(), spill.live_bytes(), spill.served()), (0, 0, 1));
+    }
+}

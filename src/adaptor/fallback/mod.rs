@@ -1,0 +1,250 @@
+//! `Fallback`: another resource for when the first one is out.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources to two of them")]
+
+mod book;
+
+use core::fmt;
+
+pub use book::FallbackBook;
+
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::forward_resource;
+use crate::resource::{
+    AnyResource, Describe, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout,
+    Resource, ResourceId,
+};
+use crate::size::Size;
+use crate::stream::StreamRef;
+
+/// Asks a second resource when the first one is out of memory.
+///
+/// Only then: another error of the first passes. When both are out, the error is that of the first. A block goes back to where
+/// it came from, which the [`FallbackBook`] remembers; that of the first is found not to be in it.
+///
+/// It serves alignments that both honour, and who may touch its blocks is who may touch those of both. Both are trimmed, each
+/// down to what is asked for. Of its memory it says what the one says that has more, because a request is served by one, and
+/// both may draw on the same. [`upstream`](Resource::upstream) and
+/// [`find`](Resource::find) go on to the first; [`second`](Self::second) is the other one, and the description
+/// shows it in parentheses.
+///
+/// Both must hand out memory, in which no two live blocks have one address: two [`Null`](crate::source::Null)s do not.
+///
+/// # Stream ordering
+///
+/// As that of the one that a block came from.
+///
+/// # Thread safety
+///
+/// As the two; what the second has out is in sixteen sets, each with a lock of its own. While it has nothing out, a free is
+/// one read more.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::{CudaAsync, Managed};
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let resource = CudaAsync::new(&device)?.limiting(1 << 20).fallback(Managed::new(&device)?)?;
+/// let first = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
+/// let second = DeviceVec::<u8, _>::zeroed_in(1 << 20, &stream, &resource)?;
+/// assert_eq!((resource.spill().live_blocks(), resource.spill().live_bytes()), (1, 1 << 20));
+/// assert_eq!(
+///     resource.describe().to_string(),
+///     "Fallback(1 MiB in Managed(gpu 0)) > Limiting(1 MiB) > CudaAsync(gpu 0)",
+/// );
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Fallback<U = AnyResource, F = AnyResource> {
+    upstream: U,
+    second: F,
+    spill: FallbackBook,
+    id: ResourceId,
+}
+
+static_assertions::assert_impl_all!(Fallback<crate::source::Cuda, crate::source::Pinned>: Send, Sync, DeviceAccessible);
+static_assertions::assert_not_impl_any!(Fallback<crate::source::Cuda, crate::source::Pinned>: Clone, HostAccessible);
+static_assertions::assert_impl_all!(Fallback<crate::source::Managed, crate::source::Pinned>: HostAccessible);
+
+impl<U: Resource, F: Resource> Fallback<U, F> {
+    /// Asks `second` when `upstream` is out of memory.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` if they are not of one device.
+    pub fn new(upstream: U, second: F) -> Result<Self, Error> {
+        upstream.device().require(second.device())?;
+        Ok(Self { upstream, second, spill: FallbackBook::default(), id: ResourceId::unique() })
+    }
+
+    #[cold]
+    fn fall_back(
+        &self,
+        first: Error,
+        layout: Layout,
+        allocate: impl FnOnce(&F) -> Result<DevicePtr, Error>,
+    ) -> Result<DevicePtr, Error> {
+        if self.spill.is_of_parent() {
+            return Err(first);
+        }
+        match allocate(&self.second) {
+            Ok(block) => {
+                self.spill.enter(block, layout);
+                Ok(block)
+            }
+            Err(error) if error.is_out_of_memory() => {
+                self.spill.count_failure();
+                Err(first)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<U, F> Fallback<U, F> {
+    /// What it stands over, and asks first.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// What it asks when the first is out.
+    #[must_use]
+    pub fn second(&self) -> &F {
+        &self.second
+    }
+
+    /// Its book: what the second has out.
+    #[must_use]
+    pub fn spill(&self) -> &FallbackBook {
+        &self.spill
+    }
+}
+
+// SAFETY: the blocks are those of two resources of one device that keep the contract, memory that both have at a time, so they
+// overlap no other. Each goes back to the one that it came from. Only the value itself has its id.
+unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
+    #[inline]
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align())?;
+        match self.upstream.allocate(layout, stream) {
+            Err(error) if error.is_out_of_memory() => {
+                self.fall_back(error, layout, |second| second.allocate(layout, stream))
+            }
+            answer => answer,
+        }
+    }
+
+    #[inline]
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        if self.spill.is_of_parent() {
+            return;
+        }
+        // Forgotten first: from the free on, the address may be another thread's, in either of the two.
+        if self.spill.leave(block, layout) {
+            // SAFETY: the caller's promises; the block came from the second.
+            unsafe { self.second.deallocate(block, layout, stream) };
+        } else {
+            // SAFETY: the caller's promises; the block came from the first, or is of zero bytes.
+            unsafe { self.upstream.deallocate(block, layout, stream) };
+        }
+    }
+
+    #[inline]
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        layout.require_align(self.max_align())?;
+        match self.upstream.allocate_sync(layout) {
+            Err(error) if error.is_out_of_memory() => {
+                self.fall_back(error, layout, |second| second.allocate_sync(layout))
+            }
+            answer => answer,
+        }
+    }
+
+    #[inline]
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if self.spill.is_of_parent() {
+            return;
+        }
+        if self.spill.leave(block, layout) {
+            // SAFETY: as in `deallocate`.
+            unsafe { self.second.deallocate_sync(block, layout) };
+        } else {
+            // SAFETY: as in `deallocate`.
+            unsafe { self.upstream.deallocate_sync(block, layout) };
+        }
+    }
+
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align, trim, memory_info);
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fallback({} in {})", Size(self.spill.live_bytes()), Describe::new(&self.second))
+    }
+
+    fn max_align(&self) -> usize {
+        self.upstream.max_align().min(self.second.max_align())
+    }
+
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        // Both, also if one fails.
+        let (first, second) = (self.upstream.trim(keep_bytes), self.second.trim(keep_bytes));
+        Ok(first?.saturating_add(second?))
+    }
+
+    fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        let (first, second) = (self.upstream.memory_info()?, self.second.memory_info()?);
+        Ok(MemoryInfo {
+            free_bytes: first.free_bytes.max(second.free_bytes),
+            total_bytes: first.total_bytes.max(second.total_bytes),
+        })
+    }
+
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.spill))
+    }
+}
+
+impl<U, F> Layer for Fallback<U, F> {
+    type Book = FallbackBook;
+
+    fn figures(spill: &FallbackBook, to: &mut Figures<'_>) {
+        to.gauge(
+            "alluvion_fallback_live_bytes",
+            "Bytes in blocks of the second resource that are out.",
+            spill.live_bytes(),
+        );
+        to.gauge(
+            "alluvion_fallback_live_blocks",
+            "Blocks of the second resource that are out.",
+            spill.live_blocks(),
+        );
+        to.counter(
+            "alluvion_fallback_served_total",
+            "Blocks that the second resource has served.",
+            spill.served(),
+        );
+        to.counter(
+            "alluvion_fallback_failed_total",
+            "Requests that the second resource failed too.",
+            spill.failed(),
+        );
+    }
+}
+
+// SAFETY: its blocks are those of the two.
+unsafe impl<U: DeviceAccessible, F: DeviceAccessible> DeviceAccessible for Fallback<U, F> {}
+// SAFETY: its blocks are those of the two.
+unsafe impl<U: HostAccessible, F: HostAccessible> HostAccessible for Fallback<U, F> {}
+
+impl<U: Resource, F: Resource> fmt::Debug for Fallback<U, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Describe::new(self))
+    }
+}

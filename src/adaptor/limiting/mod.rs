@@ -1,0 +1,162 @@
+//! `Limiting`: so much and no more.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use core::fmt;
+
+use super::Allowance;
+use super::allowance::{Taken, resource_by_allowance};
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::forward_resource;
+use crate::resource::{
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+};
+use crate::size::Size;
+use crate::stream::StreamRef;
+
+/// Hands out at most so many bytes at a time.
+///
+/// Room is taken from its [`Allowance`] before the upstream is asked, and goes back if the upstream fails, so at no instant is
+/// more out than the limit, and no request is refused because of one that fails itself. Blocks count in whole units of 256
+/// bytes; zero bytes do not count. To share a limit between resources, or to have limits within limits, use a
+/// [`Budget`](super::Budget).
+///
+/// It limits what its callers have. Over a [`Pool`](crate::Pool) that is what is live, whatever the pool keeps for later; under
+/// a pool it is what the pool has, and a pool that reaches it gives back what it has free before it fails.
+///
+/// # Stream ordering
+///
+/// As the upstream's. A block counts until the call that frees it, whatever work is still before the free.
+///
+/// # Thread safety
+///
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and threads that meet at it
+/// again and again share no line of memory.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::CudaAsync;
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let resource = CudaAsync::new(&sim.device(0))?.limiting(1 << 20);
+/// let half = DeviceVec::<u8, _>::zeroed_in(512 << 10, &stream, &resource)?;
+/// let error = DeviceVec::<u8, _>::zeroed_in(513 << 10, &stream, &resource).unwrap_err();
+/// assert!(error.is_out_of_memory() && error.limit() == Some(1 << 20));
+/// drop(half);
+/// assert_eq!((resource.used_bytes(), resource.allowance().peak_bytes()), (0, 512 << 10));
+/// assert_eq!(resource.describe().to_string(), "Limiting(1 MiB) > CudaAsync(gpu 0)");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Limiting<U = AnyResource> {
+    upstream: U,
+    allowance: Allowance,
+    id: ResourceId,
+}
+
+static_assertions::assert_impl_all!(Limiting<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
+static_assertions::assert_not_impl_any!(Limiting<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+static_assertions::assert_impl_all!(Limiting<crate::source::Pinned>: crate::resource::HostAccessible);
+
+impl<U> Limiting<U> {
+    /// At most `bytes` of `upstream`.
+    #[must_use]
+    pub fn new(upstream: U, bytes: usize) -> Self {
+        Self { upstream, allowance: Allowance::new("Limiting", bytes), id: ResourceId::unique() }
+    }
+
+    /// The most that may be out.
+    #[must_use]
+    pub fn limit_bytes(&self) -> usize {
+        self.allowance.limit_bytes()
+    }
+
+    /// What is out.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.allowance.used_bytes()
+    }
+}
+
+resource_by_allowance!(Limiting, |this, f| write!(f, "Limiting({})", Size(this.limit_bytes())));
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::compose::ResourceExt;
+    use crate::device::Sim;
+    use crate::source::Null;
+    use crate::stream::Stream;
+
+    const MIB: usize = 1 << 20;
+
+    fn limited(mib: usize) -> (Limiting<Null>, Stream) {
+        let sim = Sim::new();
+        (Null::new(&sim.device(0)).limiting(mib * MIB), sim.device(0).stream().expect("it has streams"))
+    }
+
+    fn layout(mib: usize) -> Layout {
+        Layout::from_bytes(mib * MIB).expect("it is small")
+    }
+
+    #[test]
+    fn the_limit_is_inclusive() {
+        let (resource, stream) = limited(10);
+        let counts: Vec<usize> = [4, 4]
+            .map(|mib| {
+                resource.allocate(layout(mib), stream.as_ref()).expect("it fits");
+                resource.used_bytes() / MIB
+            })
+            .into();
+        assert_eq!(counts, [4, 8]);
+        let error = resource.allocate(layout(3), stream.as_ref()).expect_err("it does not fit");
+        assert_eq!((error.limit(), error.requested_bytes()), (Some(10 * MIB), Some(3 * MIB)));
+        assert_eq!((resource.used_bytes(), resource.allowance().refusals()), (8 * MIB, 1));
+        let block = Null::new(resource.device()).allocate_sync(layout(4)).expect("it has no end");
+        // SAFETY: it is no memory, and a block of this size is out.
+        unsafe { resource.deallocate(block, layout(4), stream.as_ref()) };
+        resource.allocate(layout(6), stream.as_ref()).expect("it fits exactly");
+        assert_eq!((resource.used_bytes(), resource.allowance().free_bytes()), (10 * MIB, 0));
+    }
+
+    #[test]
+    fn blocks_count_in_whole_units_and_zero_bytes_do_not() {
+        let (resource, stream) = limited(1);
+        resource.allocate(Layout::from_bytes(0).unwrap(), stream.as_ref()).unwrap();
+        assert_eq!(resource.used_bytes(), 0);
+        resource.allocate(Layout::from_bytes(1).unwrap(), stream.as_ref()).unwrap();
+        assert_eq!(resource.used_bytes(), 256);
+        let none = Null::new(resource.device()).limiting(0);
+        none.allocate_sync(Layout::from_bytes(0).unwrap()).expect("nothing is within every limit");
+        assert!(none.allocate_sync(Layout::from_bytes(1).unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_before_what_is_lacking() {
+        let sim = Sim::with_config(crate::sim::SimConfig::default().devices(2));
+        let resource = Null::new(&sim.device(0)).limiting(0);
+        let (here, there) = (sim.device(0).stream().unwrap(), sim.device(1).stream().unwrap());
+        let coarse = Layout::new(1, 512).unwrap();
+        assert!(resource.allocate(layout(1), there.as_ref()).unwrap_err().is_device_mismatch());
+        assert!(resource.allocate(coarse, here.as_ref()).unwrap_err().is_alignment());
+        assert!(resource.allocate_sync(coarse).unwrap_err().is_alignment());
+        assert!(resource.allocate(layout(1), here.as_ref()).unwrap_err().is_out_of_memory());
+    }
+
+    #[test]
+    fn the_memory_is_no_larger_than_the_limit() {
+        let (resource, stream) = limited(8);
+        let info = |resource: &Limiting<Null>| {
+            let info = resource.memory_info().expect("the device knows");
+            (info.free_bytes / MIB, info.total_bytes / MIB)
+        };
+        assert_eq!(info(&resource), (8, 8));
+        resource.allocate(layout(3), stream.as_ref()).unwrap();
+        assert_eq!(info(&resource), (5, 8));
+        let wide = Null::new(resource.device()).limiting(usize::MAX);
+        assert_eq!(wide.memory_info().unwrap(), resource.upstream().memory_info().unwrap());
+    }
+}

@@ -1,0 +1,226 @@
+//! `CallStack`: which calls led to an allocation.
+
+use core::fmt;
+
+/// Of which allocations the call stack is captured.
+///
+/// Capturing takes about a microsecond and half a kilobyte, and finds no names: they are looked up when somebody asks for
+/// them. It needs the crate's feature `backtrace`. Without it there is `None` alone, and [tags](crate::tag::with_tag) say
+/// what a block is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallStacks {
+    /// Of none.
+    #[default]
+    None,
+    /// Of each.
+    #[cfg(feature = "backtrace")]
+    All,
+    /// Of the first, and of each `n`-th after it. 0 is as 1.
+    #[cfg(feature = "backtrace")]
+    EveryNth(u64),
+    /// Of one every so many bytes: small blocks seldom, and each that is at least as large. 0 is as 1.
+    #[cfg(feature = "backtrace")]
+    EveryBytes(u64),
+}
+
+/// Which allocations are looked at.
+#[derive(Default)]
+pub(super) struct Sampler {
+    #[cfg(feature = "backtrace")]
+    of: CallStacks,
+    /// What has passed so far, of what is sampled by: allocations, or bytes.
+    #[cfg(feature = "backtrace")]
+    passed: crate::sync::AtomicU64,
+}
+
+#[cfg(not(feature = "backtrace"))]
+impl Sampler {
+    pub(super) fn of(CallStacks::None: CallStacks) -> Self {
+        Self {}
+    }
+
+    #[expect(clippy::unused_self, reason = "with the feature it decides")]
+    pub(super) fn stack(&self, _: usize) -> Option<CallStack> {
+        None
+    }
+}
+
+#[cfg(feature = "backtrace")]
+impl Sampler {
+    pub(super) fn of(of: CallStacks) -> Self {
+        Self { of, ..Self::default() }
+    }
+
+    /// The calls that led here, if it is the turn of this allocation.
+    pub(super) fn stack(&self, bytes: usize) -> Option<CallStack> {
+        self.takes(bytes as u64).then(CallStack::capture)
+    }
+
+    fn takes(&self, bytes: u64) -> bool {
+        // Relaxed: how much went before is all that is asked.
+        let pass = |amount| self.passed.fetch_add(amount, crate::sync::Ordering::Relaxed);
+        match self.of {
+            CallStacks::None => false,
+            CallStacks::All => true,
+            CallStacks::EveryNth(n) => pass(1).is_multiple_of(n.max(1)),
+            CallStacks::EveryBytes(step) => {
+                let (before, step) = (pass(bytes), step.max(1));
+                before / step != before.wrapping_add(bytes) / step
+            }
+        }
+    }
+}
+
+/// A call in the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CallSite {
+    /// The function that it is in.
+    pub function: String,
+    /// The file, if the program has debug information.
+    pub file: Option<String>,
+    /// The line, if the program has debug information.
+    pub line: Option<u32>,
+}
+
+impl fmt::Display for CallSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            (Some(file), None) => write!(f, " ({file})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Addresses of calls, the innermost first.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct CallStack {
+    #[cfg_attr(not(feature = "backtrace"), allow(dead_code, reason = "nothing is captured"))]
+    calls: Box<[usize]>,
+}
+
+impl fmt::Debug for CallStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.site() {
+            Some(site) => write!(f, "CallStack({site})"),
+            None => f.write_str("CallStack"),
+        }
+    }
+}
+
+#[cfg(not(feature = "backtrace"))]
+impl CallStack {
+    pub(super) fn calls(&self) -> Vec<CallSite> {
+        Vec::new()
+    }
+
+    pub(super) fn site(&self) -> Option<CallSite> {
+        None
+    }
+}
+
+#[cfg(feature = "backtrace")]
+impl CallStack {
+    /// As many calls as RMM keeps.
+    const MOST: usize = 64;
+
+    /// The calls that led here.
+    #[inline(never)]
+    pub(super) fn capture() -> Self {
+        let mut calls = smallvec::SmallVec::<[usize; Self::MOST]>::new();
+        backtrace::trace(|frame| {
+            calls.push(frame.ip() as usize);
+            calls.len() < Self::MOST
+        });
+        Self { calls: calls.into_boxed_slice() }
+    }
+
+    pub(super) fn calls(&self) -> Vec<CallSite> {
+        self.calls.iter().flat_map(|&call| named(call)).collect()
+    }
+
+    pub(super) fn site(&self) -> Option<CallSite> {
+        self.calls.iter().find_map(|&call| named(call).into_iter().find(|site| !is_below(&site.function)))
+    }
+}
+
+/// What is at an address: a function, and those that were inlined there before it.
+#[cfg(feature = "backtrace")]
+fn named(call: usize) -> Vec<CallSite> {
+    let mut sites = Vec::new();
+    backtrace::resolve(core::ptr::without_provenance_mut(call), |symbol| {
+        if let Some(name) = symbol.name() {
+            sites.push(CallSite {
+                // The alternate form has no hash.
+                function: format!("{name:#}"),
+                file: symbol.filename().map(|path| path.display().to_string()),
+                line: symbol.lineno(),
+            });
+        }
+    });
+    sites
+}
+
+/// Whether a function is of a crate that lies below every program.
+#[cfg(feature = "backtrace")]
+fn is_below(function: &str) -> bool {
+    // A method of a trait is `<crate::Type as crate::Trait>::method`.
+    let mut path = function.trim_start_matches(['<', '&', '*', '(', '[']);
+    for word in ["mut ", "const ", "dyn "] {
+        path = path.strip_prefix(word).unwrap_or(path);
+    }
+    let first = path.split("::").next().unwrap_or(path);
+    ["alluvion", "backtrace", "core", "alloc", "std"].contains(&first)
+}
+
+#[cfg(all(test, feature = "backtrace", not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_taken_by_number_and_by_size() {
+        let taken = |of, bytes: &[u64]| {
+            let sampler = Sampler::of(of);
+            bytes.iter().map(|&bytes| sampler.takes(bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(CallStacks::None, &[1; 2]), [false; 2]);
+        assert_eq!(taken(CallStacks::All, &[1; 2]), [true; 2]);
+        assert_eq!(taken(CallStacks::EveryNth(3), &[1; 5]), [true, false, false, true, false]);
+        assert_eq!(taken(CallStacks::EveryNth(0), &[1; 2]), [true; 2]);
+        let bytes = [40, 40, 40, 100, 79, 1, 1000];
+        assert_eq!(taken(CallStacks::EveryBytes(100), &bytes), [false, false, true, true, false, true, true]);
+        assert_eq!(taken(CallStacks::EveryBytes(0), &[1; 2]), [true; 2]);
+    }
+
+    #[test]
+    fn what_lies_below_a_program_is_known_by_its_crate() {
+        for below in [
+            "alluvion::adaptor::register::TrackingBook::enter",
+            "<alluvion::adaptor::Tracking<U> as alluvion::resource::Resource>::allocate",
+            "<&mut dyn core::ops::FnMut<A> as core::ops::FnOnce<A>>::call_once",
+            "std::thread::spawn",
+            "backtrace::backtrace::trace",
+        ] {
+            assert!(is_below(below), "{below}");
+        }
+        for above in
+            ["main", "app::alluvion::load", "<app::Table as core::ops::Drop>::drop", "alluvion_cli::main"]
+        {
+            assert!(!is_below(above), "{above}");
+        }
+    }
+
+    #[test]
+    fn a_stack_is_captured_and_named() {
+        let stack = CallStack::capture();
+        let calls = stack.calls();
+        let here = "a_stack_is_captured_and_named";
+        let call = calls.iter().find(|call| call.function.contains(here)).expect("this function called it");
+        assert!(call.file.as_deref().is_some_and(|file| file.ends_with("call_stack.rs")), "{call}");
+        assert!(call.line.is_some() && call.to_string().contains("call_stack.rs:"));
+        assert!(stack.calls.len() <= CallStack::MOST);
+    }
+}

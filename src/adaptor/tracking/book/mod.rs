@@ -1,0 +1,239 @@
+//! `TrackingBook`: the book of [`Tracking`](super::Tracking).
+
+mod call_stack;
+mod holding;
+
+use core::fmt;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::Instant;
+
+use call_stack::Sampler;
+pub use call_stack::{CallSite, CallStacks};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+pub use holding::{Holding, Holdings, Share};
+
+use crate::contain::contain;
+use crate::driver::DriverResult;
+use crate::error::{Misuse, MisuseKind};
+use crate::resource::{DevicePtr, Layout};
+use crate::stream::{StreamRef, ThreadToken};
+use crate::sync::{Arc, Mutex};
+use crate::tag::Tag;
+
+/// Two threads meet in one of sixteen pages as seldom as a 16-core host can make use of.
+const PAGES: usize = 16;
+const PAGE_BITS: u32 = PAGES.ilog2();
+
+/// How many addresses of blocks that are gone a page knows: enough to tell a double free from a block of somebody else's where
+/// the second free follows soon, at 512 bytes a page.
+const GONE: usize = 64;
+
+/// How many wrong frees are kept: the first ones tell most.
+const MISUSES: usize = 64;
+
+type OnLeak = Arc<dyn Fn(&Holdings) + Send + Sync>;
+
+/// The blocks that a [`Tracking`](super::Tracking) has out.
+///
+/// A block is entered when the upstream has given it, and struck out before the upstream gets it back: from then on another
+/// thread may own the address. Reading copies; nothing is locked while what was read is looked at.
+///
+/// # Wrong frees
+///
+/// A free of what is not out, or with another size than it was allocated with, breaks the contract of
+/// [`deallocate`](crate::Resource::deallocate). It is not passed on, counted, and remembered: to leak is better than to give an
+/// upstream what is not its own. [`Tracking::try_deallocate`](super::Tracking::try_deallocate) says so at once.
+pub struct TrackingBook {
+    pages: [Page; PAGES],
+    began: Instant,
+    sampler: Sampler,
+    misuses: Mutex<Misuses>,
+    on_leak: Option<OnLeak>,
+}
+
+/// In lines of its own: each is locked by another thread.
+#[derive(Default)]
+#[repr(align(128))]
+struct Page(Mutex<Blocks>);
+
+#[derive(Default)]
+struct Blocks {
+    out: HashMap<u64, Holding>,
+    /// Wide, so that no sum of sizes is too large for it.
+    bytes: u128,
+    /// Addresses of the last blocks that went.
+    gone: VecDeque<u64>,
+}
+
+#[derive(Default)]
+struct Misuses {
+    first: Vec<Misuse>,
+    count: u64,
+}
+
+impl TrackingBook {
+    pub(super) fn new() -> Self {
+        Self {
+            pages: Default::default(),
+            began: Instant::now(),
+            sampler: Sampler::default(),
+            misuses: Mutex::default(),
+            on_leak: None,
+        }
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.misuses.require_here()
+    }
+
+    pub(super) fn set_stacks(&mut self, stacks: CallStacks) {
+        self.sampler = Sampler::of(stacks);
+    }
+
+    pub(super) fn set_on_leak(&mut self, on_leak: OnLeak) {
+        self.on_leak = Some(on_leak);
+    }
+
+    /// What is out now. Threads that allocate meanwhile may be seen in part.
+    #[must_use]
+    pub fn outstanding(&self) -> Holdings {
+        if self.misuses.is_of_parent() {
+            return Holdings { blocks: Vec::new(), misuses: Vec::new(), misuse_count: 0 };
+        }
+        let mut blocks = Vec::new();
+        for page in &self.pages {
+            blocks.extend(page.0.lock().out.values().cloned());
+        }
+        blocks.sort_by_key(|block| (block.at, block.address));
+        let misuses = self.misuses.lock();
+        Holdings { blocks, misuses: misuses.first.clone(), misuse_count: misuses.count }
+    }
+
+    /// How many blocks are out.
+    #[must_use]
+    pub fn live_blocks(&self) -> usize {
+        self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.out.len()).sum()
+    }
+
+    /// The bytes of the blocks that are out.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        let bytes: u128 =
+            self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.bytes).sum();
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// How many wrong frees there were.
+    #[must_use]
+    pub fn misuse_count(&self) -> u64 {
+        self.misuses.lock_here().map_or(0, |misuses| misuses.count)
+    }
+
+    /// A block has come.
+    pub(super) fn enter(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
+        let holding = Holding {
+            address: block,
+            bytes: layout.bytes(),
+            align: layout.align(),
+            stream: stream.map(StreamRef::id),
+            tag: Tag::current(),
+            thread: ThreadToken::current().number(),
+            at: self.began.elapsed(),
+            stack: self.sampler.stack(layout.bytes()),
+        };
+        // The upstream may be the user's, and have forked.
+        let Some(mut blocks) = self.page(block).0.lock_here() else { return };
+        blocks.bytes += layout.bytes() as u128;
+        // What was there has been freed behind the back of this layer, or else the upstream would not have it to give.
+        if let Some(stale) = blocks.out.insert(block.address(), holding) {
+            blocks.bytes -= stale.bytes as u128;
+        }
+    }
+
+    /// A block goes, unless it is none.
+    pub(super) fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Misuse> {
+        let known = {
+            let mut guard = self.page(block).0.lock();
+            let blocks = &mut *guard;
+            match blocks.out.entry(block.address()) {
+                Entry::Occupied(out) if out.get().bytes == layout.bytes() => {
+                    blocks.bytes -= layout.bytes() as u128;
+                    if blocks.gone.len() == GONE {
+                        blocks.gone.pop_front();
+                    }
+                    blocks.gone.push_back(block.address());
+                    Ok(out.remove())
+                }
+                Entry::Occupied(out) => Err(MisuseKind::WrongSize { allocated_bytes: out.get().bytes }),
+                Entry::Vacant(_) if blocks.gone.contains(&block.address()) => Err(MisuseKind::DoubleFree),
+                Entry::Vacant(_) => Err(MisuseKind::ForeignPointer),
+            }
+        };
+        let what = match known {
+            Ok(_) => return Ok(()),
+            Err(MisuseKind::ForeignPointer) => self.around(block),
+            Err(what) => what,
+        };
+        let misuse = Misuse { block, bytes: layout.bytes(), what };
+        self.note(misuse);
+        Err(misuse)
+    }
+
+    #[cold]
+    fn note(&self, misuse: Misuse) {
+        let mut misuses = self.misuses.lock();
+        misuses.count += 1;
+        if misuses.first.len() < MISUSES {
+            misuses.first.push(misuse);
+        }
+    }
+
+    /// What an address is where no block begins.
+    #[cold]
+    fn around(&self, address: DevicePtr) -> MisuseKind {
+        let at = address.address();
+        let holds = |block: &&Holding| {
+            at.checked_sub(block.address.address()).is_some_and(|offset| offset < block.bytes as u64)
+        };
+        let block = self
+            .pages
+            .iter()
+            .find_map(|page| page.0.lock().out.values().find(holds).map(|block| block.address));
+        block.map_or(MisuseKind::ForeignPointer, |block| MisuseKind::InteriorPointer { block })
+    }
+
+    fn page(&self, block: DevicePtr) -> &Page {
+        // Fibonacci's hash: the top bits of the product depend on all bits of the address.
+        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.pages[(hash >> (u64::BITS - PAGE_BITS)) as usize]
+    }
+}
+
+/// Reports what is still out, and wrong frees, if there are any: to the function that was given, else to the standard error
+/// stream.
+impl Drop for TrackingBook {
+    fn drop(&mut self) {
+        let left = self.outstanding();
+        if left.is_clean() {
+            return;
+        }
+        // What the function throws ends here, and so does a failure to write: a drop does not panic.
+        contain(|| match &self.on_leak {
+            Some(on_leak) => on_leak(&left),
+            None => {
+                let _ = writeln!(std::io::stderr(), "alluvion: a resource was dropped with {left}");
+            }
+        });
+    }
+}
+
+impl fmt::Debug for TrackingBook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TrackingBook({} out)", self.live_blocks())
+    }
+}

@@ -1,0 +1,253 @@
+//! `Tracking`: knows every block that is out.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+mod book;
+
+pub use book::{CallSite, CallStacks, Holding, Holdings, Share, TrackingBook};
+
+use core::fmt;
+
+use crate::error::Error;
+use crate::forward_resource;
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
+    blocks_of_upstream,
+};
+use crate::size::Size;
+use crate::stream::{OnStream, StreamRef};
+use crate::sync::Arc;
+
+/// Knows every block that is out: how large it is, who allocated it, where, when, and under which tag.
+///
+/// Its book is a [`TrackingBook`]. What is still out when the layer is dropped is a leak, and reported: on the standard error
+/// stream, unless [`on_leak`](Self::on_leak) says otherwise. A wrong free is not passed on, and reported as well.
+///
+/// Requests for zero bytes are passed on and not entered.
+///
+/// # Stream ordering
+///
+/// As the upstream's.
+///
+/// # Thread safety
+///
+/// As the upstream's. A block may be freed on another thread than it was allocated on.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::tag::with_tag;
+/// use alluvion::source::Cuda;
+/// use alluvion::{DeviceVec, Resource, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let tracking = Cuda::new(&sim.device(0)).tracking();
+/// let stream = sim.device(0).stream()?;
+/// let table = with_tag("join", || DeviceVec::<u64, _>::zeroed_in(512, &stream, &tracking))?;
+/// let out = tracking.outstanding();
+/// assert_eq!((out.blocks.len(), out.bytes(), out.blocks[0].tag.name()), (1, 4096, "join"));
+/// assert_eq!(tracking.describe().to_string(), "Tracking(4 KiB in 1) > Cuda(gpu 0)");
+/// drop(table);
+/// assert!(tracking.outstanding().is_clean());
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Tracking<U = AnyResource> {
+    // Before the upstream, so that it reports before the memory goes.
+    register: TrackingBook,
+    upstream: U,
+    id: ResourceId,
+}
+
+static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::resource::HostAccessible);
+static_assertions::assert_not_impl_any!(Tracking<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+
+impl<U> Tracking<U> {
+    /// Keeps a register of what `upstream` gives.
+    #[must_use]
+    pub fn new(upstream: U) -> Self {
+        Self { register: TrackingBook::new(), upstream, id: ResourceId::unique() }
+    }
+
+    /// Captures call stacks, of all allocations or of samples: see [`CallStacks`].
+    #[must_use]
+    pub fn call_stacks(mut self, of: CallStacks) -> Self {
+        self.register.set_stacks(of);
+        self
+    }
+
+    /// Has `report` told what is out when the layer is dropped, and what was given back wrongly, if there is any such thing. It
+    /// is called once, with no lock held; what it throws goes no further.
+    ///
+    /// ```
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
+    /// use std::sync::mpsc;
+    ///
+    /// let sim = Sim::new();
+    /// let (tell, told) = mpsc::channel();
+    /// let tracking = Cuda::new(&sim.device(0)).tracking().on_leak(move |left| {
+    ///     let _ = tell.send(left.bytes());
+    /// });
+    /// tracking.allocate_sync(Layout::from_bytes(100)?)?;
+    /// drop(tracking);
+    /// assert_eq!(told.recv(), Ok(100));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_leak(mut self, report: impl Fn(&Holdings) + Send + Sync + 'static) -> Self {
+        self.register.set_on_leak(Arc::new(report));
+        self
+    }
+
+    /// What it stands over.
+    #[must_use]
+    pub fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    /// Its book.
+    #[must_use]
+    pub fn register(&self) -> &TrackingBook {
+        &self.register
+    }
+
+    /// What is out now: see [`TrackingBook::outstanding`].
+    #[must_use]
+    pub fn outstanding(&self) -> Holdings {
+        self.register.outstanding()
+    }
+
+    /// Enters what was allocated.
+    #[inline]
+    fn note(&self, layout: Layout, stream: Option<StreamRef<'_>>, outcome: &Result<DevicePtr, Error>) {
+        if let Ok(block) = outcome
+            && !layout.is_empty()
+        {
+            self.register.enter(*block, layout, stream);
+        }
+    }
+
+    /// Whether the block may go to the upstream: the book is closed over it, or it is none.
+    #[inline]
+    fn lets_go(&self, block: DevicePtr, layout: Layout) -> bool {
+        let is_here = self.register.require_here().is_ok();
+        is_here && (layout.is_empty() || self.register.strike_out(block, layout).is_ok())
+    }
+}
+
+impl<U: Resource> Tracking<U> {
+    /// Frees a block as [`deallocate`](Resource::deallocate) does, unless it is none: one that is not out, or that was
+    /// allocated with another size, is refused, named, and left alone.
+    ///
+    /// A block that went long ago is told as one that did not come from here: the last thousand are remembered.
+    ///
+    /// ```
+    /// use alluvion::{Layout, MisuseKind, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let tracking = Cuda::new(&sim.device(0)).tracking().on_leak(|_| {});
+    /// let layout = Layout::from_bytes(1000)?;
+    /// let block = tracking.allocate(layout, stream.as_ref())?;
+    /// // SAFETY: nothing uses the block.
+    /// unsafe { tracking.try_deallocate(block, layout, &stream) }?;
+    /// // SAFETY: as before.
+    /// let error = unsafe { tracking.try_deallocate(block, layout, &stream) }.unwrap_err();
+    /// assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Misuse`; `DeviceMismatch` for a stream of another device.
+    ///
+    /// # Safety
+    ///
+    /// Every use of the block is ordered before this point of `stream`. If it came from this resource with this layout, nobody
+    /// frees it again.
+    pub unsafe fn try_deallocate<'s>(
+        &self,
+        block: DevicePtr,
+        layout: Layout,
+        stream: impl OnStream<'s>,
+    ) -> Result<(), Error> {
+        let stream = stream.stream_ref();
+        self.register.require_here()?;
+        self.device().require(stream.device())?;
+        if layout.is_empty() {
+            return Ok(());
+        }
+        self.register.strike_out(block, layout).map_err(Error::of_misuse)?;
+        // SAFETY:
+        // - the block was in the register with this layout, so it is live and came from the upstream; it is struck out, so
+        //   nobody else frees it.
+        // - the caller promises the order of its uses; the stream is of this device.
+        unsafe { self.upstream.deallocate(block, layout, stream) };
+        Ok(())
+    }
+}
+
+// SAFETY: the blocks are the upstream's, which keeps the contract; the id is this layer's own, so only what came through it
+// comes back through it.
+unsafe impl<U: Resource> Resource for Tracking<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.register.require_here()?;
+        let outcome = self.upstream.allocate(layout, stream);
+        self.note(layout, Some(stream), &outcome);
+        outcome
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        if self.lets_go(block, layout) {
+            // SAFETY: the caller's promises; a block with this id came from the upstream.
+            unsafe { self.upstream.deallocate(block, layout, stream) };
+        }
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.register.require_here()?;
+        let outcome = self.upstream.allocate_sync(layout);
+        self.note(layout, None, &outcome);
+        outcome
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        if self.lets_go(block, layout) {
+            // SAFETY: the caller's promises; a block with this id came from the upstream.
+            unsafe { self.upstream.deallocate_sync(block, layout) };
+        }
+    }
+
+    forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
+
+    fn id(&self) -> ResourceId {
+        self.id
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tracking({} in {})", Size(self.register.live_bytes()), self.register.live_blocks())
+    }
+
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.register))
+    }
+}
+
+impl<U> Layer for Tracking<U> {
+    type Book = TrackingBook;
+
+    fn figures(register: &TrackingBook, to: &mut Figures<'_>) {
+        let held = register.outstanding();
+        to.gauge("alluvion_live_bytes", "Bytes in blocks that are out.", held.bytes());
+        to.gauge("alluvion_live_blocks", "Blocks that are out.", held.blocks.len());
+        to.counter("alluvion_misuses_total", "Frees that were wrong, and not passed on.", held.misuse_count);
+        for share in held.by_tag() {
+            to.labelled(&[("tag", &*share.label)], |to| {
+                to.gauge("alluvion_tag_live_bytes", "Bytes of the blocks which are out.", share.bytes);
+                to.gauge("alluvion_tag_live_blocks", "How many blocks of a tag are out.", share.blocks);
+            });
+        }
+    }
+}
+
+blocks_of_upstream!(Tracking);

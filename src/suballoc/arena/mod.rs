@@ -1,0 +1,223 @@
+//! `Arena`: a fixed piece of memory, shared out to streams in large parts.
+
+#![expect(unsafe_code, reason = "implements the contract of resources")]
+
+use core::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::core::MAX_UNITS;
+use super::engine::resource_by_engine;
+use super::engine::{Engine, Plan};
+use super::snapshot::SnapshotFiles;
+use super::{Growth, Reuse, Snapshot, Status};
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Handlers;
+use crate::relief::Relief;
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
+use crate::size::Size;
+use crate::stream::{OnStream, StreamRef};
+
+/// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
+const SUPERBLOCK_BYTES: usize = 1 << 20;
+
+/// Takes a fixed amount of its upstream at once, and never more. A stream that needs small blocks takes a *superblock* of
+/// 1 MiB from the whole and carves it alone, so streams do not lie between each other; larger requests come from the whole.
+/// The default stream of each thread is a stream of its own, so threads that use it have an arena each.
+///
+/// When a request does not fit, what other streams have freed is gathered, after a wait where it is not over yet.
+///
+/// The memory goes back when the arena is dropped, or when [`trim`](Resource::trim) finds all of it unused; then the next
+/// request takes it anew.
+///
+/// # Stream ordering, thread safety, the end
+///
+/// As a [`Pool`](super::Pool)'s.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::Cuda;
+/// use alluvion::suballoc::ArenaConfig;
+/// use alluvion::{Layout, Resource, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let arena = Cuda::new(&device).arena(ArenaConfig::default().bytes(16 << 20))?;
+/// assert_eq!(arena.bytes(), 16 << 20);
+/// let layout = Layout::from_bytes(10_000)?;
+/// let block = arena.allocate(layout, stream.as_ref())?;
+/// assert!(arena.allocate(Layout::from_bytes(17 << 20)?, stream.as_ref()).unwrap_err().is_out_of_memory());
+/// // SAFETY: the block came from `arena` with this layout, and nothing uses it.
+/// unsafe { arena.deallocate(block, layout, stream.as_ref()) };
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Arena<U: Resource = AnyResource> {
+    engine: Engine<U>,
+    id: ResourceId,
+    bytes: usize,
+}
+
+/// What is told of an arena that has run out.
+type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
+
+/// How large an [`Arena`] is, and whom it tells when it has run out.
+///
+/// ```
+/// use std::sync::mpsc;
+///
+/// use alluvion::suballoc::ArenaConfig;
+/// use alluvion::error::Cause;
+/// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let (tell, told) = mpsc::channel();
+/// let config = ArenaConfig::default().bytes(4 << 20).dump_on_failure(move |report| {
+///     let _ = tell.send(report.cause);
+/// });
+/// let arena = Cuda::new(&sim.device(0)).arena(config)?;
+/// assert!(arena.allocate_sync(Layout::from_bytes(5 << 20)?).is_err());
+/// assert_eq!(told.try_recv(), Ok(Cause::Limit));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a configuration does nothing until a suballocator is made with it"]
+pub struct ArenaConfig {
+    bytes: Option<usize>,
+    checked: bool,
+    dump: Option<Dump>,
+    handlers: Handlers,
+    snapshots: Option<SnapshotFiles>,
+}
+
+impl Default for ArenaConfig {
+    fn default() -> Self {
+        Self {
+            bytes: None,
+            checked: cfg!(debug_assertions),
+            dump: None,
+            handlers: Handlers::default(),
+            snapshots: None,
+        }
+    }
+}
+
+impl ArenaConfig {
+    /// How much to take, rounded down to units of 256 bytes. Default: half of what is free.
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.bytes = Some(bytes);
+        self
+    }
+
+    /// As [`PoolConfig::checked`](super::PoolConfig::checked).
+    pub fn checked(mut self, checked: bool) -> Self {
+        self.checked = checked;
+        self
+    }
+
+    /// Tells `dump` of every request that fails, before the handlers are asked. It is called with no lock held, so it may
+    /// take a [`snapshot`](Arena::snapshot) of an arena that it has.
+    pub fn dump_on_failure(mut self, dump: impl Fn(&OutOfMemory) + Send + Sync + 'static) -> Self {
+        self.dump = Some(Arc::new(dump));
+        self
+    }
+
+    /// As [`PoolConfig::on_out_of_memory`](super::PoolConfig::on_out_of_memory).
+    pub fn on_out_of_memory(
+        mut self,
+        handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers.push(handler);
+        self
+    }
+
+    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
+    fn into_handlers(self) -> Handlers {
+        let Some(dump) = self.dump else { return self.handlers };
+        let mut handlers = Handlers::default();
+        handlers.push(move |report: &OutOfMemory| {
+            dump(report);
+            Relief::None
+        });
+        handlers.append(self.handlers);
+        handlers
+    }
+}
+
+impl fmt::Debug for ArenaConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArenaConfig")
+            .field("bytes", &self.bytes)
+            .field("checked", &self.checked)
+            .field("handlers", &self.handlers)
+            .field("snapshots", &self.snapshots)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<U: Resource> Arena<U> {
+    /// An arena over `upstream`; its memory is taken at once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` below 1 MiB and from 1 TiB; as the upstream says.
+    pub fn new(upstream: U, config: ArenaConfig) -> Result<Self, Error> {
+        let bytes = match config.bytes {
+            Some(bytes) => bytes,
+            None => upstream.memory_info()?.free_bytes / 2,
+        };
+        let bytes = bytes & !(Layout::MIN_ALIGN - 1);
+        if bytes < SUPERBLOCK_BYTES {
+            return Err(Error::invalid_argument(
+                "an arena below 1 MiB",
+                "that is what a stream takes at a time",
+                "make it larger, or use a `Pool`",
+            ));
+        }
+        let units = u32::try_from(bytes / Layout::MIN_ALIGN).ok().filter(|units| *units < MAX_UNITS);
+        let Some(units) = units else {
+            return Err(Error::invalid_argument(
+                "an arena of 1 TiB or more",
+                "a segment holds less",
+                "make it smaller, or use a `Pool`",
+            ));
+        };
+        let (checked, snapshots) = (config.checked, config.snapshots.clone());
+        let engine = Engine::new(
+            upstream,
+            Plan {
+                maximum_bytes: bytes,
+                largest_bytes: bytes,
+                claim_units: (SUPERBLOCK_BYTES / Layout::MIN_ALIGN) as u32,
+                is_of_one_size: false,
+                growth: Growth::Step(bytes),
+                reuse: Reuse::Wait,
+                checked,
+                handlers: config.into_handlers(),
+                snapshots,
+            },
+        );
+        engine.take_initial(units)?;
+        Ok(Self { engine, id: ResourceId::unique(), bytes })
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+resource_by_engine!(Arena, |this, layout| this.engine.want(layout), |this, f| {
+    write!(f, "Arena({})", Size(this.bytes))
+});

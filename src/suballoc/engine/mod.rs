@@ -1,0 +1,309 @@
+//! `Engine`: the shell around the core, the same for every suballocator.
+//!
+//! It takes segments from an upstream, has the core carve them, and does what the core cannot: lock, ask the driver what
+//! is over, make streams wait. What differs between the suballocators is in their configurations.
+
+#![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
+
+mod asking;
+mod book;
+mod emptying;
+mod events;
+mod grow;
+mod largest;
+mod mend;
+mod report;
+mod requester;
+mod resource_impl;
+mod shut_down;
+mod slow_path;
+mod strategy;
+
+pub use book::SuballocBook;
+use book::{Calls, Inner, Request};
+use requester::Requester;
+pub(super) use resource_impl::resource_by_engine;
+
+use super::core::{Inspected, Want};
+use super::ledger::Entered;
+use super::snapshot::SnapshotFiles;
+use super::{Growth, Reuse};
+use crate::device::Device;
+use crate::error::{Error, Misuse, MisuseKind};
+use crate::relief::Handlers;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Epoch, StreamRef};
+
+/// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
+pub(super) const MAX_ALIGN: usize = 2 << 20;
+
+/// What differs between the suballocators.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) maximum_bytes: usize,
+    /// The largest request that it serves.
+    pub(super) largest_bytes: usize,
+    /// Every block is so large, whatever is asked for.
+    pub(super) is_of_one_size: bool,
+    /// A stream that needs a small block takes so much of what is nobody's at a time: what it takes lies together.
+    pub(super) claim_units: u32,
+    pub(super) growth: Growth,
+    pub(super) reuse: Reuse,
+    pub(super) checked: bool,
+    pub(super) handlers: Handlers,
+    pub(super) snapshots: Option<SnapshotFiles>,
+}
+
+/// Segments of an upstream, carved.
+#[derive(Debug)]
+pub(super) struct Engine<U: Resource> {
+    stock: SuballocBook,
+    largest_bytes: usize,
+    is_of_one_size: bool,
+    growth: Growth,
+    reuse: Reuse,
+    handlers: Handlers,
+    snapshots: Option<SnapshotFiles>,
+    upstream: U,
+}
+
+impl<U: Resource> Engine<U> {
+    pub(super) fn new(upstream: U, plan: Plan) -> Self {
+        let Plan {
+            maximum_bytes,
+            largest_bytes,
+            is_of_one_size,
+            claim_units,
+            growth,
+            reuse,
+            checked,
+            handlers,
+            snapshots,
+        } = plan;
+        let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
+        let stock = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
+        Self { stock, largest_bytes, is_of_one_size, growth, reuse, handlers, snapshots, upstream }
+    }
+
+    pub(super) fn upstream(&self) -> &U {
+        &self.upstream
+    }
+
+    pub(super) fn stock(&self) -> &SuballocBook {
+        &self.stock
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.stock.device
+    }
+
+    /// What a layout wants, or `None` for zero bytes and for more than a segment holds.
+    #[inline]
+    pub(super) fn want(&self, layout: Layout) -> Option<Want> {
+        self.stock.want(layout)
+    }
+
+    #[inline]
+    pub(super) fn allocate(
+        &self,
+        want: Option<Want>,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Result<DevicePtr, Error> {
+        if let Some(want) = want
+            && layout.align() <= Layout::MIN_ALIGN
+            && self.stock.ledger.is_none()
+            && let Some(block) = self.stock.take(want, stream)
+        {
+            return Ok(block);
+        }
+        self.allocate_slowly(want, layout, Requester::Stream(stream))
+    }
+
+    #[inline]
+    pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
+        if let Some(want) = want
+            && layout.align() <= Layout::MIN_ALIGN
+            && self.stock.ledger.is_none()
+            && let Some(block) = self.stock.take_for_host(want)
+        {
+            return Ok(block);
+        }
+        self.allocate_slowly(want, layout, Requester::Host)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn allocate_slowly(
+        &self,
+        want: Option<Want>,
+        layout: Layout,
+        requester: Requester<'_>,
+    ) -> Result<DevicePtr, Error> {
+        self.stock.require_here()?;
+        layout.require_align(MAX_ALIGN)?;
+        if let Some(stream) = requester.stream() {
+            self.stock.device.require(stream.device())?;
+        }
+        if layout.is_empty() {
+            return Ok(layout.dangling());
+        }
+        let want = want.ok_or_else(|| self.too_large(layout))?;
+        let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
+        let request = Request { requester, layout, want, align_units };
+        // With a ledger the caches have not been looked at yet.
+        let cached = match requester {
+            _ if align_units > 1 || self.stock.ledger.is_none() => None,
+            Requester::Stream(stream) => self.stock.take(want, stream),
+            Requester::Host => self.stock.take_for_host(want),
+        };
+        if cached.is_none() && self.reuse != Reuse::Own {
+            self.stock.mend_for(&request);
+        }
+        let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
+            Some(block) => block,
+            None => self.climb(&request)?,
+        };
+        if let Some(ledger) = &self.stock.ledger {
+            ledger.enter(block, layout);
+        }
+        Ok(block)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate`]; `want` is what the layout wants.
+    #[inline]
+    pub(super) unsafe fn deallocate(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) {
+        let Some(want) = want else { return };
+        if self.stock.ledger.is_some()
+            && (self.stock.device.require(stream.device()).is_err()
+                || self.strike_out(block, layout).is_err())
+        {
+            // Not a live block, or no stream of its device: nothing is done, so that whoever has it keeps it.
+            return;
+        }
+        // Before the block is put anywhere: everything submitted so far comes before this point.
+        let stamp = stream.release();
+        if !self.stock.put(want, block, stamp.stream(), stamp.epoch()) {
+            self.stock.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate_sync`]; `want` is what the layout wants.
+    #[inline]
+    pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
+        let Some(want) = want else { return };
+        if self.stock.ledger.is_some()
+            && (self.stock.is_of_parent() || self.strike_out(block, layout).is_err())
+        {
+            return;
+        }
+        if !self.stock.put_for_host(want, block) {
+            self.stock.take_back(want, block, None, Epoch(0));
+        }
+    }
+
+    /// # Safety
+    ///
+    /// If the block is live and of this suballocator: as [`Resource::deallocate`]; `want` is what the layout wants.
+    pub(super) unsafe fn try_deallocate(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Result<(), Error> {
+        self.stock.device.require(stream.device())?;
+        if layout.is_empty() {
+            return Ok(());
+        }
+        let wanted = want.ok_or_else(|| self.too_large(layout))?;
+        if self.stock.ledger.is_some() {
+            self.strike_out(block, layout)?;
+        }
+        // Before the lock: on a stream that is somebody else's it is a driver call.
+        let stamp = stream.release();
+        let mut inner = self.stock.inner.lock();
+        if self.stock.ledger.is_none() {
+            self.inspect(&inner, wanted, block, layout)?;
+        }
+        // Still with the mutex: of two threads that free one block the second one sees what the first did.
+        self.stock.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
+        Ok(())
+    }
+
+    /// Closes the book on a block that is being freed, or says what is wrong with it.
+    fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let Some(ledger) = &self.stock.ledger else { return Ok(()) };
+        match ledger.leave(block, layout) {
+            Entered::Same => Ok(()),
+            Entered::Otherwise { bytes } => {
+                Err(misuse(block, layout, MisuseKind::WrongSize { allocated_bytes: bytes }))
+            }
+            Entered::Not => Err(misuse(block, layout, self.what_is(block))),
+        }
+    }
+
+    /// What an address is that is no live block.
+    fn what_is(&self, block: DevicePtr) -> MisuseKind {
+        what_is_not_live(self.stock.inner.lock().core.inspect(block.address()))
+    }
+
+    /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
+    /// block; sizes are told apart as far as their classes differ.
+    fn inspect(&self, inner: &Inner, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let is_cached = || {
+            let caches = self.stock.caches();
+            caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address()))
+        };
+        let kind = match inner.core.inspect(block.address()) {
+            Inspected::Out { units } if !is_cached() => {
+                if units == want.units() {
+                    return Ok(());
+                }
+                MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
+            }
+            inspected => what_is_not_live(inspected),
+        };
+        Err(misuse(block, layout, kind))
+    }
+
+    #[cold]
+    fn too_large(&self, layout: Layout) -> Error {
+        match self.largest_bytes {
+            usize::MAX => Error::out_of_memory(layout.bytes()),
+            largest => Error::over_limit(layout.bytes(), largest),
+        }
+    }
+
+    /// A call to the upstream is about to be made.
+    fn note_upstream_call(&self) {
+        Calls::add(&self.stock.tally.upstream_calls, 1);
+    }
+}
+
+/// What an address is that is no live block: what is out in the core's eyes lies in a cache.
+fn what_is_not_live(inspected: Inspected) -> MisuseKind {
+    match inspected {
+        Inspected::Foreign => MisuseKind::ForeignPointer,
+        Inspected::Inside { block } => match DevicePtr::new(block) {
+            Some(block) => MisuseKind::InteriorPointer { block },
+            None => MisuseKind::ForeignPointer,
+        },
+        Inspected::Free { .. } | Inspected::Out { .. } => MisuseKind::DoubleFree,
+    }
+}
+
+#[cold]
+fn misuse(block: DevicePtr, layout: Layout, what: MisuseKind) -> Error {
+    Error::of_misuse(Misuse { block, bytes: layout.bytes(), what })
+}

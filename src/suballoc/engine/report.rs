@@ -1,0 +1,247 @@
+//! What there is: figures, a picture of every block, a report when there is not enough.
+
+use std::time::SystemTime;
+
+use super::Engine;
+use super::book::{Inner, Request, SuballocBook, of_owners};
+use super::requester::Requester;
+use super::slow_path::Attempt;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::error::{Cause, OutOfMemory};
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Cache, Owner, SeenState, Want};
+use crate::suballoc::{BlockState, BlockView, SegmentView, Snapshot, Status};
+use crate::sync::Ordering;
+use crate::tag::Tag;
+
+fn bytes(units: u64) -> usize {
+    units as usize * Layout::MIN_ALIGN
+}
+
+/// What one cache holds.
+struct CacheSeen {
+    units: u64,
+    blocks: usize,
+    /// The stream, and when it last freed what lies here; with nothing in it, no point.
+    newest: Option<Stamp>,
+    hits: u64,
+    metadata_bytes: usize,
+}
+
+impl CacheSeen {
+    /// Looks at each of its blocks, of which there are about a thousand at most.
+    fn of(cache: &Cache) -> Self {
+        let point = |stream| Some(Stamp { stream, epoch: cache.newest()? });
+        Self {
+            units: cache.units(),
+            blocks: cache.blocks().count(),
+            newest: cache.stream().and_then(point),
+            hits: cache.hits(),
+            metadata_bytes: cache.metadata_bytes(),
+        }
+    }
+}
+
+/// Up to when blocks were freed on each stream, and how many units: for those in the core, and for those in each cache.
+fn freed(inner: &Inner, caches: &[CacheSeen]) -> Vec<(Stamp, u64)> {
+    let in_core = inner.core.owners().map(|owned| (owned.latest(), owned.free_units));
+    let cached = caches.iter().filter_map(|cache| Some((cache.newest?, cache.units)));
+    in_core.chain(cached).collect()
+}
+
+/// What is where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Totals {
+    pub(super) live_bytes: usize,
+    pub(super) reserved_bytes: usize,
+}
+
+impl SuballocBook {
+    pub(super) fn totals(&self) -> Totals {
+        let inner = self.inner.lock();
+        let cached = self.look_at_caches(|cache| cache.units()).sum::<u64>().min(inner.core.out_units());
+        Totals {
+            live_bytes: bytes(inner.core.out_units() - cached),
+            reserved_bytes: bytes(inner.core.reserved_units()),
+        }
+    }
+
+    /// Looks at one cache after the other, each with its token for as long as that takes. The caller has the mutex, so nothing
+    /// comes from the core or goes there meanwhile; but its users take blocks out of one cache, and put blocks into another.
+    fn look_at_caches<T>(&self, look: impl Fn(&Cache) -> T) -> impl Iterator<Item = T> {
+        self.shards().map(move |shard| look(&shard.lock()))
+    }
+
+    /// What it holds, and what it has done.
+    ///
+    /// [`Status`] says which figures are exact and which are a moment old. It stops nobody for long: a stream while its own cache
+    /// is looked at, which holds about a thousand blocks at most; who needs the shared core for a few steps for each stream,
+    /// however many blocks are free there.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let (status, freed) = {
+            let Some(inner) = self.inner.lock_here() else { return Status::default() };
+            let caches: Vec<_> = self.look_at_caches(CacheSeen::of).collect();
+            (self.status_locked(&inner, &caches), freed(&inner, &caches))
+        };
+        self.with_pending(status, &freed)
+    }
+
+    /// All but what is pending.
+    fn status_locked(&self, inner: &Inner, caches: &[CacheSeen]) -> Status {
+        let core = &inner.core;
+        // A block that was seen in two caches is out once.
+        let cached = caches.iter().map(|cache| cache.units).sum::<u64>().min(core.out_units());
+        let cached_blocks = caches.iter().map(|cache| cache.blocks).sum::<usize>().min(core.out_blocks());
+        // Relaxed: figures for people.
+        let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
+        Status {
+            live_bytes: bytes(core.out_units() - cached),
+            live_blocks: core.out_blocks() - cached_blocks,
+            free_bytes: bytes(core.free_units()),
+            cached_bytes: bytes(cached),
+            pending_bytes: 0,
+            reserved_bytes: bytes(core.reserved_units()),
+            peak_reserved_bytes: bytes(inner.peak_reserved),
+            largest_free_bytes: bytes(u64::from(core.largest_free())),
+            metadata_bytes: core.metadata_bytes()
+                + caches.iter().map(|cache| cache.metadata_bytes).sum::<usize>(),
+            hits: caches.iter().map(|cache| cache.hits).sum(),
+            misses: inner.misses,
+            steals: inner.steals,
+            waits: load(&self.tally.waits),
+            events_recorded: load(&self.tally.events_recorded),
+            upstream_calls: load(&self.tally.upstream_calls),
+        }
+    }
+
+    /// Adds what is pending. The caller has none of the locks.
+    fn with_pending(&self, status: Status, freed: &[(Stamp, u64)]) -> Status {
+        let machine = self.device.machine();
+        let is_pending = |newest: &Stamp| machine.done_up_to(newest.stream) < newest.epoch;
+        let units = freed.iter().filter(|(newest, _)| is_pending(newest)).map(|(_, units)| units).sum();
+        let most = status.cached_bytes + status.free_bytes;
+        Status { pending_bytes: bytes(units).min(most), ..status }
+    }
+
+    /// Every block at one moment.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let Some(inner) = self.inner.lock_here() else {
+            let (time, device, status) = (SystemTime::now(), self.device.clone(), Status::default());
+            return Snapshot { time, device, status, segments: Vec::new(), blocks: Vec::new() };
+        };
+        let (mut cached, mut caches) = (Vec::<(u64, Option<StreamId>)>::new(), Vec::new());
+        for (seen, blocks) in self.look_at_caches(|cache| {
+            let blocks: Vec<_> = cache.blocks().map(|block| (block.address, cache.stream())).collect();
+            (CacheSeen::of(cache), blocks)
+        }) {
+            caches.push(seen);
+            cached.extend(blocks);
+        }
+        let segments = inner.core.segments();
+        let seen: Vec<_> = inner.core.blocks().collect();
+        let (status, freed) = (self.status_locked(&inner, &caches), freed(&inner, &caches));
+        drop(inner);
+        let time = SystemTime::now();
+        cached.sort_unstable_by_key(|(address, _)| *address);
+        let state = |address: u64, state: SeenState| match state {
+            SeenState::Free(None) => BlockState::Free,
+            SeenState::Free(Some((stream, epoch))) => BlockState::Pending(Stamp { stream, epoch }),
+            SeenState::Out => match cached.binary_search_by_key(&address, |(address, _)| *address) {
+                Ok(at) => BlockState::Cached(cached[at].1),
+                Err(_) => BlockState::Live,
+            },
+        };
+        Snapshot {
+            time,
+            device: self.device.clone(),
+            status: self.with_pending(status, &freed),
+            segments: segments
+                .iter()
+                .filter_map(|segment| {
+                    let address = DevicePtr::new(segment.address)?;
+                    Some(SegmentView { address, bytes: bytes(u64::from(segment.units)) })
+                })
+                .collect(),
+            blocks: seen
+                .iter()
+                .filter_map(|block| {
+                    let address = DevicePtr::new(block.address)?;
+                    let state = state(block.address, block.state);
+                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state, tag: Tag::NONE })
+                })
+                .collect(),
+        }
+    }
+
+    /// The largest block that `requester` could get now, without growth and without waiting.
+    fn largest(&self, requester: Requester<'_>) -> usize {
+        let reach = self.others(requester).reach;
+        let inner = self.inner.lock();
+        // Not entered for asking: a stream that has no cache would never leave.
+        let owner = requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let reach = of_owners(&inner.core, &reach);
+        let units = inner.core.largest(owner, &reach);
+        // What no class of this stock is long enough for is served exactly: see `want`.
+        let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
+        bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
+    }
+}
+
+impl<U: Resource> Engine<U> {
+    pub(in crate::suballoc) fn status(&self) -> Status {
+        self.stock.status()
+    }
+
+    pub(in crate::suballoc) fn snapshot(&self) -> Snapshot {
+        self.stock.snapshot()
+    }
+
+    pub(in crate::suballoc) fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
+        if self.stock.device.require(stream.device()).is_err() {
+            return 0;
+        }
+        self.largest(Requester::Stream(stream))
+    }
+
+    /// The largest request that `requester` could have served now, without growth and without waiting.
+    fn largest(&self, requester: Requester<'_>) -> usize {
+        let bytes = self.stock.largest(requester);
+        if self.is_of_one_size && bytes < self.largest_bytes { 0 } else { bytes.min(self.largest_bytes) }
+    }
+
+    /// As the upstream says, and what lies free here besides.
+    pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
+        self.stock.require_here()?;
+        let under = self.upstream.memory_info()?;
+        let totals = self.stock.totals();
+        let free_bytes = under.free_bytes.saturating_add(totals.reserved_bytes - totals.live_bytes);
+        let room = bytes(self.stock.maximum_units).saturating_sub(totals.live_bytes);
+        Ok(MemoryInfo { free_bytes: free_bytes.min(room).min(under.total_bytes), ..under })
+    }
+
+    pub(super) fn report(&self, request: &Request<'_>, ascent: &Attempt) -> OutOfMemory {
+        let status = self.stock.status();
+        let maximum = self.stock.maximum_units;
+        let report = OutOfMemory {
+            requested_bytes: request.layout.bytes(),
+            align: request.layout.align(),
+            stream: request.requester.id(),
+            attempt: ascent.attempt,
+            live_bytes: status.live_bytes,
+            free_bytes: status.free_bytes + status.cached_bytes - status.pending_bytes,
+            pending_bytes: status.pending_bytes,
+            reserved_bytes: status.reserved_bytes,
+            largest_bytes: self.largest(request.requester),
+            maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
+            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_error: ascent.refused.clone(),
+            snapshot_file: None,
+            cause: Cause::Full,
+        };
+        report.explained()
+    }
+}

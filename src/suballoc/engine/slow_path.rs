@@ -1,0 +1,456 @@
+//! Climbing the ladder: finding memory where there is none at hand.
+//!
+//! Every rung looks at the state under the locks, does what it does without them, and then tries to serve the request
+//! from a state that may have changed meanwhile: by others, too.
+
+use super::book::{Calls, Reach, Request, SuballocBook, give_back, of_owners};
+use super::events::tell;
+use super::requester::Requester;
+use super::strategy::{Strategy, ladder};
+use super::{Engine, Growth};
+use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Relief;
+use crate::resource::{DevicePtr, Resource};
+use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
+use crate::suballoc::core::{Owned, Owner, Span, Spilled};
+
+/// How often the handlers may send a request up the ladder again. Each time they must have moved something.
+const ATTEMPTS: u32 = 64;
+
+/// How often a climb begins anew because something has come back meanwhile: while a thread waits others free what it has looked
+/// for elsewhere. There is an end, because they may go on like that for ever. In the models nobody sleeps.
+const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
+
+/// What a climb has met so far.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    pub(super) attempt: u32,
+    /// Why the upstream gave nothing.
+    pub(super) refused: Option<Error>,
+    /// What `Inner::calls` said then.
+    pub(super) calls: u64,
+    /// All caches have been emptied on the way.
+    has_spilled_all: bool,
+    /// How often it has slept until another thread's call to the upstream was over.
+    pub(super) naps: usize,
+    /// What kept the driver from answering.
+    failed: Option<Error>,
+}
+
+/// Whose blocks are looked at, and what has been learnt about them.
+pub(super) struct Others {
+    pub(super) owned: Vec<Owned>,
+    pub(super) reach: Reach,
+}
+
+impl<U: Resource> Engine<U> {
+    /// # Errors
+    ///
+    /// `OutOfMemory` with a report once there is nothing left to try; at once what says that nothing works any more.
+    #[cold]
+    pub(super) fn climb(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
+        let mut ascent = Attempt::default();
+        let mut moved = None;
+        loop {
+            ascent.attempt += 1;
+            // What stood in the way last time may not any more.
+            (ascent.refused, ascent.failed) = (None, None);
+            for round in 1..=ROUNDS {
+                let before = self.stock.released();
+                if let Some(block) = self.try_everything_once(request, &mut ascent)? {
+                    return Ok(block);
+                }
+                if round == ROUNDS || !self.stock.may_have_more_for(request, before) {
+                    break;
+                }
+            }
+            let report = self.report(request, &ascent);
+            if ascent.attempt >= ATTEMPTS || self.handlers.is_empty() {
+                return Err(self.refusal(report, ascent));
+            }
+            // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
+            let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
+            let relief = self.handlers.ask(&report);
+            // They may have forked.
+            self.stock.require_here()?;
+            if relief == Relief::None {
+                return Err(self.refusal(report, ascent));
+            }
+            let survey = self.stock.totals();
+            let after = (survey.live_bytes, survey.reserved_bytes, self.elsewhere());
+            if after == before && moved == Some(after) {
+                return Err(self.refusal(report, ascent));
+            }
+            moved = Some(after);
+        }
+    }
+
+    /// One rung after the other.
+    fn try_everything_once(
+        &self,
+        request: &Request<'_>,
+        ascent: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
+        for rung in ladder(self.reuse) {
+            let step = self.step(*rung, request, ascent);
+            tell!(
+                rung = ?rung,
+                attempt = ascent.attempt,
+                requester = ?request.requester.id(),
+                bytes = request.layout.bytes(),
+                served = matches!(step, Ok(Some(_))),
+                error = step.as_ref().err().map(tracing::field::display),
+                "rung"
+            );
+            match step {
+                Ok(None) => {}
+                Ok(served) => return Ok(served),
+                Err(error) if error.is_final() => return Err(error),
+                // As when there is no event to be had: another rung may do without.
+                Err(error) => ascent.failed = Some(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Free memory outside of this suballocator, if anybody knows.
+    fn elsewhere(&self) -> Option<usize> {
+        self.upstream.memory_info().ok().map(|info| info.free_bytes)
+    }
+
+    fn step(
+        &self,
+        rung: Strategy,
+        request: &Request<'_>,
+        ascent: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
+        match rung {
+            Strategy::WithinReach => Ok(self.stock.serve_within_reach(request)),
+            Strategy::Completed => self.stock.serve_completed(request),
+            Strategy::OwnCache if self.stock.spill_own(request.requester.id()) == 0 => Ok(None),
+            Strategy::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Strategy::IdleCaches => {
+                let spilled = self.stock.spill_for(request);
+                ascent.has_spilled_all = spilled.is_all;
+                self.stock.serve_spilled(request, spilled.blocks)
+            }
+            Strategy::Caches if ascent.has_spilled_all => Ok(None),
+            Strategy::Caches => self.stock.serve_spilled(request, self.stock.spill_where_none_grows()),
+            Strategy::Grow => self.grow(request, self.growth, ascent),
+            Strategy::DeviceWait => self.stock.serve_after_device_wait(request),
+            Strategy::HostWait => self.stock.serve_after_host_wait(request),
+            Strategy::Trim => self.trim_and_grow(request, ascent),
+            // A model has what the other rungs find; exploring this on top takes minutes instead of seconds. It has a model alone.
+            #[cfg(loom)]
+            Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastRung => Ok(None),
+            Strategy::TakeThenWait => self.stock.serve_then_wait(request),
+        }
+    }
+
+    /// Gives back the segments that nothing is left in, as far as that makes room, and grows by what is needed.
+    fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
+        let room = |stock: &SuballocBook| stock.room(&stock.inner.lock());
+        let mut gone = 0;
+        // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
+        while ascent.refused.is_some() || room(&self.stock) < request.need() {
+            match self.give_back_segment(0) {
+                Some(bytes) => gone += bytes,
+                None => break,
+            }
+        }
+        let others_called = {
+            let inner = self.stock.inner.lock();
+            inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
+        };
+        let left = room(&self.stock);
+        let has_room = ascent.refused.is_none() && left >= request.need_within(left);
+        if gone == 0 && !others_called && !has_room {
+            return Ok(self.stock.serve(request, &[]));
+        }
+        self.grow(request, Growth::Exact, ascent)
+    }
+
+    /// The end of a climb. No lock is held: where it is asked for, a file is written.
+    #[cold]
+    fn refusal(&self, report: OutOfMemory, ascent: Attempt) -> Error {
+        // What is no lack of memory is told as it is.
+        let other =
+            [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
+        other.unwrap_or_else(|| {
+            let snapshot_file = self.snapshots.as_ref().and_then(|files| {
+                // Looked at only if there is a file left to write.
+                files.write(|| self.stock.snapshot(), &report)
+            });
+            let report = OutOfMemory { snapshot_file, ..report };
+            tell!(report = %report, "out of memory");
+            Error::with_report(report)
+        })
+    }
+}
+
+impl SuballocBook {
+    /// How many blocks have come back to the core.
+    fn released(&self) -> u64 {
+        self.inner.lock().core.released()
+    }
+
+    /// Empties all caches. Returns `true` if blocks have come back since the core had seen so many, by this thread or another,
+    /// and those that are free are enough, taken together.
+    fn may_have_more_for(&self, request: &Request<'_>, released: u64) -> bool {
+        self.spill();
+        let inner = self.inner.lock();
+        inner.core.released() != released && inner.core.free_units() >= u64::from(request.want.units())
+    }
+
+    /// The owners of free blocks, and how far the requester comes after each. About those that are over there is nothing to ask.
+    pub(super) fn others(&self, requester: Requester<'_>) -> Others {
+        let own = requester.id();
+        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        owned.retain(|other| Some(other.stream) != own);
+        let mut over = Vec::new();
+        let mut reach = Reach::new();
+        for other in &owned {
+            match requester.reach(&self.device, other.stream) {
+                Epoch::NONE => {}
+                Epoch::ALL => {
+                    over.push(other.stream);
+                    reach.push((other.stream, Epoch::ALL));
+                }
+                epoch => reach.push((other.stream, epoch)),
+            }
+        }
+        owned.retain(|other| !over.contains(&other.stream));
+        Others { owned, reach }
+    }
+
+    /// Serves from what the requester comes after anyway; if pieces of it have to be merged, merges them.
+    pub(super) fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
+        let reach = &self.others(request.requester).reach;
+        if !reach.is_empty()
+            && let Some(block) = self.serve(request, reach)
+        {
+            return Some(block);
+        }
+        let now = request.requester.now();
+        let id = request.requester.id();
+        let enough = {
+            let inner = self.inner.lock();
+            inner.core.free_units() >= u64::from(request.want.units())
+        };
+        if !enough {
+            return None;
+        }
+        self.serve_with(request, reach, |inner| {
+            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+            let reach = of_owners(&inner.core, reach);
+            inner.core.gather(owner, now, &reach);
+        })
+    }
+
+    /// Serves from what is within reach and what is over, if blocks have come back from caches.
+    fn serve_spilled(&self, request: &Request<'_>, blocks: usize) -> Result<Option<DevicePtr>, Error> {
+        if blocks == 0 {
+            return Ok(None);
+        }
+        match self.serve_within_reach(request) {
+            Some(block) => Ok(Some(block)),
+            None => self.serve_completed(request),
+        }
+    }
+
+    /// Of these streams, those of which there would be a block, once all that they have freed is over. The one that has freed the
+    /// least first: its work is the likeliest to be over soon.
+    fn fitting(&self, owned: &[Owned], request: &Request<'_>) -> Vec<Owned> {
+        let inner = self.inner.lock();
+        let has_one = |owner| u64::from(inner.core.largest(owner, &[])) >= request.need();
+        let fits = |other: &&Owned| inner.core.owner_of(other.stream).is_some_and(has_one);
+        let mut fitting: Vec<Owned> = owned.iter().filter(fits).copied().collect();
+        drop(inner);
+        fitting.sort_by_key(|other| other.free_units);
+        fitting
+    }
+
+    /// The streams whose free memory would do together, as few as can be, if there are any: those that the requester comes after
+    /// anyway left out.
+    fn span_for(&self, request: &Request<'_>, reach: &Reach) -> Option<Span> {
+        let inner = self.inner.lock();
+        let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let reach = of_owners(&inner.core, reach);
+        let span = |units| inner.core.span_of(units, owner, &reach);
+        // Less may do, where it is aligned by chance.
+        span(request.need()).or_else(|| span(request.want.units().into()))
+    }
+
+    /// Makes the requester's stream wait for one other, whose memory would do; if none would, for those whose memory would together.
+    fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let Some(stream) = request.requester.stream() else { return Ok(None) };
+        let others = self.others(request.requester);
+        let mut failed = Ok(());
+        for other in self.fitting(&others.owned, request) {
+            if self.follow(stream, other.latest(), &mut failed)? {
+                return Ok(self.serve_within_reach(request));
+            }
+        }
+        // Where no waiting makes a piece that is large enough, nobody is waited for.
+        let Some(span) = self.span_for(request, &others.reach) else { return failed.map(|()| None) };
+        let all: Vec<Stamp> = others.owned.iter().map(Owned::latest).collect();
+        for round in [&span[..], &all] {
+            let mut waited = false;
+            for &point in round {
+                waited |= self.follow(stream, point, &mut failed)?;
+            }
+            if waited && let Some(block) = self.serve_within_reach(request) {
+                return Ok(Some(block));
+            }
+        }
+        failed.map(|()| None)
+    }
+
+    /// Makes `stream` wait for a point of another. Returns `false` if what is behind that cannot be had this way.
+    fn follow(
+        &self,
+        stream: StreamRef<'_>,
+        point: Stamp,
+        failed: &mut Result<(), Error>,
+    ) -> Result<bool, Error> {
+        match self.wait_for(stream, point) {
+            Ok(()) => return Ok(true),
+            Err(error) if self.is_out_of_reach(point.stream, &error) => {}
+            Err(error) => keep_first(failed, error)?,
+        }
+        Ok(false)
+    }
+
+    fn wait_for(&self, stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
+        let wait = stream.wait_up_to(point)?;
+        tell!(requester = ?stream.id(), of = ?point.stream, needed = wait.needed, "wait on the device");
+        Calls::add(&self.tally.waits, u64::from(wait.needed));
+        Calls::add(&self.tally.events_recorded, u64::from(wait.recorded));
+        Ok(())
+    }
+
+    /// Returns `true` if it was only that the other stream captures, or the one that is to wait does, or that the other did at
+    /// its end.
+    fn is_out_of_reach(&self, other: StreamId, error: &Error) -> bool {
+        error.is_capture() || self.device.machine().has_no_last_event(other, error)
+    }
+
+    /// Makes `stream` wait for all others, and merges all free memory for it.
+    pub(super) fn merge_for(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let own = stream.id();
+        let owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        for other in owned.iter().filter(|other| other.stream != own) {
+            match self.wait_for(stream, other.latest()) {
+                Ok(()) => {}
+                // It stays where it is.
+                Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let reach = self.others(Requester::Stream(stream)).reach;
+        let now = stream.now().epoch;
+        let mut inner = self.inner.lock();
+        // With its cache, so that it leaves when another stream gets that.
+        let owner = self.cache(&mut inner.core, Some(own)).owner();
+        let reach = of_owners(&inner.core, &reach);
+        inner.core.gather(owner, now, &reach);
+        Ok(())
+    }
+
+    /// Waits on the host: for one stream whose memory would do, or those whose memory would together; else for all, the requester's
+    /// own included, because segments may be whole then.
+    fn serve_after_host_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let machine = self.device.machine();
+        let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
+        owned.sort_by_key(|other| other.free_units);
+        let few: Vec<Owned> = match self.fitting(&owned, request).first() {
+            Some(one) => vec![*one],
+            None => {
+                let span = self.span_for(request, &Reach::new()).unwrap_or_default();
+                let is_in = |other: &&Owned| span.iter().any(|point| point.stream == other.stream);
+                owned.iter().filter(is_in).copied().collect()
+            }
+        };
+        let mut failed = Ok(());
+        for round in [&few, &owned] {
+            let mut waited = false;
+            for other in round {
+                match machine.wait_quiescent(&Frontier::of(other.latest())) {
+                    Ok(()) => {
+                        tell!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
+                        waited = true;
+                    }
+                    Err(error) if self.is_out_of_reach(other.stream, &error) => {}
+                    Err(error) => keep_first(&mut failed, error)?,
+                }
+            }
+            if waited {
+                let asked = self.ask_what_is_over(round);
+                if let Some(block) = self.serve_within_reach(request) {
+                    return Ok(Some(block));
+                }
+                asked.or_else(|error| keep_first(&mut failed, error))?;
+            }
+        }
+        failed.map(|()| None)
+    }
+
+    /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a
+    /// wait others may have taken what was waited for, again and again.
+    fn serve_then_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let mut out_of_reach: Vec<StreamId> = Vec::new();
+        loop {
+            let (address, point) = {
+                let mut inner = self.inner.lock();
+                let inner = &mut *inner;
+                self.spill_locked(inner);
+                let owner = self.cache(&mut inner.core, request.requester.id()).owner();
+                let owned: Vec<Owned> =
+                    inner.core.owners().filter(|other| !out_of_reach.contains(&other.stream)).collect();
+                let reach: Reach = owned.iter().map(|other| (other.stream, Epoch::ALL)).collect();
+                let reach = of_owners(&inner.core, &reach);
+                let taken = inner.core.allocate(owner, request.want.units(), request.align_units, &reach);
+                let Some(taken) = taken else { return Ok(None) };
+                // What it had when the block was still there: no block of it was later.
+                let from = inner.core.stream_of(taken.from).filter(|_| taken.from != owner);
+                let from = from.and_then(|from| owned.iter().find(|other| other.stream == from));
+                (taken.address, from.map(Owned::latest))
+            };
+            let waited =
+                point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
+            if let (Some(_point), Ok(())) = (point, &waited) {
+                tell!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
+                request.tell_steal();
+            }
+            let mut inner = self.inner.lock();
+            let (Some(point), Err(error)) = (point, waited) else {
+                inner.misses += 1;
+                inner.steals += u64::from(point.is_some());
+                return Ok(DevicePtr::new(address));
+            };
+            // Back to whose it was. A stream that has left meanwhile is over.
+            let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::NOBODY);
+            give_back(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
+            if !self.is_out_of_reach(point.stream, &error) {
+                return Err(error);
+            }
+            out_of_reach.push(point.stream);
+        }
+    }
+}
+
+/// Notes what one stream could not do, which says nothing of the others.
+///
+/// # Errors
+///
+/// The error, if nothing works any more.
+pub(super) fn keep_first(failed: &mut Result<(), Error>, error: Error) -> Result<(), Error> {
+    if error.is_final() {
+        return Err(error);
+    }
+    if failed.is_ok() {
+        *failed = Err(error);
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! `PoolConfig`: the knobs of `Pool`.
+
+use core::fmt;
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::relief::Handlers;
+use crate::relief::Relief;
+use crate::resource::Layout;
+use crate::suballoc::snapshot::SnapshotFiles;
+use crate::suballoc::{Growth, Reuse};
+
+/// How a [`Pool`](super::Pool) grows, shares and ends.
+///
+/// ```
+/// use alluvion::suballoc::{Growth, Reuse};
+/// use alluvion::PoolConfig;
+///
+/// let config = PoolConfig::default()
+///     .initial(1 << 30)
+///     .maximum(8 << 30)
+///     .growth(Growth::Step(256 << 20))
+///     .reuse(Reuse::Completed)
+///     .checked(true);
+/// assert!(format!("{config:?}").contains("Completed"));
+/// ```
+#[derive(Clone)]
+#[must_use = "a configuration does nothing until a pool is made with it"]
+pub struct PoolConfig {
+    pub(super) initial_bytes: usize,
+    pub(super) maximum_bytes: usize,
+    pub(super) growth: Growth,
+    pub(super) reuse: Reuse,
+    pub(super) checked: bool,
+    pub(super) handlers: Handlers,
+    pub(super) snapshots: Option<SnapshotFiles>,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            initial_bytes: 0,
+            maximum_bytes: usize::MAX,
+            growth: Growth::Spare,
+            reuse: Reuse::Wait,
+            checked: cfg!(debug_assertions),
+            handlers: Handlers::default(),
+            snapshots: None,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// Takes this much from the upstream at once, when the pool is made; rounded up to units of 256 bytes. Default: nothing.
+    pub fn initial(mut self, bytes: usize) -> Self {
+        self.initial_bytes = bytes;
+        self
+    }
+
+    /// Never has more than this from the upstream; rounded down to units of 256 bytes. While nothing is live, a request for
+    /// all of it succeeds. Default: no limit.
+    pub fn maximum(mut self, bytes: usize) -> Self {
+        self.maximum_bytes = bytes;
+        self
+    }
+
+    /// How much it takes from the upstream at a time. Default: [`Growth::Spare`].
+    pub fn growth(mut self, growth: Growth) -> Self {
+        self.growth = growth;
+        self
+    }
+
+    /// What a stream may take of what others have freed. Default: [`Reuse::Wait`].
+    pub fn reuse(mut self, reuse: Reuse) -> Self {
+        self.reuse = reuse;
+        self
+    }
+
+    /// Keeps a ledger of the live blocks, so that a wrong free is refused rather than believed:
+    /// [`deallocate`](crate::Resource::deallocate) then does nothing, and
+    /// [`try_deallocate`](super::Pool::try_deallocate) says why. Default: in debug builds.
+    pub fn checked(mut self, checked: bool) -> Self {
+        self.checked = checked;
+        self
+    }
+
+    /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn, with no lock held; one
+    /// that says [`Relief::Freed`] sends the request round again, as long as something has moved.
+    ///
+    /// What a handler itself asks of a suballocator asks no handlers. One that panics has freed nothing.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// use alluvion::source::Cuda;
+    /// use alluvion::relief::Relief;
+    /// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceExt, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let (keep, kept) = mpsc::channel();
+    /// let kept = std::sync::Mutex::new(kept);
+    /// // What can be done without is let go of, one piece at a time.
+    /// let config = PoolConfig::default().maximum(8 << 20).on_out_of_memory(move |_report| {
+    ///     let piece = kept.lock().ok().and_then(|kept| kept.try_recv().ok());
+    ///     if piece.is_some() { Relief::Freed } else { Relief::None }
+    /// });
+    /// let pool = std::sync::Arc::new(Cuda::new(&sim.device(0)).pool(config)?);
+    /// for _ in 0..8 {
+    ///     let piece: DeviceVec<u8, std::sync::Arc<Pool<Cuda>>> = DeviceVec::zeroed_in(1 << 20, &stream, pool.clone())?;
+    ///     keep.send(piece).expect("the handler has the other end");
+    /// }
+    /// let needed = DeviceVec::<u8, _>::zeroed_in(3 << 20, &stream, pool.clone())?;
+    /// assert_eq!(pool.status().live_blocks, 6, "three pieces of eight have gone");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn on_out_of_memory(
+        mut self,
+        handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static,
+    ) -> Self {
+        self.handlers.push(handler);
+        self
+    }
+
+    /// Writes a [`Snapshot`](super::Snapshot) to the file `path` when a request finds no memory and fails, with the report of
+    /// that request in it: once the handlers have been asked, and with no lock held. `alluvion viz` draws it.
+    ///
+    /// The first is `path`, the next three have a number, as in `pool-2.json`, and then there are no more; copies of a
+    /// configuration share that count. A file appears when it is whole, in place of one of that name.
+    /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none; the request fails as it does without.
+    ///
+    /// ```
+    /// use alluvion::error::SnapshotFile;
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let path = std::env::temp_dir().join(format!("alluvion-doc-{}.json", std::process::id()));
+    /// let sim = Sim::new();
+    /// let config = PoolConfig::default().maximum(1 << 20).snapshot_on_out_of_memory(&path);
+    /// let pool = Cuda::new(&sim.device(0)).pool(config)?;
+    /// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
+    /// let report = error.out_of_memory_report().expect("a pool says why");
+    /// assert_eq!(report.snapshot_file, Some(SnapshotFile::Written(path.clone())));
+    /// assert!(std::fs::read_to_string(&path).is_ok_and(|json| json.contains("\"cause\": \"limit\"")));
+    /// # let _ = std::fs::remove_file(path);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Error> {
+        if self.maximum_bytes < Layout::MIN_ALIGN {
+            return Err(Error::invalid_argument(
+                "a maximum below 256 bytes",
+                "no block is smaller",
+                "pass 256 or more",
+            ));
+        }
+        if self.initial_bytes > self.maximum_bytes {
+            return Err(Error::invalid_argument(
+                "an initial size above the maximum",
+                "the pool would break its own limit",
+                "raise the maximum, or start with less",
+            ));
+        }
+        if matches!(self.growth, Growth::Step(bytes) if bytes < Layout::MIN_ALIGN) {
+            return Err(Error::invalid_argument(
+                "a growth step below 256 bytes",
+                "no segment is smaller",
+                "pass a step of 2 MiB or more, or `Growth::Exact`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The initial size in units.
+    pub(super) fn initial_units(&self) -> Result<u32, Error> {
+        let most = self.maximum_bytes / Layout::MIN_ALIGN;
+        let units = self.initial_bytes.div_ceil(Layout::MIN_ALIGN).min(most);
+        u32::try_from(units).map_err(|_| {
+            Error::invalid_argument(
+                "an initial size of 1 TiB or more",
+                "a segment holds less",
+                "start with less: a pool grows by itself",
+            )
+        })
+    }
+}
+
+impl fmt::Debug for PoolConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolConfig")
+            .field("initial_bytes", &self.initial_bytes)
+            .field("maximum_bytes", &self.maximum_bytes)
+            .field("growth", &self.growth)
+            .field("reuse", &self.reuse)
+            .field("checked", &self.checked)
+            .field("handlers", &self.handlers)
+            .field("snapshots", &self.snapshots)
+            .finish()
+    }
+}

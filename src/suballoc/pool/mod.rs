@@ -1,0 +1,196 @@
+//! `Pool`: a suballocator for everything.
+
+#![expect(unsafe_code, reason = "implements the contract of resources")]
+
+mod config;
+
+pub use config::PoolConfig;
+
+use core::fmt;
+
+use super::engine::resource_by_engine;
+use super::engine::{Engine, Plan};
+use super::{Snapshot, Status};
+use crate::device::Device;
+use crate::driver::MemoryInfo;
+use crate::error::Error;
+use crate::resource::{
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+};
+use crate::size::Size;
+use crate::stream::{OnStream, StreamRef};
+
+/// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
+///
+/// What a stream frees it gets back first, from a cache of its own: no driver call, no shared lock, no heap. What another
+/// stream has freed it gets when its own work comes after that, when the driver says that it is over, or, if the pool
+/// cannot grow, after a wait on the device: see [`Reuse`](super::Reuse). Nothing is written to the memory itself.
+///
+/// A request of up to 1 MiB gets a block that is at most an eighth longer; a larger one exactly what it asks for, in units
+/// of 256 bytes.
+///
+/// # Stream ordering
+///
+/// A block may be used by work ordered after the call. Dropping a stream loses nothing: its blocks stay with the pool.
+///
+/// Synchronous calls take and give blocks that nothing uses, so a pool over [`Pinned`](crate::source::Pinned) serves the
+/// host's containers without a driver call.
+///
+/// # Thread safety
+///
+/// Any thread may call it. Threads with a stream each do not meet; threads that share a stream take turns of a few
+/// nanoseconds.
+///
+/// # The end
+///
+/// A pool that is dropped waits for the work before what was freed, on the host, and gives its segments back. Containers
+/// keep their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
+/// on every stream that its machine knows: work on others has to be over. Where it cannot wait, because a stream captures or
+/// the context is lost, the segments are leaked. It breaks no capture.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::source::CudaAsync;
+/// use alluvion::{DeviceVec, Pool, PoolConfig, Resource, ResourceExt, ResourceRef, Sim};
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let pool = CudaAsync::new(&device)?.pool(PoolConfig::default().initial(8 << 20).maximum(32 << 20))?;
+/// for _ in 0..100 {
+///     let numbers = DeviceVec::<f32, _>::zeroed_in(10_000, &stream, ResourceRef::new(&pool))?;
+///     drop(numbers);
+/// }
+/// let status = pool.status();
+/// assert_eq!((status.upstream_calls, status.misses), (1, 1), "all but the first came from the stream's cache");
+/// assert_eq!(pool.describe().to_string(), "Pool(8 MiB) > CudaAsync(gpu 0)");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct Pool<U: Resource = AnyResource> {
+    engine: Engine<U>,
+    id: ResourceId,
+}
+
+static_assertions::assert_impl_all!(Pool<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+static_assertions::assert_not_impl_any!(Pool<crate::source::Cuda>: HostAccessible);
+static_assertions::assert_impl_all!(Pool<crate::source::Pinned>: HostAccessible);
+
+impl<U: Resource> Pool<U> {
+    /// A pool over `upstream`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or a growth step zero; as the
+    /// upstream says, if there is an initial size.
+    pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
+        config.validate()?;
+        let initial_units = config.initial_units()?;
+        let engine = Engine::new(
+            upstream,
+            Plan {
+                maximum_bytes: config.maximum_bytes,
+                largest_bytes: usize::MAX,
+                claim_units: 0,
+                is_of_one_size: false,
+                growth: config.growth,
+                reuse: config.reuse,
+                checked: config.checked,
+                handlers: config.handlers,
+                snapshots: config.snapshots,
+            },
+        );
+        if initial_units > 0 {
+            engine.take_initial(initial_units)?;
+        }
+        Ok(Self { engine, id: ResourceId::unique() })
+    }
+
+    /// The bytes that it has from its upstream.
+    #[must_use]
+    pub fn pool_size(&self) -> usize {
+        self.engine.reserved_bytes()
+    }
+
+    /// Makes `stream` wait, on the device, for all that was freed on other streams, and merges all free memory for it. For
+    /// a safe point before a large request on one stream.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let (first, second) = (sim.device(0).stream()?, sim.device(0).stream()?);
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().initial(4 << 20))?;
+    /// let halves = [&first, &second].map(|stream| DeviceVec::filled_in(2 << 20, 7_u8, &stream, &pool));
+    /// drop(halves);
+    /// pool.merge(&first)?;
+    /// assert_eq!(pool.largest_bytes(&first), 4 << 20);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Capture errors, while the stream captures; those of the work itself.
+    pub fn merge<'s>(&self, stream: impl OnStream<'s>) -> Result<(), Error> {
+        self.engine.merge(stream.stream_ref())
+    }
+
+    /// A block for each layout, or none at all.
+    ///
+    /// ```
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(4 << 20))?;
+    /// let layouts = [1 << 20, 1000, 2 << 20].map(|bytes| Layout::from_bytes(bytes).expect("it is small"));
+    /// let blocks = pool.allocate_many(&layouts, &stream)?;
+    /// assert!(pool.allocate_many(&layouts, &stream).is_err(), "there is no room for as much again");
+    /// assert_eq!(pool.status().live_blocks, 3);
+    /// let blocks: Vec<_> = blocks.into_iter().zip(layouts).collect();
+    /// // SAFETY: the blocks came from `pool` with these layouts, and nothing uses them.
+    /// unsafe { pool.deallocate_many(&blocks, &stream) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Resource::allocate), for the first that fails; what was allocated before is given back.
+    pub fn allocate_many<'s>(
+        &self,
+        layouts: &[Layout],
+        stream: impl OnStream<'s>,
+    ) -> Result<Vec<DevicePtr>, Error> {
+        let stream = stream.stream_ref();
+        let mut blocks = Vec::with_capacity(layouts.len());
+        for &layout in layouts {
+            match self.allocate(layout, stream) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    for (&block, &layout) in blocks.iter().zip(layouts) {
+                        // SAFETY: the block came from this pool with this layout, and nobody has seen it.
+                        unsafe { self.deallocate(block, layout, stream) };
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// Gives many blocks back: what [`allocate_many`](Self::allocate_many) gave, or others.
+    ///
+    /// # Safety
+    ///
+    /// Each block is live, of this pool, with this layout, and every use of it is ordered before this point of `stream`.
+    pub unsafe fn deallocate_many<'s>(&self, blocks: &[(DevicePtr, Layout)], stream: impl OnStream<'s>) {
+        let stream = stream.stream_ref();
+        for &(block, layout) in blocks {
+            // SAFETY: the caller's promises.
+            unsafe { self.deallocate(block, layout, stream) };
+        }
+    }
+}
+
+resource_by_engine!(Pool, |this, layout| this.engine.want(layout), |this, f| {
+    write!(f, "Pool({})", Size(this.pool_size()))
+});

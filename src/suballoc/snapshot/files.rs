@@ -1,0 +1,118 @@
+//! `SnapshotFiles`: the files that a suballocator writes when memory runs out.
+
+use core::fmt;
+use core::sync::atomic::AtomicUsize;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Snapshot, json};
+use crate::error::{OutOfMemory, SnapshotFile};
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// So many are written: a program that goes on after it ran out may run out a thousand times a second.
+const MOST: u64 = 4;
+
+/// Where the next file goes. Copies count together.
+#[derive(Clone, Debug)]
+pub(in crate::suballoc) struct SnapshotFiles {
+    path: PathBuf,
+    begun: Arc<AtomicU64>,
+}
+
+impl SnapshotFiles {
+    pub(in crate::suballoc) fn new(path: PathBuf) -> Self {
+        Self { path, begun: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// Writes the next file; `None` if there have been enough. The caller holds no lock.
+    pub(in crate::suballoc) fn write(
+        &self,
+        snapshot: impl FnOnce() -> Snapshot,
+        report: &OutOfMemory,
+    ) -> Option<SnapshotFile> {
+        // Relaxed: it only gives each file a number of its own. The load keeps the counter from ever coming round.
+        if self.begun.load(Ordering::Relaxed) >= MOST {
+            return None;
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > MOST {
+            return None;
+        }
+        let path = numbered(&self.path, number);
+        Some(match write_whole(&path, &snapshot(), report) {
+            Ok(()) => SnapshotFile::Written(path),
+            Err(error) => SnapshotFile::Failed { path, why: error.to_string() },
+        })
+    }
+}
+
+/// Two are equal if they name one file.
+impl PartialEq for SnapshotFiles {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for SnapshotFiles {}
+
+/// `pool.json`, `pool-2.json`, and so on.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Beside it first, so that what has the name is whole, also when the disk is full, and when another pool writes to the same name.
+fn write_whole(path: &Path, snapshot: &Snapshot, report: &OutOfMemory) -> io::Result<()> {
+    // Not of `crate::sync`: it lives as long as the process, and no model is about it.
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: it only gives each piece a name of its own.
+    let number = BEGUN.fetch_add(1, Ordering::Relaxed);
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}-{number}.partial", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = File::create(&beside)
+        .and_then(|file| json::write(snapshot, Some(report), file))
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // Nothing more can be done about a piece that does not go away either.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+impl fmt::Display for SnapshotFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written(path) => write!(f, "a snapshot is in {}", path.display()),
+            Self::Failed { path, why } => write!(f, "no snapshot in {}: {why}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_numbers_before_the_extension() {
+        let cases = [
+            ("pool.json", 1, "pool.json"),
+            ("pool.json", 2, "pool-2.json"),
+            ("/a.b/pool", 3, "/a.b/pool-3"),
+            ("a/pool.old.json", 4, "a/pool.old-4.json"),
+        ];
+        for (path, number, file) in cases {
+            assert_eq!(numbered(Path::new(path), number), Path::new(file));
+        }
+    }
+}
