@@ -57,7 +57,7 @@
 //! - `backtrace`: [`adaptor::Tracking`] can capture call stacks, all of them or samples.
 //! - `testing`: the conformance suite, the shadow heap and the fault sweep.
 //! - `gzip`: logs whose name ends in `.gz` are packed.
-//! - `tracing`: debug events of suballocators, of the target `alluvion`: grow, steal, wait, trim, and the rungs of running out.
+//! - `tracing`: debug events of suballocators, of the target `alluvion`: grow, steal, wait, trim, and the strategies of running out.
 //! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.
 //! - `nightly`: [`OnHost`] also implements the standard library's unstable `Allocator`.
 //! - `gpu-tests`: tests that need a GPU. With this feature a missing GPU is a failure, not a skip.

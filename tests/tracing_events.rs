@@ -125,22 +125,25 @@ fn steals_and_waits_are_told() {
     assert_eq!(count(&heard, "steal"), 1, "{heard:?}");
     assert_eq!(count(&heard, "wait on the device"), 1, "{heard:?}");
     assert!(
-        heard.iter().any(|line| line.contains("rung=DeviceWait") && line.contains("served=true")),
+        heard.iter().any(|line| line.contains("strategy=DeviceWait") && line.contains("served=true")),
         "{heard:?}"
     );
 }
 
 #[test]
-fn the_rungs_of_running_out_are_told() {
+fn the_strategies_of_running_out_are_told() {
     let sim = sim();
     let pool = pool(&sim, PoolConfig::default().maximum(MIB));
     let heard = Ear::default().hears(|| {
         let _held = Held::allocate_sync(&pool, layout_of(MIB)).unwrap();
         assert!(pool.allocate_sync(layout_of(1000)).unwrap_err().is_out_of_memory());
     });
-    let rungs: Vec<&String> = heard.iter().filter(|line| line.contains("message=rung")).collect();
-    for rung in ["WithinReach", "Grow", "HostWait", "Trim", "TakeThenWait"] {
-        assert!(rungs.iter().any(|line| line.contains(&format!("rung={rung} "))), "{rung}: {heard:?}");
+    let strategies: Vec<&String> = heard.iter().filter(|line| line.contains("message=strategy")).collect();
+    for strategy in ["WithinReach", "Grow", "HostWait", "Trim", "TakeThenWait"] {
+        assert!(
+            strategies.iter().any(|line| line.contains(&format!("strategy={strategy} "))),
+            "{strategy}: {heard:?}"
+        );
     }
     assert_eq!(count(&heard, "out of memory"), 1, "{heard:?}");
     assert!(heard.iter().any(|line| line.contains("report=1000 B wanted")), "{heard:?}");

@@ -140,7 +140,7 @@ fn a_record_that_fails_loses_nothing() {
 #[test]
 fn one_of_two_steals_it() {
     static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
-    // Both climb the whole ladder: with four preemptions there are 620,000 schedules.
+    // Both go the whole slow path: with four preemptions there are 620,000 schedules.
     explore_bounded(Some(2), || {
         let site = site(LONG, Reuse::Wait);
         let [home, one, other] = [(); 3].map(|()| site.rig.stream());

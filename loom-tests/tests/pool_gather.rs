@@ -14,7 +14,7 @@ const USES: [Work; 2] = [Work(0), Work(1)];
 const NEXT: Work = Work(2);
 const LAST: Work = Work(3);
 
-/// How often a thread is preempted. With three there are 120,000 schedules where two threads climb, and all would take hours.
+/// How often a thread is preempted. With three there are 120,000 schedules where two threads take the slow path, and all would take hours.
 const PREEMPTIONS: Option<usize> = Some(2);
 
 /// Long enough that a request comes from the core alone, and not with others.

@@ -1,7 +1,7 @@
 //! Taking first and waiting second: who takes a block that another stream has freed waits for that stream before anybody uses the
 //! block, and gives it back as the other's where the wait fails.
 //!
-//! The rung is the last of the ladder, and alone here: what the others would find, it finds.
+//! The strategy is the last of the ladder, and alone here: what the others would find, it finds.
 
 #![cfg(loom)]
 

@@ -43,7 +43,7 @@ pub enum Reuse {
     /// The same before the pool grows; and when it cannot grow, anything: the stream waits, on the device, for as few others as
     /// are enough. The host waits only where no stream can, as for memory of the host or in a capture.
     Wait,
-    /// In models alone: nothing, and the ladder is its last rung. Beside the others it makes a model too large to explore.
+    /// In models alone: nothing, and the only strategy is the last one. Beside the others it makes a model too large to explore.
     #[cfg(loom)]
     #[doc(hidden)]
     LastRung,

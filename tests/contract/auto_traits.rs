@@ -63,8 +63,8 @@ all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cud
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([SuballocBook] are [Send Sync] not [Clone]);
-all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, Spill, ThreadSafeBook] are [Send Sync] not [Clone]);
-all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, Register, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
+all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
@@ -81,7 +81,7 @@ all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 all!([Tag, AlignedConfig, Trespass, TrespassKind, Damage] are [Send Sync Copy]);
 all!([GuardConfig] are [Send Sync Clone] not [Copy]);
 all!([Aligned<Cuda>, Prefetch<Managed>, Guard<Cuda>] are [Send Sync] not [Clone]);
-all!([Moves, Hints, Watch] are [Send Sync] not [Clone]);
+all!([AlignedBook, PrefetchBook, GuardBook] are [Send Sync] not [Clone]);
 
 // What names a place in the order of one thread's work, or is about one thread, does not leave it.
 all!([StreamRef<'static>] are [Copy] not [Send Sync]);

@@ -13,8 +13,8 @@ use crate::suballoc::core::{Owned, Owner, Settling};
 /// How many blocks are looked at before others are let at the core: a fraction of a millisecond.
 const PIECE: usize = 1024;
 
-/// How many streams are asked in vain in one rung. Those that follow have freed later, so their work is less likely to be over, and
-/// each costs up to five driver calls. The next request begins with them; who finds nothing waits, in a later rung.
+/// How many streams are asked in vain in one strategy. Those that follow have freed later, so their work is less likely to be over, and
+/// each costs up to five driver calls. The next request begins with them; who finds nothing waits, in a later strategy.
 const IN_VAIN: usize = 64;
 
 /// What part of the streams at least is asked for a short block, where it is over. To look who has freed costs as much as there

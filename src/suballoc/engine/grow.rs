@@ -37,7 +37,7 @@ const SMALL_MAXIMUM: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 /// Under loom more often than the models let a thread be preempted, so that an answer always comes.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
-/// How often, in one climb, a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because
+/// How often, in one request, a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because
 /// pinning 4 GiB takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
 const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 
@@ -84,7 +84,7 @@ type Old = SmallVec<[Segment; 8]>;
 
 impl<U: Resource> Engine<U> {
     /// Takes a segment from the upstream in which the request fits, and serves it from there. `None` if there is no room
-    /// under the maximum, or if the upstream refused what is needed; the refusal is kept in `ascent`.
+    /// under the maximum, or if the upstream refused what is needed; the refusal is kept in `attempt`.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<U: Resource> Engine<U> {
         &self,
         request: &Request<'_>,
         growth: Growth,
-        ascent: &mut Attempt,
+        attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if growth == Growth::Spare {
             self.stock.settle_own(request);
@@ -109,9 +109,9 @@ impl<U: Resource> Engine<U> {
             let (answers, may_ask) = match pledge {
                 Pledge::NoRoom => return Ok(None),
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
-                Pledge::Ask { units, calls, old } => match self.ask(request, units, old, ascent)? {
+                Pledge::Ask { units, calls, old } => match self.ask(request, units, old, attempt)? {
                     Some(block) => return Ok(Some(block)),
-                    None if calls == Some(ascent.calls) => return Ok(None),
+                    None if calls == Some(attempt.calls) => return Ok(None),
                     // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
                     // or after the next answer.
                     None => {
@@ -126,8 +126,8 @@ impl<U: Resource> Engine<U> {
                 patience -= 1;
                 yield_now();
             }
-            while !may_ask && ascent.naps < NAPS && comes(&self.stock.inner.lock()) {
-                ascent.naps += 1;
+            while !may_ask && attempt.naps < NAPS && comes(&self.stock.inner.lock()) {
+                attempt.naps += 1;
                 nap();
             }
         }
@@ -174,7 +174,7 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         pledged: u64,
         old: Old,
-        ascent: &mut Attempt,
+        attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         for segment in old {
             self.give_back_taken(segment);
@@ -203,12 +203,12 @@ impl<U: Resource> Engine<U> {
             let mut inner = self.stock.inner.lock();
             inner.pledged -= pledged;
             inner.end_call();
-            ascent.calls = inner.calls;
+            attempt.calls = inner.calls;
         }
         if refused.is_final() {
             return Err(refused);
         }
-        ascent.refused = Some(refused);
+        attempt.refused = Some(refused);
         Ok(None)
     }
 
@@ -258,7 +258,7 @@ impl SuballocBook {
     fn settle_own(&self, request: &Request<'_>) {
         let Some(id) = request.requester.id() else { return };
         let own: Option<Owned> = self.inner.lock().core.owners().find(|owned| owned.stream == id);
-        // What keeps the driver from answering is told by the rungs that cannot do without.
+        // What keeps the driver from answering is told by the strategies that cannot do without.
         let _ = own.map(|own| self.ask_what_is_over(&[own]));
     }
 

@@ -37,7 +37,7 @@ impl SuballocBook {
             }
             inner.core.owners().collect()
         };
-        // What keeps the driver from answering is told by the rungs that cannot do without.
+        // What keeps the driver from answering is told by the strategies that cannot do without.
         let _ = self.ask_what_is_over(&owned);
     }
 }

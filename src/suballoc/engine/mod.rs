@@ -162,7 +162,7 @@ impl<U: Resource> Engine<U> {
         }
         let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
             Some(block) => block,
-            None => self.climb(&request)?,
+            None => self.take_slowly(&request)?,
         };
         if let Some(ledger) = &self.stock.ledger {
             ledger.enter(block, layout);

@@ -223,14 +223,14 @@ impl<U: Resource> Engine<U> {
         Ok(MemoryInfo { free_bytes: free_bytes.min(room).min(under.total_bytes), ..under })
     }
 
-    pub(super) fn report(&self, request: &Request<'_>, ascent: &Attempt) -> OutOfMemory {
+    pub(super) fn report(&self, request: &Request<'_>, attempt: &Attempt) -> OutOfMemory {
         let status = self.stock.status();
         let maximum = self.stock.maximum_units;
         let report = OutOfMemory {
             requested_bytes: request.layout.bytes(),
             align: request.layout.align(),
             stream: request.requester.id(),
-            attempt: ascent.attempt,
+            attempt: attempt.attempt,
             live_bytes: status.live_bytes,
             free_bytes: status.free_bytes + status.cached_bytes - status.pending_bytes,
             pending_bytes: status.pending_bytes,
@@ -238,7 +238,7 @@ impl<U: Resource> Engine<U> {
             largest_bytes: self.largest(request.requester),
             maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
             upstream_memory: self.upstream.memory_info().ok(),
-            upstream_error: ascent.refused.clone(),
+            upstream_error: attempt.refused.clone(),
             snapshot_file: None,
             cause: Cause::Full,
         };

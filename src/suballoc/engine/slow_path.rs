@@ -1,12 +1,12 @@
-//! Climbing the ladder: finding memory where there is none at hand.
+//! The slow path: finding memory where there is none at hand.
 //!
-//! Every rung looks at the state under the locks, does what it does without them, and then tries to serve the request
+//! Every strategy looks at the state under the locks, does what it does without them, and then tries to serve the request
 //! from a state that may have changed meanwhile: by others, too.
 
 use super::book::{Calls, Reach, Request, SuballocBook, give_back, of_owners};
 use super::events::tell;
 use super::requester::Requester;
-use super::strategy::{Strategy, ladder};
+use super::strategy::{Strategy, in_order};
 use super::{Engine, Growth};
 use crate::error::Error;
 use crate::error::OutOfMemory;
@@ -15,14 +15,14 @@ use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Span, Spilled};
 
-/// How often the handlers may send a request up the ladder again. Each time they must have moved something.
+/// How often the handlers may have everything tried again for a request. Each time they must have moved something.
 const ATTEMPTS: u32 = 64;
 
-/// How often a climb begins anew because something has come back meanwhile: while a thread waits others free what it has looked
+/// How often the slow path begins anew because something has come back meanwhile: while a thread waits others free what it has looked
 /// for elsewhere. There is an end, because they may go on like that for ever. In the models nobody sleeps.
 const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
 
-/// What a climb has met so far.
+/// What the slow path has met so far.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) attempt: u32,
@@ -49,25 +49,25 @@ impl<U: Resource> Engine<U> {
     ///
     /// `OutOfMemory` with a report once there is nothing left to try; at once what says that nothing works any more.
     #[cold]
-    pub(super) fn climb(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
-        let mut ascent = Attempt::default();
+    pub(super) fn take_slowly(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
+        let mut attempt = Attempt::default();
         let mut moved = None;
         loop {
-            ascent.attempt += 1;
+            attempt.attempt += 1;
             // What stood in the way last time may not any more.
-            (ascent.refused, ascent.failed) = (None, None);
+            (attempt.refused, attempt.failed) = (None, None);
             for round in 1..=ROUNDS {
                 let before = self.stock.released();
-                if let Some(block) = self.try_everything_once(request, &mut ascent)? {
+                if let Some(block) = self.try_everything_once(request, &mut attempt)? {
                     return Ok(block);
                 }
                 if round == ROUNDS || !self.stock.may_have_more_for(request, before) {
                     break;
                 }
             }
-            let report = self.report(request, &ascent);
-            if ascent.attempt >= ATTEMPTS || self.handlers.is_empty() {
-                return Err(self.refusal(report, ascent));
+            let report = self.report(request, &attempt);
+            if attempt.attempt >= ATTEMPTS || self.handlers.is_empty() {
+                return Err(self.refusal(report, attempt));
             }
             // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
             let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
@@ -75,40 +75,40 @@ impl<U: Resource> Engine<U> {
             // They may have forked.
             self.stock.require_here()?;
             if relief == Relief::None {
-                return Err(self.refusal(report, ascent));
+                return Err(self.refusal(report, attempt));
             }
             let survey = self.stock.totals();
             let after = (survey.live_bytes, survey.reserved_bytes, self.elsewhere());
             if after == before && moved == Some(after) {
-                return Err(self.refusal(report, ascent));
+                return Err(self.refusal(report, attempt));
             }
             moved = Some(after);
         }
     }
 
-    /// One rung after the other.
+    /// One strategy after the other.
     fn try_everything_once(
         &self,
         request: &Request<'_>,
-        ascent: &mut Attempt,
+        attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        for rung in ladder(self.reuse) {
-            let step = self.step(*rung, request, ascent);
+        for strategy in in_order(self.reuse) {
+            let step = self.step(*strategy, request, attempt);
             tell!(
-                rung = ?rung,
-                attempt = ascent.attempt,
+                strategy = ?strategy,
+                attempt = attempt.attempt,
                 requester = ?request.requester.id(),
                 bytes = request.layout.bytes(),
                 served = matches!(step, Ok(Some(_))),
                 error = step.as_ref().err().map(tracing::field::display),
-                "rung"
+                "strategy"
             );
             match step {
                 Ok(None) => {}
                 Ok(served) => return Ok(served),
                 Err(error) if error.is_final() => return Err(error),
-                // As when there is no event to be had: another rung may do without.
-                Err(error) => ascent.failed = Some(error),
+                // As when there is no event to be had: another strategy may do without.
+                Err(error) => attempt.failed = Some(error),
             }
         }
         Ok(None)
@@ -121,27 +121,27 @@ impl<U: Resource> Engine<U> {
 
     fn step(
         &self,
-        rung: Strategy,
+        strategy: Strategy,
         request: &Request<'_>,
-        ascent: &mut Attempt,
+        attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        match rung {
+        match strategy {
             Strategy::WithinReach => Ok(self.stock.serve_within_reach(request)),
             Strategy::Completed => self.stock.serve_completed(request),
             Strategy::OwnCache if self.stock.spill_own(request.requester.id()) == 0 => Ok(None),
             Strategy::OwnCache => Ok(self.stock.serve_within_reach(request)),
             Strategy::IdleCaches => {
                 let spilled = self.stock.spill_for(request);
-                ascent.has_spilled_all = spilled.is_all;
+                attempt.has_spilled_all = spilled.is_all;
                 self.stock.serve_spilled(request, spilled.blocks)
             }
-            Strategy::Caches if ascent.has_spilled_all => Ok(None),
+            Strategy::Caches if attempt.has_spilled_all => Ok(None),
             Strategy::Caches => self.stock.serve_spilled(request, self.stock.spill_where_none_grows()),
-            Strategy::Grow => self.grow(request, self.growth, ascent),
+            Strategy::Grow => self.grow(request, self.growth, attempt),
             Strategy::DeviceWait => self.stock.serve_after_device_wait(request),
             Strategy::HostWait => self.stock.serve_after_host_wait(request),
-            Strategy::Trim => self.trim_and_grow(request, ascent),
-            // A model has what the other rungs find; exploring this on top takes minutes instead of seconds. It has a model alone.
+            Strategy::Trim => self.trim_and_grow(request, attempt),
+            // A model has what the other strategies find; exploring this on top takes minutes instead of seconds. It has a model alone.
             #[cfg(loom)]
             Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastRung => Ok(None),
             Strategy::TakeThenWait => self.stock.serve_then_wait(request),
@@ -149,11 +149,15 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Gives back the segments that nothing is left in, as far as that makes room, and grows by what is needed.
-    fn trim_and_grow(&self, request: &Request<'_>, ascent: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
+    fn trim_and_grow(
+        &self,
+        request: &Request<'_>,
+        attempt: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
         let room = |stock: &SuballocBook| stock.room(&stock.inner.lock());
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
-        while ascent.refused.is_some() || room(&self.stock) < request.need() {
+        while attempt.refused.is_some() || room(&self.stock) < request.need() {
             match self.give_back_segment(0) {
                 Some(bytes) => gone += bytes,
                 None => break,
@@ -161,22 +165,22 @@ impl<U: Resource> Engine<U> {
         }
         let others_called = {
             let inner = self.stock.inner.lock();
-            inner.leaving + inner.pledged > 0 || (ascent.refused.is_some() && inner.calls != ascent.calls)
+            inner.leaving + inner.pledged > 0 || (attempt.refused.is_some() && inner.calls != attempt.calls)
         };
         let left = room(&self.stock);
-        let has_room = ascent.refused.is_none() && left >= request.need_within(left);
+        let has_room = attempt.refused.is_none() && left >= request.need_within(left);
         if gone == 0 && !others_called && !has_room {
             return Ok(self.stock.serve(request, &[]));
         }
-        self.grow(request, Growth::Exact, ascent)
+        self.grow(request, Growth::Exact, attempt)
     }
 
-    /// The end of a climb. No lock is held: where it is asked for, a file is written.
+    /// The end of the slow path. No lock is held: where it is asked for, a file is written.
     #[cold]
-    fn refusal(&self, report: OutOfMemory, ascent: Attempt) -> Error {
+    fn refusal(&self, report: OutOfMemory, attempt: Attempt) -> Error {
         // What is no lack of memory is told as it is.
         let other =
-            [ascent.refused, ascent.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
+            [attempt.refused, attempt.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
         other.unwrap_or_else(|| {
             let snapshot_file = self.snapshots.as_ref().and_then(|files| {
                 // Looked at only if there is a file left to write.

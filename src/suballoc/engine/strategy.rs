@@ -1,4 +1,4 @@
-//! `Strategy`: the ladder that is climbed when memory runs out.
+//! `Strategy`: what is tried, in order, when memory runs out.
 
 use crate::suballoc::Reuse;
 
@@ -33,7 +33,7 @@ pub(super) enum Strategy {
 /// Growing comes before waiting, because it keeps streams apart: a wait that a stream is given stays in its queue, behind
 /// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
 /// 0.1 µs, a segment 50.
-pub(super) const fn ladder(reuse: Reuse) -> &'static [Strategy] {
+pub(super) const fn in_order(reuse: Reuse) -> &'static [Strategy] {
     use Strategy::{
         Caches, Completed, DeviceWait, Grow, HostWait, IdleCaches, OwnCache, TakeThenWait, Trim, WithinReach,
     };
