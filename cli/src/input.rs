@@ -29,18 +29,19 @@ pub(crate) fn refuse_overwriting(file: &Path, output: &Path, by: &str) -> Result
     }
 }
 
-impl Input {
-    /// Reads either. What begins with a brace is a snapshot: no heading of a log does. Says on the standard error stream where
-    /// a log ends that was cut.
-    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let input = Self::open(path).map_err(|why| Failure::of_file(path, why))?;
-        if let Self::Trace(Trace { cut: Some(cut), .. }) = &input {
-            note(&format!("{}: {cut}; what comes before is read", path.display()));
-        }
-        Ok(input)
+/// A file that has been opened, and of a log nothing been read.
+pub(crate) enum Opened {
+    Log(Unpacked<BufReader<File>>),
+    Snapshot(SnapshotFile),
+}
+
+impl Opened {
+    /// Opens either. What begins with a brace is a snapshot: no heading of a log does.
+    pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
+        Self::of(path).map_err(|why| Failure::of_file(path, why))
     }
 
-    fn open(path: &Path) -> Result<Self, String> {
+    fn of(path: &Path) -> Result<Self, String> {
         let mut file = BufReader::new(File::open(path).map_err(|error| error.to_string())?);
         file.fill_buf().map_err(|error| error.to_string())?;
         let mut text = Unpacked::new(file).map_err(|error| error.to_string())?;
@@ -49,6 +50,27 @@ impl Input {
         if start.trim_ascii_start().first() == Some(&b'{') {
             return SnapshotFile::read(text).map(Self::Snapshot);
         }
-        Trace::from_rmm_csv(text).map(Self::Trace).map_err(|error| error.to_string())
+        Ok(Self::Log(text))
+    }
+}
+
+/// Says on the standard error stream where a log ends that was cut.
+pub(crate) fn tell_of_cut(path: &Path, trace: &Trace) {
+    if let Some(cut) = &trace.cut {
+        note(&format!("{}: {cut}; what comes before is read", path.display()));
+    }
+}
+
+impl Input {
+    /// Reads either, and tells of a cut.
+    pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        match Opened::new(path)? {
+            Opened::Snapshot(snapshot) => Ok(Self::Snapshot(snapshot)),
+            Opened::Log(text) => {
+                let trace = Trace::from_rmm_csv(text).map_err(|error| Failure::of_file(path, error))?;
+                tell_of_cut(path, &trace);
+                Ok(Self::Trace(trace))
+            }
+        }
     }
 }

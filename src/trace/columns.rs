@@ -30,18 +30,24 @@ impl Columns {
     }
 
     pub(super) fn row(&self, line: usize, text: &str) -> Result<Row, String> {
-        let count = text.split(',').count();
+        let (mut fields, mut more) = ([""; 6], [""; 2]);
+        let (mut rest, mut count) = (Some(text), 0);
+        while let Some(left) = rest {
+            // A field is some ten bytes: shorter than what makes a search by words worth its start.
+            let end = left.as_bytes().iter().position(|byte| *byte == b',');
+            let (field, after) = end.map_or((left, None), |end| (&left[..end], Some(&left[end + 1..])));
+            let is_usual = self.places.get(count) == Some(&count);
+            let which =
+                if is_usual { Some(count) } else { self.places.iter().position(|place| *place == count) };
+            if let Some(which) = which {
+                fields[which] = field.trim_ascii();
+            } else if let Some(which) = self.more_places.iter().position(|place| *place == Some(count)) {
+                more[which] = field.trim_ascii();
+            }
+            (rest, count) = (after, count + 1);
+        }
         if count != self.count {
             return Err(format!("it has {count} columns where the heading has {}", self.count));
-        }
-        let mut fields = [""; 6];
-        let mut more = [""; 2];
-        for (at, field) in text.split(',').enumerate() {
-            if let Some(which) = self.places.iter().position(|place| *place == at) {
-                fields[which] = field.trim();
-            } else if let Some(which) = self.more_places.iter().position(|place| *place == Some(at)) {
-                more[which] = field.trim();
-            }
         }
         let [thread, time, action, pointer, size, stream] = fields;
         let [tag, reserved] = more;

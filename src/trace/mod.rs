@@ -3,8 +3,8 @@
 //! A [`Trace`] is what a program did to its memory: which block was allocated and freed when, on which stream, by which
 //! thread. It is plain data: nothing here allocates from a resource.
 //!
-//! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events. A line
-//! that says something else than it should is an error that names the line and the reason. A log that was cut is read as far as
+//! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events, and [`TraceEvents`] does
+//! so one at a time. A line that says something else than it should is an error that names the line and the reason. A log that was cut is read as far as
 //! it goes, and a [`Cut`] says where it ends.
 //! [`RmmCsvWriter`] writes such a log, as [`Logging`](crate::adaptor::Logging) does while a program runs.
 
@@ -23,6 +23,7 @@ mod row;
 mod row_format;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod trace;
+mod trace_events;
 mod unpacked;
 
 pub use action::Action;
@@ -35,4 +36,5 @@ pub use rmm_csv_writer::RmmCsvWriter;
 pub use row::Row;
 pub(crate) use row_format::{Fields, LONGEST_TAG, RowFormat};
 pub use trace::Trace;
+pub use trace_events::TraceEvents;
 pub use unpacked::Unpacked;

@@ -1,13 +1,10 @@
 //! `Trace`: everything that a program did to its memory.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::File;
-use std::hash::Hash;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use super::{Action, Cut, Event, EventKind, Moment, Refusal, RmmCsv, Row, Unpacked};
+use super::{Cut, Event, EventKind, Moment, Refusal, TraceEvents, Unpacked};
 use crate::error::Error;
 use crate::resource::Layout;
 
@@ -83,65 +80,17 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// `Malformed` with the line and the reason, as [`RmmCsv`], and for a size that no allocation can have. `Unreadable` as
+    /// `Malformed` with the line and the reason, as [`RmmCsv`](super::RmmCsv), and for a size that no allocation can have. `Unreadable` as
     /// `log` says.
     pub fn from_rmm_csv(log: impl BufRead) -> Result<Self, Error> {
-        let mut trace = Self { tags: vec![String::new()], ..Self::default() };
-        let (mut streams, mut threads, mut live) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut tags = HashMap::from([(Box::default(), 0)]);
-        let mut clock = Clock::default();
-        let mut rows = RmmCsv::new(log)?;
-        for row in rows.by_ref() {
-            let row = row?;
-            let stream = number(&mut streams, &row.stream, &mut trace.stream_handles, &row)?;
-            let thread = number(&mut threads, &row.thread, &mut trace.thread_numbers, &row)?;
-            let moment = Moment {
-                microseconds: clock.at(row.microseconds),
-                address: row.address,
-                reserved_bytes: row.reserved_bytes,
-                tag: number(&mut tags, &row.tag, &mut trace.tags, &row)?,
-            };
-            match row.action {
-                Action::AllocateFailure => {
-                    let after_events = trace.events.len();
-                    trace.failures += 1;
-                    trace.refusals.push(Refusal { after_events, stream, thread, bytes: row.bytes, moment });
-                }
-                Action::Allocate if row.bytes == 0 => {}
-                Action::Allocate => {
-                    usize::try_from(row.bytes)
-                        .ok()
-                        .and_then(|bytes| Layout::from_bytes(bytes).ok())
-                        .ok_or_else(|| {
-                            Error::malformed(row.line, "Size is more than an allocation can have")
-                        })?;
-                    let block = trace.blocks;
-                    trace.blocks = block.checked_add(1).ok_or_else(|| too_many(&row))?;
-                    live.insert(row.address, (block, row.bytes));
-                    trace.push(
-                        Event { kind: EventKind::Allocate, block, stream, thread, bytes: row.bytes },
-                        moment,
-                    );
-                }
-                Action::Free => match live.entry(row.address) {
-                    Entry::Vacant(_) if row.bytes == 0 => {}
-                    Entry::Vacant(_) => trace.strays += 1,
-                    Entry::Occupied(entry) => {
-                        let (block, bytes) = entry.remove();
-                        trace.push(Event { kind: EventKind::Free, block, stream, thread, bytes }, moment);
-                    }
-                },
-            }
+        let mut read = TraceEvents::new(log)?;
+        let (mut events, mut moments) = (Vec::new(), Vec::new());
+        for event in read.by_ref() {
+            let (event, moment) = event?;
+            events.push(event);
+            moments.push(moment);
         }
-        trace.cut = rows.cut().cloned();
-        trace.streams = streams.len() as u32;
-        trace.threads = threads.len() as u32;
-        Ok(trace)
-    }
-
-    fn push(&mut self, event: Event, moment: Moment) {
-        self.events.push(event);
-        self.moments.push(moment);
+        Ok(Self { events, moments, ..read.into_rest() })
     }
 
     /// The most bytes that were live at once, each block rounded up to whole units of 256.
@@ -157,51 +106,5 @@ impl Trace {
             peak = peak.max(live);
         }
         peak
-    }
-}
-
-/// The number of a name: those that come first have the lowest. A new one goes to the end of `names`.
-fn number<N, O>(known: &mut HashMap<N, u32>, name: &N, names: &mut Vec<O>, row: &Row) -> Result<u32, Error>
-where
-    N: Clone + Eq + Hash + Into<O>,
-{
-    if let Some(&number) = known.get(name) {
-        return Ok(number);
-    }
-    let next = u32::try_from(known.len()).map_err(|_| too_many(row))?;
-    known.insert(name.clone(), next);
-    names.push(name.clone().into());
-    Ok(next)
-}
-
-fn too_many(row: &Row) -> Error {
-    Error::malformed(row.line, "it is one more than 4294967295 of a kind")
-}
-
-/// Makes times of day into times that go on.
-#[derive(Default)]
-struct Clock {
-    before: u64,
-    midnight: u64,
-}
-
-impl Clock {
-    const DAY: u64 = 24 * 60 * 60 * 1_000_000;
-
-    /// Two threads log a row so close to each other that one comes late. A minute is long for that, and a log that does nothing
-    /// for a whole day less a minute is rare.
-    const LITTLE: u64 = 60 * 1_000_000;
-
-    /// Rows of two threads may stand in another order than their times, by a little: that is no new day, and what comes late
-    /// after midnight is of the day before.
-    fn at(&mut self, microseconds: u64) -> u64 {
-        if self.midnight >= Self::DAY && microseconds + Self::LITTLE >= self.before + Self::DAY {
-            return self.midnight - Self::DAY + microseconds;
-        }
-        if microseconds + Self::DAY / 2 < self.before {
-            self.midnight += Self::DAY;
-        }
-        self.before = microseconds;
-        self.midnight + microseconds
     }
 }

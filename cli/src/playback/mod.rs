@@ -75,7 +75,12 @@ impl<'t> Playback<'t> {
 
     /// A simulated GPU with room for the blocks of the trace.
     pub(crate) fn machine(&self) -> Sim {
-        let memory = SIMULATED_BYTES.max(self.trace.peak_live_bytes().saturating_mul(2));
+        Self::machine_for(self.trace.peak_live_bytes())
+    }
+
+    /// A simulated GPU with room for blocks that have so many bytes at most at once.
+    pub(crate) fn machine_for(peak_live_bytes: u64) -> Sim {
+        let memory = SIMULATED_BYTES.max(peak_live_bytes.saturating_mul(2));
         let memory = usize::try_from(memory.min(MOST_SIMULATED_BYTES)).unwrap_or(usize::MAX);
         Sim::with_config(SimConfig::default().memory_bytes(memory))
     }

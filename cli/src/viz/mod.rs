@@ -5,23 +5,27 @@ mod columns;
 #[cfg(feature = "program")]
 mod command;
 mod holes;
+mod narrow;
 mod page;
 mod picture;
 mod recorded;
+mod recording;
 mod replayed;
 mod snapshot;
 
-use std::fs;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use alluvion::recipe::Recipe;
 use alluvion::trace::Trace;
 
 use crate::failure::Failure;
-use crate::input::{Input, refuse_overwriting};
+use crate::input::{self, Opened, refuse_overwriting};
 #[cfg(feature = "program")]
 pub(crate) use command::Viz;
 use picture::Picture;
+use recording::Recording;
 
 /// A page to draw: of which file, where to, and how.
 #[derive(Debug)]
@@ -46,22 +50,30 @@ impl Drawing {
         refuse_overwriting(&self.file, &self.output, "page")?;
         let recipe = self.recipe()?;
         let failed = |error: &dyn core::fmt::Display| Failure::of_file(&self.output, error);
-        let (page, what) = match Input::read(&self.file)? {
-            Input::Trace(trace) => {
-                let picture = self.picture_of(trace, recipe)?;
-                (page::of_picture(&picture), plural(picture.trace.events.len(), "event"))
+        let (page, what) = match Opened::new(&self.file)? {
+            Opened::Log(text) => {
+                let log = Recording::read(text).map_err(|why| Failure::of_file(&self.file, why))?;
+                input::tell_of_cut(&self.file, &log.rest);
+                let picture = self.picture_of(log, recipe)?;
+                (page::of_picture(&picture), plural(picture.log.len(), "event"))
             }
-            Input::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
+            Opened::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
                 let still = snapshot::draw(&self.file, snapshot);
                 (page::of_snapshot(&still), plural(still.bytes.len(), "block"))
             }
-            Input::Snapshot(_) => {
+            Opened::Snapshot(_) => {
                 return Err(Failure::usage("a snapshot is one moment: nothing can be replayed"));
             }
         };
         let page = page.map_err(|error| failed(&error))?;
-        fs::write(&self.output, &page).map_err(|error| failed(&error))?;
-        let (output, kib) = (self.output.display(), page.len().div_ceil(1 << 10));
+        let written = File::create(&self.output).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            let bytes = page.write(&mut file)?;
+            file.flush()?;
+            Ok(bytes)
+        });
+        let (output, kib) =
+            (self.output.display(), written.map_err(|error| failed(&error))?.div_ceil(1 << 10));
         Ok(format!("{output}: {what}, {kib} KiB"))
     }
 
@@ -78,17 +90,12 @@ impl Drawing {
         }
     }
 
-    fn picture_of(&self, trace: Trace, recipe: Option<Recipe>) -> Result<Picture, Failure> {
-        if u32::try_from(trace.events.len()).is_err() {
-            return Err(Failure::of_file(&self.file, "it has more than 4294967295 events"));
-        }
-        let says_reserved = trace.moments.iter().any(|moment| moment.reserved_bytes.is_some());
+    fn picture_of(&self, log: Recording, recipe: Option<Recipe>) -> Result<Picture, Failure> {
+        let says_reserved = !log.reserved.is_empty();
         match recipe {
-            Some(recipe) => replayed::draw(&self.file, trace, &recipe),
-            None if self.recorded || says_reserved || trace.events.is_empty() => {
-                Ok(recorded::draw(&self.file, trace))
-            }
-            None => replayed::draw(&self.file, trace, &"pool".parse()?),
+            Some(recipe) => replayed::draw(&self.file, log, &recipe),
+            None if self.recorded || says_reserved || log.len() == 0 => Ok(recorded::draw(&self.file, log)),
+            None => replayed::draw(&self.file, log, &"pool".parse()?),
         }
     }
 }

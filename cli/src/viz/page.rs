@@ -1,16 +1,17 @@
 //! The page: one file with everything in it.
 
-use std::io;
+use std::io::{self, Write};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 
-use alluvion::trace::{EventKind, Refusal, Trace};
+use alluvion::trace::Refusal;
 
 use super::address_space::AddressSpace;
 use super::columns::Columns;
 use super::picture::{Origin, Picture};
+use super::recording::Recording;
 use super::snapshot::Still;
 use crate::snapshot_file::Status;
 
@@ -36,10 +37,6 @@ const SCRIPTS: [&str; 15] = [
     include_str!("page/app.js"),
     include_str!("page/start.js"),
 ];
-
-/// Browsers hold a text in one piece, and none of more than half a gibibyte. A multiple of three, so that pieces in base64
-/// can be joined.
-const PIECE: usize = 24 << 20;
 
 /// What the page is told beside its columns.
 #[derive(Serialize)]
@@ -83,7 +80,7 @@ struct StillHeading<'p> {
 }
 
 /// The page of a snapshot.
-pub(super) fn of_snapshot(still: &Still) -> io::Result<Vec<u8>> {
+pub(super) fn of_snapshot(still: &Still) -> io::Result<Page> {
     let heading = StillHeading {
         title: &still.title,
         kind: "snapshot",
@@ -107,25 +104,25 @@ pub(super) fn of_snapshot(still: &Still) -> io::Result<Vec<u8>> {
     columns.add_u32("block.state", &still.states);
     columns.add_u32("block.stream", &still.streams);
     add_regions(&mut columns, &still.space);
-    columns.add_u64("segment.place", &still.segments.iter().map(|(place, _)| *place).collect::<Vec<_>>());
-    columns.add_u64("segment.bytes", &still.segments.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>());
-    columns.add_u32("segment.born", &vec![0; still.segments.len()]);
-    columns.add_u32("segment.died", &vec![u32::MAX; still.segments.len()]);
-    Ok(assemble(&still.title, &columns.pack(&heading)?))
+    columns.add_u64("segment.place", still.segments.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+    columns.add_u64("segment.bytes", still.segments.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>());
+    columns.add_u32("segment.born", vec![0; still.segments.len()]);
+    columns.add_u32("segment.died", vec![u32::MAX; still.segments.len()]);
+    Ok(Page { title: still.title.clone(), pieces: columns.pack(&heading)? })
 }
 
 fn starts(space: &AddressSpace) -> Vec<String> {
     space.regions.iter().map(|region| format!("{:#x}", region.address)).collect()
 }
 
-fn add_regions(columns: &mut Columns, space: &AddressSpace) {
-    columns.add_u64("region.place", &space.regions.iter().map(|region| region.place).collect::<Vec<_>>());
-    columns.add_u64("region.bytes", &space.regions.iter().map(|region| region.bytes).collect::<Vec<_>>());
+fn add_regions(columns: &mut Columns<'_>, space: &AddressSpace) {
+    columns.add_u64("region.place", space.regions.iter().map(|region| region.place).collect::<Vec<_>>());
+    columns.add_u64("region.bytes", space.regions.iter().map(|region| region.bytes).collect::<Vec<_>>());
 }
 
 /// The page of a picture.
-pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
-    let trace = &picture.trace;
+pub(super) fn of_picture(picture: &Picture) -> io::Result<Page> {
+    let (log, trace) = (&picture.log, &picture.log.rest);
     let (kind, resource, knows_reserved) = match &picture.origin {
         Origin::Recorded { knows_reserved } => ("recorded", None, *knows_reserved),
         Origin::Replayed { resource } => ("replayed", Some(resource.as_str()), true),
@@ -137,8 +134,8 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
         resource,
         notes: &picture.notes,
         unit: picture.unit,
-        first_microseconds: first_microseconds(trace),
-        events: trace.events.len(),
+        first_microseconds: log.first_microseconds,
+        events: log.len(),
         blocks: trace.blocks,
         strays: trace.strays,
         knows_reserved,
@@ -151,104 +148,86 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Vec<u8>> {
     add_events(&mut columns, picture);
     add_regions(&mut columns, &picture.space);
     let segments = &picture.segments;
-    columns.add_u64("segment.place", &segments.iter().map(|segment| segment.address).collect::<Vec<_>>());
-    columns.add_u64("segment.bytes", &segments.iter().map(|segment| segment.bytes).collect::<Vec<_>>());
-    columns.add_u32("segment.born", &segments.iter().map(|segment| segment.born).collect::<Vec<_>>());
-    columns.add_u32("segment.died", &segments.iter().map(|segment| segment.died).collect::<Vec<_>>());
+    columns.add_u64("segment.place", segments.iter().map(|segment| segment.address).collect::<Vec<_>>());
+    columns.add_u64("segment.bytes", segments.iter().map(|segment| segment.bytes).collect::<Vec<_>>());
+    columns.add_u32("segment.born", segments.iter().map(|segment| segment.born).collect::<Vec<_>>());
+    columns.add_u32("segment.died", segments.iter().map(|segment| segment.died).collect::<Vec<_>>());
     let reserved = &picture.reserved;
-    columns.add_u32("reserved.step", &reserved.iter().map(|reserved| reserved.step).collect::<Vec<_>>());
-    columns.add_u64("reserved.bytes", &reserved.iter().map(|reserved| reserved.bytes).collect::<Vec<_>>());
+    columns.add_u32("reserved.step", reserved.iter().map(|reserved| reserved.step).collect::<Vec<_>>());
+    columns.add_u64("reserved.bytes", reserved.iter().map(|reserved| reserved.bytes).collect::<Vec<_>>());
     let samples = &picture.samples;
-    columns.add_u32("sample.step", &samples.iter().map(|sample| sample.step).collect::<Vec<_>>());
-    columns.add_u64("sample.cached", &samples.iter().map(|sample| sample.cached_bytes).collect::<Vec<_>>());
-    add_failures(&mut columns, trace);
+    columns.add_u32("sample.step", samples.iter().map(|sample| sample.step).collect::<Vec<_>>());
+    columns.add_u64("sample.cached", samples.iter().map(|sample| sample.cached_bytes).collect::<Vec<_>>());
+    add_failures(&mut columns, log);
     let covered = &picture.covered;
-    columns.add_u32("covered.block", &covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
-    columns.add_u32("covered.step", &covered.iter().map(|covered| covered.step).collect::<Vec<_>>());
-    Ok(assemble(&picture.title, &columns.pack(&heading)?))
-}
-
-/// When the log begins, since midnight.
-fn first_microseconds(trace: &Trace) -> u64 {
-    let refused = trace.refusals.first().filter(|refusal| refusal.after_events == 0);
-    let first = refused.map(|refusal| &refusal.moment).or(trace.moments.first());
-    first.map_or(0, |moment| moment.microseconds)
+    columns.add_u32("covered.block", covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
+    columns.add_u32("covered.step", covered.iter().map(|covered| covered.step).collect::<Vec<_>>());
+    Ok(Page { title: picture.title.clone(), pieces: columns.pack(&heading)? })
 }
 
 /// The allocations that failed when the log was written. Those that fail in a replay are blocks that are nowhere.
-fn add_failures(columns: &mut Columns, trace: &Trace) {
-    let (first, refusals) = (first_microseconds(trace), &trace.refusals);
+fn add_failures(columns: &mut Columns<'_>, log: &Recording) {
+    let (first, refusals) = (log.first_microseconds, &log.rest.refusals);
     let of = |number: fn(&Refusal) -> u32| refusals.iter().map(number).collect::<Vec<_>>();
     // A picture has no more than 2^32 events.
-    columns.add_u32("failure.after", &of(|refusal| refusal.after_events as u32));
-    columns.add_u32("failure.stream", &of(|refusal| refusal.stream));
-    columns.add_u32("failure.thread", &of(|refusal| refusal.thread));
-    columns.add_u32("failure.tag", &of(|refusal| refusal.moment.tag));
-    columns.add_u64("failure.bytes", &refusals.iter().map(|refusal| refusal.bytes).collect::<Vec<_>>());
+    columns.add_u32("failure.after", of(|refusal| refusal.after_events as u32));
+    columns.add_u32("failure.stream", of(|refusal| refusal.stream));
+    columns.add_u32("failure.thread", of(|refusal| refusal.thread));
+    columns.add_u32("failure.tag", of(|refusal| refusal.moment.tag));
+    columns.add_u64("failure.bytes", refusals.iter().map(|refusal| refusal.bytes).collect::<Vec<_>>());
     let since = |refusal: &Refusal| refusal.moment.microseconds.saturating_sub(first);
-    columns.add_u64("failure.microseconds", &refusals.iter().map(since).collect::<Vec<_>>());
+    columns.add_u64("failure.microseconds", refusals.iter().map(since).collect::<Vec<_>>());
 }
 
-fn add_events(columns: &mut Columns, picture: &Picture) {
-    let trace = &picture.trace;
-    let count = trace.events.len();
-    let mut back = Vec::with_capacity(count);
-    let (mut sizes, mut tags) = (Vec::new(), Vec::new());
-    let mut steps = Vec::with_capacity(count);
-    let mut newest = first_microseconds(trace);
-    for (event, moment) in trace.events.iter().zip(&trace.moments) {
-        // Blocks are numbered as they come, so an allocation needs no number, and a free needs only how far back its
-        // block is: small numbers, which pack well.
-        match event.kind {
-            EventKind::Allocate => {
-                back.push(0);
-                sizes.push(event.bytes);
-                tags.push(moment.tag);
-            }
-            EventKind::Free => back.push((sizes.len() as u64 - u64::from(event.block)) as u32),
-        }
-        // Rows of two threads may stand in another order than their times.
-        steps.push(moment.microseconds.saturating_sub(newest));
-        newest = newest.max(moment.microseconds);
-    }
-    columns.add_u32("event.back", &back);
-    columns.add_u64("event.microseconds", &steps);
-    columns.add_u32("event.stream", &trace.events.iter().map(|event| event.stream).collect::<Vec<_>>());
-    columns.add_u32("event.thread", &trace.events.iter().map(|event| event.thread).collect::<Vec<_>>());
+fn add_events<'p>(columns: &mut Columns<'p>, picture: &'p Picture) {
+    let log = &picture.log;
+    columns.add_narrow("event.back", &log.back);
+    columns.add_narrow_u64("event.microseconds", &log.microseconds);
+    columns.add_narrow("event.stream", &log.streams);
+    columns.add_narrow("event.thread", &log.threads);
     columns.add_u16("event.fragmentation", &picture.fragmentation);
-    columns.add_u64("block.bytes", &sizes);
+    columns.add_narrow_u64("block.bytes", &log.bytes);
     columns.add_u64("block.place", &picture.places);
-    columns.add_u32("block.tag", &tags);
+    columns.add_narrow("block.tag", &log.tags);
 }
 
-/// Puts everything into the frame.
-fn assemble(title: &str, packed: &[u8]) -> Vec<u8> {
-    let mut page = Vec::with_capacity(packed.len() / 3 * 4 + (1 << 18));
-    let mut rest = FRAME;
-    // The frame is ours, and a test sees to it that each of them is in it once, in this order.
-    for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
-        let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-        page.extend_from_slice(before.as_bytes());
-        match mark {
-            "{{title}}" => page.extend_from_slice(escaped(title).as_bytes()),
-            "{{style}}" => page.extend_from_slice(STYLE.as_bytes()),
-            "{{data}}" => {
-                for piece in packed.chunks(PIECE) {
-                    page.extend_from_slice(b"<script type=\"application/octet-stream\" class=\"data\">");
-                    page.extend_from_slice(BASE64_STANDARD.encode(piece).as_bytes());
-                    page.extend_from_slice(b"</script>\n");
+/// A page, ready to be written.
+#[derive(Debug)]
+pub(super) struct Page {
+    title: String,
+    pieces: Vec<Vec<u8>>,
+}
+
+impl Page {
+    /// Writes everything into the frame. Returns how many bytes that were.
+    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<u64> {
+        let mut length = 0;
+        let mut write = |text: &str| {
+            length += text.len() as u64;
+            to.write_all(text.as_bytes())
+        };
+        let mut rest = FRAME;
+        // The frame is ours, and a test sees to it that each of them is in it once, in this order.
+        for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
+            let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
+            write(before)?;
+            match mark {
+                "{{title}}" => write(&escaped(&self.title))?,
+                "{{style}}" => write(STYLE)?,
+                "{{data}}" => {
+                    for piece in &self.pieces {
+                        write("<script type=\"application/octet-stream\" class=\"data\">")?;
+                        write(&BASE64_STANDARD.encode(piece))?;
+                        write("</script>\n")?;
+                    }
                 }
+                _ => SCRIPTS.into_iter().try_for_each(&mut write)?,
             }
-            _ => {
-                for script in SCRIPTS {
-                    page.extend_from_slice(script.as_bytes());
-                }
-            }
+            rest = after;
         }
-        rest = after;
+        write(rest)?;
+        Ok(length)
     }
-    page.extend_from_slice(rest.as_bytes());
-    page
 }
 
 /// As text of HTML.

@@ -1,10 +1,11 @@
 //! `Picture`: all that a page shows.
 
 use alluvion::Layout;
-use alluvion::trace::{EventKind, Trace};
+use alluvion::trace::EventKind;
 
 use super::address_space::{AddressSpace, Region};
 use super::holes::Holes;
+use super::recording::Recording;
 
 /// The place of a block that is nowhere: the allocation failed, or nobody knows its address.
 pub(super) const NOWHERE: u64 = u64::MAX;
@@ -17,7 +18,7 @@ pub(super) struct Picture {
     pub(super) origin: Origin,
     /// What whoever looks at it should know.
     pub(super) notes: Vec<String>,
-    pub(super) trace: Trace,
+    pub(super) log: Recording,
     /// Of each block, where it is drawn.
     pub(super) places: Vec<u64>,
     /// Blocks are drawn as long as they are, rounded up to this.
@@ -75,11 +76,11 @@ pub(super) struct Covered {
     pub(super) step: u32,
 }
 
-/// Where the blocks of a trace lay, and what was taken for them.
+/// Where the blocks of a log lay, and what was taken for them.
 #[derive(Debug)]
 pub(super) struct Laid {
-    /// Of each block, where it began, if it was anywhere.
-    pub(super) addresses: Vec<Option<u64>>,
+    /// Of each block, where it began, or [`NOWHERE`].
+    pub(super) addresses: Vec<u64>,
     /// With addresses. Where there are none they are made up: what the blocks touch, from then on.
     pub(super) segments: Vec<Segment>,
     pub(super) reserved: Vec<Reserved>,
@@ -87,16 +88,16 @@ pub(super) struct Laid {
 }
 
 impl Picture {
-    /// Draws a trace.
-    pub(super) fn new(title: String, origin: Origin, notes: Vec<String>, trace: Trace, laid: Laid) -> Self {
+    /// Draws a log.
+    pub(super) fn new(title: String, origin: Origin, notes: Vec<String>, log: Recording, laid: Laid) -> Self {
         let Laid { addresses, mut segments, reserved, samples } = laid;
         let min_align = Layout::MIN_ALIGN as u64;
-        let aligned = addresses.iter().flatten().all(|address| address.is_multiple_of(min_align));
+        let aligned = addresses.iter().all(|at| *at == NOWHERE || at.is_multiple_of(min_align));
         let mut picture = Self {
             title,
             origin,
             notes,
-            places: vec![NOWHERE; addresses.len()],
+            places: addresses,
             unit: if aligned { min_align } else { 1 },
             space: AddressSpace::default(),
             segments: Vec::new(),
@@ -104,25 +105,14 @@ impl Picture {
             samples,
             fragmentation: Vec::new(),
             covered: Vec::new(),
-            trace,
+            log,
         };
-        let mut ranges: Vec<_> = segments.iter().map(|segment| (segment.address, segment.end())).collect();
+        let ranges: Vec<_> = segments.iter().map(|segment| (segment.address, segment.end())).collect();
         let gap = if segments.is_empty() { GAP } else { 0 };
-        let held = AddressSpace::of_ranges(ranges.clone(), gap);
-        for event in &picture.trace.events {
-            if event.kind == EventKind::Allocate
-                && let Some(address) = addresses[event.block as usize]
-            {
-                let end = address.saturating_add(picture.extent(event.bytes));
-                // A block at the very end of the address space has an end that does not fit, and one byte less.
-                if address < end && (held.place_of(address).is_none() || held.place_of(end - 1).is_none()) {
-                    ranges.push((address, end));
-                }
-            }
-        }
-        picture.space = AddressSpace::of_ranges(ranges, gap);
-        for (place, address) in picture.places.iter_mut().zip(&addresses) {
-            *place = address.and_then(|address| picture.space.place_of(address)).unwrap_or(NOWHERE);
+        picture.space = picture.space_of(ranges, gap);
+        // From here on they are places.
+        for place in &mut picture.places {
+            *place = picture.space.place_of(*place).unwrap_or(NOWHERE);
         }
         if segments.is_empty() {
             segments = picture.touched();
@@ -134,6 +124,28 @@ impl Picture {
         picture.segments = segments;
         picture.find_holes();
         picture
+    }
+
+    /// The given ranges, and all blocks that do not lie in them.
+    fn space_of(&self, mut ranges: Vec<(u64, u64)>, gap: u64) -> AddressSpace {
+        let held = AddressSpace::of_ranges(ranges.clone(), gap);
+        // A log may have as many blocks as events, each somewhere else: what can be joined is joined early.
+        let mut most = ranges.len() + MOST_RANGES;
+        for (block, &address) in self.places.iter().enumerate() {
+            let end = address.saturating_add(self.extent(self.log.bytes.at(block)));
+            // A block at the very end of the address space has an end that does not fit, and one byte less.
+            let is_new = || held.place_of(address).is_none() || held.place_of(end - 1).is_none();
+            if address != NOWHERE && address < end && is_new() {
+                ranges.push((address, end));
+            }
+            if ranges.len() > most {
+                let joined = AddressSpace::of_ranges(core::mem::take(&mut ranges), gap).regions;
+                ranges =
+                    joined.iter().map(|region| (region.address, region.address + region.bytes)).collect();
+                most = 2 * ranges.len() + MOST_RANGES;
+            }
+        }
+        AddressSpace::of_ranges(ranges, gap)
     }
 
     /// How long a block is drawn.
@@ -151,7 +163,7 @@ impl Picture {
         };
         let regions = &self.space.regions;
         let mut touched: Vec<_> = regions.iter().map(region).collect();
-        for (step, event) in self.trace.events.iter().enumerate() {
+        for (step, event) in self.log.steps().enumerate() {
             let place = self.places[event.block as usize];
             if place != NOWHERE {
                 let at = regions.partition_point(|region| region.place <= place) - 1;
@@ -168,8 +180,8 @@ impl Picture {
         births.sort_by_key(|segment| segment.born);
         deaths.sort_by_key(|segment| segment.died);
         let (mut births, mut deaths) = (births.into_iter().peekable(), deaths.into_iter().peekable());
-        self.fragmentation.reserve_exact(self.trace.events.len());
-        for (step, event) in self.trace.events.iter().enumerate() {
+        self.fragmentation.reserve_exact(self.log.len());
+        for (step, event) in self.log.steps().enumerate() {
             let step = step as u32;
             while let Some(gone) = deaths.next_if(|segment| segment.died <= step) {
                 holes.remove_segment(gone.address);
@@ -181,7 +193,11 @@ impl Picture {
             if place != NOWHERE {
                 match event.kind {
                     EventKind::Allocate => {
-                        let under = holes.take(event.block, place, self.extent(event.bytes));
+                        let under = holes.take(
+                            event.block,
+                            place,
+                            self.extent(self.log.bytes.at(event.block as usize)),
+                        );
                         self.covered.extend(under.into_iter().map(|block| Covered { block, step }));
                     }
                     EventKind::Free => holes.give_back(event.block, place),
@@ -191,6 +207,9 @@ impl Picture {
         }
     }
 }
+
+/// So many ranges are gathered before they are joined: 4 MiB of them.
+const MOST_RANGES: usize = 1 << 18;
 
 /// Blocks with no more than this between them are taken to lie in one piece: the unit in which drivers hand out memory.
 const GAP: u64 = 2 << 20;

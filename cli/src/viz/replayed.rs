@@ -6,10 +6,11 @@ use std::path::Path;
 use alluvion::recipe::Recipe;
 use alluvion::source::Cuda;
 use alluvion::suballoc::SuballocBook;
-use alluvion::trace::{EventKind, Trace};
+use alluvion::trace::EventKind;
 use alluvion::{Error, Resource, ResourceExt};
 
-use super::picture::{Laid, Origin, Picture, Reserved, Sample, Segment};
+use super::picture::{Laid, NOWHERE, Origin, Picture, Reserved, Sample, Segment};
+use super::recording::Recording;
 use crate::failure::Failure;
 use crate::playback::{Playback, Sightings, Watched, What};
 use crate::workload::Block;
@@ -18,29 +19,30 @@ use crate::workload::Block;
 /// often as screens have pixels side by side.
 const SAMPLES: usize = 16_384;
 
-/// Replays a trace through a stack on a simulated GPU, and draws it.
-pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture, Failure> {
-    let sim = Playback::new(&trace).machine();
+/// Replays a log through a stack on a simulated GPU, and draws it.
+pub(super) fn draw(path: &Path, mut log: Recording, recipe: &Recipe) -> Result<Picture, Failure> {
+    let sim = Playback::machine_for(log.peak_live_bytes);
     let device = sim.machine().device(0)?;
     let sightings = Sightings::default();
     let resource = recipe.over_device(Watched::new(Cuda::new(&device), &sightings))?;
     let mut segments = Taken::default();
     segments.see(0, &sightings);
-    let streams = (0..trace.streams).map(|_| device.stream()).collect::<Result<Vec<_>, Error>>()?;
-    let mut addresses = vec![None; trace.blocks as usize];
-    let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
-    live.resize_with(addresses.len(), || None);
+    let streams = (0..log.rest.streams).map(|_| device.stream()).collect::<Result<Vec<_>, Error>>()?;
+    // Those of the log are not shown.
+    let mut addresses = core::mem::take(&mut log.addresses);
+    addresses.fill(NOWHERE);
+    let mut live: HashMap<u32, Block<'_, _>> = HashMap::new();
     let (mut samples, mut failed) = (Vec::new(), None);
     let mut failures = 0_usize;
-    let stride = (trace.events.len() / SAMPLES).max(1);
-    for (step, event) in trace.events.iter().enumerate() {
-        let stream = streams[event.stream as usize].as_ref();
-        let block = &mut live[event.block as usize];
+    let stride = (log.len() / SAMPLES).max(1);
+    for (step, event) in log.steps().enumerate() {
+        let stream = streams[log.streams.at(step) as usize].as_ref();
+        let block = event.block as usize;
         match event.kind {
-            EventKind::Allocate => match Block::take(&resource, event.bytes as usize, stream) {
+            EventKind::Allocate => match Block::take(&resource, log.bytes.at(block) as usize, stream) {
                 Ok(taken) => {
-                    addresses[event.block as usize] = Some(taken.address());
-                    *block = Some(taken);
+                    addresses[block] = taken.address();
+                    live.insert(event.block, taken);
                 }
                 Err(error) => {
                     failures += 1;
@@ -48,13 +50,13 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
                 }
             },
             EventKind::Free => {
-                if let Some(block) = block.take() {
+                if let Some(block) = live.remove(&event.block) {
                     block.give_back(stream);
                 }
             }
         }
         segments.see(step as u32, &sightings);
-        if (step.is_multiple_of(stride) || step + 1 == trace.events.len())
+        if (step.is_multiple_of(stride) || step + 1 == log.len())
             && let Some(stock) = resource.find::<SuballocBook>()
         {
             samples.push(Sample { step: step as u32, cached_bytes: stock.status().cached_bytes as u64 });
@@ -62,11 +64,11 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
     }
     let origin = Origin::Replayed { resource: described(&resource) };
     let segments = segments.all;
-    for block in live.into_iter().flatten() {
+    for block in live.into_values() {
         // There is a block, so there is a stream.
         block.give_back(streams[0].as_ref());
     }
-    let mut notes = super::notes_about(&trace);
+    let mut notes = super::notes_about(&log.rest);
     if let Some((step, error)) = failed {
         notes.push(format!(
             "{} failed in the replay; the first at event {}: {error}.",
@@ -75,7 +77,7 @@ pub(super) fn draw(path: &Path, trace: Trace, recipe: &Recipe) -> Result<Picture
         ));
     }
     let laid = Laid { addresses, reserved: reserved_by(&segments), segments, samples };
-    Ok(Picture::new(super::name_of(path), origin, notes, trace, laid))
+    Ok(Picture::new(super::name_of(path), origin, notes, log, laid))
 }
 
 /// The stack as it is described, without who watches its source.

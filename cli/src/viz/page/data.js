@@ -6,13 +6,18 @@
 
 /** What the page was told, and its columns. */
 class Data {
-  /** @param {ArrayBuffer} bytes */
-  constructor(bytes) {
-    const length = new DataView(bytes).getUint32(0, true);
+  /** @param {Uint8Array} heading its length in four bytes, and what it says */
+  constructor(heading) {
     /** @type {any} */
-    this.heading = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
-    this.bytes = bytes;
-    this.start = 4 + length;
+    this.heading = JSON.parse(new TextDecoder().decode(heading.subarray(4)));
+    this.bytes = new Uint8Array(this.heading.bytes);
+    this.read = 0;
+  }
+
+  /** Puts a piece of the columns behind those before it. @param {Uint8Array} piece */
+  add(piece) {
+    this.bytes.set(piece, this.read);
+    this.read += piece.length;
   }
 
   /** @param {string} name @returns {Numbers} */
@@ -21,7 +26,7 @@ class Data {
     const place = this.heading.columns[name];
     if (!place) return new Uint8Array(0);
     const kind = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array }[place.type];
-    return new kind(this.bytes, this.start + place.at, place.count);
+    return new kind(this.bytes.buffer, place.at, place.count);
   }
 
   /**
@@ -51,14 +56,19 @@ function fromBase64(text) {
   return bytes;
 }
 
-/** Reads the page's data, and lets go of its text. */
+/** @param {Element} piece */
+async function unpack(piece) {
+  const packed = fromBase64(piece.textContent ?? "");
+  piece.remove();
+  const stream = new Blob(/** @type {BlobPart[]} */ ([packed])).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Reads the page's data piece by piece, and lets go of its text: the first is the heading, which says how long the others are. */
 async function readData() {
-  const pieces = [...document.querySelectorAll("script.data")];
-  const packed = pieces.map((piece) => {
-    const bytes = fromBase64(piece.textContent ?? "");
-    piece.remove();
-    return bytes;
-  });
-  const stream = new Blob(/** @type {BlobPart[]} */ (packed)).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Data(await new Response(stream).arrayBuffer());
+  const [first, ...pieces] = [...document.querySelectorAll("script.data")].map((piece) => unpack(piece));
+  const heading = await first;
+  const data = new Data(heading);
+  for (const piece of pieces) data.add(await piece);
+  return data;
 }

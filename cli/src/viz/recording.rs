@@ -1,0 +1,117 @@
+//! `Recording`: a log in columns.
+
+use std::io::BufRead;
+
+use alluvion::Layout;
+use alluvion::trace::{EventKind, Trace, TraceEvents};
+
+use super::narrow::Narrow;
+use super::picture::{NOWHERE, Reserved};
+
+/// A log in columns, each as narrow as its numbers: some 15 bytes for an event, where a [`Trace`] takes 64.
+#[derive(Debug)]
+pub(super) struct Recording {
+    /// Of each event: 0 if it allocates, because blocks are numbered as they come; else how far back its block is.
+    pub(super) back: Narrow,
+    /// Since the event before. Rows of two threads may stand in another order than their times: then none.
+    pub(super) microseconds: Narrow,
+    pub(super) streams: Narrow,
+    pub(super) threads: Narrow,
+    /// Of each block.
+    pub(super) bytes: Narrow,
+    pub(super) tags: Narrow,
+    /// Where each block was, or [`NOWHERE`] if the log does not say.
+    pub(super) addresses: Vec<u64>,
+    /// The steps that changed what was reserved, if the log says that.
+    pub(super) reserved: Vec<Reserved>,
+    /// When it begins, since midnight.
+    pub(super) first_microseconds: u64,
+    pub(super) peak_live_bytes: u64,
+    /// What there is beside events.
+    pub(super) rest: Trace,
+}
+
+/// One event of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) kind: EventKind,
+    pub(super) block: u32,
+}
+
+impl Recording {
+    /// Of a log in RMM's format.
+    pub(super) fn read(text: impl BufRead) -> Result<Self, String> {
+        let mut events = TraceEvents::new(text).map_err(|error| error.to_string())?;
+        let mut read = Self {
+            back: Narrow::default(),
+            microseconds: Narrow::default(),
+            streams: Narrow::default(),
+            threads: Narrow::default(),
+            bytes: Narrow::default(),
+            tags: Narrow::default(),
+            addresses: Vec::new(),
+            reserved: Vec::new(),
+            first_microseconds: 0,
+            peak_live_bytes: 0,
+            rest: Trace::default(),
+        };
+        let (mut newest, mut live) = (None, 0_u64);
+        while let Some(event) = events.next() {
+            let (event, moment) = event.map_err(|error| error.to_string())?;
+            let step =
+                u32::try_from(read.len()).map_err(|_| "it has more than 4294967295 events".to_owned())?;
+            let before = *newest.get_or_insert_with(|| {
+                let refused = events.rest().refusals.first().map(|refusal| refusal.moment.microseconds);
+                read.first_microseconds = refused.unwrap_or(moment.microseconds);
+                read.first_microseconds
+            });
+            let held = event.bytes.next_multiple_of(Layout::MIN_ALIGN as u64);
+            match event.kind {
+                EventKind::Allocate => {
+                    read.back.push(0);
+                    read.bytes.push(event.bytes);
+                    read.tags.push(moment.tag.into());
+                    // Null is what a log has for an address that it does not know.
+                    read.addresses.push(if moment.address == 0 { NOWHERE } else { moment.address });
+                    live = live.saturating_add(held);
+                    read.peak_live_bytes = read.peak_live_bytes.max(live);
+                }
+                EventKind::Free => {
+                    read.back.push(read.bytes.len() as u64 - u64::from(event.block));
+                    live = live.saturating_sub(held);
+                }
+            }
+            read.microseconds.push(moment.microseconds.saturating_sub(before));
+            newest = Some(before.max(moment.microseconds));
+            read.streams.push(event.stream.into());
+            read.threads.push(event.thread.into());
+            if let Some(bytes) = moment.reserved_bytes
+                && read.reserved.last().is_none_or(|last| last.bytes != bytes)
+            {
+                read.reserved.push(Reserved { step, bytes });
+            }
+        }
+        read.rest = events.into_rest();
+        if newest.is_none() {
+            let refused = read.rest.refusals.first();
+            read.first_microseconds = refused.map_or(0, |refusal| refusal.moment.microseconds);
+        }
+        Ok(read)
+    }
+
+    /// How many events there are.
+    pub(super) const fn len(&self) -> usize {
+        self.back.len()
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = Step> + '_ {
+        let mut known = 0;
+        (0..self.len()).map(move |at| match self.back.at(at) {
+            0 => {
+                known += 1;
+                Step { kind: EventKind::Allocate, block: known - 1 }
+            }
+            back => Step { kind: EventKind::Free, block: known - back as u32 },
+        })
+    }
+}

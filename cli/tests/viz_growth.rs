@@ -1,0 +1,117 @@
+//! How a page and the memory that it is made in grow with the log: counted, not timed.
+//!
+//! A program of its own, because its allocator counts for the whole process.
+
+#![expect(unsafe_code, reason = "an allocator is unsafe to write")]
+#![expect(clippy::disallowed_types, reason = "loom does not see the program")]
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod page;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write;
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use page::scratch;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the bytes that are live, and the most that ever were.
+struct Counting;
+
+// Relaxed: they are counts, and nothing is read on their word.
+fn count(more: usize, less: usize) {
+    let live = LIVE.fetch_add(more, Ordering::Relaxed) + more;
+    PEAK.fetch_max(live - less, Ordering::Relaxed);
+    LIVE.fetch_sub(less, Ordering::Relaxed);
+}
+
+// SAFETY: everything is forwarded to the system's allocator; counting touches no block.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size(), 0);
+        // SAFETY: the caller's promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promises; the block came from there with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    // The system lengthens large blocks in place or moves their pages, so that old and new are not there at once.
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size, layout.size());
+        // SAFETY: the caller's promises; the block came from there with this layout.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// A log of that many events on eight streams, with up to 2000 blocks at once.
+fn log_of(events: u64, says_reserved: bool) -> String {
+    let path = scratch(&format!("growth_{events}_{says_reserved}.csv"));
+    let mut log = "Thread,Time,Action,Pointer,Size,Stream,Reserved\n".to_owned();
+    let mut seed = 5_u64;
+    let mut next = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % below
+    };
+    let mut live: Vec<(u64, u64, u64)> = Vec::new();
+    let (mut microseconds, mut known) = (0, 0_u64);
+    for _ in 0..events {
+        microseconds += next(40);
+        let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
+        let time = format!("10:{:02}:{:02}.{rest:06}", seconds / 60, seconds % 60);
+        let frees = live.len() == 2000 || (!live.is_empty() && next(100) < 49);
+        let (action, (address, bytes, stream)) = if frees {
+            ("free", live.swap_remove(next(live.len() as u64) as usize))
+        } else {
+            known += 1;
+            live.push((0x7f00_0000_0000 + (known << 21), 256 << next(13), next(8)));
+            ("allocate", live[live.len() - 1])
+        };
+        let reserved = if says_reserved { (100 << 30).to_string() } else { String::new() };
+        writeln!(log, "{},{time},{action},{address:#x},{bytes},{stream:#x},{reserved}", 100 + stream)
+            .expect("memory takes it");
+    }
+    fs::write(&path, log).expect("it can be written");
+    path.to_str().expect("its name is text").to_owned()
+}
+
+/// What drawing a log takes: the most bytes that are live at once, and those of the page.
+fn drawn(log: &str) -> (usize, u64) {
+    let page = scratch("growth.html");
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    alluvion_cli::write_page(log.as_ref(), &page).expect("it can be drawn");
+    let peak = PEAK.load(Ordering::Relaxed) - before;
+    (peak, fs::metadata(&page).expect("the page is there").len())
+}
+
+/// Of an event more. Three million then take 120 MB, and their page 24 MB.
+const MOST_HEAP_BYTES: f64 = 40.0;
+const MOST_PAGE_BYTES: f64 = 8.0;
+
+#[test]
+fn an_event_more_takes_few_bytes_of_memory_and_page() {
+    // One after the other, because there is one count. Lists double as they grow: both counts lie as far beyond a power of two.
+    for says_reserved in [false, true] {
+        let [few, many] = [40_000, 160_000];
+        let (few_heap, few_page) = drawn(&log_of(few, says_reserved));
+        let (many_heap, many_page) = drawn(&log_of(many, says_reserved));
+        let more = (many - few) as f64;
+        let heap = (many_heap as f64 - few_heap as f64) / more;
+        let page = (many_page as f64 - few_page as f64) / more;
+        println!(
+            "says what was reserved: {says_reserved}; an event more: {heap:.1} bytes of memory, {page:.1} of the page"
+        );
+        assert!(heap > 1.0 && heap < MOST_HEAP_BYTES, "an event takes {heap:.1} bytes of memory");
+        assert!(page > 1.0 && page < MOST_PAGE_BYTES, "an event takes {page:.1} bytes of the page");
+    }
+}
