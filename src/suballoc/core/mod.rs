@@ -16,22 +16,14 @@
 
 mod allocate;
 mod bins;
-#[cfg(all(test, not(loom)))]
-mod bounds;
 mod cache;
-#[cfg(all(test, not(loom)))]
-mod decisions;
 mod fit;
 mod gather;
 mod index;
 mod join;
-#[cfg(all(test, not(loom)))]
-mod model;
 mod node;
 mod nodes;
 mod owner;
-#[cfg(all(test, not(loom)))]
-mod programs;
 mod release;
 mod segment;
 mod settle;
@@ -39,7 +31,7 @@ mod size_class;
 mod span;
 mod survey;
 #[cfg(all(test, not(loom)))]
-mod verify;
+mod tests;
 
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
 pub(crate) use owner::{Owned, Owner};

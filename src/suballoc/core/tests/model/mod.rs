@@ -3,8 +3,8 @@
 mod giving;
 mod taking;
 
-use super::{BlockSeen, Core, Owner, SeenState, Segment, UNIT};
 use crate::stream::{Epoch, StreamId};
+use crate::suballoc::core::{BlockSeen, Core, Owner, SeenState, Segment, UNIT};
 
 /// One call. Streams are slots, 0 is nobody; what is out is picked by its number, modulo how many there are.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::super::bins::Bin;
-use super::super::{BlockSeen, SeenState, Segment, UNIT};
 use super::{Pair, Reach, free};
 use crate::stream::StreamId;
+use crate::suballoc::core::bins::Bin;
+use crate::suballoc::core::{BlockSeen, SeenState, Segment, UNIT};
 
 impl Pair {
     pub(super) fn allocate(&mut self, requester: usize, units: u32, align_units: u32, reach: Reach) {

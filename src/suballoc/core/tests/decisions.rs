@@ -1,7 +1,7 @@
 //! What the core decides, case by case.
 
-use super::{BlockSeen, Core, NotOut, Owner, SeenState, Segment, UNIT};
 use crate::stream::{Epoch, StreamId};
+use crate::suballoc::core::{BlockSeen, Core, NotOut, Owner, SeenState, Segment, UNIT};
 
 const BASE: u64 = 0x7f00_0000_0000;
 

@@ -1,8 +1,8 @@
 //! What a block that comes back, and what is over, must have done.
 
-use super::super::{BlockSeen, Inspected, NotOut, Owner, SeenState, Settling, UNIT};
 use super::{Pair, Reach, Slot, State, free, merge};
 use crate::stream::Epoch;
+use crate::suballoc::core::{BlockSeen, Inspected, NotOut, Owner, SeenState, Settling, UNIT};
 
 impl Pair {
     pub(super) fn release(&mut self, pick: usize, on: usize, age: u64) {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::bins::{Bin, End};
-use super::node::{Id, NONE, Node};
-use super::{Core, Owner, UNIT};
+use crate::suballoc::core::bins::{Bin, End};
+use crate::suballoc::core::node::{Id, NONE, Node};
+use crate::suballoc::core::{Core, Owner, UNIT};
 
 impl Core {
     /// Panics unless the chains of all segments, the bins of all owners, the index and the sums agree.

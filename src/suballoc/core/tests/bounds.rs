@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Core, Owner, SeenState, Settling};
 use crate::stream::{Epoch, StreamId};
+use crate::suballoc::core::{Core, Owner, SeenState, Settling};
 
 /// Numbers without a pattern: xorshift.
 struct Numbers(u64);
