@@ -2,6 +2,8 @@
 
 #[path = "support/gpu_kernels.rs"]
 mod gpu_kernels;
+#[path = "support/gpu_module.rs"]
+mod gpu_module;
 #[path = "support/raw_block.rs"]
 mod raw_block;
 #[path = "support/soak.rs"]

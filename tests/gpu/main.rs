@@ -17,6 +17,8 @@ mod every_source;
 mod every_suballocator;
 #[path = "../support/gpu_kernels.rs"]
 mod gpu_kernels;
+#[path = "../support/gpu_module.rs"]
+mod gpu_module;
 #[path = "../support/host_contract/mod.rs"]
 mod host_contract;
 #[path = "../support/not_sync.rs"]

@@ -10,6 +10,8 @@
 mod child;
 #[path = "../support/gpu_faults.rs"]
 mod gpu_faults;
+#[path = "../support/gpu_module.rs"]
+mod gpu_module;
 #[path = "../support/own_context.rs"]
 mod own_context;
 #[path = "../support/process_ends.rs"]
@@ -35,7 +37,8 @@ use alluvion::source::Cuda;
 use alluvion::{Device, DeviceVec, Machine, PinnedAlloc, Stream};
 use child::{done, in_child};
 use cudarc::driver::sys;
-use gpu_faults::{FAULTS, Fault, launch, raw};
+use gpu_faults::{FAULTS, Fault, launch};
+use gpu_module::raw;
 use rerun::{is_child, run_child};
 
 /// Runs of each end of a process, a second each for its context.

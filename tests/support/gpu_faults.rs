@@ -2,11 +2,13 @@
 
 #![expect(unsafe_code, reason = "launches kernels")]
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::time::Duration;
 
-use alluvion::{DevicePtr, StreamRef};
+use alluvion::DevicePtr;
 use cudarc::driver::{result, sys};
+
+use crate::gpu_module::{self, WAIT};
 
 /// What a kernel does wrong.
 pub(crate) struct Fault {
@@ -63,27 +65,19 @@ shape: .callprototype _ ();
     },
 ];
 
-/// For Turing, the oldest that current drivers translate for. One thread.
+/// One thread.
 fn text(fault: &Fault) -> String {
     let Fault { beside, body, .. } = fault;
     format!(
-        ".version 6.3
-.target sm_75
-.address_size 64
+        "
 {beside}
 .visible .entry fail(.param .u64 words, .param .u64 nanoseconds)
 {{
-    .reg .pred %early;
     .reg .b32 %word;
-    .reg .b64 %base, %begun, %now, %spent, %wait, %address;
+    .reg .b64 %base, %wait, %address;
     ld.param.u64 %base, [words];
     ld.param.u64 %wait, [nanoseconds];
-    mov.u64 %begun, %globaltimer;
-again:
-    mov.u64 %now, %globaltimer;
-    sub.u64 %spent, %now, %begun;
-    setp.lt.u64 %early, %spent, %wait;
-    @%early bra again;
+    {WAIT}
     {body}
     ret;
 }}
@@ -99,13 +93,7 @@ impl Fault {
 
     /// Loads the kernel into the context that is current. It stays loaded, as long as that lives.
     pub(crate) fn load(&self) -> sys::CUfunction {
-        let image = CString::new(text(self)).expect("it has no zero byte");
-        // SAFETY: the image is PTX and ends in a zero byte.
-        let module =
-            unsafe { result::module::load_data(image.as_ptr().cast()) }.expect("it can be translated");
-        let name = CString::new("fail").expect("it has no zero byte");
-        // SAFETY: the module is loaded.
-        unsafe { result::module::get_function(module, name) }.expect("it is in the module")
+        gpu_module::function(gpu_module::load(&text(self)), "fail")
     }
 }
 
@@ -122,9 +110,4 @@ pub(crate) fn launch(
     // SAFETY: the arguments are those of the kernel. What it does loses its context and nothing else.
     unsafe { result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream, &mut arguments) }
         .expect("it can be launched");
-}
-
-/// The stream as cudarc has it.
-pub(crate) fn raw(stream: StreamRef<'_>) -> sys::CUstream {
-    std::ptr::with_exposed_provenance_mut(stream.raw().0 as usize)
 }

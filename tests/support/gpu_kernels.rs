@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "some tests need a part of it")]
 #![expect(unsafe_code, reason = "launches kernels")]
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,26 +11,22 @@ use std::time::Duration;
 use alluvion::{DevicePtr, StreamRef};
 use cudarc::driver::{CudaContext, result, sys};
 
-/// For Turing, the oldest that current drivers translate for. A launch has a thread for each word.
-const KERNELS: &str = r"
-.version 6.3
-.target sm_75
-.address_size 64
+use crate::gpu_module::{self, WAIT, raw};
+
+/// A launch has a thread for each word.
+fn text() -> String {
+    format!(
+        "
 .visible .entry write_late(.param .u64 words, .param .u32 count, .param .u32 value, .param .u64 nanoseconds)
-{
-    .reg .pred %early, %beyond;
+{{
+    .reg .pred %beyond;
     .reg .b32 %block, %width, %thread, %index, %count, %word;
-    .reg .b64 %base, %offset, %address, %begun, %now, %spent, %wait;
+    .reg .b64 %base, %offset, %address, %wait;
     ld.param.u64 %base, [words];
     ld.param.u32 %count, [count];
     ld.param.u32 %word, [value];
     ld.param.u64 %wait, [nanoseconds];
-    mov.u64 %begun, %globaltimer;
-again:
-    mov.u64 %now, %globaltimer;
-    sub.u64 %spent, %now, %begun;
-    setp.lt.u64 %early, %spent, %wait;
-    @%early bra again;
+    {WAIT}
     mov.u32 %block, %ctaid.x;
     mov.u32 %width, %ntid.x;
     mov.u32 %thread, %tid.x;
@@ -43,9 +39,9 @@ again:
     st.global.u32 [%address], %word;
 done:
     ret;
-}
+}}
 .visible .entry count_others(.param .u64 words, .param .u32 count, .param .u32 value, .param .u64 counter)
-{
+{{
     .reg .pred %beyond, %same;
     .reg .b32 %block, %width, %thread, %index, %count, %word, %found;
     .reg .b64 %base, %offset, %address, %others;
@@ -69,8 +65,10 @@ done:
     red.global.add.u32 [%address], 1;
 done:
     ret;
+}}
+"
+    )
 }
-";
 
 /// The kernels, loaded. They stay so: the process is short.
 pub(crate) struct Kernels {
@@ -85,16 +83,8 @@ impl Kernels {
     pub(crate) fn load() -> Self {
         let context = CudaContext::new(0).expect("these tests need a GPU");
         context.bind_to_thread().expect("the context lives");
-        let image = CString::new(KERNELS).expect("it has no zero byte");
-        // SAFETY: the image is PTX and ends in a zero byte.
-        let module =
-            unsafe { result::module::load_data(image.as_ptr().cast()) }.expect("it can be translated");
-        let function = |name: &str| {
-            let name = CString::new(name).expect("it has no zero byte");
-            // SAFETY: the module is loaded.
-            let function = unsafe { result::module::get_function(module, name) };
-            function.expect("it is in the module").expose_provenance()
-        };
+        let module = gpu_module::load(&text());
+        let function = |name: &str| gpu_module::function(module, name).expose_provenance();
         let kernels =
             Self { write_late: function("write_late"), count_others: function("count_others"), context };
         let device = alluvion::Device::cuda(0).expect("these tests need a GPU");
@@ -150,10 +140,11 @@ impl Kernels {
         ];
         self.context.bind_to_thread().expect("the context lives");
         let function: sys::CUfunction = ptr::with_exposed_provenance_mut(function);
-        let stream: sys::CUstream = ptr::with_exposed_provenance_mut(stream.raw().0 as usize);
         let blocks = length.div_ceil(256).max(1);
         // SAFETY: the arguments are those of the kernel; the test keeps the memory until the stream has been waited for.
-        unsafe { result::launch_kernel(function, (blocks, 1, 1), (256, 1, 1), 0, stream, &mut arguments) }
-            .expect("it can be launched");
+        unsafe {
+            result::launch_kernel(function, (blocks, 1, 1), (256, 1, 1), 0, raw(stream), &mut arguments)
+        }
+        .expect("it can be launched");
     }
 }
