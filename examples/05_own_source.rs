@@ -16,7 +16,7 @@ use alluvion::source::Cuda;
 use alluvion::testing::{Bench, suite};
 use alluvion::{
     AnyResource, Device, DeviceAccessible, DevicePtr, DeviceVec, Error, Frontier, Layout, Resource,
-    ResourceExt, ResourceId, StreamRef,
+    ResourceId, StreamRef,
 };
 
 const BLOCK_BYTES: usize = 64 << 10;
@@ -126,10 +126,6 @@ unsafe impl<U: Resource> Resource for Slabs<U> {
         }
     }
 
-    fn device(&self) -> &Device {
-        self.upstream.device()
-    }
-
     fn id(&self) -> ResourceId {
         self.id
     }
@@ -167,9 +163,8 @@ unsafe impl<U: Resource> Resource for Slabs<U> {
         Ok(released_bytes)
     }
 
-    fn upstream(&self) -> Option<&dyn Resource> {
-        Some(&self.upstream)
-    }
+    // `device`, `upstream` and `memory_info`, and what the contract gets later.
+    alluvion::forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align, trim);
 }
 
 // SAFETY: the blocks are the upstream's.
