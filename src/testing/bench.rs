@@ -233,8 +233,9 @@ impl Bench {
     pub fn check_hazards(&self) {
         let Some(sim) = self.simulated() else { return };
         let hazards = sim.hazards();
-        if let Some(first) = hazards.first() {
-            panic!("{} hazards on the simulated machine, the first is a {first}", hazards.len());
+        if !hazards.is_empty() {
+            let lines: String = hazards.iter().map(|hazard| format!("\n  {hazard}")).collect();
+            panic!("the simulated machine has seen {} hazards:{lines}", hazards.len());
         }
     }
 }

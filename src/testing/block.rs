@@ -118,7 +118,7 @@ impl<R: DeviceAccessible> Block<'_, R> {
             )
         };
         copied.expect("a live block can be copied");
-        Copied { bytes, device: device.clone() }
+        Copied { bytes, device: device.clone(), block: self.pointer }
     }
 
     /// Waits for the stream and asserts that the whole block holds what [`fill`](Self::fill) wrote.
@@ -133,16 +133,21 @@ impl<R: DeviceAccessible> Block<'_, R> {
 pub(super) struct Copied {
     bytes: Vec<u8>,
     device: Device,
+    block: DevicePtr,
 }
 
 impl Copied {
     /// Waits for the stream that the copy is on, and asserts that the bytes are what [`fill`](Block::fill) writes.
     #[track_caller]
     pub(super) fn check(self, word: u32, stream: StreamRef<'_>) {
+        let block = self.block;
         let bytes = self.wait(stream);
         if let Some(at) = first_difference(&bytes, word) {
-            let (found, length) = (bytes[at], bytes.len());
-            panic!("byte {at} of {length} is {found:#x} where {word:#x} was filled in");
+            let (found, expected, length) = (bytes[at], byte_of(word, at, bytes.len()), bytes.len());
+            panic!(
+                "byte {at} of the {length} bytes at {block} is {found:#04x} and should be {expected:#04x}: {word:#x} was filled in, \
+                 over and over, and read on {stream:?}"
+            );
         }
     }
 
@@ -178,6 +183,11 @@ pub(super) fn first_difference(bytes: &[u8], word: u32) -> Option<usize> {
     }
 }
 
+/// The byte that [`Block::fill`] writes at `at` of a block of `bytes`.
+pub(super) fn byte_of(word: u32, at: usize, bytes: usize) -> u8 {
+    if at < bytes / 4 * 4 { word.to_ne_bytes()[at % 4] } else { word as u8 }
+}
+
 /// `bytes` bytes, aligned as every block is.
 #[track_caller]
 pub(super) fn layout_of(bytes: usize) -> Layout {
@@ -186,7 +196,7 @@ pub(super) fn layout_of(bytes: usize) -> Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::first_difference;
+    use super::{byte_of, first_difference};
 
     #[test]
     fn a_difference_is_found_wherever_it_is() {
@@ -198,6 +208,7 @@ mod tests {
             bytes[at] ^= 0x80;
             assert_eq!(first_difference(&bytes, word), Some(at));
             bytes[at] ^= 0x80;
+            assert_eq!(byte_of(word, at, bytes.len()), bytes[at]);
         }
     }
 }

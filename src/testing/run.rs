@@ -290,7 +290,7 @@ impl<'r, R: Resource> Run<'r, R> {
         for (copied, block, word) in self.copies.drain(..) {
             let bytes = copied.take_after_device();
             if let Some(at) = first_difference(&bytes, word) {
-                return Err(Violation::Corrupt { block, at, word });
+                return Err(Violation::Corrupt { block, at, word, found: bytes[at] });
             }
             self.summary.compared += 1;
         }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::block::byte_of;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout};
 
@@ -53,6 +54,8 @@ pub enum Violation {
         at: usize,
         /// What was written, repeated.
         word: u32,
+        /// The byte that is there.
+        found: u8,
     },
     /// A call failed that had no reason to.
     Refused {
@@ -94,14 +97,19 @@ impl fmt::Display for Violation {
                 bytes(layout),
                 layout.align()
             ),
-            Self::Corrupt { block: (at, layout), at: offset, word } => write!(
+            Self::Corrupt { block: (at, layout), at: offset, word, found } => write!(
                 f,
-                "byte {offset} of {} at {at} is not what was written, which is {word:#x} repeated",
-                bytes(layout)
+                "byte {offset} of the {} bytes at {at} is {found:#04x} and should be {:#04x}: {word:#x} was written, over and over",
+                bytes(layout),
+                byte_of(*word, *offset, bytes(layout))
             ),
             Self::Refused { what, error } => write!(f, "{what} failed: {error}"),
             Self::AlignmentIgnored { layout, max_align } => {
-                write!(f, "an alignment of {} was served, the largest is {max_align}", layout.align())
+                let align = layout.align();
+                write!(
+                    f,
+                    "a block aligned to {align} was served, and `max_align` says that {max_align} is the largest"
+                )
             }
         }
     }

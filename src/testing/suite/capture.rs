@@ -39,17 +39,33 @@ pub fn captures_elsewhere_survive<R: Resource>(bench: &Bench, make: impl Fn(&Dev
         });
         has_begun.recv().expect("the capture begins");
         let done = done;
+        // After each call, so that the message names the one that did it.
+        let check = |call: &str, bytes: usize| {
+            if let Some(hazard) = sim.hazards().first() {
+                panic!("`{call}` of {bytes} bytes breaks the capture of another thread: {hazard}");
+            }
+        };
         for resource in [&used, &fresh] {
             for bytes in [100, 1 << 20].map(|bytes| bench.at_most(bytes)) {
                 let ordered = Block::allocate(resource, layout_of(bytes), stream.as_ref());
-                let ordered = ordered.unwrap_or_else(|error| panic!("allocating beside a capture: {error}"));
+                let ordered = ordered.unwrap_or_else(|error| {
+                    panic!("`allocate` of {bytes} bytes fails while another thread captures: {error}")
+                });
+                check("allocate", bytes);
                 let synchronous = Block::allocate_sync(resource, layout_of(bytes));
-                let synchronous = synchronous.unwrap_or_else(|error| panic!("synchronously: {error}"));
+                let synchronous = synchronous.unwrap_or_else(|error| {
+                    panic!("`allocate_sync` of {bytes} bytes fails while another thread captures: {error}")
+                });
+                check("allocate_sync", bytes);
                 ordered.free(stream.as_ref());
+                check("deallocate", bytes);
                 synchronous.free_sync();
+                check("deallocate_sync", bytes);
             }
-            resource.memory_info().expect("memory can be asked for beside a capture");
-            resource.trim(0).expect("a resource can be trimmed beside a capture");
+            resource.memory_info().expect("`memory_info` succeeds while another thread captures");
+            check("memory_info", 0);
+            resource.trim(0).expect("`trim` succeeds while another thread captures");
+            check("trim", 0);
         }
         drop(fresh);
         drop(done);

@@ -177,7 +177,7 @@ pub fn random_operations_agree_with_the_oracle<R: DeviceAccessible>(
         let ops: Vec<Op> =
             Op::random(seed).take(150).map(|op| op.limited(largest, resource.max_align())).collect();
         if let Err(violation) = run_ops(&resource, &ops) {
-            panic!("seed {seed}: {violation}");
+            panic!("random operations of seed {seed}: {violation}");
         }
         bench.check();
     }
