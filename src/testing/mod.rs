@@ -3,6 +3,7 @@
 //! For people who write a resource of their own, and for this crate's own tests. Nothing here needs a GPU.
 //!
 //! - [`resource_suite!`](crate::resource_suite) stamps the conformance [suite]: one test for each clause of the contract.
+//!   For a layer over another resource it says which method is not forwarded.
 //! - [`Shadow`] stands over a resource and checks every block against an interval map; [`run_ops`] drives a resource with
 //!   [operations](Op) that a property test or a fuzzer makes up.
 //! - [`Sweep`] fails every driver call that a program makes, one after the other. [`Faulty`] fails the n-th allocation of
@@ -36,6 +37,7 @@ mod shadow;
 mod stall;
 pub mod suite;
 mod sweep;
+mod upstream;
 mod violation;
 mod workload;
 
@@ -48,5 +50,6 @@ pub use run::{Summary, run_ops, run_ops_untouched};
 pub use shadow::{Shadow, ShadowHeap};
 pub use stall::{Stall, stall};
 pub use sweep::{Sweep, Swept};
+pub use upstream::Upstream;
 pub use violation::Violation;
 pub use workload::{Workload, WorkloadKind};

@@ -13,6 +13,7 @@ mod every_suballocator;
 mod not_sync;
 
 mod adaptors;
+mod adaptors_forward;
 #[cfg(feature = "cuda")]
 mod auto_traits;
 mod driver;

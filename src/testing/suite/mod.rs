@@ -7,6 +7,7 @@
 //! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
 
 mod capture;
+mod forwarding;
 mod handles;
 mod limits;
 mod loss;
@@ -16,6 +17,10 @@ mod threads;
 mod upkeep;
 
 pub use capture::captures_elsewhere_survive;
+pub use forwarding::{
+    forwards_device, forwards_frees, forwards_max_align, forwards_memory_info, forwards_synchronous_calls,
+    forwards_trim, forwards_upstream,
+};
 pub use handles::{erased_handles_free_every_block, every_handle_frees_every_block, ids_say_who_frees_what};
 pub use limits::{
     absurd_sizes_are_out_of_memory, exhaustion_is_not_the_end, freeing_synchronously_really_frees,
@@ -58,6 +63,17 @@ pub use upkeep::{
 ///   [`DeviceAccessible`](crate::DeviceAccessible); `no_limit` for one that does not run out before the computer does;
 ///   `no_trim` for one over an allocator that keeps memory and cannot be told to give it back.
 /// - a closure from a `&Device` to the resource, which is `Sync` and `'static`. It is called once or more for each clause.
+///
+/// # Adaptors
+///
+/// For a layer that passes each request on to its upstream, `adaptor` and a closure from an
+/// [`Upstream`](crate::testing::Upstream) to the layer stamp all clauses, and those that name a method that the layer forgot to
+/// forward:
+///
+/// ```
+/// # fn main() {}
+/// alluvion::resource_suite!(stats, adaptor |upstream| alluvion::ResourceExt::stats(upstream));
+/// ```
 ///
 /// Where a resource serves no block larger than some size, tell the bench:
 /// [`Bench::largest_bytes`](crate::testing::Bench::largest_bytes).
@@ -122,6 +138,36 @@ macro_rules! resource_suite {
             use super::*;
             $( $crate::resource_suite!(@$group $name, $bench, $make, $device); )*
         }
+    };
+    (@forwarding $bench:expr, |$upstream:ident| $wrap:expr, [$($clause:ident)*]) => {
+        $(
+            #[test]
+            fn $clause() {
+                $crate::testing::suite::$clause(&$bench, |$upstream: $crate::testing::Upstream| $wrap);
+            }
+        )*
+    };
+    (@adaptor $name:ident, $bench:expr, |$device:ident| $make:expr, [$($group:ident)*], |$upstream:ident| $wrap:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "what the expressions name, if they name it without a path")]
+            use super::*;
+            $( $crate::resource_suite!(@$group $name, $bench, $make, $device); )*
+            $crate::resource_suite!(@forwarding $bench, |$upstream| $wrap, [
+                forwards_max_align
+                forwards_trim
+                forwards_memory_info
+                forwards_upstream
+                forwards_device
+                forwards_synchronous_calls
+                forwards_frees
+            ]);
+        }
+    };
+    ($name:ident on sim($bench:expr), adaptor |$upstream:ident| $wrap:expr) => {
+        $crate::resource_suite!(@adaptor $name, $bench, |device| {
+            let $upstream = $crate::testing::Upstream::new(device);
+            $wrap
+        }, [any trim sim memory schedules limit], |$upstream| $wrap);
     };
     ($name:ident on sim($bench:expr), no_memory, |$device:ident| $make:expr) => {
         $crate::resource_suite!(@module $name, $bench, |$device| $make, [any trim sim]);
