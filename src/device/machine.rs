@@ -255,6 +255,17 @@ impl Machine {
         &self.inner.table
     }
 
+    /// The streams that the machine keeps for itself.
+    #[cfg(feature = "sim")]
+    pub(super) fn kept_streams(&self) -> Vec<RawStream> {
+        self.inner
+            .devices
+            .iter()
+            .filter_map(|state| state.service.get())
+            .map(|timeline| timeline.raw())
+            .collect()
+    }
+
     pub(super) fn state(&self, ordinal: u32) -> &DeviceState {
         &self.inner.devices[ordinal as usize]
     }

@@ -20,13 +20,15 @@ pub struct SimConfig {
     pub(super) pinned_bytes: usize,
     pub(super) seed: u64,
     pub(super) version: u32,
+    pub(super) panics_on_unseen_hazards: bool,
     pub(super) cost: CostModel,
     /// The device, or `None` for all of them; the attribute; its value.
     pub(super) attributes: Vec<(Option<u32>, DeviceAttribute, i32)>,
 }
 
 impl Default for SimConfig {
-    /// One device with 256 MiB, no limit on pinned memory, seed 0, driver 13.0, calls that cost nothing.
+    /// One device with 256 MiB, no limit on pinned memory, seed 0, driver 13.0, calls that cost nothing; a panic where hazards go
+    /// unseen.
     fn default() -> Self {
         Self {
             devices: 1,
@@ -34,6 +36,7 @@ impl Default for SimConfig {
             pinned_bytes: usize::MAX,
             seed: 0,
             version: 13_000,
+            panics_on_unseen_hazards: true,
             cost: CostModel::free(),
             attributes: Vec::new(),
         }
@@ -73,6 +76,22 @@ impl SimConfig {
     #[must_use]
     pub const fn version(mut self, version: u32) -> Self {
         self.version = version;
+        self
+    }
+
+    /// Whether a [`Sim`](crate::Sim) that is dropped panics if there are hazards that nobody has asked for. Default: it does. Switch
+    /// it off for a program that makes mistakes on purpose and does not look at them.
+    ///
+    /// ```
+    /// use alluvion::Sim;
+    /// use alluvion::sim::SimConfig;
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().panic_on_unseen_hazards(false));
+    /// drop(sim); // Whatever was done on it.
+    /// ```
+    #[must_use]
+    pub const fn panic_on_unseen_hazards(mut self, panics: bool) -> Self {
+        self.panics_on_unseen_hazards = panics;
         self
     }
 

@@ -91,13 +91,37 @@ impl SimDriver {
     /// The mistakes so far.
     #[must_use]
     pub fn hazards(&self) -> Vec<Hazard> {
-        self.look(|machine| machine.hazards.clone()).unwrap_or_default()
+        let take_a_look = |machine: &mut Machine| {
+            machine.hazards_seen = machine.hazards.len();
+            machine.hazards.clone()
+        };
+        self.look(take_a_look).unwrap_or_default()
     }
 
     /// The mistakes since they were last taken.
     #[must_use]
     pub fn take_hazards(&self) -> Vec<Hazard> {
-        self.look(|machine| core::mem::take(&mut machine.hazards)).unwrap_or_default()
+        let take = |machine: &mut Machine| {
+            machine.hazards_seen = 0;
+            core::mem::take(&mut machine.hazards)
+        };
+        self.look(take).unwrap_or_default()
+    }
+
+    /// The mistakes that nobody has asked for, if the configuration wants them to be told of.
+    pub(crate) fn unseen_hazards(&self) -> Vec<Hazard> {
+        let unseen = |machine: &mut Machine| match machine.config.panics_on_unseen_hazards {
+            true => machine.hazards[machine.hazards_seen..].to_vec(),
+            false => Vec::new(),
+        };
+        self.look(unseen).unwrap_or_default()
+    }
+
+    /// The allocations and the streams that are out, but for the streams in `kept`.
+    pub(crate) fn leaked_blocks_and_streams(&self, kept: &[RawStream]) -> Vec<Hazard> {
+        let leaked =
+            |machine: &mut Machine| machine.block_leaks().chain(machine.stream_leaks(kept)).collect();
+        self.look(leaked).unwrap_or_default()
     }
 
     /// How often each call was made.

@@ -5,6 +5,7 @@ use core::fmt;
 use super::allocation::AllocationKind;
 use super::hazard::{Hazard, HazardKind};
 use super::machine::Machine;
+use crate::driver::RawStream;
 
 /// How much of each kind of thing is out: what a leak check compares with nothing.
 ///
@@ -115,12 +116,7 @@ impl Machine {
     /// Whatever is out, one by one.
     pub(super) fn leaks(&self) -> Vec<Hazard> {
         let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
-        let mut leaks = Vec::new();
-        for (_, allocation) in self.allocations.iter() {
-            let made = Some(allocation.made.clone());
-            let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
-            leaks.push(Hazard { kind: HazardKind::Leak, first: None, second: made, missing });
-        }
+        let mut leaks: Vec<_> = self.block_leaks().collect();
         leaks.extend(self.graph_leaks());
         for (address, bytes) in self.virtual_memory.reservations() {
             leaks.push(leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved")));
@@ -128,10 +124,7 @@ impl Machine {
         for (handle, bytes) in self.virtual_memory.handles() {
             leaks.push(leak(format!("{bytes} bytes of physical memory (handle {handle}) were not released")));
         }
-        for (handle, stream) in self.streams.iter_live() {
-            let (id, ordinal) = (stream.id, stream.ordinal);
-            leaks.push(leak(format!("stream {id} of gpu {ordinal} ({:#x}) was not destroyed", handle.0)));
-        }
+        leaks.extend(self.stream_leaks(&[]));
         for (handle, event) in self.events.iter_live() {
             leaks.push(leak(format!("event {:#x} of gpu {} was not destroyed", handle.0, event.ordinal)));
         }
@@ -139,6 +132,24 @@ impl Machine {
             leaks.push(leak(format!("pool {:#x} was not destroyed", handle.0)));
         }
         leaks
+    }
+
+    /// The allocations that are out.
+    pub(super) fn block_leaks(&self) -> impl Iterator<Item = Hazard> {
+        self.allocations.iter().map(|(_, allocation)| {
+            let made = Some(allocation.made.clone());
+            let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
+            Hazard { kind: HazardKind::Leak, first: None, second: made, missing }
+        })
+    }
+
+    /// The streams that are out, but for `kept`.
+    pub(super) fn stream_leaks(&self, kept: &[RawStream]) -> impl Iterator<Item = Hazard> {
+        self.streams.iter_live().filter(|(handle, _)| !kept.contains(handle)).map(|(handle, stream)| {
+            let (id, ordinal) = (stream.id, stream.ordinal);
+            let missing = format!("stream {id} of gpu {ordinal} ({:#x}) was not destroyed", handle.0);
+            Hazard::rule(HazardKind::Leak, missing)
+        })
     }
 }
 

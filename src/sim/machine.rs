@@ -71,6 +71,8 @@ pub(super) struct Machine {
     pub(super) pinned_bytes: u64,
     pub(super) submissions: u64,
     pub(super) hazards: Vec<Hazard>,
+    /// How many of the hazards somebody has asked for.
+    pub(super) hazards_seen: usize,
     pub(super) watch: Watch,
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
@@ -109,6 +111,7 @@ impl Machine {
             pinned_bytes: 0,
             submissions: 0,
             hazards: Vec::new(),
+            hazards_seen: 0,
             watch: Watch::default(),
             host_calls: VecDeque::new(),
             discarded: Vec::new(),

@@ -6,3 +6,4 @@ mod faults;
 mod hazards;
 mod machine;
 mod schedule;
+mod verdict;
