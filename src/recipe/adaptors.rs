@@ -1,12 +1,12 @@
-//! The adaptors that a recipe may have. A new one is a function here and a line in `ALL`.
+//! The adaptors that a recipe may have. A new one is a function here and a line in `ALL`; the rest is on
+//! its card.
 //!
 //! `FailureCallback` is not here, because a line has no functions in it, and `ThreadSafe`, because all that a recipe makes is
 //! shared between threads already.
 
 use super::Call;
-use super::ingredient::{Ingredient, Make, Parameter};
+use super::ingredient::{Ingredient, Make};
 use super::under::{Under, over};
-use super::value::Kind;
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Guard, GuardConfig, Limiting, LogConfig,
     Logging, Prefetch, Stats, Tracking,
@@ -15,99 +15,15 @@ use crate::error::Error;
 use crate::resource::AnyResource;
 
 pub(super) static ALL: &[Ingredient] = &[
-    Ingredient {
-        name: "logging",
-        about: "Logs every allocation and free in RMM's format.",
-        parameters: &[
-            Parameter::new(
-                "file",
-                Kind::Text,
-                "the file, packed if it ends in .gz; the one that ALLUVION_LOG_FILE names if left out",
-            ),
-            Parameter::new("tags", Kind::Flag, "adds a column for tags; false if left out"),
-            Parameter::new("reserved", Kind::Flag, "adds a column for reserved bytes; false if left out"),
-        ],
-        make: Make::Layer(logging),
-    },
-    Ingredient {
-        name: "stats",
-        about: "Counts live and peak bytes and blocks, in total and by tag.",
-        parameters: &[Parameter::new(
-            "slack",
-            Kind::Size,
-            "how far a thread's bytes may be from the common count; 4MiB if left out",
-        )],
-        make: Make::Layer(stats),
-    },
-    Ingredient {
-        name: "tracking",
-        about: "Records every live block, refuses wrong frees, and reports leaks.",
-        parameters: &[Parameter::new(
-            "stacks",
-            Kind::WordOrCount(&["none", "all"]),
-            "keeps the call stack of all allocations, of every N-th one, or of none; none if left out",
-        )],
-        make: Make::Layer(tracking),
-    },
-    Ingredient {
-        name: "guard",
-        about: "Finds writes beside a block and writes after its free; not over null.",
-        parameters: &[
-            Parameter::new("redzone", Kind::Size, "guard bytes on each side of a block; 256 if left out"),
-            Parameter::new(
-                "quarantine",
-                Kind::Size,
-                "freed bytes held back before they are used again; 16MiB if left out",
-            ),
-            Parameter::new(
-                "verify",
-                Kind::Size,
-                "bytes checked of a block that leaves the quarantine; 64KiB if left out",
-            ),
-        ],
-        make: Make::Layer(guard),
-    },
-    Ingredient {
-        name: "limiting",
-        about: "Refuses requests that would make more bytes live than its limit.",
-        parameters: &[Parameter::needed("bytes", Kind::Size, "the limit")],
-        make: Make::Layer(limiting),
-    },
-    Ingredient {
-        name: "budget",
-        about: "A limit with a name, and a soft limit whose crossings are counted.",
-        parameters: &[
-            Parameter::needed("hard", Kind::Size, "the limit"),
-            Parameter::new("soft", Kind::Size, "the soft limit; none if left out"),
-            Parameter::new("name", Kind::Text, "the name in errors; budget if left out"),
-        ],
-        make: Make::Layer(budget),
-    },
-    Ingredient {
-        name: "fallback",
-        about: "Asks a second stack when the one under it is out of memory.",
-        parameters: &[Parameter::needed("second", Kind::Recipe, "the second stack, on the same device")],
-        make: Make::Layer(fallback),
-    },
-    Ingredient {
-        name: "aligned",
-        about: "Aligns blocks to more than was asked for.",
-        parameters: &[
-            Parameter::needed("alignment", Kind::Size, "the alignment, a power of two"),
-            Parameter::new(
-                "threshold",
-                Kind::Size,
-                "aligns only blocks of at least this size; all if left out",
-            ),
-        ],
-        make: Make::Layer(aligned),
-    },
-    Ingredient {
-        name: "prefetch",
-        about: "Migrates managed memory to the device before it is used.",
-        parameters: &[],
-        make: Make::Layer(prefetch),
-    },
+    Ingredient { card: Logging::CARD, make: Make::Layer(logging) },
+    Ingredient { card: Stats::CARD, make: Make::Layer(stats) },
+    Ingredient { card: Tracking::CARD, make: Make::Layer(tracking) },
+    Ingredient { card: Guard::CARD, make: Make::Layer(guard) },
+    Ingredient { card: Limiting::CARD, make: Make::Layer(limiting) },
+    Ingredient { card: Budget::CARD, make: Make::Layer(budget) },
+    Ingredient { card: Fallback::CARD, make: Make::Layer(fallback) },
+    Ingredient { card: Aligned::CARD, make: Make::Layer(aligned) },
+    Ingredient { card: Prefetch::CARD, make: Make::Layer(prefetch) },
 ];
 
 fn logging(under: Under, call: &Call<'_>) -> Result<Under, Error> {

@@ -3,10 +3,11 @@
 use core::fmt::{self, Write};
 
 use super::under::Under;
-use super::value::Kind;
 use super::{Call, adaptors, sources, suballocators};
 use crate::device::Device;
 use crate::error::Error;
+use crate::resource::card::Card;
+pub use crate::resource::card::Parameter;
 
 /// What may stand in a recipe: a layer or a source, by its name.
 ///
@@ -16,19 +17,8 @@ use crate::error::Error;
 /// assert_eq!(pool.parameters()[0].name(), "initial");
 /// ```
 pub struct Ingredient {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) parameters: &'static [Parameter],
+    pub(super) card: Card,
     pub(super) make: Make,
-}
-
-/// An argument that an ingredient takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) about: &'static str,
-    pub(super) is_needed: bool,
 }
 
 /// How an ingredient is made.
@@ -44,13 +34,13 @@ impl Ingredient {
     /// Its name, in kebab case.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        self.name
+        self.card.name
     }
 
     /// What it is, in a sentence.
     #[must_use]
     pub const fn about(&self) -> &'static str {
-        self.about
+        self.card.about
     }
 
     /// Whether it stands at the end.
@@ -62,48 +52,13 @@ impl Ingredient {
     /// The arguments that it takes, in their order.
     #[must_use]
     pub const fn parameters(&self) -> &'static [Parameter] {
-        self.parameters
-    }
-}
-
-impl Parameter {
-    pub(super) const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, about, is_needed: false }
-    }
-
-    /// One that cannot be left out.
-    pub(super) const fn needed(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self { name, kind, about, is_needed: true }
-    }
-
-    /// Its name, in kebab case.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// What it decides, and what it is when it is left out.
-    #[must_use]
-    pub const fn about(&self) -> &'static str {
-        self.about
-    }
-
-    /// What it has to be: `a size`, `true or false`.
-    #[must_use]
-    pub fn expects(&self) -> String {
-        self.kind.name()
-    }
-
-    /// Whether it cannot be left out.
-    #[must_use]
-    pub const fn is_needed(&self) -> bool {
-        self.is_needed
+        self.card.parameters
     }
 }
 
 impl fmt::Debug for Ingredient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ingredient").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Ingredient").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -125,19 +80,75 @@ pub fn help() -> String {
         // Writing to a text cannot fail.
         let _ = writeln!(help, "{heading}");
         for ingredient in ingredients().filter(|ingredient| ingredient.is_source() == is_source) {
-            let arguments: Vec<String> = ingredient
-                .parameters
+            let Card { name, about, parameters } = ingredient.card;
+            let arguments: Vec<String> = parameters
                 .iter()
                 .map(|parameter| format!("{}={}", parameter.name, parameter.kind.short()))
                 .collect();
             let arguments =
                 if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
-            let _ = writeln!(help, "  {}{arguments}\n      {}", ingredient.name, ingredient.about);
-            for parameter in ingredient.parameters {
+            let _ = writeln!(help, "  {}{arguments}\n      {}", name, about);
+            for parameter in parameters {
                 let _ = writeln!(help, "      {:<13} {}", parameter.name, parameter.about);
             }
         }
     }
     help.push_str("SIZE is a number of bytes or has a unit, as 4096, 64k, 1GiB and 1GB do; 50% is a part of what is free then.\n");
     help
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// `fixed-size` is `FixedSize`.
+    fn type_of(name: &str) -> String {
+        let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+        name.split('-').map(word).collect()
+    }
+
+    /// What the pages say in their own words has every layer in it.
+    #[test]
+    fn no_layer_is_missing_where_layers_are_listed() {
+        let readme = include_str!("../../README.md");
+        let (adaptors, suballocators) =
+            (include_str!("../adaptor/mod.rs"), include_str!("../suballoc/mod.rs"));
+        for (layers, room) in [(adaptors::ALL, adaptors), (suballocators::ALL, suballocators)] {
+            for layer in layers {
+                let called = type_of(layer.name());
+                assert!(readme.contains(&format!("`{called}`")), "README.md does not list `{called}`");
+                assert!(
+                    room.contains(&format!("//! | [`{called}`] |")),
+                    "no table of the room lists [`{called}`]"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_source_is_missing_where_sources_are_listed() {
+        for source in sources::ALL {
+            let called = type_of(source.name());
+            let room = include_str!("../source/mod.rs");
+            assert!(
+                room.lines().any(|line| line.starts_with("//! | ") && line.contains(&format!("`{called}`"))),
+                "{called}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_name_is_there_once_and_every_argument_of_it() {
+        let names: Vec<&str> = ingredients().map(Ingredient::name).collect();
+        for (at, ingredient) in ingredients().enumerate() {
+            assert!(!names[..at].contains(&ingredient.name()), "{}", ingredient.name());
+            assert!(ingredient.about().ends_with('.') && ingredient.about().starts_with(char::is_alphabetic));
+            let parameters: Vec<&str> = ingredient.parameters().iter().map(Parameter::name).collect();
+            for (at, parameter) in parameters.iter().enumerate() {
+                assert!(!parameters[..at].contains(parameter), "{} has two {parameter}", ingredient.name());
+            }
+            let is_on_device = parameters.last() == Some(&Parameter::GPU.name());
+            assert_eq!(is_on_device, ingredient.is_source(), "{}", ingredient.name());
+        }
+    }
 }

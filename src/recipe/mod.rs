@@ -31,26 +31,26 @@
 //!
 //! | Ingredient | What it is |
 //! |---|---|
-//! | `logging` | Writes down what passes, in RMM's format. |
-//! | `stats` | Counts what passes: what is live, the peak, by tag. |
-//! | `tracking` | Knows every block that is out, refuses wrong frees, and tells of leaks. |
-//! | `guard` | Looks whether somebody writes beside a block, or to one that is freed; not over null. |
-//! | `limiting` | So many bytes are out at a time, and no more. |
-//! | `budget` | A limit with a name, and a softer one that is noted when it is crossed. |
-//! | `fallback` | Asks a second stack, its argument, when the one under it is out of memory. |
-//! | `aligned` | Blocks begin at multiples of more than was asked for. |
-//! | `prefetch` | Managed memory migrates to the device before it is used. |
-//! | `pool` | Takes memory as it needs it, keeps what is freed, and serves every size from it. |
-//! | `arena` | Takes a fixed amount at once, and shares it out to streams in large parts. |
-//! | `fixed-size` | Blocks of one size; larger requests fail. |
-//! | `binning` | Small requests to bins of one size each, a bin for each power of two; the rest goes on. |
+//! | `logging` | Logs every allocation and free in RMM's format. |
+//! | `stats` | Counts live and peak bytes and blocks, in total and by tag. |
+//! | `tracking` | Records every live block, refuses wrong frees, and reports leaks. |
+//! | `guard` | Finds writes beside a block and writes after its free; not over null. |
+//! | `limiting` | Refuses requests that would make more bytes live than its limit. |
+//! | `budget` | A limit with a name, and a soft limit whose crossings are counted. |
+//! | `fallback` | Asks a second stack when the one under it is out of memory. |
+//! | `aligned` | Aligns blocks to more than was asked for. |
+//! | `prefetch` | Migrates managed memory to the device before it is used. |
+//! | `pool` | Takes memory as it is needed, keeps what is freed, and serves every size from it. |
+//! | `arena` | Takes a fixed amount when it is made, and gives streams large parts of it. |
+//! | `fixed-size` | Serves every request with blocks of one size; larger requests fail. |
+//! | `binning` | Serves small requests from bins, one for each power of two, and passes the others on. |
 //! | `cuda` | cuMemAlloc: a call to the driver for each block, and a free waits for the device. |
 //! | `cuda-async` | A pool of the driver's own, stream-ordered. |
 //! | `cuda-async-managed` | The driver's pool of managed memory, stream-ordered; needs CUDA 13.0. |
 //! | `managed` | cuMemAllocManaged: memory that moves between host and device. |
-//! | `pinned` | Memory of the host that the device reaches. |
+//! | `pinned` | Page-locked memory of the host that the device reaches. |
 //! | `system` | Ordinary memory of the host, with HMM or ATS. |
-//! | `null` | Addresses without memory, to measure what is over it; no container takes it. |
+//! | `null` | Addresses without memory, to measure the layers over it; no container takes it. |
 //!
 //! Their arguments, [`help`] tells, and [`ingredients`] lists. Types, names and places are checked when a line is parsed, values
 //! when it is built; both point at the place:

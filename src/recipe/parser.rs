@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::nearest::nearest;
 use super::place::Place;
 use super::step::{Argument, Step};
-use super::value::{Kind, Value, is_plain};
+use super::value::{Value, is_plain};
 use super::{Ingredient, Recipe, ingredients};
 use crate::error::Error;
+use crate::resource::card::ArgumentKind;
 
 /// No recipe that a person writes is longer.
 const LONGEST: usize = 4096;
@@ -215,9 +216,15 @@ impl Parser<'_> {
         self.malformed(&place, why)
     }
 
-    fn value(&mut self, of: &Ingredient, name: &str, kind: Kind, depth: usize) -> Result<Argument, Error> {
+    fn value(
+        &mut self,
+        of: &Ingredient,
+        name: &str,
+        kind: ArgumentKind,
+        depth: usize,
+    ) -> Result<Argument, Error> {
         self.peek();
-        if kind == Kind::Recipe {
+        if kind == ArgumentKind::Recipe {
             let start = self.at;
             if depth + 1 >= DEEPEST {
                 let why = format!("recipes stand in each other more than {DEEPEST} deep");
@@ -251,7 +258,7 @@ impl Parser<'_> {
     }
 
     /// A text in double quotes.
-    fn quoted(&mut self, name: &str, kind: Kind) -> Result<Argument, Error> {
+    fn quoted(&mut self, name: &str, kind: ArgumentKind) -> Result<Argument, Error> {
         let start = self.at;
         let mut text = String::new();
         let mut is_escaped = false;

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use super::ingredient::Make;
 use super::parser::parse;
-use super::sources::{GPU, default_source};
+use super::sources::default_source;
 use super::step::Step;
 use super::under::Under;
 use super::{Call, Ingredient};
 use crate::device::Device;
 use crate::error::Error;
+use crate::resource::card::Parameter;
 use crate::resource::{AnyResource, DeviceAccessible, Resource};
+
+const GPU: Parameter = Parameter::GPU;
 
 /// A stack of resources, written down on one line, outermost first; the [room](crate::recipe) tells how.
 ///
@@ -144,7 +147,7 @@ impl Recipe {
     #[must_use]
     pub fn gpu(&self) -> Option<u32> {
         let source = self.source.as_ref()?;
-        u32::try_from(self.call(source).count(GPU)?).ok()
+        u32::try_from(self.call(source).count(GPU.name())?).ok()
     }
 
     /// The stack, from the source up.
@@ -153,14 +156,14 @@ impl Recipe {
             None => Under::Device(default_source(device)?),
             Some(step) => {
                 let call = self.call(step);
-                if call.count(GPU).is_some_and(|gpu| gpu != u64::from(device.ordinal())) {
-                    return Err(call.wrong(GPU, "the stack is built on another device"));
+                if call.count(GPU.name()).is_some_and(|gpu| gpu != u64::from(device.ordinal())) {
+                    return Err(call.wrong(GPU.name(), "the stack is built on another device"));
                 }
                 match step.ingredient.make {
                     Make::Source(make) | Make::Inaccessible(make) => {
                         make(device, &call).map_err(|error| call.refused(error))?
                     }
-                    Make::Layer(_) => return Err(call.wrong(GPU, "it is no source")),
+                    Make::Layer(_) => return Err(call.wrong(GPU.name(), "it is no source")),
                 }
             }
         };

@@ -1,11 +1,11 @@
-//! The sources that a recipe may have. A new one is a function here and a line in `ALL`.
+//! The sources that a recipe may have. A new one is a function here and a line in `ALL`; the rest is on
+//! its card.
 
 use std::sync::Arc;
 
 use super::Call;
-use super::ingredient::{Ingredient, Make, Parameter};
+use super::ingredient::{Ingredient, Make};
 use super::under::Under;
-use super::value::Kind;
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible};
@@ -15,103 +15,15 @@ use crate::source::{
 #[cfg(target_os = "linux")]
 use crate::source::{System, SystemConfig};
 
-/// The name of the argument that every source has.
-pub(super) const GPU: &str = "gpu";
-
-const ON_GPU: Parameter = Parameter::new(
-    GPU,
-    Kind::Count,
-    "the number of the device; the one that the stack is built on if left out",
-);
-
 pub(super) static ALL: &[Ingredient] = &[
-    Ingredient {
-        name: "cuda",
-        about: "cuMemAlloc: a call to the driver for each block, and a free waits for the device.",
-        parameters: &[ON_GPU],
-        make: Make::Source(cuda),
-    },
-    Ingredient {
-        name: "cuda-async",
-        about: "A pool of the driver's own, stream-ordered.",
-        parameters: &[
-            Parameter::new("initial", Kind::Size, "bytes taken when it is made; none if left out"),
-            Parameter::new(
-                "threshold",
-                Kind::Size,
-                "bytes that it keeps at a synchronisation; all if left out",
-            ),
-            Parameter::new(
-                "events",
-                Kind::Flag,
-                "follows dependencies of events for reuse; true if left out",
-            ),
-            Parameter::new(
-                "opportunistic",
-                Kind::Flag,
-                "reuses memory whose last use has ended; true if left out",
-            ),
-            Parameter::new("internal", Kind::Flag, "may make streams wait for each other; true if left out"),
-            ON_GPU,
-        ],
-        make: Make::Source(cuda_async),
-    },
-    Ingredient {
-        name: "cuda-async-managed",
-        about: "The driver's pool of managed memory, stream-ordered; needs CUDA 13.0.",
-        parameters: &[ON_GPU],
-        make: Make::Source(cuda_async_managed),
-    },
-    Ingredient {
-        name: "managed",
-        about: "cuMemAllocManaged: memory that moves between host and device.",
-        parameters: &[ON_GPU],
-        make: Make::Source(managed),
-    },
-    Ingredient {
-        name: "pinned",
-        about: "Page-locked memory of the host that the device reaches.",
-        parameters: &[
-            Parameter::new("portable", Kind::Flag, "page-locked for every device; true if left out"),
-            Parameter::new(
-                "numa",
-                Kind::WordOrCount(&["near", "anywhere"]),
-                "near the device, anywhere, or the number of a node; near if left out",
-            ),
-            Parameter::new(
-                "huge",
-                Kind::Size,
-                "blocks from this size on are in huge pages; 2MiB if left out",
-            ),
-            Parameter::new(
-                "threads",
-                Kind::Count,
-                "how many threads at most touch the pages of a new block; 8 if left out",
-            ),
-            ON_GPU,
-        ],
-        make: Make::Source(pinned),
-    },
+    Ingredient { card: Cuda::CARD, make: Make::Source(cuda) },
+    Ingredient { card: CudaAsync::CARD, make: Make::Source(cuda_async) },
+    Ingredient { card: CudaAsyncManaged::CARD, make: Make::Source(cuda_async_managed) },
+    Ingredient { card: Managed::CARD, make: Make::Source(managed) },
+    Ingredient { card: Pinned::CARD, make: Make::Source(pinned) },
     #[cfg(target_os = "linux")]
-    Ingredient {
-        name: "system",
-        about: "Ordinary memory of the host, with HMM or ATS.",
-        parameters: &[
-            Parameter::new(
-                "headroom",
-                Kind::Size,
-                "bytes to leave free on the device; not checked if left out",
-            ),
-            ON_GPU,
-        ],
-        make: Make::Source(system),
-    },
-    Ingredient {
-        name: "null",
-        about: "Addresses without memory, to measure the layers over it; no container takes it.",
-        parameters: &[ON_GPU],
-        make: Make::Inaccessible(null),
-    },
+    Ingredient { card: System::CARD, make: Make::Source(system) },
+    Ingredient { card: Null::CARD, make: Make::Inaccessible(null) },
 ];
 
 /// The source of a recipe that names none: a pool of the driver's where the device has any.

@@ -1,72 +1,19 @@
-//! The suballocators that a recipe may have. A new one is a function here and a line in `ALL`.
+//! The suballocators that a recipe may have. A new one is a function here and a line in `ALL`; the rest is on
+//! its card.
 
 use super::Call;
-use super::ingredient::{Ingredient, Make, Parameter};
+use super::ingredient::{Ingredient, Make};
 use super::under::{Under, over};
-use super::value::Kind;
 use crate::error::Error;
 use crate::suballoc::{
     Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Pool, PoolConfig, Reuse,
 };
 
-const CHECKED: Parameter = Parameter::new(
-    "checked",
-    Kind::Flag,
-    "refuses wrong frees; true in debug builds and false in release builds if left out",
-);
-
 pub(super) static ALL: &[Ingredient] = &[
-    Ingredient {
-        name: "pool",
-        about: "Takes memory as it is needed, keeps what is freed, and serves every size from it.",
-        parameters: &[
-            Parameter::new("initial", Kind::Size, "bytes taken when it is made; none if left out"),
-            Parameter::new("maximum", Kind::Size, "the most bytes that it takes; no limit if left out"),
-            Parameter::new(
-                "growth",
-                Kind::WordOrSize(&["spare", "doubling", "exact"]),
-                "how much it takes at a time: a policy, or a size; spare if left out",
-            ),
-            Parameter::new(
-                "reuse",
-                Kind::Word(&["own", "completed", "wait"]),
-                "which memory freed on other streams a stream may take; wait if left out",
-            ),
-            CHECKED,
-        ],
-        make: Make::Layer(pool),
-    },
-    Ingredient {
-        name: "arena",
-        about: "Takes a fixed amount when it is made, and gives streams large parts of it.",
-        parameters: &[
-            Parameter::new("bytes", Kind::Size, "the amount; half of what is free if left out"),
-            CHECKED,
-        ],
-        make: Make::Layer(arena),
-    },
-    Ingredient {
-        name: "fixed-size",
-        about: "Serves every request with blocks of one size; larger requests fail.",
-        parameters: &[
-            Parameter::new("block", Kind::Size, "the size of a block; 1MiB if left out"),
-            Parameter::new("blocks", Kind::Count, "how many blocks it takes at a time; 128 if left out"),
-            Parameter::new("maximum", Kind::Size, "the most bytes that it takes; no limit if left out"),
-            CHECKED,
-        ],
-        make: Make::Layer(fixed_size),
-    },
-    Ingredient {
-        name: "binning",
-        about: "Serves small requests from bins, one for each power of two, and passes the others on.",
-        parameters: &[
-            Parameter::new("from", Kind::Size, "the smallest bin, a power of two; 256KiB if left out"),
-            Parameter::new("to", Kind::Size, "the largest bin, a power of two; 4MiB if left out"),
-            Parameter::new("blocks", Kind::Count, "how many blocks a bin takes at a time; 128 if left out"),
-            CHECKED,
-        ],
-        make: Make::Layer(binning),
-    },
+    Ingredient { card: Pool::CARD, make: Make::Layer(pool) },
+    Ingredient { card: Arena::CARD, make: Make::Layer(arena) },
+    Ingredient { card: FixedSize::CARD, make: Make::Layer(fixed_size) },
+    Ingredient { card: Binning::CARD, make: Make::Layer(binning) },
 ];
 
 fn pool(under: Under, call: &Call<'_>) -> Result<Under, Error> {

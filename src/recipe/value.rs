@@ -1,27 +1,10 @@
-//! `Value` and `Kind`: an argument, and what it has to be.
+//! `Value`: an argument, read.
 
 use core::fmt;
 
 use super::Recipe;
 use super::amount::Amount;
-
-/// What an argument has to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Size,
-    Count,
-    Flag,
-    /// One of these.
-    Word(&'static [&'static str]),
-    /// One of these, or a size.
-    WordOrSize(&'static [&'static str]),
-    /// One of these, or a whole number.
-    WordOrCount(&'static [&'static str]),
-    /// Whatever is written there, as the name of a file.
-    Text,
-    /// A recipe of its own.
-    Recipe,
-}
+use crate::resource::card::ArgumentKind;
 
 /// An argument, read.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +17,7 @@ pub(super) enum Value {
     Recipe(Recipe),
 }
 
-impl Kind {
+impl ArgumentKind {
     /// Reads an argument that is no recipe; otherwise says what is wrong with it.
     pub(super) fn read(self, text: &str) -> Result<Value, String> {
         let count = || text.parse().map(Value::Count);
@@ -65,40 +48,6 @@ impl Kind {
     fn wanted(self) -> String {
         format!("it is not {}", self.name())
     }
-
-    /// What an argument has to be, in words.
-    pub(super) fn name(self) -> String {
-        match self {
-            Self::Size => "a size".into(),
-            Self::Count => "a whole number".into(),
-            Self::Flag => "true or false".into(),
-            Self::Word(words) => any_of(words, None),
-            Self::WordOrSize(words) => any_of(words, Some("a size")),
-            Self::WordOrCount(words) => any_of(words, Some("a whole number")),
-            Self::Text => "a text".into(),
-            Self::Recipe => "a recipe".into(),
-        }
-    }
-
-    /// The same in the shortest form, for a list of arguments.
-    pub(super) fn short(self) -> String {
-        match self {
-            Self::Size => "SIZE".into(),
-            Self::Count => "N".into(),
-            Self::Flag => "true|false".into(),
-            Self::Word(words) => words.join("|"),
-            Self::WordOrSize(words) => format!("{}|SIZE", words.join("|")),
-            Self::WordOrCount(words) => format!("{}|N", words.join("|")),
-            Self::Text => "TEXT".into(),
-            Self::Recipe => "RECIPE".into(),
-        }
-    }
-}
-
-fn any_of(words: &[&str], last: Option<&str>) -> String {
-    let mut all: Vec<&str> = words.iter().copied().chain(last).collect();
-    let end = all.pop().unwrap_or_default();
-    if all.is_empty() { end.into() } else { format!("{} or {end}", all.join(", ")) }
 }
 
 /// What a text may have in it without being put in quotes.

@@ -15,6 +15,7 @@
 
 mod access;
 mod any_resource;
+pub(crate) mod card;
 mod describe;
 mod figures;
 mod forward;

@@ -7,6 +7,7 @@ use core::fmt;
 use crate::device::Device;
 use crate::driver::RelaxedCapture;
 use crate::error::Error;
+use crate::resource::card::{Card, Parameter};
 use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
@@ -43,6 +44,14 @@ pub struct Cuda {
 
 static_assertions::assert_impl_all!(Cuda: Send, Sync, Clone, DeviceAccessible);
 static_assertions::assert_not_impl_any!(Cuda: crate::resource::HostAccessible);
+
+impl Cuda {
+    pub(crate) const CARD: Card = Card {
+        name: "cuda",
+        about: "cuMemAlloc: a call to the driver for each block, and a free waits for the device.",
+        parameters: &[Parameter::GPU],
+    };
+}
 
 impl Cuda {
     /// The memory of `device`.

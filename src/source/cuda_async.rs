@@ -10,6 +10,7 @@ use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
 use crate::error::Error;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
@@ -56,6 +57,37 @@ pub struct CudaAsync {
 
 static_assertions::assert_impl_all!(CudaAsync: Send, Sync, DeviceAccessible);
 static_assertions::assert_not_impl_any!(CudaAsync: Clone, crate::resource::HostAccessible);
+
+impl CudaAsync {
+    pub(crate) const CARD: Card = Card {
+        name: "cuda-async",
+        about: "A pool of the driver's own, stream-ordered.",
+        parameters: &[
+            Parameter::new("initial", ArgumentKind::Size, "bytes taken when it is made; none if left out"),
+            Parameter::new(
+                "threshold",
+                ArgumentKind::Size,
+                "bytes that it keeps at a synchronisation; all if left out",
+            ),
+            Parameter::new(
+                "events",
+                ArgumentKind::Flag,
+                "follows dependencies of events for reuse; true if left out",
+            ),
+            Parameter::new(
+                "opportunistic",
+                ArgumentKind::Flag,
+                "reuses memory whose last use has ended; true if left out",
+            ),
+            Parameter::new(
+                "internal",
+                ArgumentKind::Flag,
+                "may make streams wait for each other; true if left out",
+            ),
+            Parameter::GPU,
+        ],
+    };
+}
 
 impl CudaAsync {
     /// A pool on `device` that keeps what is freed.

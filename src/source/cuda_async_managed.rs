@@ -10,6 +10,7 @@ use super::migration;
 use crate::device::Device;
 use crate::driver::{Location, MemoryInfo, PoolAttribute, PoolKind, RawPool, RelaxedCapture};
 use crate::error::Error;
+use crate::resource::card::{Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
@@ -49,6 +50,14 @@ static_assertions::assert_impl_all!(CudaAsyncManaged: Send, Sync, Clone, DeviceA
 
 /// The first driver with pools of managed memory: 13.0.
 const MANAGED_POOLS_SINCE: u32 = 13_000;
+
+impl CudaAsyncManaged {
+    pub(crate) const CARD: Card = Card {
+        name: "cuda-async-managed",
+        about: "The driver's pool of managed memory, stream-ordered; needs CUDA 13.0.",
+        parameters: &[Parameter::GPU],
+    };
+}
 
 impl CudaAsyncManaged {
     /// The default managed pool of `device`.

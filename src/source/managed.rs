@@ -9,6 +9,7 @@ use super::migration;
 use crate::device::Device;
 use crate::driver::{Advice, Location, RelaxedCapture};
 use crate::error::Error;
+use crate::resource::card::{Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
@@ -54,6 +55,14 @@ pub struct Managed {
 }
 
 static_assertions::assert_impl_all!(Managed: Send, Sync, Clone, DeviceAccessible, HostAccessible);
+
+impl Managed {
+    pub(crate) const CARD: Card = Card {
+        name: "managed",
+        about: "cuMemAllocManaged: memory that moves between host and device.",
+        parameters: &[Parameter::GPU],
+    };
+}
 
 impl Managed {
     /// The managed memory of the machine, as `device` sees it.

@@ -6,6 +6,7 @@ use core::fmt;
 
 use crate::device::Device;
 use crate::error::Error;
+use crate::resource::card::{Card, Parameter};
 use crate::resource::{DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
@@ -46,6 +47,14 @@ static_assertions::assert_not_impl_any!(Null: Clone, crate::resource::DeviceAcce
 
 /// The first address: beyond what 57-bit page tables can name, so that a wrong use faults.
 const FIRST: u64 = 1 << 60;
+
+impl Null {
+    pub(crate) const CARD: Card = Card {
+        name: "null",
+        about: "Addresses without memory, to measure the layers over it; no container takes it.",
+        parameters: &[Parameter::GPU],
+    };
+}
 
 impl Null {
     /// Addresses that say they belong to `device`.

@@ -10,6 +10,7 @@ use super::pinned::host_memory;
 use crate::device::Device;
 use crate::driver::{Advice, Location, MemoryInfo, RelaxedCapture};
 use crate::error::Error;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
@@ -80,6 +81,21 @@ static_assertions::assert_impl_all!(System: Send, Sync, Clone, DeviceAccessible,
 /// The largest alignment that is honoured: the largest page that host and device have in common. The operating system
 /// would honour more; cutting an aligned block out needs that much address space.
 const MAX_ALIGN: usize = 2 << 20;
+
+impl System {
+    pub(crate) const CARD: Card = Card {
+        name: "system",
+        about: "Ordinary memory of the host, with HMM or ATS.",
+        parameters: &[
+            Parameter::new(
+                "headroom",
+                ArgumentKind::Size,
+                "bytes to leave free on the device; not checked if left out",
+            ),
+            Parameter::GPU,
+        ],
+    };
+}
 
 impl System {
     /// The host's memory, placed where it is touched first.

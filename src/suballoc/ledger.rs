@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use crate::resource::card::{ArgumentKind, Parameter};
 use crate::resource::{DevicePtr, Layout};
 use crate::sync::Mutex;
 
@@ -40,6 +41,13 @@ pub(crate) enum Entered {
 }
 
 impl Ledger {
+    /// Whether there is a ledger, in the description of a suballocator.
+    pub(super) const CHECKED: Parameter = Parameter::new(
+        "checked",
+        ArgumentKind::Flag,
+        "refuses wrong frees; true in debug builds and false in release builds if left out",
+    );
+
     pub(crate) fn new() -> Self {
         Self::default()
     }

@@ -10,6 +10,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
     ResourceId, blocks_of_upstream,
@@ -93,6 +94,21 @@ impl From<usize> for AlignedConfig {
     fn from(alignment: usize) -> Self {
         Self::new(alignment)
     }
+}
+
+impl Aligned {
+    pub(crate) const CARD: Card = Card {
+        name: "aligned",
+        about: "Aligns blocks to more than was asked for.",
+        parameters: &[
+            Parameter::needed("alignment", ArgumentKind::Size, "the alignment, a power of two"),
+            Parameter::new(
+                "threshold",
+                ArgumentKind::Size,
+                "aligns only blocks of at least this size; all if left out",
+            ),
+        ],
+    };
 }
 
 impl<U: Resource> Aligned<U> {

@@ -9,6 +9,7 @@ use super::{Allowance, Reservation};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
 };
@@ -56,6 +57,18 @@ pub struct Budget<U = AnyResource> {
 static_assertions::assert_impl_all!(Budget<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_not_impl_any!(Budget<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 static_assertions::assert_impl_all!(Budget<crate::source::Pinned>: crate::resource::HostAccessible);
+
+impl Budget {
+    pub(crate) const CARD: Card = Card {
+        name: "budget",
+        about: "A limit with a name, and a soft limit whose crossings are counted.",
+        parameters: &[
+            Parameter::needed("hard", ArgumentKind::Size, "the limit"),
+            Parameter::new("soft", ArgumentKind::Size, "the soft limit; none if left out"),
+            Parameter::new("name", ArgumentKind::Text, "the name in errors; budget if left out"),
+        ],
+    };
+}
 
 impl<U> Budget<U> {
     /// What `allowance` permits of `upstream`.

@@ -11,6 +11,7 @@ pub use book::FallbackBook;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout,
     Resource, ResourceId,
@@ -68,6 +69,18 @@ pub struct Fallback<U = AnyResource, F = AnyResource> {
 static_assertions::assert_impl_all!(Fallback<crate::source::Cuda, crate::source::Pinned>: Send, Sync, DeviceAccessible);
 static_assertions::assert_not_impl_any!(Fallback<crate::source::Cuda, crate::source::Pinned>: Clone, HostAccessible);
 static_assertions::assert_impl_all!(Fallback<crate::source::Managed, crate::source::Pinned>: HostAccessible);
+
+impl Fallback {
+    pub(crate) const CARD: Card = Card {
+        name: "fallback",
+        about: "Asks a second stack when the one under it is out of memory.",
+        parameters: &[Parameter::needed(
+            "second",
+            ArgumentKind::Recipe,
+            "the second stack, on the same device",
+        )],
+    };
+}
 
 impl<U: Resource, F: Resource> Fallback<U, F> {
     /// Asks `second` when `upstream` is out of memory.

@@ -18,6 +18,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
     ResourceId, blocks_of_upstream,
@@ -96,6 +97,30 @@ static_assertions::assert_impl_all!(Guard<crate::source::Cuda>: Send, Sync, Devi
 static_assertions::assert_not_impl_any!(Guard<crate::source::Cuda>: Clone, HostAccessible);
 static_assertions::assert_impl_all!(Guard<crate::source::Pinned>: HostAccessible);
 static_assertions::assert_not_impl_any!(Guard<crate::source::Null>: Resource);
+
+impl Guard {
+    pub(crate) const CARD: Card = Card {
+        name: "guard",
+        about: "Finds writes beside a block and writes after its free; not over null.",
+        parameters: &[
+            Parameter::new(
+                "redzone",
+                ArgumentKind::Size,
+                "guard bytes on each side of a block; 256 if left out",
+            ),
+            Parameter::new(
+                "quarantine",
+                ArgumentKind::Size,
+                "freed bytes held back before they are used again; 16MiB if left out",
+            ),
+            Parameter::new(
+                "verify",
+                ArgumentKind::Size,
+                "bytes checked of a block that leaves the quarantine; 64KiB if left out",
+            ),
+        ],
+    };
+}
 
 impl<U: DeviceAccessible> Guard<U> {
     /// A layer over `upstream`, whose blocks the device may touch: it has the device fill and copy them.

@@ -9,6 +9,7 @@ use super::allowance::{Taken, resource_by_allowance};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
 };
@@ -60,6 +61,14 @@ pub struct Limiting<U = AnyResource> {
 static_assertions::assert_impl_all!(Limiting<crate::source::Cuda>: Send, Sync, crate::resource::DeviceAccessible);
 static_assertions::assert_not_impl_any!(Limiting<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 static_assertions::assert_impl_all!(Limiting<crate::source::Pinned>: crate::resource::HostAccessible);
+
+impl Limiting {
+    pub(crate) const CARD: Card = Card {
+        name: "limiting",
+        about: "Refuses requests that would make more bytes live than its limit.",
+        parameters: &[Parameter::needed("bytes", ArgumentKind::Size, "the limit")],
+    };
+}
 
 impl<U> Limiting<U> {
     /// At most `bytes` of `upstream`.

@@ -10,6 +10,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream, find,
@@ -62,6 +63,26 @@ pub struct Logging<U = AnyResource> {
 }
 
 static_assertions::assert_impl_all!(Logging<crate::source::Cuda>: Send, Sync, DeviceAccessible);
+
+impl Logging {
+    pub(crate) const CARD: Card = Card {
+        name: "logging",
+        about: "Logs every allocation and free in RMM's format.",
+        parameters: &[
+            Parameter::new(
+                "file",
+                ArgumentKind::Text,
+                "the file, packed if it ends in .gz; the one that ALLUVION_LOG_FILE names if left out",
+            ),
+            Parameter::new("tags", ArgumentKind::Flag, "adds a column for tags; false if left out"),
+            Parameter::new(
+                "reserved",
+                ArgumentKind::Flag,
+                "adds a column for reserved bytes; false if left out",
+            ),
+        ],
+    };
+}
 
 impl<U> Logging<U> {
     /// Writes what passes into `log`.

@@ -11,6 +11,7 @@ use core::fmt;
 use crate::driver::Location;
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::Card;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
     blocks_of_upstream,
@@ -57,6 +58,14 @@ pub struct Prefetch<U = AnyResource> {
 static_assertions::assert_impl_all!(Prefetch<crate::source::Managed>: Send, Sync, DeviceAccessible, HostAccessible);
 static_assertions::assert_not_impl_any!(Prefetch<crate::source::Cuda>: Clone, HostAccessible);
 static_assertions::assert_not_impl_any!(Prefetch<crate::source::Null>: Resource);
+
+impl Prefetch {
+    pub(crate) const CARD: Card = Card {
+        name: "prefetch",
+        about: "Migrates managed memory to the device before it is used.",
+        parameters: &[],
+    };
+}
 
 impl<U: DeviceAccessible> Prefetch<U> {
     /// A layer over `upstream`, whose blocks the device may touch: they are brought there.

@@ -11,6 +11,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
@@ -59,6 +60,18 @@ pub struct Stats<U = AnyResource> {
 static_assertions::assert_impl_all!(Stats<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_impl_all!(Stats<crate::source::Pinned>: crate::resource::HostAccessible);
 static_assertions::assert_not_impl_any!(Stats<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+
+impl Stats {
+    pub(crate) const CARD: Card = Card {
+        name: "stats",
+        about: "Counts live and peak bytes and blocks, in total and by tag.",
+        parameters: &[Parameter::new(
+            "slack",
+            ArgumentKind::Size,
+            "how far a thread's bytes may be from the common count; 4MiB if left out",
+        )],
+    };
+}
 
 impl<U> Stats<U> {
     /// Counts what `upstream` gives and gets.

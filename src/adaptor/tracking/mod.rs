@@ -10,6 +10,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::forward_resource;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
@@ -61,6 +62,18 @@ pub struct Tracking<U = AnyResource> {
 static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::resource::HostAccessible);
 static_assertions::assert_not_impl_any!(Tracking<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
+
+impl Tracking {
+    pub(crate) const CARD: Card = Card {
+        name: "tracking",
+        about: "Records every live block, refuses wrong frees, and reports leaks.",
+        parameters: &[Parameter::new(
+            "stacks",
+            ArgumentKind::WordOrCount(&["none", "all"]),
+            "keeps the call stack of all allocations, of every N-th one, or of none; none if left out",
+        )],
+    };
+}
 
 impl<U> Tracking<U> {
     /// Keeps a register of what `upstream` gives.

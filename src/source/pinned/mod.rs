@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use crate::device::Device;
 use crate::driver::{DeviceAttribute, Driver, MemoryInfo, PinnedFlags, RelaxedCapture};
 use crate::error::Error;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
@@ -96,6 +97,32 @@ const DRIVER_ALIGN: usize = 4096;
 
 /// The largest page of x86-64; nothing is known to need more.
 const MAX_ALIGN: usize = 1 << 30;
+
+impl Pinned {
+    pub(crate) const CARD: Card = Card {
+        name: "pinned",
+        about: "Page-locked memory of the host that the device reaches.",
+        parameters: &[
+            Parameter::new("portable", ArgumentKind::Flag, "page-locked for every device; true if left out"),
+            Parameter::new(
+                "numa",
+                ArgumentKind::WordOrCount(&["near", "anywhere"]),
+                "near the device, anywhere, or the number of a node; near if left out",
+            ),
+            Parameter::new(
+                "huge",
+                ArgumentKind::Size,
+                "blocks from this size on are in huge pages; 2MiB if left out",
+            ),
+            Parameter::new(
+                "threads",
+                ArgumentKind::Count,
+                "how many threads at most touch the pages of a new block; 8 if left out",
+            ),
+            Parameter::GPU,
+        ],
+    };
+}
 
 impl Pinned {
     /// Pinned memory near `device`, as the default configuration makes it.

@@ -17,11 +17,13 @@ use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::relief::Handlers;
 use crate::relief::Relief;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
+use crate::suballoc::ledger::Ledger;
 
 /// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
 const SUPERBLOCK_BYTES: usize = 1 << 20;
@@ -163,6 +165,17 @@ impl fmt::Debug for ArenaConfig {
             .field("snapshots", &self.snapshots)
             .finish_non_exhaustive()
     }
+}
+
+impl Arena {
+    pub(crate) const CARD: Card = Card {
+        name: "arena",
+        about: "Takes a fixed amount when it is made, and gives streams large parts of it.",
+        parameters: &[
+            Parameter::new("bytes", ArgumentKind::Size, "the amount; half of what is free if left out"),
+            Ledger::CHECKED,
+        ],
+    };
 }
 
 impl<U: Resource> Arena<U> {

@@ -11,9 +11,11 @@ use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
 use crate::size::Size;
 use crate::stream::StreamRef;
+use crate::suballoc::ledger::Ledger;
 
 /// Sends each request to the smallest *bin* that serves its size, and those larger than every bin to the upstream.
 ///
@@ -79,6 +81,27 @@ pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
     own: Vec<usize>,
     given: Vec<(usize, B)>,
     wrong: Option<Error>,
+}
+
+impl Binning<crate::resource::AnyResource> {
+    pub(crate) const CARD: Card = Card {
+        name: "binning",
+        about: "Serves small requests from bins, one for each power of two, and passes the others on.",
+        parameters: &[
+            Parameter::new(
+                "from",
+                ArgumentKind::Size,
+                "the smallest bin, a power of two; 256KiB if left out",
+            ),
+            Parameter::new("to", ArgumentKind::Size, "the largest bin, a power of two; 4MiB if left out"),
+            Parameter::new(
+                "blocks",
+                ArgumentKind::Count,
+                "how many blocks a bin takes at a time; 128 if left out",
+            ),
+            Ledger::CHECKED,
+        ],
+    };
 }
 
 impl<U: Resource> Binning<U> {

@@ -14,11 +14,13 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::relief::Handlers;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
+use crate::suballoc::ledger::Ledger;
 
 /// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
 ///
@@ -148,6 +150,27 @@ impl FixedSizeConfig {
             _ => refuse("1 TiB or more at a time", "a segment holds less", "take fewer blocks at a time"),
         }
     }
+}
+
+impl FixedSize {
+    pub(crate) const CARD: Card = Card {
+        name: "fixed-size",
+        about: "Serves every request with blocks of one size; larger requests fail.",
+        parameters: &[
+            Parameter::new("block", ArgumentKind::Size, "the size of a block; 1MiB if left out"),
+            Parameter::new(
+                "blocks",
+                ArgumentKind::Count,
+                "how many blocks it takes at a time; 128 if left out",
+            ),
+            Parameter::new(
+                "maximum",
+                ArgumentKind::Size,
+                "the most bytes that it takes; no limit if left out",
+            ),
+            Ledger::CHECKED,
+        ],
+    };
 }
 
 impl<U: Resource> FixedSize<U> {

@@ -14,11 +14,13 @@ use super::{Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
+use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
+use crate::suballoc::ledger::Ledger;
 
 /// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
 ///
@@ -74,6 +76,32 @@ pub struct Pool<U: Resource = AnyResource> {
 static_assertions::assert_impl_all!(Pool<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_not_impl_any!(Pool<crate::source::Cuda>: HostAccessible);
 static_assertions::assert_impl_all!(Pool<crate::source::Pinned>: HostAccessible);
+
+impl Pool {
+    pub(crate) const CARD: Card = Card {
+        name: "pool",
+        about: "Takes memory as it is needed, keeps what is freed, and serves every size from it.",
+        parameters: &[
+            Parameter::new("initial", ArgumentKind::Size, "bytes taken when it is made; none if left out"),
+            Parameter::new(
+                "maximum",
+                ArgumentKind::Size,
+                "the most bytes that it takes; no limit if left out",
+            ),
+            Parameter::new(
+                "growth",
+                ArgumentKind::WordOrSize(&["spare", "doubling", "exact"]),
+                "how much it takes at a time: a policy, or a size; spare if left out",
+            ),
+            Parameter::new(
+                "reuse",
+                ArgumentKind::Word(&["own", "completed", "wait"]),
+                "which memory freed on other streams a stream may take; wait if left out",
+            ),
+            Ledger::CHECKED,
+        ],
+    };
+}
 
 impl<U: Resource> Pool<U> {
     /// A pool over `upstream`.
