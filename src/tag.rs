@@ -27,6 +27,35 @@ pub struct Tag(u32);
 
 static_assertions::assert_eq_size!(Tag, u32);
 
+/// A book that knows what the blocks that are out are for: that of a [`Tracking`](crate::adaptor::Tracking), or one of your own.
+///
+/// ```
+/// use alluvion::tag::{BlockTags, Tag, with_tag};
+/// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+///
+/// struct Mine(Vec<(u64, Tag)>);
+///
+/// impl BlockTags for Mine {
+///     fn block_tags(&self) -> Vec<(u64, Tag)> {
+///         self.0.clone()
+///     }
+/// }
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+/// let numbers = DeviceVec::<f32, _>::zeroed_in(1000, stream.as_ref(), &pool)?;
+/// let mine = Mine(vec![(numbers.as_device_ptr().address(), with_tag("join", Tag::current))]);
+/// let mut snapshot = pool.snapshot();
+/// snapshot.label_by(&mine);
+/// assert_eq!(snapshot.blocks[0].tag.name(), "join");
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub trait BlockTags {
+    /// The address and the tag of each block that is out, in any order.
+    fn block_tags(&self) -> Vec<(u64, Tag)>;
+}
+
 thread_local! {
     // No destructor, so it can be read while the thread's other locals are being dropped.
     static CURRENT: Cell<Tag> = const { Cell::new(Tag::NONE) };

@@ -146,7 +146,7 @@ fn the_strategies_of_running_out_are_told() {
         );
     }
     assert_eq!(count(&heard, "out of memory"), 1, "{heard:?}");
-    assert!(heard.iter().any(|line| line.contains("report=1000 B wanted")), "{heard:?}");
+    assert!(heard.iter().any(|line| line.contains("report=Pool of gpu 0 refused 1000 B: ")), "{heard:?}");
 }
 
 #[test]

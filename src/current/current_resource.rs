@@ -24,7 +24,13 @@ pub(super) struct CurrentResource {
     /// Nobody makes the initial resource any more.
     made: Condvar,
     /// What the environment says, read when the first initial resource is made, and not again.
-    recipe: OnceLock<Option<Result<Recipe, Error>>>,
+    recipe: OnceLock<Option<Written>>,
+}
+
+/// A recipe in the environment: the line, and what it means.
+struct Written {
+    line: String,
+    recipe: Result<Recipe, Error>,
 }
 
 #[derive(Default)]
@@ -125,8 +131,11 @@ impl CurrentResource {
     fn initial(&self, device: &Device) -> Result<AnyResource, Error> {
         match self.recipe.get_or_init(from_environment) {
             None => default_source(device),
-            Some(Ok(recipe)) => recipe.build(device),
-            Some(Err(error)) => Err(error.clone()),
+            Some(Written { line, recipe }) => {
+                let built = recipe.as_ref().map_err(Error::clone).and_then(|recipe| recipe.build(device));
+                // Whoever made a container has not seen the recipe.
+                built.map_err(|error| error.found_in(VARIABLE, line))
+            }
         }
     }
 }
@@ -151,17 +160,18 @@ fn being_made(why: &'static str) -> Error {
 }
 
 /// The recipe in the environment. An empty one is none.
-fn from_environment() -> Option<Result<Recipe, Error>> {
+fn from_environment() -> Option<Written> {
     let line = environment::variable(VARIABLE)?;
     if let Err(error) = str::from_utf8(line.as_encoded_bytes()) {
         // What is no text is shown as one character, also where any may stand, as in quotes.
         let start = error.valid_up_to();
         let place = start..start + char::REPLACEMENT_CHARACTER.len_utf8();
-        let why = format!("what {VARIABLE} has here is no text");
-        return Some(Err(Error::pointing(&line.to_string_lossy(), place, why, None)));
+        let line = line.to_string_lossy().into_owned();
+        let recipe = Err(Error::pointing(&line, place, "it is no text".into(), None));
+        return Some(Written { line, recipe });
     }
-    let line = line.to_string_lossy();
-    (!line.trim().is_empty()).then(|| line.parse())
+    let line = line.to_string_lossy().into_owned();
+    (!line.trim().is_empty()).then(|| Written { recipe: line.parse(), line })
 }
 
 fn override_for(device: &Device) -> Option<AnyResource> {

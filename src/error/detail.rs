@@ -11,11 +11,6 @@ pub(super) enum Detail {
     Unsupported(Unsupported),
     OutOfMemory(OutOfMemory),
     Misuse(Misuse),
-    /// A limit that was hit: whose it is, and what was out then.
-    Limit {
-        name: Box<str>,
-        used_bytes: usize,
-    },
     Text(Box<str>),
     Pointed(Pointed),
 }
@@ -26,7 +21,6 @@ impl fmt::Display for Detail {
             Self::Unsupported(Unsupported { what, why, instead }) => write!(f, "{what}: {why}; {instead}"),
             Self::OutOfMemory(report) => report.fmt(f),
             Self::Misuse(misuse) => misuse.fmt(f),
-            Self::Limit { name, used_bytes } => write!(f, "`{name}` has {used_bytes} out"),
             Self::Text(text) => f.write_str(text),
             Self::Pointed(pointed) => pointed.fmt(f),
         }

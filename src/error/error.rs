@@ -11,6 +11,7 @@ use super::{Misuse, OutOfMemory};
 use crate::driver::cuda::LoadError;
 use crate::driver::{Call, Code, DriverError};
 use crate::order::NotEntered;
+use crate::size::Size;
 
 /// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
 ///
@@ -94,6 +95,7 @@ impl ErrorKind {
     const fn name_at_a_place(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
+            Self::OutOfMemory => "out of memory",
             Self::Unsupported => "unsupported",
             Self::NoDevice => "no such device",
             Self::Unreadable => "unreadable",
@@ -133,12 +135,6 @@ impl Error {
     #[must_use]
     pub const fn over_limit(bytes: usize, limit_bytes: usize) -> Self {
         Self::new(ErrorKind::OutOfMemory, bytes, limit_bytes)
-    }
-
-    /// As [`over_limit`](Self::over_limit), where the limit has a name and `used_bytes` were out.
-    #[cold]
-    pub(crate) fn over_limit_of(name: &str, bytes: usize, limit_bytes: usize, used_bytes: usize) -> Self {
-        Self::over_limit(bytes, limit_bytes).and(Detail::Limit { name: name.into(), used_bytes })
     }
 
     /// `count` elements of `element_bytes` do not fit in an allocation.
@@ -260,6 +256,26 @@ impl Error {
         Self { call, code, ..Self::new(kind, line, column) }.and(Detail::Pointed(pointed))
     }
 
+    /// Says where the text was found that this error points at. What points at none, because there was no memory for what `text`
+    /// describes, points at all of it from then on.
+    #[cold]
+    pub(crate) fn found_in(self, variable: &'static str, text: &str) -> Self {
+        let pointing = match self.detail.as_deref() {
+            Some(Detail::Pointed(_)) => self,
+            Some(Detail::OutOfMemory(report)) => {
+                Self::pointing(text, 0..text.len(), report.to_string(), Some(self.clone()))
+            }
+            _ => return self,
+        };
+        match pointing.detail.as_deref() {
+            Some(Detail::Pointed(pointed)) => {
+                let pointed = Detail::Pointed(pointed.found_in(variable));
+                Self { detail: None, ..pointing }.and(pointed)
+            }
+            _ => pointing,
+        }
+    }
+
     #[cold]
     fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
         Self::new(kind, 0, 0).and(Detail::Unsupported(Unsupported { what, why, instead }))
@@ -268,16 +284,6 @@ impl Error {
     #[cold]
     fn and(self, detail: Detail) -> Self {
         Self { detail: Some(Arc::new(detail)), ..self }
-    }
-
-    /// Out of memory, and what the suballocator that ran out knows. The driver's call and code are those of its upstream's
-    /// error, if that had one.
-    #[cold]
-    pub(crate) fn with_report(report: OutOfMemory) -> Self {
-        let (call, code) = report.upstream_error.as_ref().map_or((None, 0), |error| (error.call, error.code));
-        let limit = report.maximum_bytes.unwrap_or(usize::MAX);
-        let plain = Self::new(ErrorKind::OutOfMemory, report.requested_bytes, limit);
-        Self { call, code, ..plain }.and(Detail::OutOfMemory(report))
     }
 
     /// A block was given back wrongly.
@@ -324,7 +330,10 @@ impl Error {
     /// The bytes that were asked for, if the error is about bytes.
     #[must_use]
     pub fn requested_bytes(&self) -> Option<usize> {
-        (self.kind == ErrorKind::OutOfMemory).then_some(self.first)
+        match self.detail.as_deref() {
+            Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.requested_bytes(),
+            _ => (self.kind == ErrorKind::OutOfMemory).then_some(self.first),
+        }
     }
 
     /// The limit that was hit: bytes for out of memory, the largest alignment, or the length of the container.
@@ -342,18 +351,7 @@ impl Error {
     /// Whose limit was hit, if it has a name: that of the [`Allowance`](crate::adaptor::Allowance).
     #[must_use]
     pub fn limit_name(&self) -> Option<&str> {
-        match self.detail.as_deref() {
-            Some(Detail::Limit { name, .. }) => Some(name),
-            _ => None,
-        }
-    }
-
-    /// What was out under the limit that was hit, if the error knows.
-    pub(crate) fn limit_used_bytes(&self) -> Option<usize> {
-        match self.detail.as_deref() {
-            Some(Detail::Limit { used_bytes, .. }) => Some(*used_bytes),
-            _ => None,
-        }
+        self.out_of_memory_report()?.name.as_deref()
     }
 
     /// What is unsupported, why, and what to use instead, if the error knows.
@@ -366,14 +364,16 @@ impl Error {
         }
     }
 
-    /// What the suballocator that ran out of memory knew, if it was one that did.
+    /// Who refused, and what was known then, where memory has run out. Of every resource of the crate that refuses; one of your own
+    /// makes its error [of a report](OutOfMemory::new), or has none.
     ///
-    /// A suballocator over another tells its own figures, and those of the other are in
+    /// A layer over another tells its own figures, and those of the other are in
     /// [`upstream_error`](OutOfMemory::upstream_error).
     #[must_use]
     pub fn out_of_memory_report(&self) -> Option<&OutOfMemory> {
         match self.detail.as_deref() {
             Some(Detail::OutOfMemory(report)) => Some(report),
+            Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.out_of_memory_report(),
             _ => None,
         }
     }
@@ -482,6 +482,17 @@ impl Error {
     }
 }
 
+/// Out of memory, and what is known of it. The driver's call and code are those of the upstream's error, if that has one.
+impl From<OutOfMemory> for Error {
+    #[cold]
+    fn from(report: OutOfMemory) -> Self {
+        let (call, code) = report.upstream_error.as_ref().map_or((None, 0), |error| (error.call, error.code));
+        let limit = report.maximum_bytes.unwrap_or(usize::MAX);
+        let plain = Self::new(ErrorKind::OutOfMemory, report.requested_bytes, limit);
+        Self { call, code, ..plain }.and(Detail::OutOfMemory(report))
+    }
+}
+
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         Self::of_driver(error, 0)
@@ -516,15 +527,21 @@ impl fmt::Display for Error {
         let (first, second) = (self.first, self.second);
         match self.kind {
             _ if self.column().is_some() => {
-                write!(f, "{}: line {first}, column {second}", self.kind.name_at_a_place())?;
+                write!(f, "{}: ", self.kind.name_at_a_place())?;
+                if let Some(Detail::Pointed(pointed)) = self.detail.as_deref()
+                    && let Some(variable) = pointed.variable()
+                {
+                    write!(f, "{variable}, ")?;
+                }
+                write!(f, "line {first}, column {second}")?;
             }
             ErrorKind::OutOfMemory if self.out_of_memory_report().is_some() => {
                 f.write_str("out of memory")?;
             }
             ErrorKind::OutOfMemory => {
-                write!(f, "out of memory: {first} bytes wanted")?;
+                write!(f, "out of memory: {:#} wanted", Size(first))?;
                 if second != usize::MAX {
-                    write!(f, ", the limit is {second}")?;
+                    write!(f, ", the limit is {:#}", Size(second))?;
                 }
             }
             ErrorKind::SizeOverflow => write!(

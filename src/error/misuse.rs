@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::driver::DevicePtr;
+use crate::size::Size;
 
 /// What was given back, and what was wrong with it: what [`Error::misuse`](crate::Error::misuse) tells.
 ///
@@ -41,10 +42,12 @@ pub enum MisuseKind {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { block, bytes, what } = self;
-        write!(f, "{bytes} bytes at {block} were given back, ")?;
+        write!(f, "{:#} at {block} were given back, ", Size(*bytes))?;
         match what {
             MisuseKind::DoubleFree => f.write_str("and are free already"),
-            MisuseKind::WrongSize { allocated_bytes } => write!(f, "where {allocated_bytes} were allocated"),
+            MisuseKind::WrongSize { allocated_bytes } => {
+                write!(f, "where {:#} were allocated", Size(*allocated_bytes))
+            }
             MisuseKind::ForeignPointer => f.write_str("and did not come from here"),
             MisuseKind::InteriorPointer { block } => write!(f, "from the middle of the block at {block}"),
         }

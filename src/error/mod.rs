@@ -15,5 +15,6 @@ mod tests;
 
 pub use error::{Error, ErrorKind, Unsupported};
 pub use misuse::{Misuse, MisuseKind};
+pub(crate) use out_of_memory::LimitName;
 pub use out_of_memory::{Cause, OutOfMemory};
 pub use snapshot_file::SnapshotFile;

@@ -1,14 +1,18 @@
-//! `OutOfMemory`: what a suballocator knows when it has tried everything.
+//! `OutOfMemory`: who refused a request for memory, and what was known then.
 
 use core::fmt;
+use std::sync::Arc;
 
 use super::{Error, SnapshotFile};
-use crate::driver::MemoryInfo;
+use crate::driver::{DriverError, MemoryInfo};
 use crate::order::StreamId;
 use crate::size::{GRAIN, Size};
 
-/// What a suballocator knew when it had nothing left to try: what its handlers see, and what
-/// [`Error::out_of_memory_report`] tells.
+/// The name of a limit, shared by its reports.
+pub(crate) type LimitName = Arc<str>;
+
+/// Who refused a request for memory, what was wanted, and all that was known then: what handlers see, and what
+/// [`Error::out_of_memory_report`] tells, whoever of the crate's resources refused.
 ///
 /// The figures are of about one moment: other threads go on while they are gathered. Displayed, it is one line.
 ///
@@ -19,16 +23,43 @@ use crate::size::{GRAIN, Size};
 ///
 /// let sim = Sim::new();
 /// let stream = sim.device(0).stream()?;
-/// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().maximum(1 << 20))?;
-/// let error = pool.allocate(Layout::from_bytes(2 << 20)?, stream.as_ref()).unwrap_err();
-/// let report = error.out_of_memory_report().expect("a pool says why");
-/// assert_eq!((report.cause, report.maximum_bytes, report.live_bytes), (Cause::Limit, Some(1 << 20), 0));
-/// assert!(report.to_string().starts_with("2 MiB wanted on stream 0.1: more than may be had; live 0 B"));
+/// let resource = Cuda::new(&sim.device(0)).limiting(1 << 20).pool(PoolConfig::default())?;
+/// let error = resource.allocate(Layout::from_bytes(2 << 20)?, stream.as_ref()).unwrap_err();
+/// let report = error.out_of_memory_report().expect("every resource of the crate says why");
+/// assert_eq!((report.refused_by, report.cause, report.live_bytes), ("Pool", Cause::TooLarge, 0));
+/// let limit = report.chain().last().expect("the pool stands over a limit");
+/// assert_eq!((limit.refused_by, limit.maximum_bytes), ("Limiting", Some(1 << 20)));
+/// assert_eq!(
+///     report.to_string(),
+///     "Pool refused 2 MiB on stream 0.1: more than can ever be had; live 0 B, free 0 B, pending 0 B, largest 0 B, reserved 0 B; \
+///      the upstream has 1 MiB free of 1 MiB; it said: out of memory: Limiting refused 2 MiB: more than can ever be had; live 0 B, \
+///      limit 1 MiB",
+/// );
 /// # Ok::<(), alluvion::Error>(())
+/// ```
+///
+/// A resource of one's own reports as the crate's do:
+///
+/// ```
+/// use alluvion::{Error, error::OutOfMemory};
+///
+/// let mut report = OutOfMemory::new("Shelf", 8 << 20);
+/// (report.live_bytes, report.maximum_bytes) = (60 << 20, Some(64 << 20));
+/// let error = Error::from(report.explained());
+/// assert_eq!(
+///     error.to_string(),
+///     "out of memory: Shelf refused 8 MiB: more than the limit leaves; live 60 MiB, limit 64 MiB",
+/// );
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct OutOfMemory {
+    /// The layer or the source that refused, as `describe` calls it: `Pool`, `Limiting`, `Cuda`.
+    pub refused_by: &'static str,
+    /// The name of the limit that refused, if it has one: that of its [`Allowance`](crate::adaptor::Allowance).
+    pub name: Option<Arc<str>>,
+    /// The number of the device whose memory was wanted, if who refused knows.
+    pub device: Option<u32>,
     /// The bytes that were asked for.
     pub requested_bytes: usize,
     /// The alignment that was asked for.
@@ -38,7 +69,7 @@ pub struct OutOfMemory {
     /// How often everything has been tried for this request, from 1: more where a handler freed something, and it was not
     /// enough.
     pub attempt: u32,
-    /// In blocks that are out.
+    /// In blocks that are out. Of a source, all of its memory that is not free, whoever has it.
     pub live_bytes: usize,
     /// Free, and usable by the stream that asked.
     pub free_bytes: usize,
@@ -48,23 +79,28 @@ pub struct OutOfMemory {
     pub reserved_bytes: usize,
     /// The largest block that the stream that asked could get now.
     pub largest_bytes: usize,
-    /// What the suballocator may have at most, if it has a limit.
+    /// The most that may be had here, if there is a limit; where all blocks have one size, that size for what is larger.
     pub maximum_bytes: Option<usize>,
-    /// What the upstream says that it has, free and in all, if it was asked and knows.
+    /// What the upstream says that it has, free and in all, if it was asked and knows. Of a source, what the device or the host has.
     pub upstream_memory: Option<MemoryInfo>,
-    /// What the upstream said when it refused; `None` if it was not asked, because of the limit.
+    /// What the upstream said when it refused; `None` if it was not asked, because of the limit. Of a source, what the driver said.
     pub upstream_error: Option<Error>,
     /// Where a snapshot of this moment is, if the configuration asks for one: once the request has failed.
     pub snapshot_file: Option<SnapshotFile>,
     /// Why there was no memory, as far as the figures tell.
     pub cause: Cause,
+    /// It was a suballocator that refused: what it has free is a part of the line.
+    pub(crate) is_of_suballocator: bool,
 }
 
 /// Why there was no memory: part of the [report](OutOfMemory).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The request, on top of what is live, is more than the limit; or it is by itself more than the upstream has in all.
+    /// The request is by itself more than can ever be had: than the limit, or than the upstream has in all. No handler is asked,
+    /// and nothing is let go of: it would not help.
+    TooLarge,
+    /// The request, on top of what is live, is more than the limit.
     Limit,
     /// There are enough free bytes, but not in one piece; or pieces that are free, and cannot be given back, stand in the way
     /// of growth.
@@ -79,9 +115,50 @@ pub enum Cause {
 }
 
 impl OutOfMemory {
+    /// That `refused_by`, a resource, has refused `bytes`, and nothing else is known.
+    #[must_use]
+    pub fn new(refused_by: &'static str, bytes: usize) -> Self {
+        Self {
+            refused_by,
+            name: None,
+            device: None,
+            requested_bytes: bytes,
+            align: GRAIN,
+            stream: None,
+            attempt: 1,
+            live_bytes: 0,
+            free_bytes: 0,
+            pending_bytes: 0,
+            reserved_bytes: 0,
+            largest_bytes: 0,
+            maximum_bytes: None,
+            upstream_memory: None,
+            upstream_error: None,
+            snapshot_file: None,
+            cause: Cause::Full,
+            is_of_suballocator: false,
+        }
+    }
+
+    /// That more was wanted than a layout can have.
+    pub(crate) fn too_large(refused_by: &'static str, bytes: usize, align: usize) -> Self {
+        Self { align, cause: Cause::TooLarge, ..Self::new(refused_by, bytes) }
+    }
+
     /// Sets the cause to what the figures say.
-    pub(crate) fn explained(self) -> Self {
+    #[must_use]
+    pub fn explained(self) -> Self {
         Self { cause: Cause::of(&self), ..self }
+    }
+
+    /// This report, and those of the layers below that refused what the one above them asked for: the last one began it.
+    pub fn chain(&self) -> impl Iterator<Item = &Self> {
+        core::iter::successors(Some(self), |report| report.upstream_error.as_ref()?.out_of_memory_report())
+    }
+
+    /// Who refused says that the request alone is more than there can be.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        self.cause == Cause::TooLarge
     }
 }
 
@@ -91,6 +168,15 @@ impl Cause {
         let wanted = report.requested_bytes.checked_next_multiple_of(GRAIN).unwrap_or(usize::MAX);
         let maximum = report.maximum_bytes.unwrap_or(usize::MAX);
         let upstream_total = report.upstream_memory.map_or(usize::MAX, |memory| memory.total_bytes);
+        // The memory that a resource tells of may not be the one that its blocks come from, so who refuses has the last word.
+        let is_said = |error: &Error| match error.out_of_memory_report() {
+            Some(report) => report.is_hopeless(),
+            None => error.call().is_some(),
+        };
+        if wanted > maximum || wanted > upstream_total && report.upstream_error.as_ref().is_some_and(is_said)
+        {
+            return Self::TooLarge;
+        }
         // Whatever is given back, what is live stays.
         if wanted > maximum.saturating_sub(report.live_bytes) || wanted > upstream_total {
             return Self::Limit;
@@ -108,15 +194,17 @@ impl Cause {
         let others = report.upstream_memory.map_or(0, |memory| {
             memory.total_bytes.saturating_sub(memory.free_bytes).saturating_sub(report.reserved_bytes)
         });
-        if others > report.reserved_bytes { Self::Others } else { Self::Full }
+        if report.is_of_suballocator && others > report.reserved_bytes { Self::Others } else { Self::Full }
     }
 
-    const fn words(self) -> &'static str {
+    const fn words(self, is_of_suballocator: bool) -> &'static str {
         match self {
-            Self::Limit => "more than may be had",
+            Self::TooLarge => "more than can ever be had",
+            Self::Limit => "more than the limit leaves",
             Self::Fragmentation => "enough is free, but not in one piece",
             Self::Pending => "enough is free, but behind work that could not be waited for",
-            Self::Full => "all is in use here, and the upstream has no more",
+            Self::Full if is_of_suballocator => "all is in use here, and the upstream has no more",
+            Self::Full => "there is no more",
             Self::Others => "the upstream has no more, and others have most of it",
         }
     }
@@ -124,7 +212,14 @@ impl Cause {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} wanted", Size(self.requested_bytes))?;
+        f.write_str(self.refused_by)?;
+        if let Some(name) = self.name.as_deref().filter(|name| *name != self.refused_by) {
+            write!(f, " `{name}`")?;
+        }
+        if let Some(device) = self.device {
+            write!(f, " of gpu {device}")?;
+        }
+        write!(f, " refused {:#}", Size(self.requested_bytes))?;
         if self.align > GRAIN {
             write!(f, ", aligned to {},", Size(self.align))?;
         }
@@ -134,24 +229,40 @@ impl fmt::Display for OutOfMemory {
         if self.attempt > 1 {
             write!(f, " at attempt {}", self.attempt)?;
         }
-        write!(
-            f,
-            ": {}; live {}, free {}, pending {}, largest {}, reserved {}",
-            self.cause.words(),
-            Size(self.live_bytes),
-            Size(self.free_bytes),
-            Size(self.pending_bytes),
-            Size(self.largest_bytes),
-            Size(self.reserved_bytes),
-        )?;
+        write!(f, ": {}", self.cause.words(self.is_of_suballocator))?;
+        if self.is_of_suballocator {
+            write!(
+                f,
+                "; live {}, free {}, pending {}, largest {}, reserved {}",
+                Size(self.live_bytes),
+                Size(self.free_bytes),
+                Size(self.pending_bytes),
+                Size(self.largest_bytes),
+                Size(self.reserved_bytes),
+            )?;
+        } else if self.maximum_bytes.is_some() {
+            // Against the limit, to the byte.
+            write!(f, "; live {:#}", Size(self.live_bytes))?;
+        }
         if let Some(maximum) = self.maximum_bytes {
-            write!(f, ", limit {}", Size(maximum))?;
+            write!(f, ", limit {:#}", Size(maximum))?;
         }
         if let Some(memory) = self.upstream_memory {
-            write!(f, "; the upstream has {} free of {}", Size(memory.free_bytes), Size(memory.total_bytes))?;
+            let whose = if self.is_of_suballocator { "the upstream has " } else { "" };
+            write!(f, "; {whose}{} free of {}", Size(memory.free_bytes), Size(memory.total_bytes))?;
         }
         if let Some(error) = &self.upstream_error {
-            write!(f, "; it said: {error}")?;
+            let whose =
+                if self.upstream_memory.is_some() && self.is_of_suballocator { "it" } else { "the upstream" };
+            match (error.call(), error.code()) {
+                // Of what was wanted it knows no more than this report.
+                (Some(call), Some(code))
+                    if error.out_of_memory_report().is_none() && error.is_out_of_memory() =>
+                {
+                    write!(f, "; the driver said: {}", DriverError::new(call, code))?;
+                }
+                _ => write!(f, "; {whose} said: {error}")?,
+            }
         }
         if let Some(file) = &self.snapshot_file {
             write!(f, "; {file}")?;
@@ -163,27 +274,25 @@ impl fmt::Display for OutOfMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{Call, Code};
 
     const MIB: usize = 1 << 20;
 
     /// 100 MiB reserved, of which 40 are free, 10 are pending, and 50 are live; 8 MiB wanted.
     fn report() -> OutOfMemory {
         OutOfMemory {
-            requested_bytes: 8 * MIB,
-            align: 256,
-            stream: None,
-            attempt: 1,
             live_bytes: 50 * MIB,
             free_bytes: 40 * MIB,
             pending_bytes: 10 * MIB,
             reserved_bytes: 100 * MIB,
             largest_bytes: MIB,
-            maximum_bytes: None,
-            upstream_memory: None,
-            upstream_error: None,
-            snapshot_file: None,
-            cause: Cause::Full,
+            is_of_suballocator: true,
+            ..OutOfMemory::new("Pool", 8 * MIB)
         }
+    }
+
+    fn of_driver(mib: usize) -> Error {
+        Error::of_driver(DriverError::new(Call::AllocateDevice, Code::OUT_OF_MEMORY), mib * MIB)
     }
 
     fn cause(requested_mib: usize, maximum_mib: Option<usize>, device_mib: Option<(usize, usize)>) -> Cause {
@@ -201,12 +310,30 @@ mod tests {
     fn what_is_live_and_the_request_are_held_against_the_limit() {
         assert_eq!(cause(51, Some(100), None), Cause::Limit);
         assert_eq!(cause(50, Some(100), None), Cause::Pending);
-        assert_eq!(cause(101, None, Some((0, 100))), Cause::Limit, "more than the device has");
+        assert_eq!(cause(101, Some(100), None), Cause::TooLarge);
+        assert_eq!(
+            cause(101, None, Some((0, 100))),
+            Cause::Limit,
+            "more than the device has, if it is the device's"
+        );
+        let of_device = OutOfMemory {
+            requested_bytes: 101 * MIB,
+            upstream_memory: Some(MemoryInfo { free_bytes: 0, total_bytes: 100 * MIB }),
+            upstream_error: Some(of_driver(101)),
+            ..report()
+        };
+        assert_eq!(of_device.clone().explained().cause, Cause::TooLarge);
+        let over_it = |cause| OutOfMemory {
+            upstream_error: Some(Error::from(OutOfMemory { cause, ..of_device.clone() })),
+            ..of_device.clone()
+        };
+        assert_eq!(over_it(Cause::TooLarge).explained().cause, Cause::TooLarge);
+        assert_eq!(over_it(Cause::Full).explained().cause, Cause::Limit);
         let one_byte_more =
             OutOfMemory { requested_bytes: 50 * MIB + 1, maximum_bytes: Some(100 * MIB), ..report() };
         assert_eq!(one_byte_more.explained().cause, Cause::Limit);
         let all = OutOfMemory { requested_bytes: usize::MAX, maximum_bytes: Some(100 * MIB), ..report() };
-        assert_eq!(all.explained().cause, Cause::Limit);
+        assert_eq!(all.explained().cause, Cause::TooLarge);
     }
 
     #[test]
@@ -237,24 +364,60 @@ mod tests {
     fn it_reads_as_one_line() {
         assert_eq!(
             report().explained().to_string(),
-            "8 MiB wanted: enough is free, but not in one piece; live 50 MiB, free 40 MiB, pending 10 MiB, largest 1 MiB, \
+            "Pool refused 8 MiB: enough is free, but not in one piece; live 50 MiB, free 40 MiB, pending 10 MiB, largest 1 MiB, \
              reserved 100 MiB"
         );
+        let of_source = OutOfMemory {
+            device: Some(3),
+            upstream_memory: Some(MemoryInfo { free_bytes: 0, total_bytes: 150 * MIB }),
+            upstream_error: Some(of_driver(60)),
+            ..OutOfMemory::new("Cuda", 60 * MIB)
+        };
+        assert_eq!(
+            of_source.clone().explained().to_string(),
+            "Cuda of gpu 3 refused 60 MiB: there is no more; 0 B free of 150 MiB; the driver said: cuMemAlloc: out of memory (2)"
+        );
         let full = OutOfMemory {
-            requested_bytes: 60 * MIB,
+            device: Some(3),
+            requested_bytes: 60 * MIB - 1,
             align: 4096,
             stream: Some(StreamId::new(3, 5)),
             attempt: 2,
             maximum_bytes: Some(200 * MIB),
-            upstream_memory: Some(MemoryInfo { free_bytes: 0, total_bytes: 150 * MIB }),
-            upstream_error: Some(Error::out_of_memory(60 * MIB)),
+            upstream_memory: of_source.upstream_memory,
+            upstream_error: Some(Error::from(of_source.explained())),
             ..report()
         };
         assert_eq!(
             full.explained().to_string(),
-            "60 MiB wanted, aligned to 4 KiB, on stream 3.5 at attempt 2: all is in use here, and the upstream has no more; \
-             live 50 MiB, free 40 MiB, pending 10 MiB, largest 1 MiB, reserved 100 MiB, limit 200 MiB; the upstream has 0 B \
-             free of 150 MiB; it said: out of memory: 62914560 bytes wanted"
+            "Pool of gpu 3 refused 60.0 MiB (62914559 B), aligned to 4 KiB, on stream 3.5 at attempt 2: all is in use here, and the \
+             upstream has no more; live 50 MiB, free 40 MiB, pending 10 MiB, largest 1 MiB, reserved 100 MiB, limit 200 MiB; the \
+             upstream has 0 B free of 150 MiB; it said: out of memory: Cuda of gpu 3 refused 60 MiB: there is no more; 0 B free of \
+             150 MiB; the driver said: cuMemAlloc: out of memory (2)"
         );
+        let limit = |refused_by, bytes| OutOfMemory {
+            name: Some("jobs".into()),
+            live_bytes: 768,
+            maximum_bytes: Some(1 << 20),
+            ..OutOfMemory::new(refused_by, bytes)
+        };
+        assert_eq!(
+            limit("Budget", 1 << 20).explained().to_string(),
+            "Budget `jobs` refused 1 MiB: more than the limit leaves; live 768 B, limit 1 MiB"
+        );
+        assert_eq!(
+            limit("jobs", (1 << 20) + 1).explained().to_string(),
+            "jobs refused 1.0 MiB (1048577 B): more than can ever be had; live 768 B, limit 1 MiB"
+        );
+    }
+
+    #[test]
+    fn a_chain_leads_to_who_began_it() {
+        let below = |report: OutOfMemory, by| OutOfMemory {
+            upstream_error: Some(Error::from(report)),
+            ..OutOfMemory::new(by, 8)
+        };
+        let report = below(below(OutOfMemory::new("Cuda", 8), "Limiting"), "Pool");
+        assert!(report.chain().map(|report| report.refused_by).eq(["Pool", "Limiting", "Cuda"]));
     }
 }

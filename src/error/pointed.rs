@@ -6,8 +6,10 @@ use core::ops::Range;
 use super::Error;
 
 /// What is wrong with a text, and where.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pointed {
+    /// Where the text was found, if it is not the caller's: a variable of the environment.
+    found_in: Option<&'static str>,
     why: String,
     /// The line with that place, or as much of it as can be read at a glance, and where the place is in it, in characters.
     line: String,
@@ -24,6 +26,11 @@ const MOST_BEHIND: usize = 40;
 const MOST_CARETS: usize = 40;
 
 impl Pointed {
+    /// The same, of a text that was found there.
+    pub(super) fn found_in(&self, variable: &'static str) -> Self {
+        Self { found_in: Some(variable), ..self.clone() }
+    }
+
     /// `place` is in bytes, between characters. Also returns line and column, in characters, counted from 1.
     pub(super) fn new(
         text: &str,
@@ -49,13 +56,20 @@ impl Pointed {
         if rest.chars().nth(shown + MOST_BEHIND).is_some() {
             line.push('…');
         }
-        (Self { why, line, place: at..at + shown.max(1), of }, number, before + 1)
+        (Self { found_in: None, why, line, place: at..at + shown.max(1), of }, number, before + 1)
     }
 }
 
 /// What moves the cursor would move the carets away from their place.
 fn plain(c: char) -> char {
     if c.is_control() { ' ' } else { c }
+}
+
+impl Pointed {
+    /// The variable of the environment in which the text was found, if it was in one.
+    pub(super) fn variable(&self) -> Option<&'static str> {
+        self.found_in
+    }
 }
 
 impl fmt::Display for Pointed {

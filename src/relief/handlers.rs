@@ -9,6 +9,7 @@ use crate::error::OutOfMemory;
 use crate::sync::Arc;
 
 type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
+type Witness = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
 thread_local! {
     /// A handler is running on this thread. No destructor, so it can be read while the thread's other locals are being dropped.
@@ -21,19 +22,23 @@ thread_local! {
 /// layer with handlers themselves, this or another, asks no handlers when it fails: else a handler that needs memory to give
 /// some back would be asked for it without end.
 #[derive(Clone, Default)]
-pub(crate) struct Handlers(Vec<Handler>);
+pub(crate) struct Handlers {
+    helpers: Vec<Handler>,
+    /// Who is told, before anybody is asked, and of what nobody is asked about.
+    witnesses: Vec<Witness>,
+}
 
 impl Handlers {
     pub(crate) fn push(&mut self, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) {
-        self.0.push(Arc::new(handler));
+        self.helpers.push(Arc::new(handler));
     }
 
-    pub(crate) fn append(&mut self, mut others: Self) {
-        self.0.append(&mut others.0);
+    pub(crate) fn push_witness(&mut self, witness: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
+        self.witnesses.push(Arc::new(witness));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.helpers.is_empty() && self.witnesses.is_empty()
     }
 
     /// Asks one after the other, until one says that it has freed something.
@@ -41,14 +46,27 @@ impl Handlers {
     /// A handler that panics has freed nothing, and the next is asked: no method of a resource unwinds.
     pub(crate) fn ask(&self, report: &OutOfMemory) -> Relief {
         let Some(_asking) = Inside::enter(&IS_ASKING) else { return Relief::None };
-        let freed = self.0.iter().any(|handler| contain(|| handler(report)) == Some(Relief::Freed));
+        self.tell_witnesses(report);
+        let freed = self.helpers.iter().any(|handler| contain(|| handler(report)) == Some(Relief::Freed));
         if freed { Relief::Freed } else { Relief::None }
+    }
+
+    /// Tells the witnesses of a request that nobody can help.
+    pub(crate) fn tell(&self, report: &OutOfMemory) {
+        let Some(_asking) = Inside::enter(&IS_ASKING) else { return };
+        self.tell_witnesses(report);
+    }
+
+    fn tell_witnesses(&self, report: &OutOfMemory) {
+        for witness in &self.witnesses {
+            contain(|| witness(report));
+        }
     }
 }
 
 impl fmt::Debug for Handlers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} handlers", self.0.len())
+        write!(f, "{} handlers", self.helpers.len() + self.witnesses.len())
     }
 }
 
@@ -59,25 +77,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::error::Cause;
 
     fn report() -> OutOfMemory {
-        OutOfMemory {
-            requested_bytes: 1024,
-            align: 256,
-            stream: None,
-            attempt: 1,
-            live_bytes: 0,
-            free_bytes: 0,
-            pending_bytes: 0,
-            reserved_bytes: 0,
-            largest_bytes: 0,
-            maximum_bytes: None,
-            upstream_memory: None,
-            upstream_error: None,
-            snapshot_file: None,
-            cause: Cause::Full,
-        }
+        OutOfMemory::new("Pool", 1024)
     }
 
     /// Handlers that each tell their number when they are asked, and give their answer.
@@ -106,13 +108,18 @@ mod tests {
     }
 
     #[test]
-    fn those_of_another_configuration_come_behind() {
-        let (mut handlers, told) = telling(&[Relief::None]);
-        let (others, told_by_others) = telling(&[Relief::Freed]);
-        handlers.append(others);
-        assert_eq!((format!("{handlers:?}"), handlers.is_empty()), ("2 handlers".to_owned(), false));
-        assert_eq!(handlers.ask(&report()), Relief::Freed);
-        assert_eq!((told.try_iter().count(), told_by_others.try_iter().count()), (1, 1));
+    fn a_witness_is_told_of_what_nobody_is_asked_about_too() {
+        let (mut handlers, asked) = telling(&[Relief::None]);
+        let (tell, told) = mpsc::channel();
+        handlers.push_witness(move |report| {
+            let _ = tell.send(report.requested_bytes);
+        });
+        handlers.push_witness(|_| resume_unwind(Box::new("on purpose")));
+        assert_eq!((format!("{handlers:?}"), handlers.is_empty()), ("3 handlers".to_owned(), false));
+        assert_eq!(handlers.ask(&report()), Relief::None);
+        assert_eq!((told.try_iter().count(), asked.try_iter().count()), (1, 1));
+        handlers.tell(&report());
+        assert_eq!((told.try_iter().count(), asked.try_iter().count()), (1, 0));
     }
 
     #[test]
@@ -153,7 +160,7 @@ mod tests {
         handlers.push(|_| resume_unwind(Box::new("on purpose")));
         handlers.push(|_| resume_unwind(Box::new(PanicsWhenDropped)));
         assert_eq!(handlers.ask(&report()), Relief::None);
-        handlers.append(others);
+        handlers.helpers.extend(others.helpers);
         assert_eq!(
             handlers.ask(&report()),
             Relief::Freed,

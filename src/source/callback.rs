@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use super::refusal;
 use crate::contain::contain;
 use crate::device::Device;
 use crate::error::Error;
@@ -139,7 +140,7 @@ where
             ));
         };
         let Some(block) = DevicePtr::new(answer?) else {
-            return Err(Error::out_of_memory(layout.bytes()));
+            return Err(refusal::refused("Callback", &self.device, layout, || self.memory_info()));
         };
         if !block.is_aligned_to(layout.block_align()) {
             self.give_back(block, layout, stream);

@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use super::refusal;
 use crate::device::Device;
 use crate::driver::RelaxedCapture;
 use crate::error::Error;
@@ -84,8 +85,9 @@ unsafe impl Resource for Cuda {
         let _relaxed = RelaxedCapture::enter(driver)?;
         let address = driver
             .allocate_device(self.device.ordinal(), layout.bytes())
-            .map_err(|error| Error::of_driver(error, layout.bytes()))?;
-        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+            .map_err(|error| refusal::failed("Cuda", &self.device, layout, error, || self.memory_info()))?;
+        DevicePtr::new(address)
+            .ok_or_else(|| refusal::refused("Cuda", &self.device, layout, || self.memory_info()))
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {

@@ -119,7 +119,7 @@ impl CudaAsync {
             driver.pool_create(device.ordinal(), properties)?
         };
         // SAFETY: the pool was made just now, on this device, and only `Drop` destroys it.
-        let pool = unsafe { DriverPool::new(device, raw) };
+        let pool = unsafe { DriverPool::new("CudaAsync", device, raw) };
         // From here on an error drops `made`, and `made` the pool.
         let made = Self { pool };
         for (attribute, value) in config.attributes() {

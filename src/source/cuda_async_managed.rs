@@ -82,7 +82,7 @@ impl CudaAsyncManaged {
             driver.pool_default(device.ordinal(), PoolKind::Managed)?
         };
         // SAFETY: the driver has just named it, for this device, and keeps it as long as the process.
-        Ok(Self { pool: unsafe { DriverPool::new(device, raw) } })
+        Ok(Self { pool: unsafe { DriverPool::new("CudaAsyncManaged", device, raw) } })
     }
 
     /// The driver's handle.

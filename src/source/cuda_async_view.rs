@@ -85,7 +85,7 @@ impl<'p> CudaAsyncView<'p> {
             return Err(no_pool("it is null"));
         }
         // SAFETY: the pool is of this device and lives long enough: the caller's promises; it is not null.
-        let pool = unsafe { DriverPool::new(device, raw) };
+        let pool = unsafe { DriverPool::new("CudaAsyncView", device, raw) };
         match pool.attribute(PoolAttribute::ReservedCurrent) {
             Ok(_) => Ok(Self { pool, owner: None }),
             Err(error) if matches!(error.code(), Some(Code::INVALID_VALUE | Code::INVALID_HANDLE)) => {

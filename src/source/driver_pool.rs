@@ -5,6 +5,7 @@
 use core::fmt;
 
 use super::postponed_frees::PostponedFrees;
+use super::refusal;
 use crate::device::Device;
 use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RawStream, RelaxedCapture};
 use crate::error::Error;
@@ -17,15 +18,19 @@ use crate::sync::Arc;
 pub(super) struct DriverPool {
     device: Device,
     raw: RawPool,
+    /// The source that made or found it.
+    source: &'static str,
     postponed: Arc<PostponedFrees>,
 }
 
 impl DriverPool {
+    /// `source` is whose pool it is, for errors.
+    ///
     /// # Safety
     ///
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
-    pub(super) unsafe fn new(device: &Device, raw: RawPool) -> Self {
-        Self { device: device.clone(), raw, postponed: Arc::default() }
+    pub(super) unsafe fn new(source: &'static str, device: &Device, raw: RawPool) -> Self {
+        Self { device: device.clone(), raw, source, postponed: Arc::default() }
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -55,8 +60,11 @@ impl DriverPool {
         // - the stream is live, because it is borrowed, and of this device: compared above.
         let address =
             unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.raw, stream.raw()) }
-                .map_err(|error| Error::of_driver(error, layout.bytes()))?;
-        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+                .map_err(|error| {
+                refusal::failed(self.source, &self.device, layout, error, || self.memory_info())
+            })?;
+        DevicePtr::new(address)
+            .ok_or_else(|| refusal::refused(self.source, &self.device, layout, || self.memory_info()))
     }
 
     /// # Safety

@@ -6,6 +6,7 @@ use core::fmt;
 
 use super::block_range::BlockRange;
 use super::migration;
+use super::refusal;
 use crate::device::Device;
 use crate::driver::{Advice, Location, RelaxedCapture};
 use crate::error::Error;
@@ -136,10 +137,11 @@ unsafe impl Resource for Managed {
         }
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
-        let address = driver
-            .allocate_managed(self.device.ordinal(), layout.bytes())
-            .map_err(|error| Error::of_driver(error, layout.bytes()))?;
-        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+        let address = driver.allocate_managed(self.device.ordinal(), layout.bytes()).map_err(|error| {
+            refusal::failed("Managed", &self.device, layout, error, || self.memory_info())
+        })?;
+        DevicePtr::new(address)
+            .ok_or_else(|| refusal::refused("Managed", &self.device, layout, || self.memory_info()))
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {

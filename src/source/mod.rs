@@ -30,6 +30,7 @@ mod null;
 mod pages;
 mod pinned;
 mod postponed_frees;
+mod refusal;
 #[cfg(target_os = "linux")]
 mod system;
 

@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use super::refusal;
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::card::{Card, Parameter};
@@ -84,7 +85,8 @@ unsafe impl Resource for Null {
         }
         // Relaxed: only that the ranges differ matters.
         let address = self.next.fetch_add(layout.rounded_bytes() as u64, Ordering::Relaxed);
-        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
+        DevicePtr::new(address)
+            .ok_or_else(|| refusal::refused("Null", &self.device, layout, || self.memory_info()))
     }
 
     unsafe fn deallocate_sync(&self, _: DevicePtr, _: Layout) {}

@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 
 use super::pages;
 use super::pinned::host_memory;
+use super::refusal;
 use crate::device::Device;
 use crate::driver::{Advice, Location, MemoryInfo, RelaxedCapture};
 use crate::error::Error;
@@ -183,7 +184,7 @@ unsafe impl Resource for System {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
-        let out_of_memory = || Error::out_of_memory(layout.bytes());
+        let out_of_memory = || refusal::refused("System", &self.device, layout, host_memory::of_host);
         let bytes = mapped_bytes(layout).ok_or_else(out_of_memory)?;
         let start = pages::map(bytes, layout.block_align()).ok_or_else(out_of_memory)?;
         let block = DevicePtr::new(start.addr().get() as u64).ok_or_else(out_of_memory);

@@ -6,6 +6,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Error;
+use crate::error::OutOfMemory;
 use crate::forward_resource;
 use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
 use crate::stream::StreamRef;
@@ -107,7 +108,12 @@ impl<U> Faulty<U> {
             Plan::EveryNth(n) => number.is_multiple_of(n),
             Plan::From(n) => number >= n,
         };
-        if fails { Err(Error::out_of_memory(layout.bytes())) } else { Ok(()) }
+        if !fails {
+            return Ok(());
+        }
+        let mut report = OutOfMemory::new("Faulty", layout.bytes());
+        report.align = layout.align();
+        Err(report.into())
     }
 }
 

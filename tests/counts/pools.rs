@@ -299,3 +299,25 @@ fn a_block_costs_at_most_64_bytes_of_the_heap() {
     assert!(bytes <= 2 * 64 * BLOCKS as i64, "{} bytes for a live block", bytes / BLOCKS as i64);
     blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
 }
+
+/// Whoever asks a limit whether there is room asks often: a refusal is one small box, made and dropped.
+#[test]
+fn a_refusal_by_a_limit_is_one_call_of_the_heap_each_way() {
+    let bench = Bench::sim();
+    let (sim, device, stream) = (bench.simulated().unwrap(), bench.device(), bench.stream());
+    let jobs = alluvion::adaptor::Allowance::new("jobs", 1 << 20);
+    let limiting = Null::new(&device).limiting(1 << 20);
+    let budget = Null::new(&device).budget(jobs.child("join", 1 << 20));
+    let layout = Layout::from_bytes(1 << 19).unwrap();
+    for _ in 0..2 {
+        limiting.allocate(layout, stream.as_ref()).unwrap();
+        budget.allocate(layout, stream.as_ref()).unwrap();
+    }
+    let calls = sim.calls();
+    for bytes in [1, 2 << 20] {
+        let layout = Layout::from_bytes(bytes).unwrap();
+        assert_eq!(heap_of(|| assert!(limiting.allocate(layout, stream.as_ref()).is_err())), (2, 0));
+        assert_eq!(heap_of(|| assert!(budget.allocate(layout, stream.as_ref()).is_err())), (2, 0));
+    }
+    assert_eq!((sim.calls() - calls).total(), 0, "the driver is not asked how much there is");
+}

@@ -14,7 +14,7 @@ use alluvion::error::{Cause, OutOfMemory};
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Faulty, Sweep};
-use alluvion::{AnyResource, Error, Layout, PoolConfig, Resource, ResourceExt};
+use alluvion::{AnyResource, Layout, PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 
@@ -50,9 +50,12 @@ fn a_source_that_is_out_is_reported_with_what_is_known() {
         resource.allocate(layout, stream.as_ref()).unwrap_err().is_alignment(),
         "which no handler is asked for"
     );
-    assert!(resource.allocate_sync(layout_of(1 << 40)).is_err());
-    let report = told.try_recv().expect("it was asked");
-    assert_eq!((report.stream, report.cause, told.try_iter().count()), (None, Cause::Limit, 0));
+    assert_eq!((report.refused_by, report.device), ("Cuda", Some(0)));
+    assert!(resource.allocate_sync(layout_of(20 * MIB)).is_err());
+    assert_eq!(told.try_recv().map(|report| report.stream), Ok(None));
+    let error = resource.allocate_sync(layout_of(1 << 40)).unwrap_err();
+    assert_eq!(error.out_of_memory_report().map(|report| report.cause), Some(Cause::TooLarge), "{error}");
+    assert_eq!((told.try_iter().count(), resource.appeals().asked()), (0, 2), "no handler helps with that");
     Held::adopt(&resource, live.0, live.1).free(stream.as_ref());
     bench.check();
 }
@@ -69,7 +72,8 @@ fn a_limit_that_was_hit_is_reported_with_what_is_out() {
         (report.maximum_bytes, report.live_bytes, report.cause),
         (Some(4 * MIB), 3 * MIB, Cause::Limit)
     );
-    assert_eq!(report.upstream_error.as_ref().and_then(Error::limit_name), Some("Limiting"));
+    assert_eq!((report.refused_by, report.name.as_deref()), ("Limiting", Some("Limiting")));
+    assert_eq!(report.stream, Some(stream.id()));
     block.free(stream.as_ref());
     bench.check();
 }
@@ -121,7 +125,8 @@ fn a_request_that_is_rescued_is_counted() {
 fn who_frees_nothing_is_asked_three_times() {
     let bench = Bench::sim();
     let stream = bench.stream();
-    let (resource, told) = telling(Cuda::new(&bench.device()).limiting(0), &[Relief::Freed; 99]);
+    let (resource, told) = telling(Cuda::new(&bench.device()).limiting(256), &[Relief::Freed; 99]);
+    let _all = resource.upstream().allowance().reserve(256).unwrap();
     for _ in 0..2 {
         assert!(resource.allocate(layout_of(1), stream.as_ref()).unwrap_err().is_out_of_memory());
         assert!(told.try_iter().map(|report| report.attempt).eq(1..=3));
@@ -142,7 +147,8 @@ fn a_handler_is_not_asked_without_end() {
         *held = if held.is_some() { None } else { busy.allowance().reserve(256).ok() };
         Relief::Freed
     });
-    assert!(resource.allocate(layout_of(2 * MIB), stream.as_ref()).is_err());
+    let _most = limited.allowance().reserve(MIB - 256).unwrap();
+    assert!(resource.allocate(layout_of(512), stream.as_ref()).is_err());
     assert_eq!(resource.appeals().asked(), 1024);
 }
 
@@ -150,8 +156,9 @@ fn a_handler_is_not_asked_without_end() {
 fn a_handler_that_panics_has_freed_nothing() {
     let bench = Bench::sim();
     let stream = bench.stream();
-    let resource =
-        Cuda::new(&bench.device()).limiting(0).failure_callback(|_| resume_unwind(Box::new("on purpose")));
+    let limited = Cuda::new(&bench.device()).limiting(256);
+    let _all = limited.allowance().reserve(256).unwrap();
+    let resource = limited.failure_callback(|_| resume_unwind(Box::new("on purpose")));
     assert!(resource.allocate(layout_of(1), stream.as_ref()).unwrap_err().is_out_of_memory());
     assert!(resource.allocate_sync(layout_of(1)).unwrap_err().is_out_of_memory());
     assert_eq!(resource.appeals().asked(), 2);
@@ -175,8 +182,10 @@ fn the_handlers_of_a_pool_come_first_and_none_is_asked_within_another() {
         assert!(within.allocate_sync(layout_of(3 * MIB)).is_err(), "and it asks nobody");
         Relief::None
     });
-    assert!(resource.allocate(layout_of(2 * MIB), stream.as_ref()).is_err());
+    let live = Held::of(&resource, 1000, stream.as_ref());
+    assert!(resource.allocate(layout_of(MIB), stream.as_ref()).is_err());
     assert_eq!(told.try_iter().collect::<Vec<_>>(), ["pool", "layer"]);
+    live.free(stream.as_ref());
     bench.check();
 }
 

@@ -42,7 +42,7 @@ fn a_pool_with_cached_memory_serves_up_to_the_limit() {
         let error = under.allocate(layout_of(21 * MIB), stream.as_ref()).unwrap_err();
         let report = error.out_of_memory_report().expect("a pool reports");
         let memory = report.upstream_memory.expect("the limit says what it permits");
-        assert_eq!((report.cause, memory.total_bytes), (alluvion::suballoc::Cause::Limit, 20 * MIB));
+        assert_eq!((report.cause, memory.total_bytes), (alluvion::suballoc::Cause::TooLarge, 20 * MIB));
         assert_eq!(report.upstream_error.as_ref().and_then(Error::limit_name), Some("Limiting"));
     }
     bench.check();
@@ -350,7 +350,10 @@ proptest! {
                             held.push((node, reservation));
                         }
                         Err(error) => {
-                            let guilty = upwards(node).find(|at| !fits(*at)).map(|at| format!("n{at}"));
+                            let can_ever = |at: usize| whole.is_some_and(|whole| whole <= limits[at].0);
+                            let guilty = upwards(node).find(|at| !can_ever(*at));
+                            let guilty = guilty.or_else(|| upwards(node).find(|at| !fits(*at)));
+                            let guilty = guilty.map(|at| format!("n{at}"));
                             prop_assert_eq!(error.limit_name(), guilty.as_deref());
                             prop_assert_eq!(error.requested_bytes(), Some(bytes));
                         }

@@ -15,6 +15,7 @@ mod guard;
 mod limits;
 mod metrics;
 mod recipe;
+mod reports;
 mod stats;
 mod thread_safe;
 mod tracking;

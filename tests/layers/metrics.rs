@@ -158,7 +158,7 @@ fn every_adaptor_says_what_it_counts() {
         with_tag(tag, || DeviceVec::<u8, _>::uninit_in(1 << 19, stream.as_ref(), &stack).unwrap())
     });
     let third = with_tag("two", || DeviceVec::<u8, _>::uninit_in(1 << 19, stream.as_ref(), &stack).unwrap());
-    assert!(DeviceVec::<u8, _>::uninit_in(1 << 22, stream.as_ref(), &stack).is_err());
+    assert!(DeviceVec::<u8, _>::uninit_in(1 << 20, stream.as_ref(), &stack).is_err());
     drop((one, third));
     let mut page = Metrics::new();
     page.add_stack("stack", &stack);

@@ -15,4 +15,5 @@ mod out_of_memory;
 mod snapshots;
 mod steals;
 mod suballocator_input;
+mod too_large;
 mod upstreams;

@@ -104,7 +104,9 @@ fn handlers_are_asked_in_turn() {
         .on_out_of_memory(handler('b'))
         .on_out_of_memory(handler('c'));
     let pool = Cuda::new(&bench.device()).pool(config).unwrap();
-    refused(&pool, 2 * MIB, &stream);
+    let full = Held::of(&pool, MIB, stream.as_ref());
+    refused(&pool, MIB, &stream);
+    full.free(stream.as_ref());
     assert_eq!(*order.lock().expect("no thread panics"), ['a', 'b', 'c']);
 }
 

@@ -184,6 +184,38 @@ impl std::io::Write for Full {
     }
 }
 
+/// What each block is for is in the file too: the ledger has noted it.
+#[test]
+fn a_pool_with_a_ledger_writes_what_its_blocks_are_for() {
+    let folder = Folder::new("tags");
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let config = PoolConfig::default().initial(8 * MIB).maximum(8 * MIB);
+    let pool = |checked, name| {
+        let config = config.clone().checked(checked).snapshot_on_out_of_memory(folder.file(name));
+        Cuda::new(&bench.device()).pool(config).expect("there is as much")
+    };
+    let tags_of = |pool: &Pool<Cuda>, name| {
+        let one = with_tag("query", || with_tag("join", || Held::of(pool, MIB, stream.as_ref())));
+        let two = Held::of(pool, MIB, stream.as_ref());
+        let freed = with_tag("scratch", || Held::of(pool, MIB, stream.as_ref()));
+        freed.free(stream.as_ref());
+        assert!(pool.allocate(layout_of(8 * MIB), stream.as_ref()).unwrap_err().is_out_of_memory());
+        one.free(stream.as_ref());
+        two.free(stream.as_ref());
+        let json = read(&folder.file(name));
+        let tags =
+            json["blocks"].as_array().expect("a list").iter().filter_map(|block| block["tag"].as_str());
+        tags.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(tags_of(&pool(true, "checked.json"), "checked.json"), ["query;join"]);
+    assert!(
+        tags_of(&pool(false, "plain.json"), "plain.json").is_empty(),
+        "a pool that keeps no ledger knows no tags"
+    );
+    bench.check();
+}
+
 #[test]
 fn a_full_disk_is_told() {
     let bench = Bench::sim();
@@ -346,7 +378,7 @@ fn many_threads_that_run_out_at_once_write_a_file_each() {
     assert_eq!(files.len(), 4);
     for file in files {
         let SnapshotFile::Written(path) = file else { panic!("{file}") };
-        assert_eq!(read(&path)["out_of_memory"]["cause"], "limit");
+        assert_eq!(read(&path)["out_of_memory"]["cause"], "too_large");
     }
 }
 

@@ -103,7 +103,13 @@ fn a_line_that_is_not_understood_is_an_error_with_its_place() {
         || {
             for error in errors() {
                 assert_eq!((error.kind(), error.column()), (ErrorKind::Malformed, Some(8)), "{error}");
-                assert!(error.to_string().contains("did you mean `cuda-async`?"), "{error}");
+                let said = error.to_string();
+                assert!(
+                    said.starts_with("malformed: ALLUVION_RESOURCE, line 1, column 8: nothing is called"),
+                    "{said}"
+                );
+                assert!(said.contains("did you mean `cuda-async`?"), "{said}");
+                assert!(said.ends_with("\n  pool | cuda-asinc\n         ^^^^^^^^^^"), "{said}");
             }
         },
     );
@@ -115,7 +121,11 @@ fn a_value_that_breaks_a_rule_is_an_error_with_its_place() {
     with_recipe("recipe_environment::a_value_that_breaks_a_rule_is_an_error_with_its_place", recipe, || {
         for error in errors() {
             assert_eq!((error.kind(), error.column()), (ErrorKind::InvalidArgument, Some(1)), "{error}");
-            assert!(error.to_string().contains("an initial size above the maximum"), "{error}");
+            let said = error.to_string();
+            assert!(
+                said.starts_with("invalid argument: ALLUVION_RESOURCE, line 1, column 1: an initial size"),
+                "{said}"
+            );
         }
     });
 }
@@ -125,6 +135,13 @@ fn a_device_that_is_too_small_says_so() {
     with_recipe("recipe_environment::a_device_that_is_too_small_says_so", "pool(initial=900GiB)", || {
         for error in errors() {
             assert!(error.is_out_of_memory(), "{error}");
+            let report = error.out_of_memory_report().expect("who refused says so");
+            assert_eq!((report.refused_by, error.requested_bytes()), ("CudaAsync", Some(900 << 30)));
+            let said = error.to_string();
+            let begins =
+                "out of memory: ALLUVION_RESOURCE, line 1, column 1: CudaAsync of gpu 0 refused 900 GiB: ";
+            assert!(said.starts_with(begins), "{said}");
+            assert!(said.contains("\n  pool(initial=900GiB)\n  ^^^^"), "{said}");
         }
     });
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::error::Error;
+use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
 use crate::sync::Mutex;
 
@@ -87,7 +88,7 @@ impl AlignedBook {
     pub(super) fn ask(&self, layout: Layout) -> Result<Ask, Error> {
         self.moved.require_here()?;
         layout.require_align(self.max_align())?;
-        let too_large = |_| Error::out_of_memory(layout.bytes());
+        let too_large = |_| Error::from(OutOfMemory::too_large("Aligned", layout.bytes(), layout.align()));
         let wanted = if layout.bytes() >= self.threshold_bytes { self.alignment } else { 1 };
         let align = layout.align().max(wanted);
         if align <= self.honoured {

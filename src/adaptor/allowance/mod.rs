@@ -11,6 +11,7 @@ use core::fmt;
 
 pub use crossing::Crossing;
 use node::Node;
+pub(super) use node::Refusal;
 pub use reservation::Reservation;
 pub(super) use reservation::Taken;
 pub(super) use resource_impl::resource_by_allowance;
@@ -170,8 +171,8 @@ impl Allowance {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory`, with the name and the limit of the allowance that has not as much left: of this one, or else of the
-    /// highest. Nothing has been taken then.
+    /// `OutOfMemory`, with the name and the limit of the allowance that has not as much left: of the lowest whose limit is less than
+    /// `bytes`, or else of this one, or else of the highest. Nothing has been taken then.
     pub fn reserve(&self, bytes: usize) -> Result<Reservation, Error> {
         Reservation::new(self, bytes)
     }
@@ -246,16 +247,16 @@ impl Allowance {
     /// Takes room for a block.
     // Always: out of line its answer goes through memory, which costs as much as one of the two exchanges of a pair.
     #[inline(always)]
-    pub(super) fn take_for(&self, layout: Layout) -> Result<Taken<'_>, Error> {
-        self.take(layout.bytes(), layout.rounded_bytes())
+    pub(super) fn take_for(&self, layout: Layout) -> Result<Taken<'_>, Refusal> {
+        self.take(layout.rounded_bytes())
     }
 
-    /// Takes room for `bytes`, which are `whole_bytes` in whole units.
+    /// Takes room for `whole_bytes`, in whole units.
     // Always: as above.
     #[inline(always)]
-    fn take(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
+    fn take(&self, whole_bytes: usize) -> Result<Taken<'_>, Refusal> {
         if self.parent().is_some() {
-            return self.take_below_a_root(bytes, whole_bytes);
+            return self.take_below_a_root(whole_bytes);
         }
         match self.node.take_at_root(whole_bytes as u64) {
             Ok(used) => {
@@ -266,11 +267,11 @@ impl Allowance {
                 }
                 Ok(taken)
             }
-            Err(refusal) => Err(refusal.into_error(self, bytes)),
+            Err(refusal) => Err(refusal),
         }
     }
 
-    fn take_below_a_root(&self, bytes: usize, whole_bytes: usize) -> Result<Taken<'_>, Error> {
+    fn take_below_a_root(&self, whole_bytes: usize) -> Result<Taken<'_>, Refusal> {
         match self.node.take_below_a_root(whole_bytes as u64) {
             Ok(crossings) => {
                 // As above.
@@ -280,14 +281,14 @@ impl Allowance {
                 }
                 Ok(taken)
             }
-            Err(refusal) => Err(refusal.into_error(self, bytes)),
+            Err(refusal) => Err(refusal),
         }
     }
 
     /// Refuses what is more than anybody has.
     #[cold]
-    fn refuse(&self, bytes: usize) -> Error {
-        self.node.refuse(0, self.node.used()).into_error(self, bytes)
+    fn refuse(&self) -> Refusal {
+        self.node.refuse(0, self.node.used())
     }
 
     /// Gives room back that was taken.

@@ -9,6 +9,8 @@ use super::crossing::Soft;
 use super::lending::{Lenders, Tree};
 use super::purse::Purses;
 use crate::error::Error;
+use crate::error::{LimitName, OutOfMemory};
+use crate::stream::StreamId;
 use crate::sync::{Arc, AtomicU64, Ordering, Seat, TokenGuard, yield_now};
 
 /// Threads hold some of the room in advance, in purses. Bytes are counted in whole units of 256, so the bit is free.
@@ -44,7 +46,8 @@ const LEAST: u64 = if cfg!(loom) { 256 } else { 16 << 10 };
 /// what is taken from a purse crosses neither. A request that finds too little left calls everything back before it is
 /// refused, and before it crosses a soft limit: see [`Tree`].
 pub(super) struct Node {
-    pub(super) name: Box<str>,
+    /// Shared with the reports of what is refused: no copy is made of it.
+    pub(super) name: LimitName,
     pub(super) hard: u64,
     pub(super) parent: Option<Allowance>,
     pub(super) soft: Soft,
@@ -74,7 +77,7 @@ pub(super) type Crossings = SmallVec<[(usize, u64); 2]>;
 
 /// The node that had not enough left: how far above the one that was to be taken from, and what was out then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
+pub(in crate::adaptor) struct Refusal {
     height: usize,
     used: u64,
 }
@@ -210,7 +213,12 @@ impl Node {
                 Err((height, Short(taken))) if !is_lent(taken) => {
                     drop(lenders);
                     let refusing = self.upwards().nth(height).unwrap_or(self);
-                    return Err(refusing.refuse(height, taken));
+                    return Err(self.too_large(bytes).unwrap_or_else(|| refusing.refuse(height, taken)));
+                }
+                // What no room is enough for calls nothing back.
+                Err(_) if bytes > self.largest() => {
+                    drop(lenders);
+                    return Err(self.too_large(bytes).unwrap_or_else(|| self.refuse(0, self.used())));
                 }
                 Err(_) => lenders = self.recall(lenders, &mut handles),
             }
@@ -306,6 +314,19 @@ impl Node {
             // Relaxed: a figure.
             self.peak.fetch_max(taken, Ordering::Relaxed);
         }
+    }
+
+    /// The most that may be had at a time, of this and of all above.
+    pub(super) fn largest(&self) -> u64 {
+        self.upwards().map(|node| node.hard).min().unwrap_or(0)
+    }
+
+    /// Refuses `bytes` because of a node whose limit is less, if there is one: more room elsewhere would not help. The tree is not
+    /// locked by the caller.
+    #[cold]
+    fn too_large(&self, bytes: u64) -> Option<Refusal> {
+        let (height, node) = self.upwards().enumerate().find(|(_, node)| bytes > node.hard)?;
+        Some(node.refuse(height, node.used()))
     }
 
     #[cold]
@@ -485,13 +506,27 @@ impl Taking {
 }
 
 impl Refusal {
+    /// The error of a request that `refused_by`, a layer, has asked `asked` for. One allocation on the heap of the host, because
+    /// whoever asks whether there is room asks often.
     #[cold]
-    pub(super) fn into_error(self, asked: &Allowance, bytes: usize) -> Error {
+    pub(in crate::adaptor) fn into_error(
+        self,
+        refused_by: &'static str,
+        asked: &Allowance,
+        bytes: usize,
+        align: usize,
+        stream: Option<StreamId>,
+    ) -> Error {
         if let Err(of_parent) = asked.node.tree.require_here() {
             return of_parent.into();
         }
         let refusing = asked.upwards().nth(self.height).unwrap_or(asked);
-        Error::over_limit_of(refusing.name(), bytes, refusing.limit_bytes(), self.used as usize)
+        let mut report = OutOfMemory::new(refused_by, bytes);
+        report.name = Some(LimitName::clone(&refusing.node.name));
+        (report.align, report.stream) = (align, stream);
+        (report.live_bytes, report.reserved_bytes) = (self.used as usize, self.used as usize);
+        report.maximum_bytes = Some(refusing.limit_bytes());
+        report.explained().into()
     }
 }
 

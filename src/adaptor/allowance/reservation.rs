@@ -2,8 +2,9 @@
 
 use core::mem;
 
-use super::Allowance;
+use super::{Allowance, Refusal};
 use crate::error::Error;
+use crate::error::{LimitName, OutOfMemory};
 use crate::resource::Layout;
 
 /// Bytes that were taken from an [`Allowance`], which go back when this is dropped.
@@ -34,8 +35,14 @@ impl Reservation {
     pub(super) fn new(allowance: &Allowance, bytes: usize) -> Result<Self, Error> {
         // What cannot be rounded up is more than any limit.
         let whole_bytes = bytes.checked_next_multiple_of(Layout::MIN_ALIGN);
-        let whole_bytes = whole_bytes.ok_or_else(|| allowance.refuse(bytes))?;
-        allowance.take(bytes, whole_bytes)?.keep();
+        let taken = match whole_bytes {
+            Some(whole_bytes) => allowance.take(whole_bytes).map(|taken| (taken, whole_bytes)),
+            None => Err(allowance.refuse()),
+        };
+        let into_error =
+            |refusal: Refusal| refusal.into_error("Allowance", allowance, bytes, Layout::MIN_ALIGN, None);
+        let (taken, whole_bytes) = taken.map_err(into_error)?;
+        taken.keep();
         Ok(Self { allowance: allowance.clone(), bytes: whole_bytes })
     }
 
@@ -58,7 +65,13 @@ impl Reservation {
                 self.bytes = left;
                 Ok(())
             }
-            None => Err(Error::over_limit(layout.bytes(), self.bytes)),
+            None => {
+                let mut report = OutOfMemory::new("Reservation", layout.bytes());
+                report.align = layout.align();
+                report.name = Some(LimitName::clone(&self.allowance.node.name));
+                report.maximum_bytes = Some(self.bytes);
+                Err(report.explained().into())
+            }
         }
     }
 

@@ -34,7 +34,8 @@ macro_rules! resource_by_allowance {
                         self.device().require(stream.device())?;
                     }
                     layout.require_align(self.max_align())?;
-                    Err(refusal)
+                    let (layer, stream) = (stringify!($name), stream.map(StreamRef::id));
+                    Err(refusal.into_error(layer, &self.allowance, layout.bytes(), layout.align(), stream))
                 })
             }
         }

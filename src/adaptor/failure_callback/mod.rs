@@ -6,7 +6,7 @@ use core::fmt;
 
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::error::{Cause, OutOfMemory};
+use crate::error::OutOfMemory;
 use crate::forward_resource;
 use crate::relief::{Handlers, Relief};
 use crate::resource::{
@@ -25,9 +25,10 @@ const IDLE_ATTEMPTS: u32 = 3;
 
 /// Asks a handler when its upstream is out of memory, and tries again if the handler has freed some.
 ///
-/// The handler is told all that is known: what the upstream reports if it is a suballocator, or stands over one; else a report
-/// made from the request, the limit that was hit, and what the upstream says of its memory, where all that is not free counts as
-/// live. Other errors pass.
+/// The handler is told all that is known: the report of who refused; where a resource of your own gives none, one made from the
+/// request, the limit that was hit, and what the upstream says of its memory, where all that is not free counts as live. Other
+/// errors pass, and so does what no handler can help with: a request that is by itself
+/// [too large](crate::error::Cause::TooLarge).
 ///
 /// It runs on the thread whose request failed, with no lock held, so it may free and allocate. What it asks for itself asks no
 /// handlers, here or elsewhere, and fails if there is none. If it panics it has freed nothing.
@@ -151,6 +152,12 @@ impl<U: Resource> FailureCallback<U> {
                 break;
             }
             let report = self.report(&error, layout, stream, attempt);
+            if report.is_hopeless() {
+                if attempt == 1 {
+                    return Err(error);
+                }
+                break;
+            }
             let now = Some(Amounts::of(&report));
             idle = if now == figures { idle + 1 } else { 0 };
             if idle == IDLE_ATTEMPTS {
@@ -180,27 +187,23 @@ impl<U: Resource> FailureCallback<U> {
         stream: Option<StreamRef<'_>>,
         attempt: u32,
     ) -> OutOfMemory {
+        let stream = stream.map(StreamRef::id);
         if let Some(report) = error.out_of_memory_report() {
-            return OutOfMemory { attempt, ..report.clone() };
+            return OutOfMemory { attempt, stream: report.stream.or(stream), ..report.clone() };
         }
         let memory = self.upstream.memory_info().ok();
         let taken = memory.map_or(0, |memory| memory.total_bytes.saturating_sub(memory.free_bytes));
-        let live_bytes = error.limit_used_bytes().unwrap_or(taken);
         let report = OutOfMemory {
-            requested_bytes: layout.bytes(),
             align: layout.align(),
-            stream: stream.map(StreamRef::id),
+            stream,
             attempt,
-            live_bytes,
+            live_bytes: taken,
             free_bytes: memory.map_or(0, |memory| memory.free_bytes),
-            pending_bytes: 0,
-            reserved_bytes: live_bytes,
-            largest_bytes: 0,
+            reserved_bytes: taken,
             maximum_bytes: error.limit(),
             upstream_memory: memory,
             upstream_error: Some(error.clone()),
-            snapshot_file: None,
-            cause: Cause::Full,
+            ..OutOfMemory::new("FailureCallback", layout.bytes())
         };
         report.explained()
     }

@@ -8,6 +8,7 @@ use super::staging::Staging;
 use super::{Damage, TrespassKind};
 use crate::driver::{Code, DriverResult, FillValue};
 use crate::error::Error;
+use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::StreamRef;
 
@@ -63,7 +64,7 @@ impl Plan {
     ///
     /// `OutOfMemory` if with its redzones it is more than a layout can have.
     pub(super) fn new(layout: Layout, redzone_bytes: usize) -> Result<Self, Error> {
-        let too_large = || Error::out_of_memory(layout.bytes());
+        let too_large = || Error::from(OutOfMemory::too_large("Guard", layout.bytes(), layout.align()));
         let redzone_bytes =
             redzone_bytes.max(1).checked_next_multiple_of(Layout::MIN_ALIGN).ok_or_else(too_large)?;
         let front = redzone_bytes.checked_next_multiple_of(layout.block_align()).ok_or_else(too_large)?;

@@ -26,6 +26,35 @@ use crate::stream::StreamRef;
 /// It limits what its callers have. Over a [`Pool`](crate::Pool) that is what is live, whatever the pool keeps for later; under
 /// a pool it is what the pool has, and a pool that reaches it gives back what it has free before it fails.
 ///
+/// # A snapshot of what is live
+///
+/// It has no blocks of its own to draw, and a pool under it has not run out, so no snapshot is written when it refuses. A pool with a
+/// [`maximum`](crate::PoolConfig::maximum) and
+/// [`snapshot_on_out_of_memory`](crate::PoolConfig::snapshot_on_out_of_memory) in its place writes one; over this layer a
+/// [`FailureCallback`](super::FailureCallback) does:
+///
+/// ```
+/// use std::sync::Arc;
+/// use alluvion::source::Cuda;
+/// use alluvion::relief::Relief;
+/// use alluvion::{DeviceVec, PoolConfig, ResourceExt, Sim};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let pool = Arc::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
+/// let path = std::env::temp_dir().join(format!("alluvion-doc-limiting-{}.json", std::process::id()));
+/// let (seen, file) = (Arc::clone(&pool), path.clone());
+/// let resource = pool.limiting(2 << 20).failure_callback(move |_report| {
+///     let _ = std::fs::File::create(&file).and_then(|to| seen.snapshot().write_json(to));
+///     Relief::None
+/// });
+/// let _live = DeviceVec::<u8, _>::zeroed_in(1 << 20, stream.as_ref(), &resource)?;
+/// assert!(DeviceVec::<u8, _>::zeroed_in(2 << 20, stream.as_ref(), &resource).is_err());
+/// assert!(std::fs::read_to_string(&path).is_ok_and(|json| json.contains("\"live_bytes\": 1048576")));
+/// # let _ = std::fs::remove_file(path);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+///
 /// # Stream ordering
 ///
 /// As the upstream's. A block counts until the call that frees it, whatever work is still before the free.

@@ -18,6 +18,7 @@ use core::num::NonZero;
 use core::ptr::NonNull;
 use std::collections::HashMap;
 
+use super::refusal;
 use crate::device::Device;
 use crate::driver::{DeviceAttribute, Driver, MemoryInfo, PinnedFlags, RelaxedCapture};
 use crate::error::Error;
@@ -246,13 +247,14 @@ impl PinnedCore {
         let bytes = layout.bytes() + padding;
         let start = driver
             .allocate_pinned(self.device.ordinal(), bytes, self.flags())
-            .map_err(|error| Error::of_driver(error, bytes))?;
+            .map_err(|error| refusal::failed("Pinned", &self.device, layout, error, host_memory::of_host))?;
+        let refused = || refusal::refused("Pinned", &self.device, layout, host_memory::of_host);
         let start = start.as_ptr().expose_provenance() as u64;
         let block = start.next_multiple_of(layout.align() as u64);
         if block == start {
-            return DevicePtr::new(start).ok_or_else(|| Error::out_of_memory(bytes));
+            return DevicePtr::new(start).ok_or_else(refused);
         }
-        self.record(driver, block, Origin::Padded(start)).ok_or_else(|| Error::out_of_memory(bytes))
+        self.record(driver, block, Origin::Padded(start)).ok_or_else(refused)
     }
 
     /// Remembers how a block was made; gives it back and returns `None` if there is no memory to remember it in.

@@ -84,7 +84,7 @@ type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 /// });
 /// let arena = Cuda::new(&sim.device(0)).arena(config)?;
 /// assert!(arena.allocate_sync(Layout::from_bytes(5 << 20)?).is_err());
-/// assert_eq!(told.try_recv(), Ok(Cause::Limit));
+/// assert_eq!(told.try_recv(), Ok(Cause::TooLarge));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Clone)]
@@ -145,13 +145,10 @@ impl ArenaConfig {
     }
 
     fn into_handlers(self) -> Handlers {
-        let Some(dump) = self.dump else { return self.handlers };
-        let mut handlers = Handlers::default();
-        handlers.push(move |report: &OutOfMemory| {
-            dump(report);
-            Relief::None
-        });
-        handlers.append(self.handlers);
+        let mut handlers = self.handlers;
+        if let Some(dump) = self.dump {
+            handlers.push_witness(move |report| dump(report));
+        }
         handlers
     }
 }
@@ -209,6 +206,7 @@ impl<U: Resource> Arena<U> {
         let engine = Engine::new(
             upstream,
             Plan {
+                name: "Arena",
                 maximum_bytes: bytes,
                 largest_bytes: bytes,
                 claim_units: (SUPERBLOCK_BYTES / Layout::MIN_ALIGN) as u32,

@@ -168,6 +168,25 @@ impl<U: Resource> Engine<U> {
         Pledge::Ask { units, calls: is_alone.then_some(inner.calls), old }
     }
 
+    /// Asks the upstream for what the request needs, and looks nowhere before. `None` if there is no room under the maximum, or if
+    /// the upstream refused.
+    pub(super) fn ask_at_once(
+        &self,
+        request: &Request<'_>,
+        attempt: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
+        let need = request.need();
+        {
+            let mut inner = self.stock.inner.lock();
+            if need > self.stock.room(&inner).min(u64::from(u32::MAX)) {
+                return Ok(None);
+            }
+            inner.pledged += need;
+            inner.begin_call();
+        }
+        self.ask(request, need, Old::new(), attempt)
+    }
+
     /// Gives `old` back, asks for `pledged` units, and for half as long as the upstream refuses and it would do.
     fn ask(
         &self,

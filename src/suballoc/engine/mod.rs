@@ -19,17 +19,20 @@ mod shut_down;
 mod slow_path;
 mod strategy;
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
 pub use book::SuballocBook;
 use book::{Calls, Inner, Request};
 use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
+use slow_path::Attempt;
 
 use super::core::{Inspected, Want};
 use super::ledger::Entered;
 use super::snapshot::SnapshotFiles;
 use super::{Growth, Reuse};
 use crate::device::Device;
-use crate::error::{Error, Misuse, MisuseKind};
+use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::relief::Handlers;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, StreamRef};
@@ -40,6 +43,8 @@ pub(super) const MAX_ALIGN: usize = 2 << 20;
 /// What differs between the suballocators.
 #[derive(Debug)]
 pub(super) struct Plan {
+    /// What the suballocator is called, in errors.
+    pub(super) name: &'static str,
     pub(super) maximum_bytes: usize,
     /// The largest request that it serves.
     pub(super) largest_bytes: usize,
@@ -57,6 +62,7 @@ pub(super) struct Plan {
 /// Segments of an upstream, carved.
 #[derive(Debug)]
 pub(super) struct Engine<U: Resource> {
+    name: &'static str,
     stock: SuballocBook,
     largest_bytes: usize,
     is_of_one_size: bool,
@@ -64,12 +70,15 @@ pub(super) struct Engine<U: Resource> {
     reuse: Reuse,
     handlers: Handlers,
     snapshots: Option<SnapshotFiles>,
+    /// What the upstream has in all, as far as that is known. Not of the facade: no protocol rests on it.
+    upstream_total: AtomicUsize,
     upstream: U,
 }
 
 impl<U: Resource> Engine<U> {
     pub(super) fn new(upstream: U, plan: Plan) -> Self {
         let Plan {
+            name,
             maximum_bytes,
             largest_bytes,
             is_of_one_size,
@@ -82,7 +91,18 @@ impl<U: Resource> Engine<U> {
         } = plan;
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let stock = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
-        Self { stock, largest_bytes, is_of_one_size, growth, reuse, handlers, snapshots, upstream }
+        Self {
+            name,
+            stock,
+            largest_bytes,
+            is_of_one_size,
+            growth,
+            reuse,
+            handlers,
+            snapshots,
+            upstream_total: AtomicUsize::new(0),
+            upstream,
+        }
     }
 
     pub(super) fn upstream(&self) -> &U {
@@ -148,9 +168,16 @@ impl<U: Resource> Engine<U> {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
-        let want = want.ok_or_else(|| self.too_large(layout))?;
+        let want = want
+            .filter(|want| u64::from(want.units()) <= self.stock.maximum_units)
+            .ok_or_else(|| self.too_large(layout, requester))?;
         let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
         let request = Request { requester, layout, want, align_units };
+        if self.may_be_beyond_upstream(layout)
+            && let Some(block) = self.serve_beyond_upstream(&request)?
+        {
+            return Ok(self.enter(block, layout));
+        }
         // With a ledger the caches have not been looked at yet.
         let cached = match requester {
             _ if align_units > 1 || self.stock.ledger.is_none() => None,
@@ -164,10 +191,23 @@ impl<U: Resource> Engine<U> {
             Some(block) => block,
             None => self.take_slowly(&request)?,
         };
+        Ok(self.enter(block, layout))
+    }
+
+    /// The request is more than the upstream is known to have in all. It is asked how much that is only then: a suballocator at work
+    /// asks once.
+    fn may_be_beyond_upstream(&self, layout: Layout) -> bool {
+        // Relaxed: a figure that only grows.
+        let known = self.upstream_total.load(Ordering::Relaxed).max(self.stock.reserved_bytes());
+        layout.rounded_bytes() > known
+    }
+
+    /// Opens the book on a block that goes out.
+    fn enter(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
         if let Some(ledger) = &self.stock.ledger {
             ledger.enter(block, layout);
         }
-        Ok(block)
+        block
     }
 
     /// # Safety
@@ -226,16 +266,16 @@ impl<U: Resource> Engine<U> {
         if layout.is_empty() {
             return Ok(());
         }
-        let wanted = want.ok_or_else(|| self.too_large(layout))?;
         if self.stock.ledger.is_some() {
             self.strike_out(block, layout)?;
         }
         // Before the lock: on a stream that is somebody else's it is a driver call.
         let stamp = stream.release();
         let mut inner = self.stock.inner.lock();
-        if self.stock.ledger.is_none() {
-            self.inspect(&inner, wanted, block, layout)?;
-        }
+        let wanted = match want {
+            Some(want) if self.stock.ledger.is_some() => want,
+            want => self.inspect(&inner, want, block, layout)?,
+        };
         // Still with the mutex: of two threads that free one block the second one sees what the first did.
         self.stock.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
@@ -260,15 +300,21 @@ impl<U: Resource> Engine<U> {
 
     /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
     /// block; sizes are told apart as far as their classes differ.
-    fn inspect(&self, inner: &Inner, want: Want, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+    fn inspect(
+        &self,
+        inner: &Inner,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+    ) -> Result<Want, Error> {
         let is_cached = || {
             let caches = self.stock.caches();
             caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address()))
         };
         let kind = match inner.core.inspect(block.address()) {
             Inspected::Out { units } if !is_cached() => {
-                if units == want.units() {
-                    return Ok(());
+                if let Some(want) = want.filter(|want| want.units() == units) {
+                    return Ok(want);
                 }
                 MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
             }
@@ -277,12 +323,18 @@ impl<U: Resource> Engine<U> {
         Err(misuse(block, layout, kind))
     }
 
+    /// Refuses what no block is ever large enough for. Nothing is looked for, and nobody is asked.
     #[cold]
-    fn too_large(&self, layout: Layout) -> Error {
-        match self.largest_bytes {
-            usize::MAX => Error::out_of_memory(layout.bytes()),
-            largest => Error::over_limit(layout.bytes(), largest),
-        }
+    fn too_large(&self, layout: Layout, requester: Requester<'_>) -> Error {
+        let maximum_bytes =
+            self.maximum_bytes().map_or(self.largest_bytes, |most| most.min(self.largest_bytes));
+        let report = OutOfMemory {
+            maximum_bytes: Some(maximum_bytes).filter(|most| *most < usize::MAX),
+            cause: Cause::TooLarge,
+            ..self.figures(layout, requester)
+        };
+        self.handlers.tell(&report);
+        self.refusal(report, Attempt::default())
     }
 
     /// A call to the upstream is about to be made.

@@ -8,7 +8,7 @@ use super::requester::Requester;
 use super::slow_path::Attempt;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
-use crate::error::{Cause, OutOfMemory};
+use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Cache, Owner, SeenState, Want};
@@ -171,7 +171,12 @@ impl SuballocBook {
                 .filter_map(|block| {
                     let address = DevicePtr::new(block.address)?;
                     let state = state(block.address, block.state);
-                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state, tag: Tag::NONE })
+                    // No lock of the core is held, so a block may have gone meanwhile: it has no tag then.
+                    let tag = match (&self.ledger, state) {
+                        (Some(ledger), BlockState::Live) => ledger.tag(address),
+                        _ => Tag::NONE,
+                    };
+                    Some(BlockView { address, bytes: bytes(u64::from(block.units)), state, tag })
                 })
                 .collect(),
         }
@@ -224,24 +229,36 @@ impl<U: Resource> Engine<U> {
     }
 
     pub(super) fn report(&self, request: &Request<'_>, attempt: &Attempt) -> OutOfMemory {
-        let status = self.stock.status();
-        let maximum = self.stock.maximum_units;
         let report = OutOfMemory {
-            requested_bytes: request.layout.bytes(),
-            align: request.layout.align(),
-            stream: request.requester.id(),
             attempt: attempt.attempt,
+            maximum_bytes: self.maximum_bytes(),
+            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_error: attempt.refused.clone(),
+            ..self.figures(request.layout, request.requester)
+        };
+        report.explained()
+    }
+
+    /// The most that it may have of its upstream, if there is a limit.
+    pub(super) fn maximum_bytes(&self) -> Option<usize> {
+        let maximum = self.stock.maximum_units;
+        (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum))
+    }
+
+    /// What a report says of this suballocator.
+    pub(super) fn figures(&self, layout: Layout, requester: Requester<'_>) -> OutOfMemory {
+        let status = self.stock.status();
+        OutOfMemory {
+            device: Some(self.stock.device.ordinal()),
+            align: layout.align(),
+            stream: requester.id(),
             live_bytes: status.live_bytes,
             free_bytes: status.free_bytes + status.cached_bytes - status.pending_bytes,
             pending_bytes: status.pending_bytes,
             reserved_bytes: status.reserved_bytes,
-            largest_bytes: self.largest(request.requester),
-            maximum_bytes: (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum)),
-            upstream_memory: self.upstream.memory_info().ok(),
-            upstream_error: attempt.refused.clone(),
-            snapshot_file: None,
-            cause: Cause::Full,
-        };
-        report.explained()
+            largest_bytes: self.largest(requester),
+            is_of_suballocator: true,
+            ..OutOfMemory::new(self.name, layout.bytes())
+        }
     }
 }

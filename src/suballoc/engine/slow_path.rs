@@ -3,6 +3,8 @@
 //! Every strategy looks at the state under the locks, does what it does without them, and then tries to serve the request
 //! from a state that may have changed meanwhile: by others, too.
 
+use core::sync::atomic::Ordering;
+
 use super::book::{Calls, Reach, Request, SuballocBook, give_back, of_owners};
 use super::events::tell;
 use super::requester::Requester;
@@ -66,6 +68,9 @@ impl<U: Resource> Engine<U> {
                 }
             }
             let report = self.report(request, &attempt);
+            if report.is_hopeless() {
+                return Err(self.hopeless(report, attempt));
+            }
             if attempt.attempt >= ATTEMPTS || self.handlers.is_empty() {
                 return Err(self.refusal(report, attempt));
             }
@@ -112,6 +117,35 @@ impl<U: Resource> Engine<U> {
             }
         }
         Ok(None)
+    }
+
+    /// Refuses what is more than the upstream has in all, before anything is looked for: no cache is emptied for it. `None` for
+    /// any other request.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn serve_beyond_upstream(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
+        let Ok(memory) = self.upstream.memory_info() else { return Ok(None) };
+        // The upstream may be the user's, and have forked.
+        self.stock.require_here()?;
+        // Relaxed: a figure that only grows.
+        self.upstream_total.fetch_max(memory.total_bytes, Ordering::Relaxed);
+        if request.layout.rounded_bytes() <= memory.total_bytes {
+            return Ok(None);
+        }
+        // The memory that it tells of may not be its own: who hands memory out has the last word.
+        let mut attempt = Attempt { attempt: 1, ..Attempt::default() };
+        if let Some(block) = self.ask_at_once(request, &mut attempt)? {
+            return Ok(Some(block));
+        }
+        let report = self.report(request, &attempt);
+        if report.is_hopeless() { Err(self.hopeless(report, attempt)) } else { Ok(None) }
+    }
+
+    /// Refuses what nobody can help with. No handler is asked.
+    #[cold]
+    fn hopeless(&self, report: OutOfMemory, attempt: Attempt) -> Error {
+        self.handlers.tell(&report);
+        self.refusal(report, attempt)
     }
 
     /// Free memory outside of this suballocator, if anybody knows.
@@ -177,7 +211,7 @@ impl<U: Resource> Engine<U> {
 
     /// The end of the slow path. No lock is held: where it is asked for, a file is written.
     #[cold]
-    fn refusal(&self, report: OutOfMemory, attempt: Attempt) -> Error {
+    pub(super) fn refusal(&self, report: OutOfMemory, attempt: Attempt) -> Error {
         // What is no lack of memory is told as it is.
         let other =
             [attempt.refused, attempt.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
@@ -188,7 +222,7 @@ impl<U: Resource> Engine<U> {
             });
             let report = OutOfMemory { snapshot_file, ..report };
             tell!(report = %report, "out of memory");
-            Error::with_report(report)
+            Error::from(report)
         })
     }
 }

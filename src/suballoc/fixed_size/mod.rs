@@ -185,6 +185,7 @@ impl<U: Resource> FixedSize<U> {
         let engine = Engine::new(
             upstream,
             Plan {
+                name: "FixedSize",
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: block_units as usize * Layout::MIN_ALIGN,
                 is_of_one_size: true,

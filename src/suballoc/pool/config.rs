@@ -89,7 +89,9 @@ impl PoolConfig {
     /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn, with no lock held; one
     /// that says [`Relief::Freed`] sends the request round again, as long as something has moved.
     ///
-    /// What a handler itself asks of a suballocator asks no handlers. One that panics has freed nothing.
+    /// What a handler itself asks of a suballocator asks no handlers. One that panics has freed nothing. A request that is by itself
+    /// more than the [maximum](Self::maximum), or than the upstream has in all, fails before anybody is asked: see
+    /// [`Cause::TooLarge`](crate::error::Cause::TooLarge).
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -142,7 +144,7 @@ impl PoolConfig {
     /// let error = pool.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err();
     /// let report = error.out_of_memory_report().expect("a pool says why");
     /// assert_eq!(report.snapshot_file, Some(SnapshotFile::Written(path.clone())));
-    /// assert!(std::fs::read_to_string(&path).is_ok_and(|json| json.contains("\"cause\": \"limit\"")));
+    /// assert!(std::fs::read_to_string(&path).is_ok_and(|json| json.contains("\"cause\": \"too_large\"")));
     /// # let _ = std::fs::remove_file(path);
     /// # Ok::<(), alluvion::Error>(())
     /// ```

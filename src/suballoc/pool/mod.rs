@@ -116,6 +116,7 @@ impl<U: Resource> Pool<U> {
         let engine = Engine::new(
             upstream,
             Plan {
+                name: "Pool",
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: usize::MAX,
                 claim_units: 0,

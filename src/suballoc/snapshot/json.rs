@@ -83,13 +83,14 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
 
 fn write_report(report: &OutOfMemory, to: &mut impl Write) -> io::Result<()> {
     let cause = match report.cause {
+        Cause::TooLarge => "too_large",
         Cause::Limit => "limit",
         Cause::Fragmentation => "fragmentation",
         Cause::Pending => "pending",
         Cause::Full => "full",
         Cause::Others => "others",
     };
-    write!(to, "\"out_of_memory\": {{\"cause\": \"{cause}\", ")?;
+    write!(to, "\"out_of_memory\": {{\"cause\": \"{cause}\", \"refused_by\": {}, ", Text(report.refused_by))?;
     write!(to, "\"requested_bytes\": {}, \"align\": {}, ", report.requested_bytes, report.align)?;
     if let Some(stream) = report.stream {
         write!(to, "\"stream\": \"{stream}\", ")?;

@@ -9,11 +9,10 @@ use std::io;
 use std::time::SystemTime;
 
 use super::Status;
-use crate::adaptor::TrackingBook;
 use crate::device::Device;
 use crate::resource::DevicePtr;
 use crate::stream::{Stamp, StreamId};
-use crate::tag::Tag;
+use crate::tag::{BlockTags, Tag};
 
 /// Every segment and every block of a suballocator at one moment.
 ///
@@ -74,7 +73,8 @@ impl Snapshot {
         json::write(self, None, to)
     }
 
-    /// Says of each live block what it is for, as far as `tag_of` knows. A suballocator does not: a layer above it may.
+    /// Says of each live block what it is for, as far as `tag_of` knows. A suballocator that keeps a ledger, because it is
+    /// [checked](super::PoolConfig::checked), has said so already: the tag of the thread that allocated.
     ///
     /// ```
     /// use alluvion::tag::{Tag, with_tag};
@@ -96,8 +96,8 @@ impl Snapshot {
         }
     }
 
-    /// As [`label`](Self::label), from the book of a [`Tracking`](crate::adaptor::Tracking) above. What lies between the two, and
-    /// has blocks begin further on, does not matter: a block is that of whatever begins in it.
+    /// As [`label`](Self::label), from the book of a layer above, as that of a [`Tracking`](crate::adaptor::Tracking). What lies between
+    /// the two, and has blocks begin further on, does not matter: a block is that of whatever begins in it.
     ///
     /// ```
     /// use alluvion::tag::with_tag;
@@ -112,13 +112,12 @@ impl Snapshot {
     /// assert_eq!(snapshot.blocks[0].tag.name(), "join");
     /// # Ok::<(), alluvion::Error>(())
     /// ```
-    pub fn label_by(&mut self, register: &TrackingBook) {
-        let mut held: Vec<_> =
-            register.outstanding().blocks.iter().map(|held| (held.address, held.tag)).collect();
+    pub fn label_by(&mut self, book: &(impl BlockTags + ?Sized)) {
+        let mut held = book.block_tags();
         held.sort_unstable();
         for block in self.blocks.iter_mut().filter(|block| block.state == BlockState::Live) {
-            let first = held.partition_point(|(address, _)| *address < block.address);
-            let end = block.address.offset(block.bytes);
+            let first = held.partition_point(|(address, _)| *address < block.address.address());
+            let end = block.address.address() + block.bytes as u64;
             if let Some((_, tag)) = held.get(first).filter(|(address, _)| *address < end) {
                 block.tag = *tag;
             }

@@ -20,7 +20,7 @@ use crate::error::{Misuse, MisuseKind};
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{StreamRef, ThreadToken};
 use crate::sync::{Arc, Mutex};
-use crate::tag::Tag;
+use crate::tag::{BlockTags, Tag};
 
 /// Two threads meet in one of sixteen pages as seldom as a 16-core host can make use of.
 const PAGES: usize = 16;
@@ -211,6 +211,17 @@ impl TrackingBook {
         // Fibonacci's hash: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.pages[(hash >> (u64::BITS - PAGE_BITS)) as usize]
+    }
+}
+
+impl BlockTags for TrackingBook {
+    fn block_tags(&self) -> Vec<(u64, Tag)> {
+        let pages = self.pages.iter().filter_map(|page| page.0.lock_here());
+        pages
+            .flat_map(|blocks| {
+                blocks.out.values().map(|held| (held.address.address(), held.tag)).collect::<Vec<_>>()
+            })
+            .collect()
     }
 }
 

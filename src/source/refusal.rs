@@ -1,0 +1,50 @@
+//! What a source says when it has no memory.
+
+use crate::device::Device;
+use crate::driver::{DriverError, MemoryInfo};
+use crate::error::Error;
+use crate::error::OutOfMemory;
+use crate::resource::Layout;
+
+/// The error of `source`, a source of this device, after a call of the driver failed. If there was no memory, it tells how much there is:
+/// `memory` is asked then, and not before.
+#[cold]
+pub(super) fn failed(
+    source: &'static str,
+    device: &Device,
+    layout: Layout,
+    error: DriverError,
+    memory: impl FnOnce() -> Result<MemoryInfo, Error>,
+) -> Error {
+    let error = Error::of_driver(error, layout.bytes());
+    if error.is_out_of_memory() { report(source, device, layout, Some(error), memory().ok()) } else { error }
+}
+
+/// The error of `source` where nobody else has said that there is no memory.
+#[cold]
+pub(super) fn refused(
+    source: &'static str,
+    device: &Device,
+    layout: Layout,
+    memory: impl FnOnce() -> Result<MemoryInfo, Error>,
+) -> Error {
+    report(source, device, layout, None, memory().ok())
+}
+
+fn report(
+    source: &'static str,
+    device: &Device,
+    layout: Layout,
+    said: Option<Error>,
+    memory: Option<MemoryInfo>,
+) -> Error {
+    let live_bytes = memory.map_or(0, |memory| memory.total_bytes.saturating_sub(memory.free_bytes));
+    let mut report = OutOfMemory::new(source, layout.bytes());
+    report.device = Some(device.ordinal());
+    report.align = layout.align();
+    (report.live_bytes, report.reserved_bytes) = (live_bytes, live_bytes);
+    report.free_bytes = memory.map_or(0, |memory| memory.free_bytes);
+    report.upstream_memory = memory;
+    report.upstream_error = said;
+    report.explained().into()
+}
