@@ -17,6 +17,10 @@ use crate::stream::{Event, Stream};
 /// one of which nobody can say whether it is over, while the process exits or in a fork: in no case is the memory reused while the
 /// device reads or writes it. The container is free at once: it knows of the copy.
 ///
+/// It is no future: nothing but a callback of the driver could wake a task, and what wakes a task may run it, in a thread that must
+/// not call the driver. An asynchronous program has a thread for blocking calls wait, which a transfer may be sent to:
+/// `spawn_blocking(move || transfer.wait())`.
+///
 /// ```
 /// use alluvion::{DeviceVec, Sim};
 ///

@@ -4,16 +4,45 @@
 
 use crate::resource::Resource;
 
-/// A resource whose blocks the device may read and write.
+/// A resource whose blocks the device may read and write: what containers ask for.
+///
+/// Where the type of a resource is to be forgotten, [`AnyResource`](crate::AnyResource) is a container's resource; so is
+/// `Box<dyn DeviceAccessible>`, and `Box<dyn Resource>` is not, because that says nothing about who may touch the blocks. A struct
+/// that has a resource beside containers of it holds an `Arc` and gives each container a clone:
+///
+/// ```
+/// use alluvion::{DeviceAccessible, DeviceVec, Pool, PoolConfig, Resource, Sim, Stream, source::CudaAsync};
+/// use std::sync::Arc;
+///
+/// struct Trainer {
+///     weights: DeviceVec<f32, Arc<Pool<CudaAsync>>>,
+///     pool: Arc<Pool<CudaAsync>>,
+/// }
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let pool = Arc::new(CudaAsync::new(&device)?.pool(PoolConfig::default())?);
+/// let weights = DeviceVec::zeroed_in(1000, &stream, Arc::clone(&pool))?;
+/// let trainer = Trainer { weights, pool };
+///
+/// let forgotten: Box<dyn DeviceAccessible + Send + Sync> = Box::new(trainer.pool.clone());
+/// let bias = DeviceVec::filled_in(10, 0.5_f32, &stream, forgotten)?;
+/// assert_eq!(bias.len() + trainer.weights.len(), 1010);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 ///
 /// # Safety
 ///
 /// Every live block of the resource may be read and written by work on its device that is ordered after the allocation.
 #[diagnostic::on_unimplemented(
     message = "the device may not touch the blocks of `{Self}`",
-    label = "not memory that a device reads and writes"
+    label = "not memory that a device reads and writes",
+    note = "`dyn Resource` does not say that the device may touch its blocks: a resource whose type is forgotten is an `AnyResource`, or a `Box<dyn DeviceAccessible + Send + Sync>`",
+    note = "a container that is to own its resource along with others takes a clone of an `Arc` of it"
 )]
 pub unsafe trait DeviceAccessible: Resource {}
+
+static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible);
 
 /// A resource whose blocks the host may read and write: what [`OnHost`](crate::OnHost) asks for.
 ///

@@ -7,7 +7,7 @@ use core::any::Any;
 use core::fmt;
 use std::sync::OnceLock;
 
-use super::thread::ThreadBound;
+use super::thread::{SendTheStreamOrAReferenceToItInstead, ThreadBound};
 use super::{Event, Frontier, OnStream, Stamp, StreamId};
 use crate::device::Device;
 use crate::driver::{Call, CaptureStatus, Code, Driver, DriverError, RawStream, StreamFlags};
@@ -272,10 +272,20 @@ impl Eq for Stream {}
 /// let borrowed = stream.as_ref();
 /// std::thread::scope(|scope| scope.spawn(move || borrowed.id()).join().unwrap());
 /// ```
+///
+/// A closure of a scoped thread takes `&stream`, and converts there:
+///
+/// ```
+/// # use alluvion::{DeviceVec, Sim};
+/// # let sim = Sim::new();
+/// # let stream = sim.device(0).stream()?;
+/// std::thread::scope(|scope| scope.spawn(|| DeviceVec::<u32>::zeroed(8, &stream)).join().unwrap())?;
+/// # Ok::<(), alluvion::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct StreamRef<'s> {
     stream: &'s Stream,
-    _thread_bound: ThreadBound,
+    _thread_bound: ThreadBound<SendTheStreamOrAReferenceToItInstead>,
 }
 
 impl<'s> StreamRef<'s> {

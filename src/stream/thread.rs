@@ -11,18 +11,32 @@ use crate::error::Error;
 use crate::order::{Ending, Timeline, Underlying};
 use crate::sync::{Arc, ThreadToken};
 
-/// Keeps the type that holds it on its thread.
+/// Keeps the type that holds it on its thread. The compiler names `Advice` when somebody tries to send or share that type, so
+/// `Advice` says what to do instead.
 ///
 /// An empty array and not `PhantomData`, so that the errors of the compiler quote this crate alone: the expected output of the
 /// compile-fail tests is then the same whether or not the sources of the standard library are installed.
-#[derive(Clone, Copy)]
-pub(crate) struct ThreadBound([*const (); 0]);
+pub(crate) struct ThreadBound<Advice>([*const Advice; 0]);
 
-impl ThreadBound {
+impl<Advice> ThreadBound<Advice> {
     pub(crate) const fn new() -> Self {
         Self([])
     }
 }
+
+impl<Advice> Clone for ThreadBound<Advice> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Advice> Copy for ThreadBound<Advice> {}
+
+/// A [`StreamRef`](super::StreamRef) names a place in the order of work that one thread submits.
+pub(crate) struct SendTheStreamOrAReferenceToItInstead;
+
+/// A [`PerThreadStream`] is another stream on each thread.
+pub(crate) struct AskTheDeviceForTheStreamOnThatThreadInstead;
 
 /// The per-thread default streams that this thread has used, one a device.
 #[derive(Default)]
@@ -79,7 +93,7 @@ thread_local! {
 /// ```
 pub struct PerThreadStream {
     stream: Stream,
-    _thread_bound: ThreadBound,
+    _thread_bound: ThreadBound<AskTheDeviceForTheStreamOnThatThreadInstead>,
 }
 
 static_assertions::assert_not_impl_any!(PerThreadStream: Send, Sync);
