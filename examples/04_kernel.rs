@@ -109,7 +109,7 @@ fn on_the_simulator(
 }
 
 fn saxpy_as_a_closure(x: &ReadGuard<'_, f32>, y: &WriteGuard<'_, f32>) -> Kernel {
-    let (from, to) = (x.as_device_ptr().address(), y.as_device_ptr().address());
+    let (from, to) = (x.as_device_ptr().unguarded().address(), y.as_device_ptr().unguarded().address());
     let bytes = COUNT * size_of::<f32>();
     Kernel::new("saxpy").reads(from, bytes).writes(to, bytes).run(move |memory| {
         for index in 0..COUNT as u64 {

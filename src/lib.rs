@@ -58,6 +58,8 @@
 //! - `testing`: the conformance suite, the shadow heap and the fault sweep.
 //! - `gzip`: logs whose name ends in `.gz` are packed.
 //! - `tracing`: debug events of suballocators, of the target `alluvion`: grow, steal, wait, trim, and the strategies of running out.
+//! - `half`: the `f16` and `bf16` of half can be elements of containers.
+//! - `bytemuck`: what is `Pod` can be an element of a container, see `container::Plain` and [`device_copy!`].
 //! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.
 //! - `nightly`: [`OnHost`] also implements the standard library's unstable `Allocator`.
 //! - `gpu-tests`: tests that need a GPU. With this feature a missing GPU is a failure, not a skip.
@@ -95,8 +97,8 @@ pub mod trace;
 
 pub use compose::ResourceExt;
 pub use container::{
-    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, HostBuffer, RawParts,
-    ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, GuardedPtr, HostBuffer,
+    RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
 };
 #[cfg(feature = "sim")]
 pub use device::Sim;

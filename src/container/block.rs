@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
 use super::access::Access;
-use super::capture::{outside_of_graphs, refuse_capture_by_others};
+use super::capture::refuse_capture_by_others;
 use super::settle::proves_stopped;
 use super::uses::{Due, Use, Uses};
 use crate::device::Device;
@@ -320,4 +320,24 @@ pub(super) unsafe fn fill(
     let (driver, ordinal) = (stream.driver(), stream.device().ordinal());
     // SAFETY: the caller's promises; the stream is live and of this device, because it is borrowed.
     Ok(unsafe { driver.fill_async(ordinal, to, value, count, stream.raw()) }?)
+}
+
+/// Runs `submit`, which submits work on `blocks` to `stream`, where nobody else records it.
+///
+/// # Errors
+///
+/// As [`refuse_capture`], before the work or behind it; what `submit` says.
+pub(super) fn outside_of_graphs<X>(
+    stream: StreamRef<'_>,
+    blocks: &[&Block],
+    submit: impl FnOnce() -> Result<X, Error>,
+) -> Result<X, Error> {
+    refuse_capture_by_others(stream)?;
+    let submitted = submit();
+    if let Err(error) = refuse_capture_by_others(stream) {
+        // A graph may have the addresses, and nobody knows how long.
+        blocks.iter().for_each(|block| block.keep_for_ever());
+        return submitted.and(Err(error));
+    }
+    submitted
 }

@@ -15,7 +15,6 @@
 //! A capture that another thread has begun and ended between the two questions is not seen. Copies with memory of the host do
 //! not depend on it: see [`Courier`](super::courier::Courier).
 
-use super::block::Block;
 use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
 use crate::stream::{StreamKind, StreamRef};
@@ -46,24 +45,4 @@ pub(super) fn refuse_capture_by_others(stream: StreamRef<'_>) -> Result<(), Erro
         StreamKind::Foreign | StreamKind::PerThread => refuse_capture(stream),
         StreamKind::Owned | StreamKind::Legacy | StreamKind::Service => Ok(()),
     }
-}
-
-/// Runs `submit`, which submits work on `blocks` to `stream`, where nobody else records it.
-///
-/// # Errors
-///
-/// As [`refuse_capture`], before the work or behind it; what `submit` says.
-pub(super) fn outside_of_graphs<X>(
-    stream: StreamRef<'_>,
-    blocks: &[&Block],
-    submit: impl FnOnce() -> Result<X, Error>,
-) -> Result<X, Error> {
-    refuse_capture_by_others(stream)?;
-    let submitted = submit();
-    if let Err(error) = refuse_capture_by_others(stream) {
-        // A graph may have the addresses, and nobody knows how long.
-        blocks.iter().for_each(|block| block.keep_for_ever());
-        return submitted.and(Err(error));
-    }
-    submitted
 }

@@ -7,10 +7,10 @@ use core::mem::{self, ManuallyDrop};
 use core::ops::RangeBounds;
 
 use super::block::Block;
+use super::chunks::{Chunks, ChunksMut};
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
-use super::device_vec::DeviceVec;
 use super::forward::forward_to_slices;
 use super::guard::{ReadGuard, WriteGuard};
 use super::host_buffer::HostBuffer;
@@ -214,6 +214,36 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
         DeviceSliceMut::new(&self.block, 0, self.block.len)
     }
 
+    /// All bytes as elements, to be read: a part of them by [`slice`](Self::slice) and [`DeviceSlice::cast`].
+    ///
+    /// ```
+    /// use alluvion::{DeviceBuffer, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let mut buffer = DeviceBuffer::zeroed(1024, &stream)?;
+    /// buffer.view_mut::<f32>()?.fill(0.5, &stream)?;
+    /// assert_eq!(buffer.view::<f32>()?.get(255, &stream)?, 0.5);
+    /// assert_eq!(buffer.slice(1000..1004)?.cast::<f32>()?.to_vec(&stream)?, [0.5]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::cast`].
+    pub fn view<T: DeviceCopy>(&self) -> Result<DeviceSlice<'_, T>, Error> {
+        self.as_slice().cast()
+    }
+
+    /// All bytes as elements, to be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::cast`].
+    pub fn view_mut<T: DeviceCopy>(&mut self) -> Result<DeviceSliceMut<'_, T>, Error> {
+        self.as_mut_slice().cast_mut()
+    }
+
     forward_to_slices!(u8, "bytes");
 
     /// Changes the length. Bytes that are new are `value`.
@@ -386,22 +416,6 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
         debug_assert!(len_bytes <= layout.bytes());
         let block = Block::adopt(block, layout, len_bytes, home, &frontier);
         Self { block, resource: ManuallyDrop::new(resource) }
-    }
-
-    /// Reads the bytes as elements.
-    ///
-    /// # Errors
-    ///
-    /// The buffer itself, unless its length and its capacity are whole numbers of elements and the block is aligned
-    /// for them.
-    pub fn into_vec<T: DeviceCopy>(self) -> Result<DeviceVec<T, R>, Self> {
-        let whole = |bytes: usize| bytes.is_multiple_of(size_of::<T>());
-        let aligned = self.block.layout.block_align() >= align_of::<T>();
-        if whole(self.len()) && whole(self.capacity()) && aligned {
-            Ok(DeviceVec::from_whole_buffer(self))
-        } else {
-            Err(self)
-        }
     }
 
     pub(super) fn block(&self) -> &Block {

@@ -14,7 +14,6 @@ use super::access::Access;
 use super::block::{self, Block};
 use super::courier::Courier;
 use super::device_copy::DeviceCopy;
-use super::guard::ReadGuard;
 use super::host_buffer::HostBuffer;
 use super::settle::{Settled, settle_copy, try_settle_copy};
 use super::transfer::{Rejected, Transfer};
@@ -66,6 +65,11 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
         self.block
     }
 
+    /// Bytes from the start of the block.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// Bytes that the elements take.
     pub(super) fn bytes(&self) -> usize {
         self.len * size_of::<T>()
@@ -102,10 +106,57 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
     /// `OutOfRange` unless the range lies inside.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
         let (start, end) = resolve(&range, self.len)?;
-        Ok(Self::new(self.block, self.at + start * size_of::<T>(), end - start))
+        Ok(self.part(start, end))
+    }
+
+    /// The caller has checked that the elements are there.
+    pub(super) fn part(&self, start: usize, end: usize) -> Self {
+        Self::new(self.block, self.at + start * size_of::<T>(), end - start)
+    }
+
+    /// The same bytes as elements of another type. Any bits are values of either.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let vector = DeviceVec::from_slice(&[1.0_f32, -1.0, 0.5], &stream)?;
+    /// assert_eq!(vector.as_slice().cast::<u32>()?.to_vec(&stream)?, [0x3f80_0000, 0xbf80_0000, 0x3f00_0000]);
+    /// assert_eq!(
+    ///     vector.as_slice().cast::<u64>().unwrap_err().to_string(),
+    ///     "invalid argument: 12 bytes are no whole number of elements of 8 bytes: cut the slice to a multiple of them",
+    /// );
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless the bytes are a whole number of elements, and the slice begins where its block is sure to be
+    /// aligned for them: wherever the block lies, the answer is the same.
+    pub fn cast<U: DeviceCopy>(self) -> Result<DeviceSlice<'a, U>, Error> {
+        const { assert!(size_of::<U>() > 0, "an element of a container has a size") };
+        let (bytes, size, align) = (self.bytes(), size_of::<U>(), align_of::<U>());
+        if !bytes.is_multiple_of(size) {
+            return Err(Error::invalid_argument_that(format!(
+                "{bytes} bytes are no whole number of elements of {size} bytes: cut the slice to a multiple of them"
+            )));
+        }
+        let block_align = self.block.layout.block_align();
+        if block_align < align || !self.at.is_multiple_of(align) {
+            return Err(Error::invalid_argument_that(format!(
+                "a slice {} bytes into a block aligned to {block_align} is not aligned to {align}: begin at a multiple, in a block made \
+                 with that alignment",
+                self.at
+            )));
+        }
+        Ok(DeviceSlice::new(self.block, self.at, bytes / size))
     }
 
     /// The elements before `mid`, and the others.
+    ///
+    /// A slice of the host panics where this is an error. Here every call gives a `Result` anyway, and a length that came out
+    /// of data should not end a program that has the device at work.
     ///
     /// # Errors
     ///
@@ -260,18 +311,6 @@ impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
         self.require_len(len)?;
         self.device().require(stream.device())?;
         Courier::of(stream)
-    }
-
-    /// The address, for work on `stream` that reads: what comes before, comes before.
-    ///
-    /// # Errors
-    ///
-    /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned
-    /// captures; as the driver says.
-    pub fn read_on(self, stream: impl OnStream<'a>) -> Result<ReadGuard<'a, T>, Error> {
-        let stream = stream.stream_ref();
-        self.device().require_machine(stream.device())?;
-        ReadGuard::open(self, stream)
     }
 
     pub(super) fn require_len(&self, given: usize) -> Result<(), Error> {

@@ -7,12 +7,10 @@ use core::marker::PhantomData;
 use core::ops::RangeBounds;
 
 use super::access::Access;
-use super::block::{self, Block};
-use super::capture::outside_of_graphs;
+use super::block::{self, Block, outside_of_graphs};
 use super::courier::Courier;
 use super::device_copy::{DeviceCopy, bytes_of};
 use super::device_slice::DeviceSlice;
-use super::guard::WriteGuard;
 use super::host_buffer::HostBuffer;
 use super::settle::settle_copy;
 use super::transfer::{Rejected, Transfer};
@@ -68,6 +66,11 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
         self.slice.block()
     }
 
+    /// Bytes from the start of the block.
+    pub(super) fn at(&self) -> usize {
+        self.slice.at()
+    }
+
     /// How many elements there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -121,6 +124,15 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
     pub fn split_at_mut(self, mid: usize) -> Result<(Self, Self), Error> {
         let (low, high) = self.slice.split_at(mid)?;
         Ok((Self { slice: low, alone: PhantomData }, Self { slice: high, alone: PhantomData }))
+    }
+
+    /// The same bytes as elements of another type, to be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::cast`].
+    pub fn cast_mut<U: DeviceCopy>(self) -> Result<DeviceSliceMut<'a, U>, Error> {
+        Ok(DeviceSliceMut { slice: self.slice.cast()?, alone: PhantomData })
     }
 
     /// Sets the element at `index`.
@@ -345,17 +357,6 @@ impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
                 })
             })
         })
-    }
-
-    /// The address, for work on `stream` that reads and writes: what comes before, comes before.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceSlice::read_on`].
-    pub fn write_on(self, stream: impl OnStream<'a>) -> Result<WriteGuard<'a, T>, Error> {
-        let stream = stream.stream_ref();
-        self.device().require_machine(stream.device())?;
-        WriteGuard::open(self, stream)
     }
 }
 

@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 use core::ops::RangeBounds;
 
 use super::block::Block;
+use super::chunks::{Chunks, ChunksMut};
 use super::device_buffer::DeviceBuffer;
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
@@ -410,7 +411,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     }
 
     /// The caller has checked that length, capacity and alignment are those of elements.
-    pub(super) fn from_whole_buffer(buffer: DeviceBuffer<R>) -> Self {
+    fn from_whole_buffer(buffer: DeviceBuffer<R>) -> Self {
         const { assert!(size_of::<T>() > 0, "an element of a container has a size") };
         debug_assert!(buffer.len().is_multiple_of(size_of::<T>()));
         Self { buffer, elements: PhantomData }
@@ -422,6 +423,24 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
 
     fn block_mut(&mut self) -> &mut Block {
         self.buffer.block_mut()
+    }
+}
+
+impl<R: DeviceAccessible> DeviceBuffer<R> {
+    /// Reads the bytes as elements.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, unless its length and its capacity are whole numbers of elements and the block is aligned
+    /// for them.
+    pub fn into_vec<T: DeviceCopy>(self) -> Result<DeviceVec<T, R>, Self> {
+        let whole = |bytes: usize| bytes.is_multiple_of(size_of::<T>());
+        let aligned = self.block().layout.block_align() >= align_of::<T>();
+        if whole(self.len()) && whole(self.capacity()) && aligned {
+            Ok(DeviceVec::from_whole_buffer(self))
+        } else {
+            Err(self)
+        }
     }
 }
 

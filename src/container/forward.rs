@@ -66,6 +66,45 @@ macro_rules! forward_to_slices {
             self.as_mut_slice().slice_mut(range)
         }
 
+        #[doc = concat!("The ", $elements, " before `mid`, and the others, to be read.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::split_at`].
+        pub fn split_at(&self, mid: usize) -> Result<(DeviceSlice<'_, $T>, DeviceSlice<'_, $T>), Error> {
+            self.as_slice().split_at(mid)
+        }
+
+        #[doc = concat!("The ", $elements, " before `mid`, and the others, to be written, each on a stream of its own if need be.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::split_at_mut`].
+        pub fn split_at_mut(
+            &mut self,
+            mid: usize,
+        ) -> Result<(DeviceSliceMut<'_, $T>, DeviceSliceMut<'_, $T>), Error> {
+            self.as_mut_slice().split_at_mut(mid)
+        }
+
+        #[doc = concat!("Parts of `size` ", $elements, ", to be read, the last one of fewer if they do not come out even.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSlice::chunks`].
+        pub fn chunks(&self, size: usize) -> Result<Chunks<'_, $T>, Error> {
+            self.as_slice().chunks(size)
+        }
+
+        #[doc = concat!("Parts of `size` ", $elements, ", to be written, the last one of fewer if they do not come out even.")]
+        ///
+        /// # Errors
+        ///
+        /// As [`DeviceSliceMut::chunks_mut`].
+        pub fn chunks_mut(&mut self, size: usize) -> Result<ChunksMut<'_, $T>, Error> {
+            self.as_mut_slice().chunks_mut(size)
+        }
+
         /// The one at `index`. Waits for it.
         ///
         /// # Errors

@@ -6,9 +6,9 @@ use super::access::Access;
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
 use super::device_slice_mut::DeviceSliceMut;
+use super::guarded_ptr::GuardedPtr;
 use crate::error::Error;
-use crate::resource::DevicePtr;
-use crate::stream::{StreamId, StreamRef};
+use crate::stream::{OnStream, StreamId, StreamRef};
 
 /// The address of elements that work on one stream reads.
 ///
@@ -52,7 +52,8 @@ pub struct ReadGuard<'a, T: DeviceCopy> {
 /// let mut vector = DeviceVec::<f32>::zeroed(1000, &first)?;
 /// let write = vector.write_on(&second)?;
 /// // Here kernels are launched on `second`, with this address.
-/// let _address = write.as_device_ptr().address();
+/// let address = write.as_device_ptr();
+/// # let _ = address;
 /// drop(write);
 /// assert_eq!(vector.get(999, &first)?, 0.0); // Follows the kernels.
 /// # Ok::<(), alluvion::Error>(())
@@ -65,27 +66,42 @@ pub struct WriteGuard<'a, T: DeviceCopy> {
     opened: StreamId,
 }
 
-impl<'a, T: DeviceCopy> ReadGuard<'a, T> {
-    pub(super) fn open(slice: DeviceSlice<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
-        let opened = slice.block().open(stream, Access::Read)?;
-        Ok(Self { slice, stream, opened })
+impl<'a, T: DeviceCopy> DeviceSlice<'a, T> {
+    /// The address, for work on `stream` that reads: what comes before, comes before.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a stream of another machine; a capture error if only one of the streams concerned
+    /// captures; as the driver says.
+    pub fn read_on(self, stream: impl OnStream<'a>) -> Result<ReadGuard<'a, T>, Error> {
+        let stream = stream.stream_ref();
+        self.device().require_machine(stream.device())?;
+        let opened = self.block().open(stream, Access::Read)?;
+        Ok(ReadGuard { slice: self, stream, opened })
     }
 }
 
-impl<'a, T: DeviceCopy> WriteGuard<'a, T> {
-    pub(super) fn open(slice: DeviceSliceMut<'a, T>, stream: StreamRef<'a>) -> Result<Self, Error> {
-        let opened = slice.block().open(stream, Access::Write)?;
-        Ok(Self { slice, stream, opened })
+impl<'a, T: DeviceCopy> DeviceSliceMut<'a, T> {
+    /// The address, for work on `stream` that reads and writes: what comes before, comes before.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceSlice::read_on`].
+    pub fn write_on(self, stream: impl OnStream<'a>) -> Result<WriteGuard<'a, T>, Error> {
+        let stream = stream.stream_ref();
+        self.device().require_machine(stream.device())?;
+        let opened = self.block().open(stream, Access::Write)?;
+        Ok(WriteGuard { slice: self, stream, opened })
     }
 }
 
 macro_rules! guard {
     ($guard:ident, $access:expr) => {
         impl<T: DeviceCopy> $guard<'_, T> {
-            /// The address of the first element.
+            /// The address of the first element, as an argument of kernels: see [`GuardedPtr`].
             #[must_use]
-            pub fn as_device_ptr(&self) -> DevicePtr {
-                self.slice.as_device_ptr()
+            pub fn as_device_ptr(&self) -> GuardedPtr<'_> {
+                GuardedPtr::new(self.slice.as_device_ptr())
             }
 
             /// How many elements there are.

@@ -34,6 +34,7 @@
 pub(crate) mod access;
 pub(crate) mod block;
 mod capture;
+mod chunks;
 mod courier;
 mod device_buffer;
 mod device_copy;
@@ -43,21 +44,33 @@ mod device_slice_mut;
 mod device_vec;
 mod forward;
 mod guard;
+mod guarded_ptr;
 mod host_buffer;
+#[cfg(feature = "bytemuck")]
+mod plain;
 mod raw_parts;
 mod settle;
 mod transfer;
 mod transfer_scope;
 mod uses;
 
+pub use chunks::{Chunks, ChunksExact, ChunksExactMut, ChunksMut};
 pub use device_buffer::DeviceBuffer;
 pub use device_copy::DeviceCopy;
+#[doc(hidden)]
+pub use device_copy::bytes_of_field;
+#[cfg(feature = "bytemuck")]
+#[doc(hidden)]
+pub use device_copy::require_pod;
 pub use device_scalar::DeviceScalar;
 pub use device_slice::DeviceSlice;
 pub use device_slice_mut::DeviceSliceMut;
 pub use device_vec::DeviceVec;
 pub use guard::{ReadGuard, WriteGuard};
+pub use guarded_ptr::GuardedPtr;
 pub use host_buffer::HostBuffer;
+#[cfg(feature = "bytemuck")]
+pub use plain::Plain;
 pub use raw_parts::RawParts;
 pub use transfer::{Rejected, Transfer};
 pub use transfer_scope::TransferScope;

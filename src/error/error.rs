@@ -219,6 +219,13 @@ impl Error {
         Self::with_detail(ErrorKind::InvalidArgument, what, why, instead)
     }
 
+    /// An argument breaks a rule, said with its numbers.
+    #[cold]
+    #[must_use]
+    pub(crate) fn invalid_argument_that(why: String) -> Self {
+        Self::new(ErrorKind::InvalidArgument, 0, 0).and(Detail::Text(why.into()))
+    }
+
     /// There is no driver to talk to.
     #[cold]
     #[must_use]

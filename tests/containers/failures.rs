@@ -137,7 +137,7 @@ fn a_drop_that_cannot_wait_on_the_device_waits_on_the_host() {
         let resource = Counting::new(&device);
         let mut vector = DeviceVec::filled_in(64, 1_u32, home.as_ref(), resource.clone()).unwrap();
         let write = vector.write_on(other.as_ref()).unwrap();
-        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().address(), 64));
+        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().unguarded().address(), 64));
         drop(write);
         sim.inject(Fault::every(call, Code::OUT_OF_MEMORY));
         drop(vector);

@@ -21,13 +21,13 @@ fn kernels_under_guards_follow_and_are_followed() {
         let mut sums = DeviceVec::<u32>::uninit(2, right.as_ref()).unwrap();
         for _ in 0..3 {
             let write = vector.write_on(left.as_ref()).unwrap();
-            launch(&sim, write.stream(), doubling(write.as_device_ptr().address(), 64));
+            launch(&sim, write.stream(), doubling(write.as_device_ptr().unguarded().address(), 64));
             drop(write);
             let (mut low, mut high) = sums.as_mut_slice().split_at_mut(1).unwrap();
             for (stream, sum) in [(&home, &mut low), (&right, &mut high)] {
                 let read = vector.read_on(stream.as_ref()).unwrap();
                 let write = sum.reborrow().write_on(stream.as_ref()).unwrap();
-                let kernel = summing(read.as_device_ptr().address(), 64, write.as_device_ptr().address());
+                let kernel = summing(read.as_device_ptr().unguarded().address(), 64, write.as_device_ptr().unguarded().address());
                 launch(&sim, stream.as_ref(), kernel);
             }
         }
@@ -48,7 +48,7 @@ fn kernels_under_leaked_guards_follow_and_are_followed() {
         let (home, other) = (device.stream().unwrap(), device.stream().unwrap());
         let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
         let write = vector.write_on(other.as_ref()).unwrap();
-        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().address(), 64));
+        launch(&sim, other.as_ref(), doubling(write.as_device_ptr().unguarded().address(), 64));
         mem::forget(write);
         vector.resize(100, 2, home.as_ref()).unwrap();
         let read = vector.read_on(other.as_ref()).unwrap();
@@ -56,7 +56,7 @@ fn kernels_under_leaked_guards_follow_and_are_followed() {
         launch(
             &sim,
             other.as_ref(),
-            summing(read.as_device_ptr().address(), 100, sum.as_mut_slice().as_device_ptr().address()),
+            summing(read.as_device_ptr().unguarded().address(), 100, sum.as_mut_slice().as_device_ptr().address()),
         );
         mem::forget(read);
         if seed % 2 == 0 {
@@ -79,7 +79,7 @@ fn a_guard_that_was_leaked_on_a_former_home_is_followed() {
         let (home, next) = (device.stream().unwrap(), device.stream().unwrap());
         let mut vector = DeviceVec::filled(64, 1_u32, home.as_ref()).unwrap();
         let write = vector.write_on(home.as_ref()).unwrap();
-        let address = write.as_device_ptr().address();
+        let address = write.as_device_ptr().unguarded().address();
         mem::forget(write);
         vector.set_stream(next.as_ref()).unwrap();
         launch(&sim, home.as_ref(), doubling(address, 64));
@@ -133,7 +133,7 @@ fn guards_of_two_halves_do_not_forget_each_other() {
         let low = low.write_on(left.as_ref()).unwrap();
         let high = high.write_on(right.as_ref()).unwrap();
         for guard in [&low, &high] {
-            launch(&sim, guard.stream(), doubling(guard.as_device_ptr().address(), 32));
+            launch(&sim, guard.stream(), doubling(guard.as_device_ptr().unguarded().address(), 32));
         }
         mem::forget(low);
         drop(high);
@@ -155,7 +155,7 @@ fn every_schedule_of_three_streams_has_one_outcome() {
         let mut copy = DeviceVec::<u32>::uninit(4, left.as_ref()).unwrap();
         copy.copy_from(vector.as_slice(), left.as_ref()).unwrap();
         let read = vector.read_on(right.as_ref()).unwrap();
-        launch(&sim, right.as_ref(), Kernel::new("look").reads(read.as_device_ptr().address(), 16));
+        launch(&sim, right.as_ref(), Kernel::new("look").reads(read.as_device_ptr().unguarded().address(), 16));
         mem::forget(read);
         vector.resize(6, 3, home.as_ref()).unwrap();
         drop(vector);

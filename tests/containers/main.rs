@@ -6,6 +6,8 @@ mod container_contract;
 
 mod captures;
 mod clauses;
+#[cfg(any(feature = "half", feature = "bytemuck"))]
+mod element_types;
 mod ends;
 mod failures;
 mod guards;

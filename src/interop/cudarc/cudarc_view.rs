@@ -22,7 +22,7 @@ use cudarc::driver::{
 };
 
 use super::bridge::raw_of;
-use crate::container::{DeviceCopy, ReadGuard, WriteGuard};
+use crate::container::{DeviceCopy, GuardedPtr, ReadGuard, WriteGuard};
 use crate::device::Device;
 use crate::error::Error;
 use crate::stream::StreamKind;
@@ -158,7 +158,7 @@ macro_rules! view {
             /// `InvalidArgument` if the guard is for another stream, or either is a thread's default stream; as
             /// [`Device::from_cudarc`].
             pub fn for_cudarc(self, stream: &Arc<CudaStream>) -> Result<$view<'a, T>, Error> {
-                let given = Given::new(self.as_device_ptr().address(), self.stream(), stream)?;
+                let given = Given::new(self.as_device_ptr().unguarded().address(), self.stream(), stream)?;
                 Ok($view { guard: self, given })
             }
         }
@@ -219,5 +219,20 @@ unsafe impl<'a, 'b: 'a, 'c: 'b, T: DeviceCopy> PushKernelArg<&'b mut CudarcViewM
     #[inline(always)]
     fn arg(&mut self, view: &'b mut CudarcViewMut<'c, T>) -> &mut Self {
         self.arg(&view.given.address)
+    }
+}
+
+/// The address that a guard gave out, for a kernel that is launched while the guard is there.
+///
+/// Whoever launches it promises that it is launched on the stream of the guard: cudarc does not say which it is.
+// SAFETY: what is pushed is a pointer to a number of 64 bits, as a pointer of the device is, which is borrowed for as
+// long as the launch can be made.
+unsafe impl<'a, 'b: 'a, 'g: 'b> PushKernelArg<&'b GuardedPtr<'g>> for LaunchArgs<'a> {
+    #[inline(always)]
+    fn arg(&mut self, address: &'b GuardedPtr<'g>) -> &mut Self {
+        // SAFETY: `GuardedPtr` is `repr(transparent)` over `DevicePtr`, and that over a `u64` that is not 0: the reference is
+        // aligned, valid for as long, and to a number. Nobody writes through it.
+        let number: &'b CUdeviceptr = unsafe { &*core::ptr::from_ref(address).cast() };
+        self.arg(number)
     }
 }

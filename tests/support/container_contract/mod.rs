@@ -12,9 +12,11 @@ pub(crate) mod rig;
 
 mod streams;
 mod transfers;
+mod views;
 
 pub(crate) use streams::*;
 pub(crate) use transfers::*;
+pub(crate) use views::*;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,6 +45,11 @@ macro_rules! clauses {
             sizes_that_cannot_be_are_refused
             alignment_is_the_resources_affair
             parts_are_containers_too
+            structs_of_plain_data_are_elements
+            bytes_are_seen_as_elements
+            views_that_do_not_fit_are_refused
+            slices_come_in_parts
+            any_name_of_a_stream_will_do
             copies_stay_on_the_device
             a_clone_is_another_block
             a_scalar_is_a_value

@@ -277,8 +277,8 @@ pub(crate) fn trimming_spares_queued_copies(bench: &Bench) {
         stall(here.as_ref(), STALL);
     }
     {
-        let from = source.read_on(here.as_ref()).unwrap().as_device_ptr();
-        let into = target.read_on(here.as_ref()).unwrap().as_device_ptr();
+        let (read, written) = (source.read_on(&here).unwrap(), target.read_on(&here).unwrap());
+        let (from, into) = (read.as_device_ptr().unguarded(), written.as_device_ptr().unguarded());
         // SAFETY: both blocks are live until the stream has been waited for below, and nothing else touches them.
         let copied = unsafe {
             device.driver().copy_async(
