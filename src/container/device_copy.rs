@@ -45,7 +45,7 @@
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element on a device",
     label = "not known to be plain data of which any bits are a value",
-    note = "a struct of your own: `#[derive(Clone, Copy)] #[repr(C)]`, and below it `alluvion::device_copy!(Name {{ field, .. }});`, all fields named",
+    note = "a struct of your own: `#[derive(Clone, Copy)] #[repr(C)]`, and below it `alluvion::device_copy!(Name {{ field, other }});` with all fields",
     note = "a number stands in for what has invalid bits: a `u8` for a `bool`, a `u32` for a `char`, an index for a reference",
     note = "a type of another crate: the feature `half` has `f16` and `bf16`, the feature `bytemuck` has `Plain<T>` for what is `Pod`"
 )]
@@ -127,11 +127,16 @@ unsafe impl<T: DeviceCopy> DeviceCopy for core::num::Wrapping<T> {}
 /// With the feature `bytemuck`, a type that is `Pod` is declared by that alone: `device_copy!(Matrix: Pod);`.
 #[macro_export]
 macro_rules! device_copy {
+    ($name:ident { $($field:tt,)* .. }) => {
+        ::core::compile_error!("`device_copy!` takes all fields, without `..`: a field that is not named would not be looked at");
+    };
     ($name:ident { $($field:tt),+ $(,)? }) => {
         const _: () = {
-            // Does not compile unless all fields are named, nor for an enum.
+            // A struct is made of all its fields: the compiler names the one that is left out.
             #[allow(dead_code)]
-            fn every_field_is_named($name { $($field: _),+ }: $name) {}
+            fn every_field_is_named(value: $name) -> $name {
+                $name { $($field: value.$field),+ }
+            }
 
             let bytes = 0 $(+ $crate::container::bytes_of_field(|value: $name| value.$field))+;
             ::core::assert!(
@@ -157,15 +162,20 @@ macro_rules! device_copy {
 
         // SAFETY:
         // - any bits are a value: each field is `DeviceCopy` by `bytes_of_field`, whose type parameter is the field's type,
-        //   because nothing is expected of what the closure returns; every field is among them, because the pattern names
-        //   them all without `..`; and a struct of which each field is a value is a value. It is a struct: the pattern could
-        //   not refuse, and to read the field of a union is unsafe, here as anywhere.
+        //   because nothing is expected of what the closure returns; every field is among them, because the struct is made of
+        //   them without `..`; and a struct of which each field is a value is a value. It is a struct: an enum has no fields,
+        //   and to read the field of a union is unsafe, here as anywhere.
         // - there is no padding: fields do not overlap, have none inside, and take all bytes together, which is asserted.
         // - it holds no pointer, because no field does.
         unsafe impl $crate::DeviceCopy for $name {}
     };
     ($name:ident: Pod) => {
         $crate::__device_copy_of_pod!($name);
+    };
+    ($($anything:tt)*) => {
+        ::core::compile_error!(
+            "`device_copy!` takes `Name { field, other }` with all fields, `Name { 0, 1 }` for a tuple struct, or `Name: Pod`; a generic struct is declared by an alias of each form that is used"
+        );
     };
 }
 
@@ -189,7 +199,7 @@ macro_rules! __device_copy_of_pod {
 #[macro_export]
 macro_rules! __device_copy_of_pod {
     ($name:ident) => {
-        ::core::compile_error!("`device_copy!(Name: Pod)` needs the feature `bytemuck` of alluvion; without it, name the fields: `device_copy!(Name { field, .. })`");
+        ::core::compile_error!("`device_copy!(Name: Pod)` needs the feature `bytemuck` of alluvion; without it, name the fields: `device_copy!(Name { field, other })`");
     };
 }
 

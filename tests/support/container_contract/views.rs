@@ -37,6 +37,17 @@ struct Packed {
 
 device_copy!(Packed { small, large });
 
+/// Declared in one form, by an alias.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(C)]
+struct Range<T> {
+    start: T,
+    end: T,
+}
+
+type RangeOfWords = Range<u32>;
+device_copy!(RangeOfWords { start, end });
+
 pub(crate) fn structs_of_plain_data_are_elements(device: &Device) -> Outcome {
     let (stream, other) = two_streams(device)?;
     let particle = Particle { position: [1.0, -0.0, 0.1], kind: 7 };
@@ -47,6 +58,8 @@ pub(crate) fn structs_of_plain_data_are_elements(device: &Device) -> Outcome {
     assert!(back[0].position[1].is_sign_negative(), "bit by bit");
     let pairs = DeviceVec::from_slice(&[Pair(particle, u64::MAX); 3], &stream)?;
     assert_eq!(pairs.back(&other)?, Pair(particle, u64::MAX));
+    let ranges = DeviceVec::from_slice(&[Range { start: 1, end: 2 }], &stream)?;
+    assert_eq!(ranges.front(&stream)?.end, 2);
     // A packed struct has no padding: 5 bytes each.
     let packed = DeviceVec::from_slice(&[Packed { small: 1, large: 0x0203_0405 }; 3], &stream)?;
     assert_eq!(packed.as_slice().cast::<u8>()?.len(), 15);

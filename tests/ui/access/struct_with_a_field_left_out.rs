@@ -11,8 +11,6 @@ struct Particle {
 
 device_copy!(Particle { kind });
 
-device_copy!(Particle { kind, .. });
-
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Twice {
@@ -21,5 +19,11 @@ struct Twice {
 }
 
 device_copy!(Twice { kind, kind });
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Tuple(u32, bool);
+
+device_copy!(Tuple { 0 });
 
 fn main() {}
