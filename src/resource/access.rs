@@ -11,7 +11,7 @@ use crate::resource::Resource;
 /// that has a resource beside containers of it holds an `Arc` and gives each container a clone:
 ///
 /// ```
-/// use alluvion::{DeviceAccessible, DeviceVec, Pool, PoolConfig, Resource, Sim, Stream, source::CudaAsync};
+/// use alluvion::{DeviceAccessible, DeviceVec, Pool, PoolConfig, ResourceExt, Sim, source::CudaAsync};
 /// use std::sync::Arc;
 ///
 /// struct Trainer {
