@@ -76,6 +76,9 @@ all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Tra
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
+all!([Chunks<'static, u8>, ChunksExact<'static, u8>] are [Send Sync Clone] not [Copy]);
+all!([ChunksMut<'static, u8>, ChunksExactMut<'static, u8>] are [Send Sync] not [Clone]);
+all!([GuardedPtr<'static>] are [Send Sync Copy]);
 
 // Layers, and their books.
 all!([Tag, AlignedConfig, Trespass, TrespassKind, Damage] are [Send Sync Copy]);
