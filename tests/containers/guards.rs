@@ -27,7 +27,11 @@ fn kernels_under_guards_follow_and_are_followed() {
             for (stream, sum) in [(&home, &mut low), (&right, &mut high)] {
                 let read = vector.read_on(stream.as_ref()).unwrap();
                 let write = sum.reborrow().write_on(stream.as_ref()).unwrap();
-                let kernel = summing(read.as_device_ptr().unguarded().address(), 64, write.as_device_ptr().unguarded().address());
+                let kernel = summing(
+                    read.as_device_ptr().unguarded().address(),
+                    64,
+                    write.as_device_ptr().unguarded().address(),
+                );
                 launch(&sim, stream.as_ref(), kernel);
             }
         }
@@ -56,7 +60,11 @@ fn kernels_under_leaked_guards_follow_and_are_followed() {
         launch(
             &sim,
             other.as_ref(),
-            summing(read.as_device_ptr().unguarded().address(), 100, sum.as_mut_slice().as_device_ptr().address()),
+            summing(
+                read.as_device_ptr().unguarded().address(),
+                100,
+                sum.as_mut_slice().as_device_ptr().address(),
+            ),
         );
         mem::forget(read);
         if seed % 2 == 0 {
@@ -155,7 +163,11 @@ fn every_schedule_of_three_streams_has_one_outcome() {
         let mut copy = DeviceVec::<u32>::uninit(4, left.as_ref()).unwrap();
         copy.copy_from(vector.as_slice(), left.as_ref()).unwrap();
         let read = vector.read_on(right.as_ref()).unwrap();
-        launch(&sim, right.as_ref(), Kernel::new("look").reads(read.as_device_ptr().unguarded().address(), 16));
+        launch(
+            &sim,
+            right.as_ref(),
+            Kernel::new("look").reads(read.as_device_ptr().unguarded().address(), 16),
+        );
         mem::forget(read);
         vector.resize(6, 3, home.as_ref()).unwrap();
         drop(vector);
