@@ -6,7 +6,7 @@ mod machine;
 
 use std::error::Error;
 
-use alluvion::driver::sim::Kernel;
+use alluvion::sim::Kernel;
 use alluvion::{DeviceVec, ReadGuard, Sim, Stream, WriteGuard};
 use cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;

@@ -4,7 +4,7 @@
 
 #![expect(unsafe_code, reason = "launches kernels, one of them wrongly")]
 
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig};
+use alluvion::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::{DeviceVec, Error, Sim, Stream};
 
 const BYTES: usize = 1024;

@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use alluvion::driver::sim::{CostModel, SimConfig};
+use alluvion::sim::{CostModel, SimConfig};
 use alluvion::{Device, Error, Machine, Sim, Stream};
 use clap::ValueEnum;
 

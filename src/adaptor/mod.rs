@@ -52,6 +52,3 @@ pub use prefetch::{Prefetch, PrefetchBook};
 pub use stats::{Counter, Counts, Scope, Stats, StatsBook, TagCounts};
 pub use thread_safe::{ThreadSafe, ThreadSafeBook};
 pub use tracking::{CallSite, CallStacks, Holding, Holdings, Share, Tracking, TrackingBook};
-
-#[doc(hidden)]
-pub use crate::tag::{Tag, with_tag};

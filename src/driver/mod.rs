@@ -27,9 +27,6 @@ mod relaxed;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 
-#[cfg(feature = "sim")]
-#[doc(hidden)]
-pub use crate::sim;
 pub use attribute::{
     Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess,
     MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,

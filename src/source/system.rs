@@ -57,7 +57,8 @@ impl SystemConfig {
 /// # Examples
 ///
 /// ```
-/// use alluvion::driver::{DeviceAttribute, sim::SimConfig};
+/// use alluvion::driver::DeviceAttribute;
+/// use alluvion::sim::SimConfig;
 /// use alluvion::{Layout, Resource, Sim, source::System};
 ///
 /// let sim = Sim::with_config(SimConfig::default().attribute(DeviceAttribute::PageableMemoryAccess, 1));

@@ -42,8 +42,3 @@ pub use pool::{Pool, PoolConfig};
 pub use reuse::Reuse;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;
-
-#[doc(hidden)]
-pub use crate::error::{Cause, OutOfMemory, SnapshotFile};
-#[doc(hidden)]
-pub use crate::relief::Relief;

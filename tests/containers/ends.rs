@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 use allocator_api2::vec::Vec as VecIn;
-use alluvion::driver::sim::Fault;
 use alluvion::driver::{Call, Code};
+use alluvion::sim::Fault;
 use alluvion::{DeviceVec, Error, Sim, Stream};
 
 const LEN: usize = 64 << 10;

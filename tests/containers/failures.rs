@@ -2,8 +2,8 @@
 
 use std::mem;
 
-use alluvion::driver::sim::Fault;
 use alluvion::driver::{Call, Code};
+use alluvion::sim::Fault;
 use alluvion::{DeviceBuffer, DeviceVec, Error, ErrorKind, Stream};
 
 use crate::container_contract::rig::{Counting, OneBlock};

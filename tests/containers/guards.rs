@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use alluvion::driver::Call;
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig, explore};
+use alluvion::sim::{HazardKind, Kernel, SimConfig, explore};
 use alluvion::{DeviceScalar, DeviceVec, ReadGuard, Sim, Stream};
 
 use crate::machine::{SEEDS, check, doubling, launch, sim_of, summing};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use alluvion::source::Cuda;
-use alluvion::{AnyResource, DeviceBuffer, DeviceSlice, DeviceVec, Error, Machine, ReadGuard};
+use alluvion::{AnyResource, DeviceSlice, DeviceVec, Error, Machine};
 
 use crate::machine::{check, sim_of};
 

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "launches kernels")]
 
-use alluvion::driver::sim::{Kernel, SimConfig};
+use alluvion::sim::{Kernel, SimConfig};
 use alluvion::{Sim, StreamRef};
 
 /// Enough for every order of a handful of operations to come up; a run takes well under a millisecond.

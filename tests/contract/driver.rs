@@ -1,7 +1,7 @@
 //! The contract of `Driver` on the simulated machine.
 
 use alluvion::driver::Driver;
-use alluvion::driver::sim::{SimConfig, SimDriver};
+use alluvion::sim::{SimConfig, SimDriver};
 
 use crate::driver_contract;
 

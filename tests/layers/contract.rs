@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::adaptor::AlignedConfig;
-use alluvion::driver::sim::Fault;
 use alluvion::driver::{Call, CaptureMode, Code};
+use alluvion::sim::Fault;
 use alluvion::source::{Cuda, Managed, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Shadow};
 use alluvion::{ErrorKind, Layout, PoolConfig, Resource, ResourceExt};

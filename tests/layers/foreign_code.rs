@@ -13,9 +13,9 @@ use std::thread;
 use alluvion::adaptor::{
     Aligned, Allowance, Fallback, Guard, GuardConfig, LogConfig, Logging, Prefetch, Stats, Tracking,
 };
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::driver::{CaptureMode, Code, MemoryInfo};
 use alluvion::relief::Relief;
+use alluvion::sim::{HazardKind, Kernel, SimConfig};
 use alluvion::source::{Cuda, Managed};
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, SuballocBook};
 use alluvion::testing::{Delayed, Faulty, Shadow, locks_held};

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::adaptor::{GuardBook, GuardConfig, Trespass, TrespassKind};
-use alluvion::driver::sim::{Fault, Kernel};
 use alluvion::driver::{Call, CaptureMode, Code};
+use alluvion::sim::{Fault, Kernel};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Delayed, Shadow, Sweep};
 use alluvion::{DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim, StreamRef};

@@ -42,7 +42,7 @@ fn a_pool_with_cached_memory_serves_up_to_the_limit() {
         let error = under.allocate(layout_of(21 * MIB), stream.as_ref()).unwrap_err();
         let report = error.out_of_memory_report().expect("a pool reports");
         let memory = report.upstream_memory.expect("the limit says what it permits");
-        assert_eq!((report.cause, memory.total_bytes), (alluvion::suballoc::Cause::TooLarge, 20 * MIB));
+        assert_eq!((report.cause, memory.total_bytes), (alluvion::error::Cause::TooLarge, 20 * MIB));
         assert_eq!(report.upstream_error.as_ref().and_then(Error::limit_name), Some("Limiting"));
     }
     bench.check();

@@ -2,8 +2,8 @@
 
 use alluvion::adaptor::{Allowance, Fallback, Logging, Stats};
 use alluvion::driver::DeviceAttribute;
-use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::{Parameter, Recipe, help, ingredients};
+use alluvion::sim::SimConfig;
 use alluvion::source::{Cuda, CudaAsync, Null};
 use alluvion::suballoc::SuballocBook;
 use alluvion::tag::with_tag;

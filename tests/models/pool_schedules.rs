@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use alluvion::driver::sim::{Kernel, SimConfig, SimDriver, explore};
+use alluvion::sim::{Kernel, SimConfig, SimDriver, explore};
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alluvion::driver::sim::{Kernel, SimConfig};
+use alluvion::sim::{Kernel, SimConfig};
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Arena, ArenaConfig, FixedSize, FixedSizeConfig, Growth, Reuse};
 use alluvion::{Device, DevicePtr, PoolConfig, Resource, ResourceExt, Sim, Stream};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use alluvion::driver::sim::SimConfig;
+use alluvion::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use alluvion::driver::sim::{Kernel, SimConfig, SimDriver, explore};
 use alluvion::driver::{Driver, RawStream, StreamFlags};
+use alluvion::sim::{Kernel, SimConfig, SimDriver, explore};
 use alluvion::stream::{Epoch, StreamId};
 use alluvion::{Event, Frontier, Sim, Stream, StreamRef};
 use proptest::collection::vec;

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "waits for raw streams, behind the back of the crate")]
 
-use alluvion::driver::sim::{CallCounts, Fault};
 use alluvion::driver::{Call, Code};
+use alluvion::sim::{CallCounts, Fault};
 use alluvion::source::Cuda;
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Stall};

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use alluvion::driver::DeviceAttribute;
-use alluvion::driver::sim::SimConfig;
+use alluvion::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::suballoc::SuballocBook;
 use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Resource, ResourceExt, Sim};

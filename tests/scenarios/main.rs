@@ -6,7 +6,7 @@ mod raw_block;
 mod scenario;
 
 use alluvion::driver::Code;
-use alluvion::driver::sim::Kernel;
+use alluvion::sim::Kernel;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::Bench;
 use alluvion::{DeviceVec, ErrorKind};

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 use alluvion::driver::{
     CaptureMode, CaptureStatus, Code, Driver, DriverResult, FillValue, PoolKind, RawEvent, RawStream,
     RelaxedCapture, StreamFlags,
 };
+use alluvion::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 
 struct Rig {
     driver: Arc<SimDriver>,

@@ -12,10 +12,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use alluvion::driver::sim::{
-    Explored, HazardKind, Schedule, SimConfig, SimDriver, explore, explore_up_to, replay,
-};
 use alluvion::driver::{Driver, FillValue, PoolKind, RawEvent, RawStream, StreamFlags};
+use alluvion::sim::{Explored, HazardKind, Schedule, SimConfig, SimDriver, explore, explore_up_to, replay};
 
 /// A machine with bytes that the host can look at without a driver call.
 struct Program<'a> {

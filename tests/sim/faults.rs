@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use alluvion::driver::sim::{CostModel, Fault, Kernel, SimConfig, SimDriver};
 use alluvion::driver::{Call, CaptureMode, Code, Driver, FillValue, PinnedFlags, RawStream, StreamFlags};
+use alluvion::sim::{CostModel, Fault, Kernel, SimConfig, SimDriver};
 
 fn machine() -> Arc<SimDriver> {
     SimDriver::new(SimConfig::default().devices(2))

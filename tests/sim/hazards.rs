@@ -10,11 +10,11 @@
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 use alluvion::driver::{
     Call, Code, Driver, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolKind, RawEvent, RawPool,
     RawStream, StreamFlags,
 };
+use alluvion::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 
 const BYTES: usize = 4096;
 

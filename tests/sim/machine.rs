@@ -10,11 +10,11 @@
 
 use std::sync::Arc;
 
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 use alluvion::driver::{
     Call, Code, DeviceAttribute, Driver, FillValue, HandleType, Location, MapAccess, PinnedFlags,
     PoolAttribute, PoolKind, PoolProperties, RawStream, StreamFlags,
 };
+use alluvion::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 
 const LEGACY: RawStream = RawStream::LEGACY;
 const MIB: usize = 1 << 20;

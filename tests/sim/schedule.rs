@@ -14,11 +14,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use alluvion::driver::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 use alluvion::driver::{
     Code, Driver, FillValue, HandleType, Location, MapAccess, PoolAttribute, PoolProperties, RawPool,
     RawStream, StreamFlags,
 };
+use alluvion::sim::{HazardKind, Kernel, SimConfig, SimDriver};
 
 fn machine(seed: u64) -> Arc<SimDriver> {
     SimDriver::new(SimConfig::default().seed(seed))

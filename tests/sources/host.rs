@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use allocator_api2::alloc::Allocator;
 use allocator_api2::vec::Vec;
-use alluvion::driver::sim::{Fault, SimConfig};
 use alluvion::driver::{Call, CaptureMode, Code, DeviceAttribute};
 use alluvion::resource::{Layer, LayerBook};
+use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::{NumaPolicy, Pinned, PinnedConfig};
 use alluvion::{
     Device, DevicePtr, Error, HostAccessible, Layout, NewDelete, OnHost, PinnedAlloc, PoolConfig, Resource,

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "gives blocks back")]
 
-use alluvion::driver::sim::{Fault, SimConfig};
 use alluvion::driver::{Call, Code, DeviceAttribute, HandleType, RawPool};
+use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null};
 use alluvion::{Device, DeviceAccessible, Error, ErrorKind, Resource, Sim};
 
@@ -288,7 +288,7 @@ fn reading_a_pool_that_fails_keeps_the_drivers_code() {
 mod system {
     use std::time::Duration;
 
-    use alluvion::driver::sim::Kernel;
+    use alluvion::sim::Kernel;
     use alluvion::source::{System, SystemConfig};
 
     use super::*;
@@ -418,8 +418,8 @@ mod system {
 }
 
 mod capture {
-    use alluvion::driver::sim::{SimDriver, SimGraph};
     use alluvion::driver::{CaptureMode, StreamFlags};
+    use alluvion::sim::{SimDriver, SimGraph};
     use alluvion::{Stream, StreamRef};
 
     use super::*;

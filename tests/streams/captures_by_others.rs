@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alluvion::adaptor::GuardConfig;
-use alluvion::driver::sim::{HazardKind, SimDriver, SimGraph};
 use alluvion::driver::{Call, CaptureMode, Code, RawStream};
 use alluvion::relief::Relief;
+use alluvion::sim::{HazardKind, SimDriver, SimGraph};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::{DeviceVec, Error, HostBuffer, Machine, Resource, ResourceExt, Sim, Stream, StreamRef};
 

@@ -6,12 +6,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use alluvion::driver::sim::{SimDriver, SimGraph};
 use alluvion::driver::{
     Advice, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
     ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
     PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
+use alluvion::sim::{SimDriver, SimGraph};
 
 /// A simulated machine whose stream is captured, as by another thread, before one call and until another.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use alluvion::driver::sim::{CallCounts, Fault, Kernel, SimConfig};
 use alluvion::driver::{Call, CaptureMode, CaptureStatus, Code, Driver, StreamFlags};
+use alluvion::sim::{CallCounts, Fault, Kernel, SimConfig};
 use alluvion::testing::Stall;
 use alluvion::{Device, Error, ErrorKind, Frontier, Sim, Stream, StreamRef};
 

@@ -1,7 +1,7 @@
 //! The doctor on simulated machines: what is missing is found missing, what fails is found failing, nothing is left behind.
 
-use alluvion::driver::sim::{Fault, SimConfig};
 use alluvion::driver::{Call, Code, DeviceAttribute, HandleType};
+use alluvion::sim::{Fault, SimConfig};
 use alluvion::testing::Sweep;
 use alluvion::{Machine, Sim};
 

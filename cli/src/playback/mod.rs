@@ -10,8 +10,8 @@ mod watched;
 pub(crate) use step::{Step, What};
 pub(crate) use watched::{Sightings, Watched};
 
-use alluvion::driver::sim::SimConfig;
 use alluvion::recipe::Recipe;
+use alluvion::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::trace::{Event, EventKind, Moment, Refusal, Trace};
 use alluvion::{Device, Error, Layout, PoolConfig, Resource, ResourceExt, Sim, Stream};

@@ -11,8 +11,8 @@ mod table;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use alluvion::driver::sim::CostModel;
 use alluvion::recipe::{self, Recipe};
+use alluvion::sim::CostModel;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use alluvion::driver::sim::CostModel;
 use alluvion::recipe::Recipe;
+use alluvion::sim::CostModel;
 
 use super::candidate::Candidate;
 use super::front::{Front, Point};

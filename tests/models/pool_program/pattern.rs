@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use alluvion::driver::sim::Kernel;
+use alluvion::sim::Kernel;
 use alluvion::{DevicePtr, Layout, StreamRef};
 
 use super::{Subject, World};

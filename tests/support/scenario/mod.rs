@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::driver::CaptureMode;
-use alluvion::driver::sim::HazardKind;
+use alluvion::sim::HazardKind;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Pinned};
 use alluvion::testing::{Bench, stall};
 use alluvion::{
