@@ -332,9 +332,10 @@ mod call_stacks {
         loads_a_table(&tracking);
         loads_a_table(&tracking);
         let out = tracking.outstanding();
-        // `Held` is of this program too.
+        // `Held` is of this program too. Its name may be without its type: debug information of lines has no more.
         let site = out.blocks[0].call_site().expect("a stack was captured");
-        assert!(site.function.contains("Held"), "{site}");
+        assert!(site.function.contains("allocate_sync"), "{site}");
+        assert!(site.file.as_deref().is_some_and(|file| file.ends_with("raw_block.rs")), "{site}");
         let calls = out.blocks[0].call_stack();
         let here = calls.iter().position(|call| call.function.contains("loads_a_table")).expect("it called");
         assert!(here > 0 && calls[here].file.as_deref().is_some_and(|file| file.ends_with("tracking.rs")));

@@ -1,6 +1,8 @@
 //! `CallStack`: which calls led to an allocation.
 
 use core::fmt;
+#[cfg(feature = "backtrace")]
+use std::path::Path;
 
 /// Of which allocations the call stack is captured.
 ///
@@ -143,7 +145,7 @@ impl CallStack {
     }
 
     pub(super) fn site(&self) -> Option<CallSite> {
-        self.calls.iter().find_map(|&call| named(call).into_iter().find(|site| !is_below(&site.function)))
+        self.calls.iter().find_map(|&call| named(call).into_iter().find(|site| !is_below(site)))
     }
 }
 
@@ -164,16 +166,37 @@ fn named(call: usize) -> Vec<CallSite> {
     sites
 }
 
-/// Whether a function is of a crate that lies below every program.
+/// Whether a call is in a crate that lies below every program.
 #[cfg(feature = "backtrace")]
-fn is_below(function: &str) -> bool {
+fn is_below(call: &CallSite) -> bool {
+    match crate_of(&call.function) {
+        Some(name) => ["alluvion", "backtrace", "core", "alloc", "std"].contains(&name),
+        None => call.file.as_deref().is_some_and(|file| is_file_below(Path::new(file))),
+    }
+}
+
+/// The crate that a function is of. `None` where the name is not the whole path: debug information of lines alone has the last
+/// part of it.
+#[cfg(feature = "backtrace")]
+fn crate_of(function: &str) -> Option<&str> {
     // A method of a trait is `<crate::Type as crate::Trait>::method`.
     let mut path = function.trim_start_matches(['<', '&', '*', '(', '[']);
     for word in ["mut ", "const ", "dyn "] {
         path = path.strip_prefix(word).unwrap_or(path);
     }
-    let first = path.split("::").next().unwrap_or(path);
-    ["alluvion", "backtrace", "core", "alloc", "std"].contains(&first)
+    let (first, _) = path.split_once("::")?;
+    // In `last<crate::Type>` the path is of a parameter.
+    first.chars().all(|letter| letter.is_alphanumeric() || letter == '_').then_some(first)
+}
+
+/// Whether a file is a source of such a crate.
+#[cfg(feature = "backtrace")]
+fn is_file_below(file: &Path) -> bool {
+    let parts: Vec<_> = file.iter().filter_map(|part| part.to_str()).collect();
+    file.starts_with(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+        // The standard library: `/rustc/HASH/library/core/src/..`, or `.../rust/library/core/src/..` where its sources are there.
+        || parts.windows(3).any(|part| part[0] == "library" && ["core", "alloc", "std"].contains(&part[1]) && part[2] == "src")
+        || parts.windows(2).any(|part| part[0].starts_with("backtrace-") && part[1] == "src")
 }
 
 #[cfg(all(test, feature = "backtrace", not(loom)))]
@@ -204,13 +227,38 @@ mod tests {
             "std::thread::spawn",
             "backtrace::backtrace::trace",
         ] {
-            assert!(is_below(below), "{below}");
+            assert!(is_below(&call(below, None)), "{below}");
         }
         for above in
             ["main", "app::alluvion::load", "<app::Table as core::ops::Drop>::drop", "alluvion_cli::main"]
         {
-            assert!(!is_below(above), "{above}");
+            assert!(!is_below(&call(above, None)), "{above}");
         }
+    }
+
+    #[test]
+    fn what_lies_below_a_program_is_known_by_its_file() {
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/adaptor/tracking.rs");
+        for below in [
+            own,
+            "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/ops/function.rs",
+            "/home/a/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/thread/mod.rs",
+            "/home/a/.cargo/registry/src/index/backtrace-0.3.76/src/backtrace/mod.rs",
+        ] {
+            for function in ["allocate", "allocate<alluvion::source::Null>", "{closure#0}"] {
+                assert!(is_below(&call(function, Some(below))), "{below} {function}");
+            }
+            assert!(!is_below(&call("app::load", Some(below))), "a whole name says it");
+        }
+        let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/layers/tracking.rs");
+        for above in [beside, "/home/a/app/src/library/core.rs", "/home/a/backtrace/src/main.rs"] {
+            assert!(!is_below(&call("load<alluvion::source::Null>", Some(above))), "{above}");
+        }
+        assert!(!is_below(&call("main", None)), "nothing is known of it");
+    }
+
+    fn call(function: &str, file: Option<&str>) -> CallSite {
+        CallSite { function: function.to_owned(), file: file.map(str::to_owned), line: None }
     }
 
     #[test]
