@@ -5,9 +5,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use alluvion::adaptor::{Allowance, GuardConfig, Log};
+use alluvion::relief::Relief;
 use alluvion::resource::LayerBook;
 use alluvion::source::{Cuda, Null};
-use alluvion::suballoc::Relief;
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow, Upstream, suite};
 use alluvion::{
     AnyResource, Device, DeviceAccessible, DevicePtr, Error, HostAccessible, Layout, MemoryInfo, Resource,
