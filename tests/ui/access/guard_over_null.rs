@@ -2,7 +2,7 @@
 
 use alluvion::adaptor::{Guard, GuardConfig};
 use alluvion::source::{Cuda, Null};
-use alluvion::{Resource, ResourceExt, Sim};
+use alluvion::{ResourceExt, Sim};
 
 fn main() {
     let sim = Sim::new();

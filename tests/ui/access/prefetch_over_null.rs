@@ -2,7 +2,7 @@
 
 use alluvion::adaptor::Prefetch;
 use alluvion::source::{Managed, Null};
-use alluvion::{Resource, ResourceExt, Sim};
+use alluvion::{ResourceExt, Sim};
 
 fn main() {
     let sim = Sim::new();

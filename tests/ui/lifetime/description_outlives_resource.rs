@@ -1,7 +1,7 @@
 //! `Describe` reads the stack when it is printed, so it ends before the stack does.
 
 use alluvion::source::Cuda;
-use alluvion::{Resource, ResourceExt, Sim};
+use alluvion::{ResourceExt, Sim};
 
 fn main() {
     let sim = Sim::new();
