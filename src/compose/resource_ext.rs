@@ -182,14 +182,15 @@ pub trait ResourceExt: Resource {
     ///
     /// ```
     /// use alluvion::relief::Relief;
-    /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
+    /// use alluvion::{DeviceVec, Layout, Resource, ResourceExt, Sim, source::Cuda};
     ///
     /// let sim = Sim::new();
     /// let resource = Cuda::new(&sim.device(0)).limiting(1 << 20).failure_callback(|report| {
     ///     println!("attempt {}: {report}", report.attempt);
     ///     Relief::None
     /// });
-    /// assert!(resource.allocate_sync(Layout::from_bytes(2 << 20)?).unwrap_err().is_out_of_memory());
+    /// let _live = DeviceVec::<u8, _>::zeroed_in(512 << 10, &sim.device(0).stream()?, &resource)?;
+    /// assert!(resource.allocate_sync(Layout::from_bytes(1 << 20)?).unwrap_err().is_out_of_memory());
     /// assert_eq!(resource.appeals().asked(), 1);
     /// # Ok::<(), alluvion::Error>(())
     /// ```

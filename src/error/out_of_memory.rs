@@ -31,7 +31,7 @@ pub(crate) type LimitName = Arc<str>;
 /// assert_eq!((limit.refused_by, limit.maximum_bytes), ("Limiting", Some(1 << 20)));
 /// assert_eq!(
 ///     report.to_string(),
-///     "Pool refused 2 MiB on stream 0.1: more than can ever be had; live 0 B, free 0 B, pending 0 B, largest 0 B, reserved 0 B; \
+///     "Pool of gpu 0 refused 2 MiB on stream 0.1: more than can ever be had; live 0 B, free 0 B, pending 0 B, largest 0 B, reserved 0 B; \
 ///      the upstream has 1 MiB free of 1 MiB; it said: out of memory: Limiting refused 2 MiB: more than can ever be had; live 0 B, \
 ///      limit 1 MiB",
 /// );

@@ -330,7 +330,9 @@ impl StatsBook {
         let mut told = [0, 1].map(|at| told[at].max(published[at]));
         for shard in self.shards() {
             let began = lives.next_if(|(id, _)| *id == shard.id()).map_or([0; 2], |(_, live)| *live);
-            let is_in_interval = shard.interval.load(Ordering::Acquire) == interval;
+            // One that has counted nothing at all, as that of threads without a seat, is in the interval that it was made in.
+            let is_in_interval =
+                shard.interval.load(Ordering::Acquire) == interval && !shard.bytes.is_untouched();
             for (at, count) in shard.counts().into_iter().enumerate() {
                 let live = count.live();
                 // One that only gave back need not have entered the interval, and had more before.

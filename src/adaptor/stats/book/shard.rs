@@ -94,6 +94,11 @@ impl Count {
         high.max(signed(&self.top))
     }
 
+    /// Nothing has come or gone.
+    pub(super) fn is_untouched(&self) -> bool {
+        (self.came.load(Ordering::Relaxed) | self.went.load(Ordering::Relaxed)) == 0
+    }
+
     /// By how much the highest point lies above what was published.
     pub(super) fn rise(&self) -> i64 {
         signed(&self.high).wrapping_sub(signed(&self.published))
