@@ -6,7 +6,7 @@ use std::hash::RandomState;
 use alluvion::adaptor::*;
 use alluvion::container::*;
 use alluvion::device::*;
-use alluvion::driver::cuda::CudaDriver;
+use alluvion::driver::cuda::{CudaDriver, LoadError};
 use alluvion::driver::*;
 use alluvion::error::{Cause, OutOfMemory, SnapshotFile};
 use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc, PinnedVec};
@@ -95,7 +95,10 @@ all!([PerThreadStream, RelaxedCapture<'static>, ReadGuard<'static, u8>, WriteGua
 all!([CudarcView<'static, u8>, CudarcViewMut<'static, u8>] are [Sized] not [Send Sync Clone]);
 all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
 all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
-all!([Describe<'static>] are [Copy] not [Send Sync]);
+all!([Describe<'static>, LayerBook<'static>] are [Copy] not [Send Sync]);
+all!([Upstream] are [Send Sync Clone] not [Copy]);
+all!([Figure<'static>, FigureKind, FigureValue, LoadError] are [Send Sync Copy]);
+all!([Figures<'static>] are [Sized] not [Send Sync Clone]);
 all!([Bench] are [Sized] not [Clone]);
 all!([Stall] are [Send Sync] not [Clone]);
 
@@ -110,12 +113,15 @@ all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 8] = [
+const NO_TYPES: [&str; 11] = [
     "Allocator",
     "DeviceCopy",
     "HostBuffer",
     "DeviceAccessible",
     "HostAccessible",
+    "Layer",
+    "ResourceExt",
+    "OnStream",
     "DriverResult",
     "SystemConfig",
     "System",
