@@ -18,7 +18,7 @@ const LONG: usize = 64 << 10;
 
 fn site(bytes: usize) -> Site {
     let config = PoolConfig::default().initial(bytes).maximum(bytes).growth(Growth::Exact);
-    Site::new(bytes, config.reuse(Reuse::LastRung))
+    Site::new(bytes, config.reuse(Reuse::LastStrategy))
 }
 
 /// A stream frees the one block and takes it again, which another stream wants: each of the two that has it comes after the one

@@ -24,16 +24,16 @@ pub(crate) struct Ledger {
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Book(Mutex<HashMap<u64, Entry>>);
+struct Book(Mutex<HashMap<u64, LedgerEntry>>);
 
 /// The bytes and the tag of a block, in one word: a book stays as small as without tags. A block of a suballocator has less than
 /// 1 TiB, 40 bits, and there are 65,537 tags, 17 bits.
 #[derive(Clone, Copy, Debug)]
-struct Entry(u64);
+struct LedgerEntry(u64);
 
 const BYTES_BITS: u32 = 44;
 
-impl Entry {
+impl LedgerEntry {
     fn new(bytes: usize, tag: Tag) -> Self {
         Self(u64::from(tag.number()) << BYTES_BITS | bytes as u64)
     }
@@ -50,16 +50,16 @@ impl Entry {
 /// What the ledger knows of a block that is given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Entered {
+pub(crate) enum LedgerMatch {
     /// It was live, of this size. Now it is not.
     Same,
     /// It is live, and stays so: it was allocated with so many bytes.
-    Otherwise {
+    OtherSize {
         /// The bytes that it was allocated with.
         bytes: usize,
     },
     /// No live block begins there.
-    Not,
+    Absent,
 }
 
 impl Ledger {
@@ -75,8 +75,8 @@ impl Ledger {
     }
 
     /// A block goes out, for what this thread is doing.
-    pub(crate) fn enter(&self, block: DevicePtr, layout: Layout) {
-        let entry = Entry::new(layout.bytes(), Tag::current());
+    pub(crate) fn insert(&self, block: DevicePtr, layout: Layout) {
+        let entry = LedgerEntry::new(layout.bytes(), Tag::current());
         self.book(block).lock().insert(block.address(), entry);
     }
 
@@ -87,19 +87,19 @@ impl Ledger {
 
     /// A block comes back. Of two threads that give back one block at once, one hears that it was live. Sizes are compared,
     /// and alignments are not: nothing is done with them at a free.
-    pub(crate) fn leave(&self, block: DevicePtr, layout: Layout) -> Entered {
+    pub(crate) fn remove(&self, block: DevicePtr, layout: Layout) -> LedgerMatch {
         let mut book = self.book(block).lock();
         match book.get(&block.address()) {
-            Some(entry) if entry.bytes() != layout.bytes() => Entered::Otherwise { bytes: entry.bytes() },
+            Some(entry) if entry.bytes() != layout.bytes() => LedgerMatch::OtherSize { bytes: entry.bytes() },
             Some(_) => {
                 book.remove(&block.address());
-                Entered::Same
+                LedgerMatch::Same
             }
-            None => Entered::Not,
+            None => LedgerMatch::Absent,
         }
     }
 
-    fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, Entry>> {
+    fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, LedgerEntry>> {
         // Fibonacci's hash: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.books[(hash >> (u64::BITS - BOOK_BITS)) as usize].0
@@ -121,16 +121,16 @@ mod tests {
     #[test]
     fn a_block_leaves_once_and_with_its_own_size() {
         let ledger = Ledger::new();
-        ledger.enter(block(1), layout(300));
-        assert_eq!(ledger.leave(block(1), layout(301)), Entered::Otherwise { bytes: 300 });
-        assert_eq!(ledger.leave(block(2), layout(300)), Entered::Not);
+        ledger.insert(block(1), layout(300));
+        assert_eq!(ledger.remove(block(1), layout(301)), LedgerMatch::OtherSize { bytes: 300 });
+        assert_eq!(ledger.remove(block(2), layout(300)), LedgerMatch::Absent);
         // It is live all the same.
-        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Same);
-        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Not);
+        assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::Same);
+        assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::Absent);
         // And may come again, of another size.
-        ledger.enter(block(1), layout(512));
-        assert_eq!(ledger.leave(block(1), layout(300)), Entered::Otherwise { bytes: 512 });
-        assert_eq!(ledger.leave(block(1), layout(512)), Entered::Same);
+        ledger.insert(block(1), layout(512));
+        assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::OtherSize { bytes: 512 });
+        assert_eq!(ledger.remove(block(1), layout(512)), LedgerMatch::Same);
     }
 
     #[test]
@@ -140,19 +140,19 @@ mod tests {
         let ledger = Ledger::new();
         let largest = layout((1 << 40) - 256);
         let join = with_tag("join", || {
-            ledger.enter(block(1), largest);
+            ledger.insert(block(1), largest);
             Tag::current()
         });
-        ledger.enter(block(2), layout(1));
+        ledger.insert(block(2), layout(1));
         assert_eq!(
             (ledger.tag(block(1)), ledger.tag(block(2)), ledger.tag(block(3))),
             (join, Tag::NONE, Tag::NONE)
         );
-        assert_eq!(ledger.leave(block(1), layout(1)), Entered::Otherwise { bytes: (1 << 40) - 256 });
-        assert_eq!(ledger.leave(block(1), largest), Entered::Same);
+        assert_eq!(ledger.remove(block(1), layout(1)), LedgerMatch::OtherSize { bytes: (1 << 40) - 256 });
+        assert_eq!(ledger.remove(block(1), largest), LedgerMatch::Same);
         assert_eq!(ledger.tag(block(1)), Tag::NONE);
         let last = Tag::numbered((1 << 16) + 1);
-        assert_eq!((Entry::new(7, last).tag(), Entry::new(7, last).bytes()), (last, 7));
+        assert_eq!((LedgerEntry::new(7, last).tag(), LedgerEntry::new(7, last).bytes()), (last, 7));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         // Blocks of one unit, of a power of two, and of an odd multiple.
         for stride in [1, 8192, 8193] {
             for at in 0..1600 {
-                ledger.enter(block(at * stride), layout(256));
+                ledger.insert(block(at * stride), layout(256));
             }
             for book in &ledger.books {
                 let blocks = book.0.lock().len();
@@ -178,9 +178,9 @@ mod tests {
     fn of_two_threads_that_free_a_block_one_does() {
         let ledger = Ledger::new();
         let blocks = 20_000;
-        (0..blocks).for_each(|at| ledger.enter(block(at), layout(256)));
+        (0..blocks).for_each(|at| ledger.insert(block(at), layout(256)));
         let free_all =
-            || (0..blocks).filter(|at| ledger.leave(block(*at), layout(256)) == Entered::Same).count();
+            || (0..blocks).filter(|at| ledger.remove(block(*at), layout(256)) == LedgerMatch::Same).count();
         let freed = std::thread::scope(|scope| {
             let other = scope.spawn(free_all);
             free_all() + other.join().expect("it does not panic")
@@ -193,14 +193,14 @@ mod tests {
     fn the_cost_of_a_ledger() {
         for live in [1_000, 1_000_000] {
             let ledger = Ledger::new();
-            (0..live).for_each(|at| ledger.enter(block(at), layout(256)));
+            (0..live).for_each(|at| ledger.insert(block(at), layout(256)));
             let (mut at, pairs) = (0, 4_000_000);
             let begin = std::time::Instant::now();
             for _ in 0..pairs {
                 // In no order that a cache could guess.
                 at = (at + 7919 * 31) % live;
-                assert_eq!(ledger.leave(block(at), layout(256)), Entered::Same);
-                ledger.enter(block(at), layout(256));
+                assert_eq!(ledger.remove(block(at), layout(256)), LedgerMatch::Same);
+                ledger.insert(block(at), layout(256));
             }
             println!("{live} live: {} ns a pair", begin.elapsed().as_nanos() / pairs);
         }

@@ -46,5 +46,5 @@ pub enum Reuse {
     /// In models alone: nothing, and the only strategy is the last one. Beside the others it makes a model too large to explore.
     #[cfg(loom)]
     #[doc(hidden)]
-    LastRung,
+    LastStrategy,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::core::MAX_UNITS;
 use super::engine::resource_by_engine;
-use super::engine::{Engine, Plan};
+use super::engine::{Engine, EngineConfig};
 use super::snapshot::SnapshotFiles;
 use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
@@ -205,7 +205,7 @@ impl<U: Resource> Arena<U> {
         let (checked, snapshots) = (config.checked, config.snapshots.clone());
         let engine = Engine::new(
             upstream,
-            Plan {
+            EngineConfig {
                 name: "Arena",
                 maximum_bytes: bytes,
                 largest_bytes: bytes,

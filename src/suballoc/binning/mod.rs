@@ -48,13 +48,13 @@ use crate::suballoc::ledger::Ledger;
 pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: Arc<U>,
     /// By size, each once.
-    bins: Box<[(usize, Bin<U, B>)]>,
+    bins: Box<[(usize, BinResource<U, B>)]>,
     /// What all of them honour.
     max_align: usize,
     id: ResourceId,
 }
 
-enum Bin<U: Resource, B> {
+enum BinResource<U: Resource, B> {
     /// Boxed, because a search steps over the bins, and a suballocator is a few KiB in place.
     Own(Box<FixedSize<Arc<U>>>),
     Given(B),
@@ -152,7 +152,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
 
     /// The bin that serves this size; none if the upstream does.
     #[inline]
-    fn bin(&self, bytes: usize) -> Option<&Bin<U, B>> {
+    fn bin(&self, bytes: usize) -> Option<&BinResource<U, B>> {
         // A handful of bins: a scan of them is shorter than a search.
         self.bins.iter().find(|(largest, _)| bytes <= *largest).map(|(_, bin)| bin)
     }
@@ -218,7 +218,7 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
         let mut bins = Vec::with_capacity(self.own.len() + self.given.len());
         for (bytes, resource) in self.given {
             upstream.device().require(resource.device())?;
-            bins.push((Layout::from_bytes(bytes)?.rounded_bytes(), Bin::Given(resource)));
+            bins.push((Layout::from_bytes(bytes)?.rounded_bytes(), BinResource::Given(resource)));
         }
         let config =
             FixedSizeConfig::default().blocks(self.blocks).checked(self.checked).snapshots(self.snapshots);
@@ -237,12 +237,12 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
         }
         for bytes in sizes {
             let bin = FixedSize::new(Arc::clone(&upstream), config.clone().block(bytes))?;
-            bins.push((bytes, Bin::Own(Box::new(bin))));
+            bins.push((bytes, BinResource::Own(Box::new(bin))));
         }
         bins.sort_unstable_by_key(|(bytes, _)| *bytes);
         let of_bins = bins.iter().map(|(_, bin)| match bin {
-            Bin::Own(bin) => bin.max_align(),
-            Bin::Given(bin) => bin.max_align(),
+            BinResource::Own(bin) => bin.max_align(),
+            BinResource::Given(bin) => bin.max_align(),
         });
         let max_align = of_bins.fold(upstream.max_align(), usize::min);
         Ok(Binning { upstream, bins: bins.into_boxed_slice(), max_align, id: ResourceId::unique() })
@@ -253,8 +253,8 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
 macro_rules! route {
     ($this:ident, $bytes:expr, |$to:ident| $call:expr) => {
         match $this.bin($bytes) {
-            Some(Bin::Own($to)) => $call,
-            Some(Bin::Given($to)) => $call,
+            Some(BinResource::Own($to)) => $call,
+            Some(BinResource::Given($to)) => $call,
             None => {
                 let $to = &$this.upstream;
                 $call
@@ -316,12 +316,12 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         // The largest first: what they keep at a time is the most, so that which is kept is kept whole.
         for (_, bin) in self.bins.iter().rev() {
             match bin {
-                Bin::Own(bin) => {
+                BinResource::Own(bin) => {
                     gone += bin.trim(keep_bytes)?;
                     keep_bytes = keep_bytes.saturating_sub(bin.status().reserved_bytes);
                 }
                 // What a bin of somebody else's keeps, nobody knows.
-                Bin::Given(bin) => gone += bin.trim(keep_bytes)?,
+                BinResource::Given(bin) => gone += bin.trim(keep_bytes)?,
             }
         }
         Ok(gone.max(self.upstream.trim(keep_bytes)?))

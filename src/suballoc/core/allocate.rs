@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use super::bins::Bin;
-use super::fit::Request;
-use super::node::{Id, Node};
+use super::fit::FitRequest;
+use super::node::{BlockNode, Id};
 use super::{Core, Owner, UNIT};
 use crate::stream::Epoch;
 
 /// A block that has gone out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenBlock {
     pub(crate) address: u64,
     /// Whose it was.
     pub(crate) from: Owner,
@@ -30,15 +30,15 @@ impl Core {
         units: u32,
         align_units: u32,
         reach: &[(Owner, Epoch)],
-    ) -> Option<Taken> {
+    ) -> Option<TakenBlock> {
         debug_assert!(units > 0 && align_units.is_power_of_two(), "{units} units at {align_units}");
-        let request = Request { units, align_units };
+        let request = FitRequest { units, align_units };
         let id = self.fit_free(requester, request).or_else(|| self.fit_foreign(requester, request, reach))?;
         let node = &self.nodes[id];
         let (from, front) = (node.holder, request.front(node)?);
         let (id, address) = self.carve(id, front, units);
         self.index.insert(address, id);
-        Some(Taken { address, from })
+        Some(TakenBlock { address, from })
     }
 
     /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
@@ -54,7 +54,7 @@ impl Core {
         let mut count = count;
         let (id, from) = loop {
             if let Some(units) = units.checked_mul(count) {
-                let request = Request { units, align_units: 1 };
+                let request = FitRequest { units, align_units: 1 };
                 if let Some(id) = self.fit_free(requester, request) {
                     let from = self.nodes[id].holder;
                     break (self.carve(id, 0, units).0, from);
@@ -77,14 +77,14 @@ impl Core {
 
     /// Returns `true` if `requester` could have a block of so many units, of its own or of nobody's. O(1).
     pub(crate) fn has_whole(&self, requester: Owner, units: u32) -> bool {
-        let request = Request { units, align_units: 1 };
-        self.fit(requester, request).or_else(|| self.fit(Owner::NOBODY, request)).is_some()
+        let request = FitRequest { units, align_units: 1 };
+        self.fit(requester, request).or_else(|| self.fit(Owner::UNOWNED, request)).is_some()
     }
 
     /// Returns `true` if a block of so many units would be cut for `requester` from one, of its own or nobody's, that is more than a
     /// quarter longer. O(1).
     pub(crate) fn would_cut(&self, requester: Owner, units: u32) -> bool {
-        let request = Request { units, align_units: 1 };
+        let request = FitRequest { units, align_units: 1 };
         self.fit_free(requester, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
     }
 
@@ -100,8 +100,8 @@ impl Core {
     }
 
     #[cold]
-    fn fit_foreign(&self, requester: Owner, request: Request, reach: &[(Owner, Epoch)]) -> Option<Id> {
-        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::NOBODY);
+    fn fit_foreign(&self, requester: Owner, request: FitRequest, reach: &[(Owner, Epoch)]) -> Option<Id> {
+        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::UNOWNED);
         others.into_iter().find_map(|&(owner, epoch)| self.fit_within(owner, epoch.0, request))
     }
 
@@ -113,8 +113,8 @@ impl Core {
         }
         let nodes = &mut self.nodes;
         let node = &nodes[id];
-        let Node { address, epoch, units: whole, after, prev, next, holder, .. } = *node;
-        if node.is_whole() && holder == Owner::NOBODY {
+        let BlockNode { address, epoch, units: whole, after, prev, next, holder, .. } = *node;
+        if node.is_whole() && holder == Owner::UNOWNED {
             self.segments.leave_whole(node);
         }
         self.free_units -= u64::from(units);
@@ -135,7 +135,7 @@ impl Core {
                 place.bins.push(nodes, new, behind, place.end(epoch))
             };
             let address = address + u64::from(units) * UNIT;
-            nodes[behind] = Node { address, epoch, units: rest, before: id, after, prev, next, holder };
+            nodes[behind] = BlockNode { address, epoch, units: rest, before: id, after, prev, next, holder };
             nodes[after].before = behind;
             nodes[id].units = units;
             nodes[id].after = behind;

@@ -243,7 +243,7 @@ fn some(id: Id) -> Option<Id> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::node::Node;
+    use super::super::node::BlockNode;
     use super::*;
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         let sizes = [1, 31, 32, 63, 64, 1000, 1 << 20, u32::MAX];
         let ids = sizes.map(|units| {
             let id = nodes.make();
-            nodes[id] = Node { units, ..Node::VACANT };
+            nodes[id] = BlockNode { units, ..BlockNode::VACANT };
             (nodes[id].prev, nodes[id].next) = bins.push(&mut nodes, Bin::of(units), id, End::Front);
             id
         });
@@ -285,7 +285,7 @@ mod tests {
             );
         }
         for id in ids {
-            let Node { units, prev, next, .. } = nodes[id];
+            let BlockNode { units, prev, next, .. } = nodes[id];
             bins.remove(&mut nodes, Bin::of(units), (prev, next));
             bins.verify();
         }

@@ -18,7 +18,7 @@ const FIRST_ENTRIES: usize = 8;
 
 /// So many at either end are not used: they may lie in one line, or in a pair of lines, with another cache's, and the heap
 /// aligns to 16 bytes at least.
-const EDGE: usize = align_of::<Apart<u8>>() / size_of::<Entry>() - 1;
+const EDGE: usize = align_of::<Apart<u8>>() / size_of::<CacheEntry>() - 1;
 
 /// The most that the stacks hold, in units: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
@@ -65,12 +65,12 @@ const NONE: u16 = u16::MAX;
 
 /// A block in a stack: its address, and the epoch of its free above the link to the next.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CacheEntry {
     address: u64,
     epoch_and_next: u64,
 }
 
-impl Entry {
+impl CacheEntry {
     #[inline]
     fn new(address: u64, epoch: u64, next: u16) -> Self {
         Self { address, epoch_and_next: epoch << 16 | u64::from(next) }
@@ -108,13 +108,13 @@ pub(crate) struct Cache {
     vacant: u16,
     turn: u8,
     /// Others needed its blocks, and it has not missed since.
-    is_robbed: bool,
+    was_emptied: bool,
     /// The length of the blocks in the last stack.
     only_units: u32,
     /// Which ways of the table are full, a bit each.
     large_full: u64,
     /// With an [`EDGE`] in front and behind.
-    entries: Vec<Entry>,
+    entries: Vec<CacheEntry>,
     stacked_units: u64,
     large_units: u64,
     hits: u64,
@@ -132,10 +132,10 @@ impl Default for Cache {
     fn default() -> Self {
         Self {
             stream: None,
-            owner: Owner::NOBODY,
+            owner: Owner::UNOWNED,
             vacant: NONE,
             turn: 0,
-            is_robbed: false,
+            was_emptied: false,
             only_units: 0,
             large_full: 0,
             entries: Vec::new(),
@@ -209,7 +209,7 @@ impl Cache {
         run_of(want).map_or(1, |(class, most)| most.min(1 << self.runs[class]))
     }
 
-    /// The core has served what this did not. Returns `true` if it is the first time since the cache was [robbed](Self::rob).
+    /// The core has served what this did not. Returns `true` if it is the first time since the cache was [robbed](Self::spill_for_other).
     pub(crate) fn miss(&mut self, want: Want) -> bool {
         self.misses += 1;
         if let Some((class, most)) = run_of(want)
@@ -217,7 +217,7 @@ impl Cache {
         {
             self.runs[class] += 1;
         }
-        core::mem::take(&mut self.is_robbed)
+        core::mem::take(&mut self.was_emptied)
     }
 
     /// Nothing was allocated here since it was last asked.
@@ -227,18 +227,18 @@ impl Cache {
     }
 
     /// Empties it for the sake of another requester. Returns how many blocks went.
-    pub(crate) fn rob(&mut self, spill: impl FnMut(Spilled)) -> usize {
+    pub(crate) fn spill_for_other(&mut self, spill: impl FnMut(Spilled)) -> usize {
         let spilled = self.spill(spill);
-        self.is_robbed |= spilled > 0;
+        self.was_emptied |= spilled > 0;
         spilled
     }
 
     #[inline]
-    fn pop(&mut self, stack: u8, units: u32) -> Option<Entry> {
+    fn pop(&mut self, stack: u8, units: u32) -> Option<CacheEntry> {
         let head = self.heads[stack as usize % HEADS];
         let entry = self.entries.get_mut(head as usize)?;
         let taken = *entry;
-        *entry = Entry::new(0, 0, self.vacant);
+        *entry = CacheEntry::new(0, 0, self.vacant);
         self.vacant = head;
         self.heads[stack as usize % HEADS] = taken.next();
         self.stacked_units -= u64::from(units);
@@ -257,7 +257,7 @@ impl Cache {
         let at = self.vacant;
         let entry = &mut self.entries[at as usize];
         self.vacant = entry.next();
-        *entry = Entry::new(address, epoch.0, self.heads[stack as usize % HEADS]);
+        *entry = CacheEntry::new(address, epoch.0, self.heads[stack as usize % HEADS]);
         self.heads[stack as usize % HEADS] = at;
         self.stacked_units = stacked_units;
         true
@@ -277,9 +277,9 @@ impl Cache {
         }
         let (first, end) = (EDGE + old, EDGE + new);
         self.entries.reserve_exact(end + EDGE - self.entries.len());
-        self.entries.resize(end + EDGE, Entry::new(0, 0, NONE));
+        self.entries.resize(end + EDGE, CacheEntry::new(0, 0, NONE));
         for at in first..end {
-            self.entries[at] = Entry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });
+            self.entries[at] = CacheEntry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });
         }
         self.vacant = first as u16;
         true
@@ -414,7 +414,7 @@ impl Cache {
     /// The bytes that it takes itself.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let large = self.large.as_ref().map_or(0, |large| size_of_val(&**large));
-        size_of::<Self>() + self.entries.capacity() * size_of::<Entry>() + large
+        size_of::<Self>() + self.entries.capacity() * size_of::<CacheEntry>() + large
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which free block of an owner does for a request?
 
 use super::bins::{Bin, End};
-use super::node::{Id, NONE, Node};
+use super::node::{BlockNode, Id, NONE};
 use super::{Core, Owner, UNIT};
 
 /// How many blocks of the request's own bin are looked at, where some may be too small.
@@ -13,16 +13,16 @@ const FOREIGN_A_BIN: usize = 2;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct FitRequest {
     pub(super) units: u32,
     /// A power of two.
     pub(super) align_units: u32,
 }
 
-impl Request {
+impl FitRequest {
     /// The units in front of the first aligned address of a block; `None` if the rest is too small.
     #[inline]
-    pub(super) fn front(self, node: &Node) -> Option<u32> {
+    pub(super) fn front(self, node: &BlockNode) -> Option<u32> {
         if self.align_units == 1 {
             return (node.units >= self.units).then_some(0);
         }
@@ -36,21 +36,21 @@ impl Core {
     /// Of what fits of the requester's own blocks and of nobody's the smaller one; its own if they are equal, or if its own is of
     /// the very size. To take its own first whatever its size would cut up long blocks while there are short ones.
     #[inline]
-    pub(super) fn fit_free(&self, requester: Owner, request: Request) -> Option<Id> {
+    pub(super) fn fit_free(&self, requester: Owner, request: FitRequest) -> Option<Id> {
         let own = self.fit(requester, request);
         let units = |id: Option<Id>| id.map_or(u32::MAX, |id| self.nodes[id].units);
-        if requester == Owner::NOBODY || (own.is_some() && units(own) == request.units) {
+        if requester == Owner::UNOWNED || (own.is_some() && units(own) == request.units) {
             return own;
         }
-        let nobody_s = self.fit(Owner::NOBODY, request);
-        if own.is_none() || (nobody_s.is_some() && units(nobody_s) < units(own)) { nobody_s } else { own }
+        let unowned = self.fit(Owner::UNOWNED, request);
+        if own.is_none() || (unowned.is_some() && units(unowned) < units(own)) { unowned } else { own }
     }
 
     /// A block that its owner may take whatever its epoch is: a stream's own, or nobody's.
     ///
     /// Of the request's own bin the smallest of a few that are large enough, else one of the next bin of which all are.
     #[inline]
-    pub(super) fn fit(&self, owner: Owner, request: Request) -> Option<Id> {
+    pub(super) fn fit(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
         let own = Bin::of(request.units);
         let bin = bins.at_least(own)?;
@@ -84,7 +84,7 @@ impl Core {
 
     /// The same for an alignment. From the size to the size that does wherever it lies, a few of each bin are tried; then
     /// what must do.
-    fn fit_aligned(&self, owner: Owner, request: Request) -> Option<Id> {
+    fn fit_aligned(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
         let does = |id: &Id| request.front(&self.nodes[*id]).is_some();
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
@@ -104,7 +104,7 @@ impl Core {
     }
 
     /// A block of another stream with an epoch up to `reach`: one of a few.
-    pub(super) fn fit_within(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+    pub(super) fn fit_within(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
         let place = self.owners.place(owner);
         if place.free_units < u64::from(request.units) || place.oldest > reach {
             return None;
@@ -118,7 +118,7 @@ impl Core {
     }
 
     /// The same, of the largest blocks: so that [`largest`](Self::largest) promises what is found.
-    fn largest_that_does(&self, owner: Owner, reach: u64, request: Request) -> Option<Id> {
+    fn largest_that_does(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
         self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
     }
 

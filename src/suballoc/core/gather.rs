@@ -1,7 +1,7 @@
 //! How neighbours of different owners become one block.
 
 use super::bins::End;
-use super::node::{Id, Node};
+use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
@@ -16,12 +16,12 @@ impl Limits {
             let limit = &mut limits[owner.place()];
             *limit = (*limit).max(Some(epoch.0));
         }
-        limits[Owner::NOBODY.place()] = Some(u64::MAX);
+        limits[Owner::UNOWNED.place()] = Some(u64::MAX);
         limits[requester.place()] = Some(u64::MAX);
         Self(limits)
     }
 
-    pub(super) fn take(&self, node: &Node) -> bool {
+    pub(super) fn take(&self, node: &BlockNode) -> bool {
         // A block that is out has no place.
         matches!(self.0.get(node.holder.place()), Some(Some(limit)) if node.epoch <= *limit)
     }
@@ -47,8 +47,8 @@ impl Core {
         let owners: Vec<Owner> = self.owners.iter().map(|(owner, _)| owner).collect();
         for owner in owners {
             if let Some(limit) = limits.0[owner.place()] {
-                let end = if owner == requester || owner == Owner::NOBODY { End::Front } else { End::Back };
-                self.present(owner, limit, end);
+                let end = if owner == requester || owner == Owner::UNOWNED { End::Front } else { End::Back };
+                self.move_largest_to_end(owner, limit, end);
             }
         }
         joined
@@ -66,7 +66,7 @@ impl Core {
     fn gather_run(&mut self, first: Id, requester: Owner, mut epoch: u64, limits: &Limits) -> usize {
         let mut joined = 0;
         // The epochs of other streams say nothing about this one.
-        let own = |node: &Node| if node.holder == requester { node.epoch } else { 0 };
+        let own = |node: &BlockNode| if node.holder == requester { node.epoch } else { 0 };
         epoch = epoch.max(own(&self.nodes[first]));
         self.unlink(first);
         loop {
@@ -81,13 +81,13 @@ impl Core {
         }
         let node = &mut self.nodes[first];
         node.holder = requester;
-        node.epoch = if requester == Owner::NOBODY { 0 } else { epoch };
+        node.epoch = if requester == Owner::UNOWNED { 0 } else { epoch };
         self.link(first);
         joined
     }
 
     /// Puts the largest block up to `limit` of each bin at that end of it.
-    fn present(&mut self, owner: Owner, limit: u64, end: End) {
+    fn move_largest_to_end(&mut self, owner: Owner, limit: u64, end: End) {
         let place = self.owners.place_mut(owner);
         let mut moves = Vec::new();
         for bin in place.bins.used() {

@@ -16,7 +16,7 @@ const OVERHANG: usize = 8;
 /// A block that is out: a part of its hash above, and its node below. 0 is nothing, as no block has the node 0.
 ///
 /// With the hash beside it, an entry is found and moved without a look at its node.
-type Slot = u64;
+type IndexSlot = u64;
 
 /// The blocks that are out, by address: 11 to 16 bytes a block.
 ///
@@ -24,13 +24,13 @@ type Slot = u64;
 /// What is removed leaves no mark behind, so a table is never cleaned up.
 #[derive(Debug)]
 pub(super) struct Index {
-    shards: [Shard; SHARDS],
+    shards: [IndexShard; SHARDS],
     len: usize,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    slots: Vec<Slot>,
+struct IndexShard {
+    slots: Vec<IndexSlot>,
     /// How many of them are the home of a slot. Those behind take what has been kept from the last ones, so that no search
     /// wraps around.
     homes: usize,
@@ -39,7 +39,7 @@ struct Shard {
 
 impl Default for Index {
     fn default() -> Self {
-        Self { shards: core::array::from_fn(|_| Shard::default()), len: 0 }
+        Self { shards: core::array::from_fn(|_| IndexShard::default()), len: 0 }
     }
 }
 
@@ -93,14 +93,14 @@ impl Index {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.slots.capacity() * size_of::<Slot>()).sum()
+        self.shards.iter().map(|shard| shard.slots.capacity() * size_of::<IndexSlot>()).sum()
     }
 }
 
-impl Shard {
+impl IndexShard {
     /// Where a slot belongs: the kept bits as a fraction of the table, which need not be a power of two.
     #[inline]
-    fn home(slot: Slot, homes: usize) -> usize {
+    fn home(slot: IndexSlot, homes: usize) -> usize {
         (((slot >> 32) * homes as u64) >> 32) as usize
     }
 
@@ -121,7 +121,7 @@ impl Shard {
     }
 
     #[inline]
-    fn insert(&mut self, slot: Slot) {
+    fn insert(&mut self, slot: IndexSlot) {
         // At most three quarters full: then a search ends after 2.5 slots on average.
         if self.len >= self.homes / 4 * 3 {
             self.grow();
@@ -132,7 +132,7 @@ impl Shard {
 
     /// Puts a slot where there is room from its home on.
     #[inline]
-    fn place(&mut self, slot: Slot) {
+    fn place(&mut self, slot: IndexSlot) {
         let mut at = Self::home(slot, self.homes);
         loop {
             let Some(group) = self.slots.get_mut(at..).and_then(|slots| slots.first_chunk_mut::<GROUP>())
@@ -178,13 +178,13 @@ impl Shard {
 
 /// A bit for each slot of which something is true: with no branch, because any of them may be the one.
 #[inline]
-fn mask(group: &[Slot; GROUP], is: impl Fn(Slot) -> bool) -> u32 {
+fn mask(group: &[IndexSlot; GROUP], is: impl Fn(IndexSlot) -> bool) -> u32 {
     group.iter().enumerate().fold(0, |mask, (at, &slot)| mask | u32::from(is(slot)) << at)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::node::Node;
+    use super::super::node::BlockNode;
     use super::*;
 
     /// A step for each way in which addresses are alike: neighbours, pages, segments, and far apart.
@@ -195,7 +195,7 @@ mod tests {
             let address = |at: u64| 0x7f00_0000_0000 + at * step;
             for at in 0..5_000 {
                 let id = nodes.make();
-                nodes[id] = Node { address: address(at), ..Node::VACANT };
+                nodes[id] = BlockNode { address: address(at), ..BlockNode::VACANT };
                 index.insert(address(at), id);
             }
             let removed = |at: u64| at.is_multiple_of(3) || (1_000..2_000).contains(&at);
@@ -223,7 +223,7 @@ mod tests {
             (1..=64_000).for_each(|at| index.insert(0x7f00_0000_0000 + u64::from(at) * step, at));
             let most = index.shards.iter().map(|shard| shard.len).max();
             assert!(most < Some(2_400), "{most:?} of 2,000 in one table, step {step}");
-            let far = index.shards.iter().map(Shard::longest_way).max();
+            let far = index.shards.iter().map(IndexShard::longest_way).max();
             assert!(far < Some(40), "{far:?} slots from home, step {step}");
         }
     }
@@ -231,7 +231,7 @@ mod tests {
     /// All of them at home in the last slot: there are more behind it then.
     #[test]
     fn slots_that_are_alike_find_room_too() {
-        let mut shard = Shard::default();
+        let mut shard = IndexShard::default();
         (1..=100).for_each(|id| shard.insert(KEPT | id));
         assert_eq!(shard.slots.iter().filter(|slot| **slot != 0).count(), 100);
         for left in (0..100).rev() {
@@ -241,10 +241,10 @@ mod tests {
         }
     }
 
-    impl Shard {
+    impl IndexShard {
         /// How far the farthest slot is from its home.
         fn longest_way(&self) -> usize {
-            let way = |(at, &slot): (usize, &Slot)| at - Self::home(slot, self.homes);
+            let way = |(at, &slot): (usize, &IndexSlot)| at - Self::home(slot, self.homes);
             self.slots.iter().enumerate().filter(|(_, slot)| **slot != 0).map(way).max().unwrap_or(0)
         }
     }

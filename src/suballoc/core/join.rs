@@ -1,21 +1,21 @@
 //! How a free block enters its bin, leaves it, and is joined with its neighbours.
 
 use super::bins::Bin;
-use super::node::{Id, Node};
+use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 
 impl Core {
     /// Counts a free block in, and puts it into its bin.
     #[inline]
     pub(super) fn link(&mut self, id: Id) {
-        let Node { units, epoch, holder, .. } = self.nodes[id];
+        let BlockNode { units, epoch, holder, .. } = self.nodes[id];
         let place = self.owners.place_mut(holder);
         place.gain(units, epoch);
         let end = place.end(epoch);
         let links = place.bins.push(&mut self.nodes, Bin::of(units), id, end);
         let node = &mut self.nodes[id];
         (node.prev, node.next) = links;
-        if node.is_whole() && holder == Owner::NOBODY {
+        if node.is_whole() && holder == Owner::UNOWNED {
             self.segments.enter_whole(node);
         }
     }
@@ -24,8 +24,8 @@ impl Core {
     #[inline]
     pub(super) fn unlink(&mut self, id: Id) {
         let node = &self.nodes[id];
-        let Node { units, prev, next, holder, .. } = *node;
-        if node.is_whole() && holder == Owner::NOBODY {
+        let BlockNode { units, prev, next, holder, .. } = *node;
+        if node.is_whole() && holder == Owner::UNOWNED {
             self.segments.leave_whole(node);
         }
         let place = self.owners.place_mut(holder);
@@ -36,7 +36,7 @@ impl Core {
     /// Makes a block that is in no bin a free one of `owner`, joined with its neighbours of the same owner; if `greedy`,
     /// with nobody's too.
     pub(super) fn join(&mut self, mut id: Id, owner: Owner, mut epoch: u64, greedy: bool) {
-        let joins = |holder: Owner| holder == owner || (greedy && holder == Owner::NOBODY);
+        let joins = |holder: Owner| holder == owner || (greedy && holder == Owner::UNOWNED);
         loop {
             let after = self.nodes[id].after;
             if !joins(self.nodes[after].holder) {

@@ -11,7 +11,7 @@
 //! - Each owner has a two-level segregated fit of its own ([`Bins`](bins::Bins)): a search is a few bit operations and a
 //!   bounded number of blocks, however many holes there are.
 //!
-//! A block costs one [`Node`](node::Node) of 40 bytes, and one that is out 11 to 16 more in the index of addresses.
+//! A block costs one [`BlockNode`](node::BlockNode) of 40 bytes, and one that is out 11 to 16 more in the index of addresses.
 #![forbid(unsafe_code)]
 
 mod allocate;

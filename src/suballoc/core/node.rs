@@ -1,4 +1,4 @@
-//! `Node`: what is known of one block.
+//! `BlockNode`: what is known of one block.
 
 use super::{Owner, UNIT};
 
@@ -11,7 +11,7 @@ pub(super) const NONE: Id = 0;
 
 /// What is known of one block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct BlockNode {
     pub(super) address: u64,
     /// Of a free block that a stream owns; else 0.
     pub(super) epoch: u64,
@@ -26,7 +26,7 @@ pub(super) struct Node {
     pub(super) holder: Owner,
 }
 
-impl Node {
+impl BlockNode {
     pub(super) const VACANT: Self = Self {
         address: 0,
         epoch: 0,
@@ -54,4 +54,4 @@ impl Node {
     }
 }
 
-const _: () = assert!(size_of::<Node>() == 40, "the promise of 64 bytes a block is counted from this");
+const _: () = assert!(size_of::<BlockNode>() == 40, "the promise of 64 bytes a block is counted from this");

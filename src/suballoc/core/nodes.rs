@@ -8,7 +8,7 @@ use core::cell::Cell;
 #[cfg(all(test, not(loom)))]
 use super::Owner;
 use super::UNIT;
-use super::node::{Id, NONE, Node};
+use super::node::{BlockNode, Id, NONE};
 
 /// 10 KiB: a core of few blocks stays small, and a new chunk costs about a microsecond.
 const CHUNK: usize = 256;
@@ -16,7 +16,7 @@ const CHUNK: usize = 256;
 /// The table of all nodes: fixed chunks, so that growing it never copies.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    chunks: Vec<Box<[Node; CHUNK]>>,
+    chunks: Vec<Box<[BlockNode; CHUNK]>>,
     /// The first vacant node; the rest follow by `next`.
     vacant: Id,
     /// How many nodes have been visited: what the tests count instead of time.
@@ -36,10 +36,10 @@ impl Default for Nodes {
 }
 
 impl Index<Id> for Nodes {
-    type Output = Node;
+    type Output = BlockNode;
 
     #[inline]
-    fn index(&self, id: Id) -> &Node {
+    fn index(&self, id: Id) -> &BlockNode {
         #[cfg(test)]
         self.visits.set(self.visits.get() + 1);
         &self.chunks[id as usize / CHUNK][id as usize % CHUNK]
@@ -48,7 +48,7 @@ impl Index<Id> for Nodes {
 
 impl IndexMut<Id> for Nodes {
     #[inline]
-    fn index_mut(&mut self, id: Id) -> &mut Node {
+    fn index_mut(&mut self, id: Id) -> &mut BlockNode {
         #[cfg(test)]
         self.visits.set(self.visits.get() + 1);
         &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
@@ -69,8 +69,8 @@ impl Nodes {
 
     /// Removes a node, which nothing leads to any more.
     #[inline]
-    pub(super) fn take(&mut self, id: Id) -> Node {
-        let vacant = Node { next: self.vacant, ..Node::VACANT };
+    pub(super) fn take(&mut self, id: Id) -> BlockNode {
+        let vacant = BlockNode { next: self.vacant, ..BlockNode::VACANT };
         self.vacant = id;
         core::mem::replace(&mut self[id], vacant)
     }
@@ -80,12 +80,13 @@ impl Nodes {
     pub(super) fn cut(&mut self, id: Id, units: u32) -> Id {
         let made = self.make();
         let node = &mut self[id];
-        let Node { address, units: whole, after, epoch, holder, .. } = *node;
+        let BlockNode { address, units: whole, after, epoch, holder, .. } = *node;
         node.units = units;
         node.after = made;
         let address = address + u64::from(units) * UNIT;
         let (prev, next) = (NONE, NONE);
-        self[made] = Node { address, epoch, units: whole - units, before: id, after, prev, next, holder };
+        self[made] =
+            BlockNode { address, epoch, units: whole - units, before: id, after, prev, next, holder };
         self[after].before = made;
         made
     }
@@ -93,7 +94,7 @@ impl Nodes {
     /// Joins a block and the one behind it, both in no bin.
     #[inline]
     pub(super) fn join(&mut self, id: Id, behind: Id) {
-        let Node { units, after, .. } = self.take(behind);
+        let BlockNode { units, after, .. } = self.take(behind);
         let node = &mut self[id];
         node.units += units;
         node.after = after;
@@ -101,21 +102,21 @@ impl Nodes {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.capacity() * size_of::<Box<[Node; CHUNK]>>()
-            + self.chunks.len() * size_of::<[Node; CHUNK]>()
+        self.chunks.capacity() * size_of::<Box<[BlockNode; CHUNK]>>()
+            + self.chunks.len() * size_of::<[BlockNode; CHUNK]>()
     }
 
     #[cold]
     fn grow(&mut self) {
         let first = self.chunks.len() * CHUNK;
         let last = u32::try_from(first + CHUNK - 1).expect("2^32 blocks need 160 GiB of nodes");
-        let mut chunk = vec![Node::VACANT; CHUNK].into_boxed_slice();
+        let mut chunk = vec![BlockNode::VACANT; CHUNK].into_boxed_slice();
         for (node, next) in chunk.iter_mut().zip(first as Id + 1..=last) {
             node.next = next;
         }
         self.vacant = first as Id;
         if self.vacant == NONE {
-            chunk[0] = Node::NOTHING;
+            chunk[0] = BlockNode::NOTHING;
             self.vacant += 1;
         }
         let Ok(chunk) = chunk.try_into() else { unreachable!("made with that length") };

@@ -15,7 +15,7 @@ pub(crate) struct Owner(u32);
 
 impl Owner {
     /// The block is over everywhere: anybody may take it.
-    pub(crate) const NOBODY: Self = Self(0);
+    pub(crate) const UNOWNED: Self = Self(0);
     /// Of a node: its block is not free.
     pub(crate) const OUT: Self = Self(u32::MAX);
     /// Of a node: it has no block.
@@ -48,7 +48,7 @@ impl Owned {
 
 /// What an owner has.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct OwnerPlace {
     /// `None` for nobody's place and for one that is free for another stream.
     pub(super) stream: Option<StreamId>,
     pub(super) free_units: u64,
@@ -61,7 +61,7 @@ pub(super) struct Place {
     pub(super) bins: Bins,
 }
 
-impl Place {
+impl OwnerPlace {
     /// Counts in units that are free from now on, in a block of that epoch.
     #[inline]
     pub(super) fn gain(&mut self, units: u32, epoch: u64) {
@@ -84,7 +84,7 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Owners {
     /// Nobody's first.
-    places: Vec<Place>,
+    places: Vec<OwnerPlace>,
     /// Places whose stream has left.
     vacant: Vec<Owner>,
     by_stream: HashMap<StreamId, Owner>,
@@ -94,18 +94,23 @@ pub(super) struct Owners {
 
 impl Default for Owners {
     fn default() -> Self {
-        Self { places: vec![Place::default()], vacant: Vec::new(), by_stream: HashMap::new(), entered: 0 }
+        Self {
+            places: vec![OwnerPlace::default()],
+            vacant: Vec::new(),
+            by_stream: HashMap::new(),
+            entered: 0,
+        }
     }
 }
 
 impl Owners {
     #[inline]
-    pub(super) fn place(&self, owner: Owner) -> &Place {
+    pub(super) fn place(&self, owner: Owner) -> &OwnerPlace {
         &self.places[owner.place()]
     }
 
     #[inline]
-    pub(super) fn place_mut(&mut self, owner: Owner) -> &mut Place {
+    pub(super) fn place_mut(&mut self, owner: Owner) -> &mut OwnerPlace {
         &mut self.places[owner.place()]
     }
 
@@ -122,15 +127,15 @@ impl Owners {
     }
 
     /// Nobody, and every stream.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Owner, &Place)> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Owner, &OwnerPlace)> + '_ {
         (0..)
             .map(Owner)
             .zip(&self.places)
-            .filter(|(owner, place)| *owner == Owner::NOBODY || place.stream.is_some())
+            .filter(|(owner, place)| *owner == Owner::UNOWNED || place.stream.is_some())
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.places.capacity() * size_of::<Place>()
+        self.places.capacity() * size_of::<OwnerPlace>()
             + self.vacant.capacity() * size_of::<Owner>()
             + self.by_stream.allocation_size()
             + self.places.iter().map(|place| place.bins.bytes()).sum::<usize>()
@@ -142,7 +147,7 @@ impl Owners {
         }
         let owner = self.vacant.pop().unwrap_or_else(|| {
             let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::VACANT.0);
-            self.places.push(Place::default());
+            self.places.push(OwnerPlace::default());
             Owner(place.expect("fewer streams than a machine has places for"))
         });
         self.places[owner.place()].stream = Some(stream);
@@ -182,7 +187,7 @@ impl Core {
     /// Every stream that owns free blocks.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owned> + '_ {
         self.owners.iter().filter(|(_, place)| place.free_units > 0).filter_map(|(_, place)| {
-            let Place { free_units, last_busy, .. } = *place;
+            let OwnerPlace { free_units, last_busy, .. } = *place;
             Some(Owned { stream: place.stream?, free_units, newest: Epoch(place.newest), last_busy })
         })
     }
@@ -195,7 +200,7 @@ impl Core {
 
     /// The stream is over: what is left of its blocks becomes nobody's, and its place is free for another stream.
     pub(crate) fn leave(&mut self, owner: Owner) {
-        if owner == Owner::NOBODY {
+        if owner == Owner::UNOWNED {
             return;
         }
         self.settle(owner, Epoch(u64::MAX));

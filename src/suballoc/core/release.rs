@@ -1,7 +1,7 @@
 //! How a block comes back.
 
 use super::bins::Bin;
-use super::node::{Id, Node};
+use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
@@ -22,15 +22,15 @@ impl Core {
     #[inline]
     pub(crate) fn release(&mut self, address: u64, owner: Owner, epoch: Epoch) -> Result<u32, NotOut> {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;
-        let Node { units, before, after, .. } = self.nodes[id];
+        let BlockNode { units, before, after, .. } = self.nodes[id];
         self.free_units += u64::from(units);
         self.released += 1;
-        debug_assert!(owner == Owner::NOBODY || self.stream_of(owner).is_some(), "the stream has left");
-        let epoch = if owner == Owner::NOBODY { 0 } else { epoch.0 };
+        debug_assert!(owner == Owner::UNOWNED || self.stream_of(owner).is_some(), "the stream has left");
+        let epoch = if owner == Owner::UNOWNED { 0 } else { epoch.0 };
         let (left, right) = (self.nodes[before].holder, self.nodes[after].holder);
         if !self.apart && self.owners.is_sole() {
-            self.mixed |= owner == Owner::NOBODY;
-            if owner != Owner::NOBODY && (self.mixed || left == Owner::NOBODY || right == Owner::NOBODY) {
+            self.mixed |= owner == Owner::UNOWNED;
+            if owner != Owner::UNOWNED && (self.mixed || left == Owner::UNOWNED || right == Owner::UNOWNED) {
                 self.join(id, owner, epoch, true);
                 return Ok(units);
             }
@@ -45,7 +45,7 @@ impl Core {
     fn put(&mut self, id: Id, owner: Owner, mut epoch: u64, left: bool, right: bool) {
         let nodes = &mut self.nodes;
         let place = self.owners.place_mut(owner);
-        let Node { units, before, mut after, .. } = nodes[id];
+        let BlockNode { units, before, mut after, .. } = nodes[id];
         let (mut joined, mut whole) = (id, units);
         // Of the block that hands its place in a bin on: the one in front, else the one behind.
         let mut inherited = None;
@@ -85,7 +85,7 @@ impl Core {
         let node = &mut nodes[joined];
         (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);
         (node.prev, node.next) = links;
-        if owner == Owner::NOBODY && node.is_whole() {
+        if owner == Owner::UNOWNED && node.is_whole() {
             self.segments.enter_whole(node);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node::{Id, NONE, Node};
+use super::node::{BlockNode, Id, NONE};
 use super::{Core, Owner, UNIT};
 
 /// A range of addresses to carve.
@@ -46,12 +46,12 @@ impl Segments {
     }
 
     /// A block that is its whole segment is free from now on, and nobody's.
-    pub(super) fn enter_whole(&mut self, node: &Node) {
+    pub(super) fn enter_whole(&mut self, node: &BlockNode) {
         self.whole.insert((node.units, node.address));
     }
 
     /// It is so no more.
-    pub(super) fn leave_whole(&mut self, node: &Node) {
+    pub(super) fn leave_whole(&mut self, node: &BlockNode) {
         self.whole.remove(&(node.units, node.address));
     }
 
@@ -67,7 +67,7 @@ impl Core {
     pub(crate) fn add_segment(&mut self, address: u64, units: u32) {
         debug_assert!(units > 0 && address.is_multiple_of(UNIT), "{units} units at {address:#x}");
         let id = self.nodes.make();
-        self.nodes[id] = Node { address, units, holder: Owner::NOBODY, ..Node::VACANT };
+        self.nodes[id] = BlockNode { address, units, holder: Owner::UNOWNED, ..BlockNode::VACANT };
         let replaced = self.segments.by_address.insert(address, (units, id));
         debug_assert!(replaced.is_none(), "a segment at {address:#x} twice");
         self.segments.units += u64::from(units);

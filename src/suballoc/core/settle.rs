@@ -15,7 +15,7 @@ pub(crate) struct Settling {
     next: Id,
     /// The oldest and the newest epoch of what stays.
     kept: (u64, u64),
-    /// What [`Core::turmoil`] said first.
+    /// What [`Core::change_counters`] said first.
     since: Option<[u64; 3]>,
 }
 
@@ -43,10 +43,10 @@ impl Core {
     pub(crate) fn settle_some(&mut self, owner: Owner, settling: &mut Settling, looks: &mut usize) -> bool {
         let Settling { done, .. } = *settling;
         let place = self.owners.place(owner);
-        if owner == Owner::NOBODY || place.free_units == 0 || place.oldest > done.0 {
+        if owner == Owner::UNOWNED || place.free_units == 0 || place.oldest > done.0 {
             return true;
         }
-        let now = self.turmoil();
+        let now = self.change_counters();
         let is_undisturbed = *settling.since.get_or_insert(now) == now;
         while let Some(bin) = self.owners.place(owner).bins.at_least(settling.bin) {
             let is_there = bin == settling.bin && self.is_in(settling.next, owner, bin);
@@ -62,7 +62,7 @@ impl Core {
                 let (next, epoch) = (self.nodes[id].next, self.nodes[id].epoch);
                 if epoch <= done.0 {
                     self.unlink(id);
-                    self.join(id, Owner::NOBODY, 0, false);
+                    self.join(id, Owner::UNOWNED, 0, false);
                 } else {
                     settling.kept = (settling.kept.0.min(epoch), settling.kept.1.max(epoch));
                 }
@@ -87,7 +87,7 @@ impl Core {
 
     /// Figures of which one changes whenever a free block may have come into a bin: how many have come back, how many have gone
     /// out, of which something may have been cut off, and how often runs were joined. No figure ever comes back to what it was.
-    fn turmoil(&self) -> [u64; 3] {
+    fn change_counters(&self) -> [u64; 3] {
         [self.released, self.released + self.out_blocks() as u64, self.gathered]
     }
 }

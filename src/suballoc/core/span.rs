@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::gather::Limits;
-use super::node::{Id, Node};
+use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::{Epoch, Stamp};
 
@@ -17,7 +17,7 @@ impl Core {
     pub(crate) fn span_of(&self, units: u64, requester: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
         let limits = Limits::of(self, requester, reach);
         let mut best: Option<(usize, Id, Id)> = None;
-        let is_free = |node: &Node| node.holder != Owner::OUT;
+        let is_free = |node: &BlockNode| node.holder != Owner::OUT;
         let all = self.owners.iter().flat_map(|(_, place)| place.bins.iter(&self.nodes));
         for start in all.filter(|&id| !is_free(&self.nodes[self.nodes[id].before])) {
             // A window that grows at its end, and shrinks at its beginning while it is large enough without it.

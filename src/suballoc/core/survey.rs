@@ -1,7 +1,7 @@
 //! What there is, for those who ask.
 
 use super::bins::{Bin, End};
-use super::owner::Place;
+use super::owner::OwnerPlace;
 use super::{Core, Owner, Segment, UNIT};
 use crate::stream::{Epoch, StreamId};
 
@@ -41,15 +41,15 @@ impl Core {
     /// The largest block that [`allocate`](Self::allocate) with these would find, in units, if none has to be aligned. Any
     /// smaller request is found, too. A larger one may be, out of the reach: of that only a few blocks are looked at.
     pub(crate) fn largest(&self, requester: Owner, reach: &[(Owner, Epoch)]) -> u32 {
-        let own = self.largest_fit(requester).max(self.largest_fit(Owner::NOBODY));
-        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::NOBODY);
+        let own = self.largest_fit(requester).max(self.largest_fit(Owner::UNOWNED));
+        let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::UNOWNED);
         others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
     }
 
     /// The largest free block of anybody, up to 1/32 of it: of the largest bin only a few blocks are looked at. Exactly it,
     /// where there are no more in that bin, or they are of fewer than 64 units. O(owners).
     pub(crate) fn largest_free(&self) -> u32 {
-        let largest = |place: &Place| place.bins.at_most(Bin::LARGEST);
+        let largest = |place: &OwnerPlace| place.bins.at_most(Bin::LARGEST);
         let Some(bin) = self.owners.iter().filter_map(|(_, place)| largest(place)).max() else { return 0 };
         let places = self.owners.iter().filter(|(_, place)| largest(place) == Some(bin));
         let blocks = places.flat_map(|(_, place)| place.bins.list(&self.nodes, bin, End::Front));
@@ -76,8 +76,8 @@ impl Core {
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn nobody_units(&self) -> u64 {
-        self.owners.place(Owner::NOBODY).free_units
+    pub(crate) fn unowned_units(&self) -> u64 {
+        self.owners.place(Owner::UNOWNED).free_units
     }
 
     /// How many blocks have ever come back: who finds another figure than before may look again.

@@ -11,8 +11,8 @@ use core::sync::atomic::AtomicUsize;
 use smallvec::SmallVec;
 
 use super::emptying::Emptying;
-use super::events::tell;
-use super::grow::Asker;
+use super::events::event;
+use super::grow::Caller;
 use super::largest::Largest;
 use super::requester::Requester;
 use crate::device::Device;
@@ -39,7 +39,7 @@ pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(
 }
 
 /// A cache, of a stream or of threads of the host. Two that work at once write no line that the other reads.
-pub(super) type Shard = Apart<Token<Cache>>;
+pub(super) type CacheShard = Apart<Token<Cache>>;
 
 /// What is behind the mutex.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub(super) struct Inner {
     pub(super) calls: u64,
     /// The threads that are in one. What such a thread asks for meanwhile, through a handler further down, must not wait for
     /// its end; what it asks of another suballocator may.
-    pub(super) askers: SmallVec<[Asker; 4]>,
+    pub(super) callers: SmallVec<[Caller; 4]>,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest block that anybody has asked for of late.
@@ -73,7 +73,7 @@ pub(super) struct Emptied {
 
 /// What is counted outside of the locks.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
+pub(super) struct Counters {
     pub(super) waits: AtomicU64,
     pub(super) events_recorded: AtomicU64,
     pub(super) upstream_calls: AtomicU64,
@@ -81,7 +81,7 @@ pub(super) struct Calls {
     reserved_bytes: AtomicUsize,
 }
 
-impl Calls {
+impl Counters {
     pub(super) fn add(counter: &AtomicU64, count: u64) {
         // Relaxed: a figure for people.
         counter.fetch_add(count, Ordering::Relaxed);
@@ -100,8 +100,8 @@ impl Calls {
 /// let stream = sim.device(0).stream()?;
 /// let erased = AnyResource::new(Cuda::new(&sim.device(0)).pool(PoolConfig::default())?);
 /// let _numbers = DeviceVec::<f32, _>::zeroed_in(1000, &stream, erased.clone())?;
-/// let stock = erased.find::<SuballocBook>().expect("there is a pool in it");
-/// assert_eq!((stock.status().live_blocks, stock.snapshot().segments.len()), (1, 1));
+/// let book = erased.find::<SuballocBook>().expect("there is a pool in it");
+/// assert_eq!((book.status().live_blocks, book.snapshot().segments.len()), (1, 1));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Debug)]
@@ -109,14 +109,14 @@ pub struct SuballocBook {
     pub(super) device: Device,
     /// The most that it may have of its upstream.
     pub(super) maximum_units: u64,
-    /// See [`Plan`](super::Plan).
+    /// See [`EngineConfig`](super::EngineConfig).
     claim_units: u32,
     pub(super) ledger: Option<Ledger>,
-    shards: Places<Box<Shard>>,
-    host: Box<[Shard; HOST_CACHES]>,
+    shards: Places<Box<CacheShard>>,
+    host: Box<[CacheShard; HOST_CACHES]>,
     /// Apart from what is read for every block: it is written where a cache misses.
     pub(super) inner: Apart<Mutex<Inner>>,
-    pub(super) tally: Apart<Calls>,
+    pub(super) counters: Apart<Counters>,
 }
 
 /// What is wanted, for whom.
@@ -140,8 +140,8 @@ impl Request<'_> {
     }
 
     /// It was served with what another stream had freed. No lock is held.
-    pub(super) fn tell_steal(&self) {
-        tell!(requester = ?self.requester.id(), bytes = self.layout.bytes(), "steal");
+    pub(super) fn emit_steal(&self) {
+        event!(requester = ?self.requester.id(), bytes = self.layout.bytes(), "steal");
     }
 
     /// The same of a new segment, where there is room for so many units: all of it, if that serves the request where the segment
@@ -175,14 +175,14 @@ impl SuballocBook {
                 answers: 0,
                 leaving: 0,
                 calls: 0,
-                askers: SmallVec::new(),
+                callers: SmallVec::new(),
                 peak_reserved: 0,
                 misses: 0,
                 largest: Largest::default(),
                 emptying: Emptying::default(),
                 steals: 0,
             })),
-            tally: Apart::default(),
+            counters: Apart::default(),
         }
     }
 
@@ -203,7 +203,7 @@ impl SuballocBook {
     #[inline]
     pub fn reserved_bytes(&self) -> usize {
         // Relaxed: a figure for people.
-        self.tally.reserved_bytes.load(Ordering::Relaxed)
+        self.counters.reserved_bytes.load(Ordering::Relaxed)
     }
 
     /// A segment has come or gone.
@@ -214,10 +214,10 @@ impl SuballocBook {
         }
         inner.peak_reserved = inner.peak_reserved.max(units);
         // Relaxed: as above; those who write it have the mutex.
-        self.tally.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
+        self.counters.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }
 
-    /// What a layout wants of this stock. A class that is longer than all that may ever be there is no use: then the exact
+    /// What a layout wants of this book. A class that is longer than all that may ever be there is no use: then the exact
     /// size is wanted, so that a request for the maximum can be served.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
@@ -261,7 +261,7 @@ impl SuballocBook {
     }
 
     #[inline]
-    fn host_shard(&self) -> &Shard {
+    fn host_shard(&self) -> &CacheShard {
         &self.host[ThreadToken::current().number() % HOST_CACHES]
     }
 
@@ -271,7 +271,7 @@ impl SuballocBook {
         let mut cache = self.shards.get_or_make(id.index(), Box::default).lock();
         if !cache.is_of(id) {
             spill_all(&mut cache, core);
-            if cache.owner() != Owner::NOBODY {
+            if cache.owner() != Owner::UNOWNED {
                 // Two streams are at one place only if the first is over: nothing waits for its blocks any more.
                 core.leave(cache.owner());
             }
@@ -299,7 +299,7 @@ impl SuballocBook {
         let is_stolen = inner.steals != steals;
         drop(inner);
         if is_stolen {
-            request.tell_steal();
+            request.emit_steal();
         }
         served
     }
@@ -328,7 +328,7 @@ impl SuballocBook {
             inner.largest.note(request.want.units());
             let owner = cache.owner();
             if !has_plenty(inner, owner, request) {
-                cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+                cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
         }
         let reach = &of_owners(&inner.core, reach);
@@ -371,9 +371,9 @@ impl SuballocBook {
             // It was only that somebody else had the token.
             return;
         }
-        cache.make_room(want, |spilled| give_back(&mut inner.core, owner, spilled));
+        cache.make_room(want, |spilled| return_to_core(&mut inner.core, owner, spilled));
         if !cache.put(want, block.address(), epoch) {
-            give_back(&mut inner.core, owner, Spilled { address: block.address(), epoch });
+            return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
         }
     }
 
@@ -417,15 +417,16 @@ impl SuballocBook {
         let (mut inner, own) = (self.inner.lock(), request.requester.id());
         let inner = &mut *inner;
         if inner.emptying.is_for_all() {
-            let (mut blocks, mut robbed) = (0, 0);
+            let (mut blocks, mut emptied) = (0, 0);
             for cache in &mut self.caches() {
                 let (owner, is_own) = (cache.owner(), cache.stream() == own);
-                let give_back = |spilled| give_back(&mut inner.core, owner, spilled);
-                let gone = if is_own { cache.spill(give_back) } else { cache.rob(give_back) };
+                let return_to_core = |spilled| return_to_core(&mut inner.core, owner, spilled);
+                let gone =
+                    if is_own { cache.spill(return_to_core) } else { cache.spill_for_other(return_to_core) };
                 blocks += gone;
-                robbed += usize::from(gone > 0 && !is_own);
+                emptied += usize::from(gone > 0 && !is_own);
             }
-            inner.emptying.note_robbed(robbed);
+            inner.emptying.note_emptied(emptied);
             return Emptied { blocks, is_all: true };
         }
         let mut blocks = spill_all(&mut self.cache(&mut inner.core, own), &mut inner.core);
@@ -433,7 +434,7 @@ impl SuballocBook {
             for shard in self.shards() {
                 let mut cache = shard.lock();
                 let owner = cache.owner();
-                blocks += cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+                blocks += cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
         }
         let (first, looks) = inner.emptying.next_looks(self.shards().count(), inner.misses);
@@ -458,7 +459,7 @@ impl SuballocBook {
     }
 
     /// Those of the streams, and those of the host.
-    pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> + Clone {
+    pub(super) fn shards(&self) -> impl Iterator<Item = &CacheShard> + Clone {
         self.shards.iter().map(|shard| &**shard).chain(&*self.host)
     }
 }
@@ -487,24 +488,24 @@ fn carve(
             // Last in, first out: the lowest address goes next.
             for &address in run[1..].iter().rev() {
                 if !cache.put(request.want, address, now) {
-                    give_back(&mut inner.core, owner, Spilled { address, epoch: now });
+                    return_to_core(&mut inner.core, owner, Spilled { address, epoch: now });
                 }
             }
             return Some(run[0]);
         }
     }
     let taken = inner.core.allocate(owner, units, request.align_units, reach)?;
-    inner.steals += u64::from(taken.from != owner && taken.from != Owner::NOBODY);
+    inner.steals += u64::from(taken.from != owner && taken.from != Owner::UNOWNED);
     claim_more(inner, owner, taken.from, units, claim, now);
     Some(taken.address)
 }
 
 /// A small block came from what is nobody's: makes more of that the stream's own.
 fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u32, now: Epoch) {
-    if units >= claim || from != Owner::NOBODY || owner == Owner::NOBODY {
+    if units >= claim || from != Owner::UNOWNED || owner == Owner::UNOWNED {
         return;
     }
-    if let Some(claimed) = inner.core.allocate(Owner::NOBODY, claim, 1, &[]) {
+    if let Some(claimed) = inner.core.allocate(Owner::UNOWNED, claim, 1, &[]) {
         let known = inner.core.release(claimed.address, owner, now);
         debug_assert!(known.is_ok());
     }
@@ -512,11 +513,11 @@ fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u
 
 fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
     let owner = cache.owner();
-    cache.spill(|spilled| give_back(core, owner, spilled))
+    cache.spill(|spilled| return_to_core(core, owner, spilled))
 }
 
 /// What a cache holds began as a block of this core, unless somebody has freed what was not his: that is kept out.
-pub(super) fn give_back(core: &mut Core, owner: Owner, spilled: Spilled) {
+pub(super) fn return_to_core(core: &mut Core, owner: Owner, spilled: Spilled) {
     let known = core.release(spilled.address, owner, spilled.epoch);
     debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
 }
@@ -540,13 +541,13 @@ mod tests {
         // What is done in the middle of the spill must not borrow.
         let pool = Cuda::new(&device).pool(PoolConfig::default()).expect("a right configuration");
         let pool: &'static _ = Box::leak(Box::new(pool));
-        let stock: &'static SuballocBook = pool.find::<SuballocBook>().expect("a pool has one");
+        let book: &'static SuballocBook = pool.find::<SuballocBook>().expect("a pool has one");
         for stream in &streams {
             drop(DeviceVec::<u8, _>::uninit_in(256, stream.as_ref(), pool).expect("there is room"));
         }
         let [first, second] = streams.each_ref().map(|stream| stream.id().index());
         assert!(first < second, "it is looked at first");
-        let cache = |place| &**stock.shards.get(place).expect("it was used");
+        let cache = |place| &**book.shards.get(place).expect("it was used");
         let (of_first, of_second) = (cache(first), cache(second).lock());
         let has_waited = Rc::new(Cell::new(false));
         when_it_waits({
@@ -560,7 +561,7 @@ mod tests {
                 has_waited.set(true);
             }
         });
-        assert!(stock.spill() >= 2);
+        assert!(book.spill() >= 2);
         assert!(has_waited.get());
     }
 }

@@ -6,13 +6,13 @@ const LONGEST_PAUSE: u32 = 64;
 /// Whose caches are emptied before more is asked of the upstream: everybody's, as long as those whose were do not come back for
 /// what was taken from them.
 ///
-/// Else the same memory goes round: each emptying serves until those who were robbed ask again, and what each costs grows with
+/// Else the same memory goes round: each emptying serves until those who were emptied ask again, and what each costs grows with
 /// the number of streams. When half of them came back there is a pause, each time twice as long, in which only what is idle is
 /// emptied, and the suballocator grows. Where it cannot grow there is no pause.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
     /// How many caches of others the last emptying took something from.
-    robbed: usize,
+    emptied: usize,
     /// How many of these have missed since.
     came_back: usize,
     /// How often memory is still to run out before all are emptied again.
@@ -33,11 +33,11 @@ impl Emptying {
         if self.is_refused {
             return true;
         }
-        if self.pause == 0 && self.robbed > 0 {
-            let is_regretted = 2 * self.came_back >= self.robbed;
+        if self.pause == 0 && self.emptied > 0 {
+            let is_regretted = 2 * self.came_back >= self.emptied;
             self.length = if is_regretted { (2 * self.length).clamp(1, LONGEST_PAUSE) } else { 0 };
             self.pause = self.length;
-            (self.robbed, self.came_back) = (0, 0);
+            (self.emptied, self.came_back) = (0, 0);
         }
         let is_pause = self.pause > 0;
         self.pause -= u32::from(is_pause);
@@ -45,11 +45,11 @@ impl Emptying {
     }
 
     /// All have been emptied, so many of them for the sake of another.
-    pub(super) fn note_robbed(&mut self, caches: usize) {
-        (self.robbed, self.came_back) = (caches, 0);
+    pub(super) fn note_emptied(&mut self, caches: usize) {
+        (self.emptied, self.came_back) = (caches, 0);
     }
 
-    /// One that was robbed has missed.
+    /// One that was emptied has missed.
     pub(super) fn note_return(&mut self) {
         self.came_back += 1;
     }
@@ -85,7 +85,7 @@ mod tests {
         let mut time = || {
             let all = emptying.is_for_all();
             if all {
-                emptying.note_robbed(10);
+                emptying.note_emptied(10);
                 (0..came_back).for_each(|_| emptying.note_return());
             }
             all
@@ -111,7 +111,7 @@ mod tests {
         let mut emptying = Emptying::default();
         for length in [1, 2, 4] {
             assert!(emptying.is_for_all());
-            emptying.note_robbed(1);
+            emptying.note_emptied(1);
             emptying.note_return();
             assert!(!emptying.is_for_all());
             emptying.note_refusal();

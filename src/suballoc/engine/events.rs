@@ -3,14 +3,14 @@
 /// A debug event of the target `alluvion`. Without the feature `tracing` it is nothing, and its arguments are not looked at.
 ///
 /// Never while a lock is held: who listens may be anybody, and may call back.
-macro_rules! tell {
+macro_rules! event {
     ($($event:tt)+) => {
         #[cfg(feature = "tracing")]
         $crate::suballoc::engine::events::shielded(|| tracing::debug!(target: "alluvion", $($event)+));
     };
 }
 
-pub(super) use tell;
+pub(super) use event;
 
 /// Tells an event. Who listens may panic, which ends here: no method of a resource unwinds. What they ask of a suballocator
 /// themselves is not told: else they would be told of it without end.
@@ -22,9 +22,9 @@ pub(super) fn shielded(event: impl FnOnce()) {
 
     thread_local! {
         // No destructor, so it can be read while the thread's other locals are being dropped.
-        static IS_TELLING: Cell<bool> = const { Cell::new(false) };
+        static IS_EMITTING: Cell<bool> = const { Cell::new(false) };
     }
 
-    let Some(_telling) = Inside::enter(&IS_TELLING) else { return };
+    let Some(_emitting) = Inside::enter(&IS_EMITTING) else { return };
     contain(event);
 }

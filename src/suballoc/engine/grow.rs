@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use super::book::{Inner, Request, SuballocBook};
-use super::events::tell;
+use super::events::event;
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -45,27 +45,27 @@ const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
 /// Who is in a call to an upstream.
-pub(super) type Asker = crate::stream::ThreadToken;
+pub(super) type Caller = crate::stream::ThreadToken;
 
 impl Inner {
     /// This thread is about to call the upstream.
     pub(super) fn begin_call(&mut self) {
         self.calls += 1;
-        self.askers.push(Asker::current());
+        self.callers.push(Caller::current());
     }
 
     /// The call is over, and what was to be said about it is said.
     pub(super) fn end_call(&mut self) {
         self.answers += 1;
-        let me = Asker::current();
-        if let Some(at) = self.askers.iter().rposition(|asker| *asker == me) {
-            self.askers.swap_remove(at);
+        let me = Caller::current();
+        if let Some(at) = self.callers.iter().rposition(|caller| *caller == me) {
+            self.callers.swap_remove(at);
         }
     }
 
     /// Returns `true` if this thread is in a call to the upstream, so that it must not wait for its end.
-    fn is_asking(&self) -> bool {
-        self.askers.contains(&Asker::current())
+    fn is_calling(&self) -> bool {
+        self.callers.contains(&Caller::current())
     }
 }
 
@@ -96,12 +96,12 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if growth == Growth::Spare {
-            self.stock.settle_own(request);
+            self.book.settle_own(request);
         }
         // Each time somebody else's growth served others, which is progress, but not of this request.
         for turn in 0..TURNS {
             // In one step, so that no answer comes between looking at what there is and asking for more.
-            let pledge = match self.stock.serve_or(request, |inner| self.pledge(inner, request, growth, turn))
+            let pledge = match self.book.serve_or(request, |inner| self.pledge(inner, request, growth, turn))
             {
                 Ok(block) => return Ok(Some(block)),
                 Err(pledge) => pledge,
@@ -109,38 +109,40 @@ impl<U: Resource> Engine<U> {
             let (answers, may_ask) = match pledge {
                 Pledge::NoRoom => return Ok(None),
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
-                Pledge::Ask { units, calls, old } => match self.ask(request, units, old, attempt)? {
-                    Some(block) => return Ok(Some(block)),
-                    None if calls == Some(attempt.calls) => return Ok(None),
-                    // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
-                    // or after the next answer.
-                    None => {
-                        let inner = self.stock.inner.lock();
-                        (inner.answers, inner.is_asking())
+                Pledge::Ask { units, calls, old } => {
+                    match self.request_segment(request, units, old, attempt)? {
+                        Some(block) => return Ok(Some(block)),
+                        None if calls == Some(attempt.calls) => return Ok(None),
+                        // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
+                        // or after the next answer.
+                        None => {
+                            let inner = self.book.inner.lock();
+                            (inner.answers, inner.is_calling())
+                        }
                     }
-                },
+                }
             };
             let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
             let mut patience = PATIENCE;
-            while patience > 0 && comes(&self.stock.inner.lock()) {
+            while patience > 0 && comes(&self.book.inner.lock()) {
                 patience -= 1;
                 yield_now();
             }
-            while !may_ask && attempt.naps < NAPS && comes(&self.stock.inner.lock()) {
+            while !may_ask && attempt.naps < NAPS && comes(&self.book.inner.lock()) {
                 attempt.naps += 1;
                 nap();
             }
         }
-        Ok(self.stock.serve(request, &[]))
+        Ok(self.book.serve(request, &[]))
     }
 
     fn pledge(&self, inner: &mut Inner, request: &Request<'_>, growth: Growth, turn: usize) -> Pledge {
         let reserved = inner.core.reserved_units();
-        let room = self.stock.room(inner);
+        let room = self.book.room(inner);
         let need = request.need_within(room);
         let others_may_do =
             if need <= room { turn == 0 && inner.pledged >= need } else { inner.pledged + inner.leaving > 0 };
-        if others_may_do && turn + 1 < TURNS && !inner.is_asking() {
+        if others_may_do && turn + 1 < TURNS && !inner.is_calling() {
             return Pledge::Wait { answers: inner.answers, may_ask: need <= room };
         }
         if need > room {
@@ -151,7 +153,7 @@ impl<U: Resource> Engine<U> {
             Growth::Step(bytes) => need.max((bytes / Layout::MIN_ALIGN) as u64),
             Growth::Doubling => need.max(reserved).next_multiple_of(PAGE_UNITS),
             // No footprint is to be saved: all of it is little, and what a long request needs in one piece.
-            Growth::Spare if self.stock.maximum_units <= SMALL_MAXIMUM => room,
+            Growth::Spare if self.book.maximum_units <= SMALL_MAXIMUM => room,
             Growth::Spare => spare(need, reserved),
         };
         let most = room.min(u64::from(u32::MAX));
@@ -160,7 +162,7 @@ impl<U: Resource> Engine<U> {
         let mut old = Old::new();
         if growth == Growth::Spare {
             // None of them serves the request.
-            let given = self.stock.give_up_segments(inner, need - 1, units, &mut old);
+            let given = self.book.take_free_segments(inner, need - 1, units, &mut old);
             units = units.max(given).min(most);
         }
         inner.pledged += units;
@@ -170,25 +172,25 @@ impl<U: Resource> Engine<U> {
 
     /// Asks the upstream for what the request needs, and looks nowhere before. `None` if there is no room under the maximum, or if
     /// the upstream refused.
-    pub(super) fn ask_at_once(
+    pub(super) fn request_segment_at_once(
         &self,
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         let need = request.need();
         {
-            let mut inner = self.stock.inner.lock();
-            if need > self.stock.room(&inner).min(u64::from(u32::MAX)) {
+            let mut inner = self.book.inner.lock();
+            if need > self.book.room(&inner).min(u64::from(u32::MAX)) {
                 return Ok(None);
             }
             inner.pledged += need;
             inner.begin_call();
         }
-        self.ask(request, need, Old::new(), attempt)
+        self.request_segment(request, need, Old::new(), attempt)
     }
 
     /// Gives `old` back, asks for `pledged` units, and for half as long as the upstream refuses and it would do.
-    fn ask(
+    fn request_segment(
         &self,
         request: &Request<'_>,
         pledged: u64,
@@ -196,21 +198,21 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         for segment in old {
-            self.give_back_taken(segment);
+            self.return_leaving(segment);
         }
         let need = request.need();
         let mut units = pledged;
         let refused = loop {
             let taken = self.take_segment(units as u32);
             // The upstream may be the user's, and have forked.
-            self.stock.require_here()?;
+            self.book.require_here()?;
             match taken {
                 Ok(address) => {
-                    let served = self.stock.serve_with(request, &[], |inner| {
+                    let served = self.book.serve_with(request, &[], |inner| {
                         inner.core.add_segment(address, units as u32);
                         inner.pledged -= pledged;
                         inner.end_call();
-                        self.stock.note_reserved(inner);
+                        self.book.note_reserved(inner);
                     });
                     return Ok(served);
                 }
@@ -219,7 +221,7 @@ impl<U: Resource> Engine<U> {
             }
         };
         {
-            let mut inner = self.stock.inner.lock();
+            let mut inner = self.book.inner.lock();
             inner.pledged -= pledged;
             inner.end_call();
             attempt.calls = inner.calls;
@@ -238,11 +240,11 @@ impl<U: Resource> Engine<U> {
         let block = match self.upstream.allocate_sync(layout) {
             Ok(block) => block,
             Err(error) => {
-                tell!(bytes = layout.bytes(), error = %error, "growth refused");
+                event!(bytes = layout.bytes(), error = %error, "growth refused");
                 return Err(error);
             }
         };
-        tell!(bytes = layout.bytes(), address = block.address(), "grow");
+        event!(bytes = layout.bytes(), address = block.address(), "grow");
         if block.is_aligned_to(Layout::MIN_ALIGN) {
             return Ok(block.address());
         }
@@ -258,9 +260,9 @@ impl<U: Resource> Engine<U> {
     /// The first segment, taken when the suballocator is made.
     pub(in crate::suballoc) fn take_initial(&self, units: u32) -> Result<(), Error> {
         let address = self.take_segment(units)?;
-        let mut inner = self.stock.inner.lock();
+        let mut inner = self.book.inner.lock();
         inner.core.add_segment(address, units);
-        self.stock.note_reserved(&mut inner);
+        self.book.note_reserved(&mut inner);
         Ok(())
     }
 }
@@ -278,12 +280,12 @@ impl SuballocBook {
         let Some(id) = request.requester.id() else { return };
         let own: Option<Owned> = self.inner.lock().core.owners().find(|owned| owned.stream == id);
         // What keeps the driver from answering is told by the strategies that cannot do without.
-        let _ = own.map(|own| self.ask_what_is_over(&[own]));
+        let _ = own.map(|own| self.poll_streams(&[own]));
     }
 
     /// Takes segments out of the core that are free and nobody's, each of at most `at_most` units, until they are `enough`.
     /// Returns how many units they are.
-    fn give_up_segments(&self, inner: &mut Inner, at_most: u64, enough: u64, old: &mut Old) -> u64 {
+    fn take_free_segments(&self, inner: &mut Inner, at_most: u64, enough: u64, old: &mut Old) -> u64 {
         let mut given = 0;
         while given < enough
             && let Some(segment) = inner.core.take_segment(at_most)

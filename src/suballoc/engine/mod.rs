@@ -5,13 +5,13 @@
 
 #![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
 
-mod asking;
 mod book;
+mod completed;
 mod emptying;
 mod events;
 mod grow;
 mod largest;
-mod mend;
+mod premerge;
 mod report;
 mod requester;
 mod resource_impl;
@@ -22,13 +22,13 @@ mod strategy;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 pub use book::SuballocBook;
-use book::{Calls, Inner, Request};
+use book::{Counters, Inner, Request};
 use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
 
 use super::core::{Inspected, Want};
-use super::ledger::Entered;
+use super::ledger::LedgerMatch;
 use super::snapshot::SnapshotFiles;
 use super::{Growth, Reuse};
 use crate::device::Device;
@@ -42,7 +42,7 @@ pub(super) const MAX_ALIGN: usize = 2 << 20;
 
 /// What differs between the suballocators.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct EngineConfig {
     /// What the suballocator is called, in errors.
     pub(super) name: &'static str,
     pub(super) maximum_bytes: usize,
@@ -63,7 +63,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Engine<U: Resource> {
     name: &'static str,
-    stock: SuballocBook,
+    book: SuballocBook,
     largest_bytes: usize,
     is_of_one_size: bool,
     growth: Growth,
@@ -76,8 +76,8 @@ pub(super) struct Engine<U: Resource> {
 }
 
 impl<U: Resource> Engine<U> {
-    pub(super) fn new(upstream: U, plan: Plan) -> Self {
-        let Plan {
+    pub(super) fn new(upstream: U, plan: EngineConfig) -> Self {
+        let EngineConfig {
             name,
             maximum_bytes,
             largest_bytes,
@@ -90,10 +90,10 @@ impl<U: Resource> Engine<U> {
             snapshots,
         } = plan;
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
-        let stock = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
+        let book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
         Self {
             name,
-            stock,
+            book,
             largest_bytes,
             is_of_one_size,
             growth,
@@ -109,18 +109,18 @@ impl<U: Resource> Engine<U> {
         &self.upstream
     }
 
-    pub(super) fn stock(&self) -> &SuballocBook {
-        &self.stock
+    pub(super) fn book(&self) -> &SuballocBook {
+        &self.book
     }
 
     pub(super) fn device(&self) -> &Device {
-        &self.stock.device
+        &self.book.device
     }
 
     /// What a layout wants, or `None` for zero bytes and for more than a segment holds.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
-        self.stock.want(layout)
+        self.book.want(layout)
     }
 
     #[inline]
@@ -132,8 +132,8 @@ impl<U: Resource> Engine<U> {
     ) -> Result<DevicePtr, Error> {
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
-            && self.stock.ledger.is_none()
-            && let Some(block) = self.stock.take(want, stream)
+            && self.book.ledger.is_none()
+            && let Some(block) = self.book.take(want, stream)
         {
             return Ok(block);
         }
@@ -144,8 +144,8 @@ impl<U: Resource> Engine<U> {
     pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
-            && self.stock.ledger.is_none()
-            && let Some(block) = self.stock.take_for_host(want)
+            && self.book.ledger.is_none()
+            && let Some(block) = self.book.take_for_host(want)
         {
             return Ok(block);
         }
@@ -160,52 +160,52 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         requester: Requester<'_>,
     ) -> Result<DevicePtr, Error> {
-        self.stock.require_here()?;
+        self.book.require_here()?;
         layout.require_align(MAX_ALIGN)?;
         if let Some(stream) = requester.stream() {
-            self.stock.device.require(stream.device())?;
+            self.book.device.require(stream.device())?;
         }
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
         let want = want
-            .filter(|want| u64::from(want.units()) <= self.stock.maximum_units)
+            .filter(|want| u64::from(want.units()) <= self.book.maximum_units)
             .ok_or_else(|| self.too_large(layout, requester))?;
         let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
         let request = Request { requester, layout, want, align_units };
         if self.may_be_beyond_upstream(layout)
             && let Some(block) = self.serve_beyond_upstream(&request)?
         {
-            return Ok(self.enter(block, layout));
+            return Ok(self.add_to_ledger(block, layout));
         }
         // With a ledger the caches have not been looked at yet.
         let cached = match requester {
-            _ if align_units > 1 || self.stock.ledger.is_none() => None,
-            Requester::Stream(stream) => self.stock.take(want, stream),
-            Requester::Host => self.stock.take_for_host(want),
+            _ if align_units > 1 || self.book.ledger.is_none() => None,
+            Requester::Stream(stream) => self.book.take(want, stream),
+            Requester::Host => self.book.take_for_host(want),
         };
         if cached.is_none() && self.reuse != Reuse::Own {
-            self.stock.mend_for(&request);
+            self.book.premerge(&request);
         }
-        let block = match cached.or_else(|| self.stock.serve(&request, &[])) {
+        let block = match cached.or_else(|| self.book.serve(&request, &[])) {
             Some(block) => block,
             None => self.take_slowly(&request)?,
         };
-        Ok(self.enter(block, layout))
+        Ok(self.add_to_ledger(block, layout))
     }
 
     /// The request is more than the upstream is known to have in all. It is asked how much that is only then: a suballocator at work
     /// asks once.
     fn may_be_beyond_upstream(&self, layout: Layout) -> bool {
         // Relaxed: a figure that only grows.
-        let known = self.upstream_total.load(Ordering::Relaxed).max(self.stock.reserved_bytes());
+        let known = self.upstream_total.load(Ordering::Relaxed).max(self.book.reserved_bytes());
         layout.rounded_bytes() > known
     }
 
     /// Opens the book on a block that goes out.
-    fn enter(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
-        if let Some(ledger) = &self.stock.ledger {
-            ledger.enter(block, layout);
+    fn add_to_ledger(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
+        if let Some(ledger) = &self.book.ledger {
+            ledger.insert(block, layout);
         }
         block
     }
@@ -222,17 +222,17 @@ impl<U: Resource> Engine<U> {
         stream: StreamRef<'_>,
     ) {
         let Some(want) = want else { return };
-        if self.stock.ledger.is_some()
-            && (self.stock.device.require(stream.device()).is_err()
-                || self.strike_out(block, layout).is_err())
+        if self.book.ledger.is_some()
+            && (self.book.device.require(stream.device()).is_err()
+                || self.remove_from_ledger(block, layout).is_err())
         {
             // Not a live block, or no stream of its device: nothing is done, so that whoever has it keeps it.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
         let stamp = stream.release();
-        if !self.stock.put(want, block, stamp.stream(), stamp.epoch()) {
-            self.stock.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+        if !self.book.put(want, block, stamp.stream(), stamp.epoch()) {
+            self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
         }
     }
 
@@ -242,13 +242,13 @@ impl<U: Resource> Engine<U> {
     #[inline]
     pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
         let Some(want) = want else { return };
-        if self.stock.ledger.is_some()
-            && (self.stock.is_of_parent() || self.strike_out(block, layout).is_err())
+        if self.book.ledger.is_some()
+            && (self.book.is_of_parent() || self.remove_from_ledger(block, layout).is_err())
         {
             return;
         }
-        if !self.stock.put_for_host(want, block) {
-            self.stock.take_back(want, block, None, Epoch(0));
+        if !self.book.put_for_host(want, block) {
+            self.book.take_back(want, block, None, Epoch(0));
         }
     }
 
@@ -262,43 +262,43 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> Result<(), Error> {
-        self.stock.device.require(stream.device())?;
+        self.book.device.require(stream.device())?;
         if layout.is_empty() {
             return Ok(());
         }
-        if self.stock.ledger.is_some() {
-            self.strike_out(block, layout)?;
+        if self.book.ledger.is_some() {
+            self.remove_from_ledger(block, layout)?;
         }
         // Before the lock: on a stream that is somebody else's it is a driver call.
         let stamp = stream.release();
-        let mut inner = self.stock.inner.lock();
+        let mut inner = self.book.inner.lock();
         let wanted = match want {
-            Some(want) if self.stock.ledger.is_some() => want,
+            Some(want) if self.book.ledger.is_some() => want,
             want => self.inspect(&inner, want, block, layout)?,
         };
         // Still with the mutex: of two threads that free one block the second one sees what the first did.
-        self.stock.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
+        self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
     }
 
     /// Closes the book on a block that is being freed, or says what is wrong with it.
-    fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Error> {
-        let Some(ledger) = &self.stock.ledger else { return Ok(()) };
-        match ledger.leave(block, layout) {
-            Entered::Same => Ok(()),
-            Entered::Otherwise { bytes } => {
+    fn remove_from_ledger(&self, block: DevicePtr, layout: Layout) -> Result<(), Error> {
+        let Some(ledger) = &self.book.ledger else { return Ok(()) };
+        match ledger.remove(block, layout) {
+            LedgerMatch::Same => Ok(()),
+            LedgerMatch::OtherSize { bytes } => {
                 Err(misuse(block, layout, MisuseKind::WrongSize { allocated_bytes: bytes }))
             }
-            Entered::Not => Err(misuse(block, layout, self.what_is(block))),
+            LedgerMatch::Absent => Err(misuse(block, layout, self.misuse_kind_of(block))),
         }
     }
 
     /// What an address is that is no live block.
-    fn what_is(&self, block: DevicePtr) -> MisuseKind {
-        what_is_not_live(self.stock.inner.lock().core.inspect(block.address()))
+    fn misuse_kind_of(&self, block: DevicePtr) -> MisuseKind {
+        misuse_kind(self.book.inner.lock().core.inspect(block.address()))
     }
 
-    /// As [`strike_out`](Self::strike_out) without a ledger: what the core and the caches know. Looks at every cached
+    /// As [`remove_from_ledger`](Self::remove_from_ledger) without a ledger: what the core and the caches know. Looks at every cached
     /// block; sizes are told apart as far as their classes differ.
     fn inspect(
         &self,
@@ -308,7 +308,7 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
     ) -> Result<Want, Error> {
         let is_cached = || {
-            let caches = self.stock.caches();
+            let caches = self.book.caches();
             caches.iter().any(|cache| cache.blocks().any(|cached| cached.address == block.address()))
         };
         let kind = match inner.core.inspect(block.address()) {
@@ -318,7 +318,7 @@ impl<U: Resource> Engine<U> {
                 }
                 MisuseKind::WrongSize { allocated_bytes: units as usize * Layout::MIN_ALIGN }
             }
-            inspected => what_is_not_live(inspected),
+            inspected => misuse_kind(inspected),
         };
         Err(misuse(block, layout, kind))
     }
@@ -339,12 +339,12 @@ impl<U: Resource> Engine<U> {
 
     /// A call to the upstream is about to be made.
     fn note_upstream_call(&self) {
-        Calls::add(&self.stock.tally.upstream_calls, 1);
+        Counters::add(&self.book.counters.upstream_calls, 1);
     }
 }
 
 /// What an address is that is no live block: what is out in the core's eyes lies in a cache.
-fn what_is_not_live(inspected: Inspected) -> MisuseKind {
+fn misuse_kind(inspected: Inspected) -> MisuseKind {
     match inspected {
         Inspected::Foreign => MisuseKind::ForeignPointer,
         Inspected::Inside { block } => match DevicePtr::new(block) {

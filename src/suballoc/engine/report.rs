@@ -111,9 +111,9 @@ impl SuballocBook {
             hits: caches.iter().map(|cache| cache.hits).sum(),
             misses: inner.misses,
             steals: inner.steals,
-            waits: load(&self.tally.waits),
-            events_recorded: load(&self.tally.events_recorded),
-            upstream_calls: load(&self.tally.upstream_calls),
+            waits: load(&self.counters.waits),
+            events_recorded: load(&self.counters.events_recorded),
+            upstream_calls: load(&self.counters.upstream_calls),
         }
     }
 
@@ -187,10 +187,10 @@ impl SuballocBook {
         let reach = self.others(requester).reach;
         let inner = self.inner.lock();
         // Not entered for asking: a stream that has no cache would never leave.
-        let owner = requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let owner = requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);
-        // What no class of this stock is long enough for is served exactly: see `want`.
+        // What no class of this book is long enough for is served exactly: see `want`.
         let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
         bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
     }
@@ -198,15 +198,15 @@ impl SuballocBook {
 
 impl<U: Resource> Engine<U> {
     pub(in crate::suballoc) fn status(&self) -> Status {
-        self.stock.status()
+        self.book.status()
     }
 
     pub(in crate::suballoc) fn snapshot(&self) -> Snapshot {
-        self.stock.snapshot()
+        self.book.snapshot()
     }
 
     pub(in crate::suballoc) fn largest_bytes(&self, stream: StreamRef<'_>) -> usize {
-        if self.stock.device.require(stream.device()).is_err() {
+        if self.book.device.require(stream.device()).is_err() {
             return 0;
         }
         self.largest(Requester::Stream(stream))
@@ -214,17 +214,17 @@ impl<U: Resource> Engine<U> {
 
     /// The largest request that `requester` could have served now, without growth and without waiting.
     fn largest(&self, requester: Requester<'_>) -> usize {
-        let bytes = self.stock.largest(requester);
+        let bytes = self.book.largest(requester);
         if self.is_of_one_size && bytes < self.largest_bytes { 0 } else { bytes.min(self.largest_bytes) }
     }
 
     /// As the upstream says, and what lies free here besides.
     pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.stock.require_here()?;
+        self.book.require_here()?;
         let under = self.upstream.memory_info()?;
-        let totals = self.stock.totals();
+        let totals = self.book.totals();
         let free_bytes = under.free_bytes.saturating_add(totals.reserved_bytes - totals.live_bytes);
-        let room = bytes(self.stock.maximum_units).saturating_sub(totals.live_bytes);
+        let room = bytes(self.book.maximum_units).saturating_sub(totals.live_bytes);
         Ok(MemoryInfo { free_bytes: free_bytes.min(room).min(under.total_bytes), ..under })
     }
 
@@ -241,15 +241,15 @@ impl<U: Resource> Engine<U> {
 
     /// The most that it may have of its upstream, if there is a limit.
     pub(super) fn maximum_bytes(&self) -> Option<usize> {
-        let maximum = self.stock.maximum_units;
+        let maximum = self.book.maximum_units;
         (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum))
     }
 
     /// What a report says of this suballocator.
     pub(super) fn figures(&self, layout: Layout, requester: Requester<'_>) -> OutOfMemory {
-        let status = self.stock.status();
+        let status = self.book.status();
         OutOfMemory {
-            device: Some(self.stock.device.ordinal()),
+            device: Some(self.book.device.ordinal()),
             align: layout.align(),
             stream: requester.id(),
             live_bytes: status.live_bytes,

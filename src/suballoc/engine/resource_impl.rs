@@ -157,7 +157,7 @@ macro_rules! resource_by_engine {
             }
 
             fn layer(&self) -> Option<LayerBook<'_>> {
-                Some(LayerBook::of::<Self>(self.engine.stock()))
+                Some(LayerBook::of::<Self>(self.engine.book()))
             }
         }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
 
 use super::Engine;
-use super::events::tell;
+use super::events::event;
 use super::grow::segment_layout;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -17,13 +17,13 @@ impl<U: Resource> Engine<U> {
     ///
     /// That of a stream that could not be asked what is over, once all that can go is gone; that of the upstream.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.stock.require_here()?;
+        self.book.require_here()?;
         let mut gone = 0;
         let mut collected = Ok(());
         if self.reserved_bytes() > keep_bytes {
             collected = self.collect();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
-            while let Some(bytes) = self.give_back_segment(keep_units) {
+            while let Some(bytes) = self.return_segment(keep_units) {
                 gone += bytes;
             }
         }
@@ -34,46 +34,46 @@ impl<U: Resource> Engine<U> {
 
     /// Makes a stream wait for all others that have freed here, and merges what it may then take.
     pub(in crate::suballoc) fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
-        self.stock.device.require(stream.device())?;
-        self.stock.spill();
-        self.stock.merge_for(stream)
+        self.book.device.require(stream.device())?;
+        self.book.spill();
+        self.book.merge_for(stream)
     }
 
     pub(in crate::suballoc) fn reserved_bytes(&self) -> usize {
-        match self.stock.inner.lock_here() {
+        match self.book.inner.lock_here() {
             Some(inner) => inner.core.reserved_units() as usize * Layout::MIN_ALIGN,
-            None => self.stock.reserved_bytes(),
+            None => self.book.reserved_bytes(),
         }
     }
 
     /// Gives one segment back that is free and nobody's, if there are `keep_units` without it. Returns its bytes.
-    pub(super) fn give_back_segment(&self, keep_units: u64) -> Option<usize> {
+    pub(super) fn return_segment(&self, keep_units: u64) -> Option<usize> {
         let segment = {
-            let mut inner = self.stock.inner.lock();
+            let mut inner = self.book.inner.lock();
             // In one step: of two that give back at a time, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
             let segment = inner.core.take_segment(surplus)?;
             inner.leaving += u64::from(segment.units);
             inner.begin_call();
-            self.stock.note_reserved(&mut inner);
+            self.book.note_reserved(&mut inner);
             segment
         };
-        self.give_back_taken(segment)
+        self.return_leaving(segment)
     }
 
     /// The same of one that the core has given up, and that is counted as leaving.
-    pub(super) fn give_back_taken(&self, segment: Segment) -> Option<usize> {
-        let bytes = self.send_back(segment);
+    pub(super) fn return_leaving(&self, segment: Segment) -> Option<usize> {
+        let bytes = self.deallocate_segment(segment);
         // Not before: until then the upstream may lack it, and the maximum counts it.
         // The upstream may be the user's, and have forked.
-        let mut inner = self.stock.inner.lock_here()?;
+        let mut inner = self.book.inner.lock_here()?;
         inner.leaving -= u64::from(segment.units);
         inner.end_call();
         bytes
     }
 
     /// Gives a segment back that `take_segment` of the core has named.
-    fn send_back(&self, segment: Segment) -> Option<usize> {
+    fn deallocate_segment(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
         self.note_upstream_call();
@@ -82,27 +82,27 @@ impl<U: Resource> Engine<U> {
         // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the device,
         //   because it is nobody's.
         unsafe { self.upstream.deallocate_sync(block, layout) };
-        tell!(bytes = layout.bytes(), address = segment.address, "trim");
+        event!(bytes = layout.bytes(), address = segment.address, "trim");
         Some(layout.bytes())
     }
 }
 
 impl<U: Resource> Drop for Engine<U> {
     fn drop(&mut self) {
-        if self.stock.is_of_parent() {
+        if self.book.is_of_parent() {
             return;
         }
-        let stock = &self.stock;
+        let book = &self.book;
         let (owned, has_live): (Vec<Owned>, bool) = {
-            let mut inner = stock.inner.lock();
+            let mut inner = book.inner.lock();
             // So that what is out then is out of the pool.
-            stock.spill_locked(&mut inner);
+            book.spill_locked(&mut inner);
             if inner.core.reserved_units() == 0 {
                 return;
             }
             (inner.core.owners().collect(), inner.core.out_blocks() > 0)
         };
-        let machine = stock.device.machine();
+        let machine = book.device.machine();
         // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
         // somebody has waited for that stream, and nobody would.
         let is_over = |other: &Owned| {
@@ -110,11 +110,11 @@ impl<U: Resource> Drop for Engine<U> {
         };
         // Blocks that are still out end here. What uses them was submitted, nobody knows to which stream: wait for every one.
         // Not for the device, which would break the capture of any stream of it.
-        let live_are_over = !has_live || machine.wait_for_every_stream(stock.device.ordinal()).is_ok();
+        let live_are_over = !has_live || machine.wait_for_every_stream(book.device.ordinal()).is_ok();
         let lost: Vec<StreamId> =
             owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
         let segments = {
-            let mut inner = stock.inner.lock();
+            let mut inner = book.inner.lock();
             let lost: Vec<Owner> = lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect();
             let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
             inner.core.drain_segments(is_lost)

@@ -5,8 +5,8 @@
 
 use core::sync::atomic::Ordering;
 
-use super::book::{Calls, Reach, Request, SuballocBook, give_back, of_owners};
-use super::events::tell;
+use super::book::{Counters, Reach, Request, SuballocBook, of_owners, return_to_core};
+use super::events::event;
 use super::requester::Requester;
 use super::strategy::{Strategy, in_order};
 use super::{Engine, Growth};
@@ -59,11 +59,11 @@ impl<U: Resource> Engine<U> {
             // What stood in the way last time may not any more.
             (attempt.refused, attempt.failed) = (None, None);
             for round in 1..=ROUNDS {
-                let before = self.stock.released();
+                let before = self.book.released();
                 if let Some(block) = self.try_everything_once(request, &mut attempt)? {
                     return Ok(block);
                 }
-                if round == ROUNDS || !self.stock.may_have_more_for(request, before) {
+                if round == ROUNDS || !self.book.may_have_more_for(request, before) {
                     break;
                 }
             }
@@ -75,15 +75,15 @@ impl<U: Resource> Engine<U> {
                 return Err(self.refusal(report, attempt));
             }
             // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
-            let before = (report.live_bytes, report.reserved_bytes, self.elsewhere());
+            let before = (report.live_bytes, report.reserved_bytes, self.free_upstream_bytes());
             let relief = self.handlers.ask(&report);
             // They may have forked.
-            self.stock.require_here()?;
+            self.book.require_here()?;
             if relief == Relief::None {
                 return Err(self.refusal(report, attempt));
             }
-            let survey = self.stock.totals();
-            let after = (survey.live_bytes, survey.reserved_bytes, self.elsewhere());
+            let survey = self.book.totals();
+            let after = (survey.live_bytes, survey.reserved_bytes, self.free_upstream_bytes());
             if after == before && moved == Some(after) {
                 return Err(self.refusal(report, attempt));
             }
@@ -99,7 +99,7 @@ impl<U: Resource> Engine<U> {
     ) -> Result<Option<DevicePtr>, Error> {
         for strategy in in_order(self.reuse) {
             let step = self.step(*strategy, request, attempt);
-            tell!(
+            event!(
                 strategy = ?strategy,
                 attempt = attempt.attempt,
                 requester = ?request.requester.id(),
@@ -126,7 +126,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn serve_beyond_upstream(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Ok(memory) = self.upstream.memory_info() else { return Ok(None) };
         // The upstream may be the user's, and have forked.
-        self.stock.require_here()?;
+        self.book.require_here()?;
         // Relaxed: a figure that only grows.
         self.upstream_total.fetch_max(memory.total_bytes, Ordering::Relaxed);
         if request.layout.rounded_bytes() <= memory.total_bytes {
@@ -134,7 +134,7 @@ impl<U: Resource> Engine<U> {
         }
         // The memory that it tells of may not be its own: who hands memory out has the last word.
         let mut attempt = Attempt { attempt: 1, ..Attempt::default() };
-        if let Some(block) = self.ask_at_once(request, &mut attempt)? {
+        if let Some(block) = self.request_segment_at_once(request, &mut attempt)? {
             return Ok(Some(block));
         }
         let report = self.report(request, &attempt);
@@ -149,7 +149,7 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Free memory outside of this suballocator, if anybody knows.
-    fn elsewhere(&self) -> Option<usize> {
+    fn free_upstream_bytes(&self) -> Option<usize> {
         self.upstream.memory_info().ok().map(|info| info.free_bytes)
     }
 
@@ -160,25 +160,25 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         match strategy {
-            Strategy::WithinReach => Ok(self.stock.serve_within_reach(request)),
-            Strategy::Completed => self.stock.serve_completed(request),
-            Strategy::OwnCache if self.stock.spill_own(request.requester.id()) == 0 => Ok(None),
-            Strategy::OwnCache => Ok(self.stock.serve_within_reach(request)),
+            Strategy::WithinReach => Ok(self.book.serve_within_reach(request)),
+            Strategy::Completed => self.book.serve_completed(request),
+            Strategy::OwnCache if self.book.spill_own(request.requester.id()) == 0 => Ok(None),
+            Strategy::OwnCache => Ok(self.book.serve_within_reach(request)),
             Strategy::IdleCaches => {
-                let spilled = self.stock.spill_for(request);
+                let spilled = self.book.spill_for(request);
                 attempt.has_spilled_all = spilled.is_all;
-                self.stock.serve_spilled(request, spilled.blocks)
+                self.book.serve_spilled(request, spilled.blocks)
             }
             Strategy::Caches if attempt.has_spilled_all => Ok(None),
-            Strategy::Caches => self.stock.serve_spilled(request, self.stock.spill_where_none_grows()),
+            Strategy::Caches => self.book.serve_spilled(request, self.book.spill_where_none_grows()),
             Strategy::Grow => self.grow(request, self.growth, attempt),
-            Strategy::DeviceWait => self.stock.serve_after_device_wait(request),
-            Strategy::HostWait => self.stock.serve_after_host_wait(request),
+            Strategy::DeviceWait => self.book.serve_after_device_wait(request),
+            Strategy::HostWait => self.book.serve_after_host_wait(request),
             Strategy::Trim => self.trim_and_grow(request, attempt),
             // A model has what the other strategies find; exploring this on top takes minutes instead of seconds. It has a model alone.
             #[cfg(loom)]
-            Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastRung => Ok(None),
-            Strategy::TakeThenWait => self.stock.serve_then_wait(request),
+            Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastStrategy => Ok(None),
+            Strategy::TakeThenWait => self.book.serve_then_wait(request),
         }
     }
 
@@ -188,23 +188,23 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
-        let room = |stock: &SuballocBook| stock.room(&stock.inner.lock());
+        let room = |book: &SuballocBook| book.room(&book.inner.lock());
         let mut gone = 0;
         // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
-        while attempt.refused.is_some() || room(&self.stock) < request.need() {
-            match self.give_back_segment(0) {
+        while attempt.refused.is_some() || room(&self.book) < request.need() {
+            match self.return_segment(0) {
                 Some(bytes) => gone += bytes,
                 None => break,
             }
         }
         let others_called = {
-            let inner = self.stock.inner.lock();
+            let inner = self.book.inner.lock();
             inner.leaving + inner.pledged > 0 || (attempt.refused.is_some() && inner.calls != attempt.calls)
         };
-        let left = room(&self.stock);
+        let left = room(&self.book);
         let has_room = attempt.refused.is_none() && left >= request.need_within(left);
         if gone == 0 && !others_called && !has_room {
-            return Ok(self.stock.serve(request, &[]));
+            return Ok(self.book.serve(request, &[]));
         }
         self.grow(request, Growth::Exact, attempt)
     }
@@ -218,10 +218,10 @@ impl<U: Resource> Engine<U> {
         other.unwrap_or_else(|| {
             let snapshot_file = self.snapshots.as_ref().and_then(|files| {
                 // Looked at only if there is a file left to write.
-                files.write(|| self.stock.snapshot(), &report)
+                files.write(|| self.book.snapshot(), &report)
             });
             let report = OutOfMemory { snapshot_file, ..report };
-            tell!(report = %report, "out of memory");
+            event!(report = %report, "out of memory");
             Error::from(report)
         })
     }
@@ -280,7 +280,7 @@ impl SuballocBook {
             return None;
         }
         self.serve_with(request, reach, |inner| {
-            let owner = id.map_or(Owner::NOBODY, |id| inner.core.enter(id));
+            let owner = id.map_or(Owner::UNOWNED, |id| inner.core.enter(id));
             let reach = of_owners(&inner.core, reach);
             inner.core.gather(owner, now, &reach);
         })
@@ -313,7 +313,7 @@ impl SuballocBook {
     /// anyway left out.
     fn span_for(&self, request: &Request<'_>, reach: &Reach) -> Option<Span> {
         let inner = self.inner.lock();
-        let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+        let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, reach);
         let span = |units| inner.core.span_of(units, owner, &reach);
         // Less may do, where it is aligned by chance.
@@ -362,9 +362,9 @@ impl SuballocBook {
 
     fn wait_for(&self, stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
         let wait = stream.wait_up_to(point)?;
-        tell!(requester = ?stream.id(), of = ?point.stream, needed = wait.needed, "wait on the device");
-        Calls::add(&self.tally.waits, u64::from(wait.needed));
-        Calls::add(&self.tally.events_recorded, u64::from(wait.recorded));
+        event!(requester = ?stream.id(), of = ?point.stream, needed = wait.needed, "wait on the device");
+        Counters::add(&self.counters.waits, u64::from(wait.needed));
+        Counters::add(&self.counters.events_recorded, u64::from(wait.recorded));
         Ok(())
     }
 
@@ -416,7 +416,7 @@ impl SuballocBook {
             for other in round {
                 match machine.wait_quiescent(&Frontier::of(other.latest())) {
                     Ok(()) => {
-                        tell!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
+                        event!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
                         waited = true;
                     }
                     Err(error) if self.is_out_of_reach(other.stream, &error) => {}
@@ -424,7 +424,7 @@ impl SuballocBook {
                 }
             }
             if waited {
-                let asked = self.ask_what_is_over(round);
+                let asked = self.poll_streams(round);
                 if let Some(block) = self.serve_within_reach(request) {
                     return Ok(Some(block));
                 }
@@ -458,8 +458,8 @@ impl SuballocBook {
             let waited =
                 point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
             if let (Some(_point), Ok(())) = (point, &waited) {
-                tell!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
-                request.tell_steal();
+                event!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
+                request.emit_steal();
             }
             let mut inner = self.inner.lock();
             let (Some(point), Err(error)) = (point, waited) else {
@@ -468,8 +468,8 @@ impl SuballocBook {
                 return Ok(DevicePtr::new(address));
             };
             // Back to whose it was. A stream that has left meanwhile is over.
-            let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::NOBODY);
-            give_back(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
+            let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::UNOWNED);
+            return_to_core(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
             if !self.is_out_of_reach(point.stream, &error) {
                 return Err(error);
             }

@@ -44,6 +44,6 @@ pub(super) const fn in_order(reuse: Reuse) -> &'static [Strategy] {
             &[WithinReach, Completed, IdleCaches, Grow, Caches, DeviceWait, HostWait, Trim, TakeThenWait]
         }
         #[cfg(loom)]
-        Reuse::LastRung => &[TakeThenWait],
+        Reuse::LastStrategy => &[TakeThenWait],
     }
 }

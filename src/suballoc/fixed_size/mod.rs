@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::core::Want;
 use super::engine::resource_by_engine;
-use super::engine::{Engine, Plan};
+use super::engine::{Engine, EngineConfig};
 use super::snapshot::SnapshotFiles;
 use super::{Growth, Reuse, Snapshot, Status};
 use crate::device::Device;
@@ -184,7 +184,7 @@ impl<U: Resource> FixedSize<U> {
         let (block_units, chunk_units) = config.units()?;
         let engine = Engine::new(
             upstream,
-            Plan {
+            EngineConfig {
                 name: "FixedSize",
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: block_units as usize * Layout::MIN_ALIGN,

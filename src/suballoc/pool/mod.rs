@@ -9,7 +9,7 @@ pub use config::PoolConfig;
 use core::fmt;
 
 use super::engine::resource_by_engine;
-use super::engine::{Engine, Plan};
+use super::engine::{Engine, EngineConfig};
 use super::{Snapshot, Status};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -115,7 +115,7 @@ impl<U: Resource> Pool<U> {
         let initial_units = config.initial_units()?;
         let engine = Engine::new(
             upstream,
-            Plan {
+            EngineConfig {
                 name: "Pool",
                 maximum_bytes: config.maximum_bytes,
                 largest_bytes: usize::MAX,

@@ -41,7 +41,7 @@ fn neighbours_of_two_streams_are_joined_by_gathering_only() {
     let (mut core, first, second, all) = core(&[4, 8, 16]);
     release(&mut core, all[0], first, 9);
     release(&mut core, all[1], second, 2);
-    release(&mut core, all[2], Owner::NOBODY, 0);
+    release(&mut core, all[2], Owner::UNOWNED, 0);
     assert_eq!(core.blocks().count(), 3);
 
     // The first stream has not waited for the second: its own block and nobody's are not neighbours.
@@ -69,7 +69,7 @@ fn gathering_for_nobody_makes_nobody_s_blocks() {
     let (mut core, first, second, all) = core(&[4, 8]);
     release(&mut core, all[0], first, 3);
     release(&mut core, all[1], second, 3);
-    assert_eq!(core.gather(Owner::NOBODY, Epoch(0), &[(first, Epoch(3)), (second, Epoch(3))]), 1);
+    assert_eq!(core.gather(Owner::UNOWNED, Epoch(0), &[(first, Epoch(3)), (second, Epoch(3))]), 1);
     assert_eq!(core.take_segment(12), Some(Segment { address: BASE, units: 12 }));
 }
 
@@ -78,7 +78,7 @@ fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
     let (mut core, first, second, all) = core(&[64, 1, 64, 1, 64, 1, 64]);
     release(&mut core, all[0], second, 4);
     release(&mut core, all[2], second, 6);
-    release(&mut core, all[4], Owner::NOBODY, 0);
+    release(&mut core, all[4], Owner::UNOWNED, 0);
     release(&mut core, all[6], first, 9);
     let mut take = |reach| {
         let taken = core.allocate(first, 64, 1, &[(second, Epoch(reach))]);
@@ -86,7 +86,7 @@ fn its_own_block_comes_first_then_nobody_s_then_what_is_within_reach() {
         taken.map(|taken| (taken.address, taken.from))
     };
     assert_eq!(take(5), Some((all[6], first)));
-    assert_eq!(take(5), Some((all[4], Owner::NOBODY)));
+    assert_eq!(take(5), Some((all[4], Owner::UNOWNED)));
     assert_eq!(take(3), None);
     assert_eq!(take(5), Some((all[0], second)));
     assert_eq!(take(5), None);
@@ -98,7 +98,7 @@ fn of_its_own_and_nobody_s_blocks_the_smaller_one_is_cut() {
     for own in [0, 2] {
         let (mut core, first, second, all) = core(&[64, 1, 500, 1, 64]);
         release(&mut core, all[own], first, 1);
-        release(&mut core, all[2 - own], Owner::NOBODY, 0);
+        release(&mut core, all[2 - own], Owner::UNOWNED, 0);
         for (units, at) in [(40, all[0]), (400, all[2])] {
             let taken = core.allocate(first, units, 1, &[(second, Epoch(9))]);
             assert_eq!(taken.map(|taken| taken.address), Some(at), "{units} units");
@@ -170,10 +170,10 @@ fn settling_takes_what_is_over_and_leaves_the_rest() {
     let (mut core, first, _, all) = core(&[4, 1, 4, 1, 4]);
     (0..3).for_each(|at| release(&mut core, all[2 * at], first, 10 + at as u64));
     core.settle(first, Epoch(9));
-    assert_eq!(core.nobody_units(), 0);
+    assert_eq!(core.unowned_units(), 0);
     core.settle(first, Epoch(11));
     core.verify();
-    assert_eq!((core.nobody_units(), core.free_units()), (8, 12));
+    assert_eq!((core.unowned_units(), core.free_units()), (8, 12));
     assert_eq!(
         core.owners().map(|owned| (owned.stream, owned.free_units, owned.newest)).collect::<Vec<_>>(),
         [(stream(1), 4, Epoch(12))]
@@ -202,7 +202,7 @@ fn a_stream_that_leaves_makes_room_for_another() {
     release(&mut core, all[0], first, 10);
     core.leave(first);
     core.verify();
-    assert_eq!((core.nobody_units(), core.owners().count(), core.stream_of(first)), (4, 0, None));
+    assert_eq!((core.unowned_units(), core.owners().count(), core.stream_of(first)), (4, 0, None));
     let third = core.enter(stream(3));
     assert_eq!((third, core.stream_of(third)), (first, Some(stream(3))));
     assert_eq!((core.enter(stream(3)), core.enter(stream(1)) == third), (third, false));
@@ -237,7 +237,7 @@ fn nothing_overflows() {
     core.add_segment(u64::MAX - 64 * UNIT + 1, 63);
     assert_eq!(core.largest_free(), u32::MAX);
     assert_eq!(core.allocate(owner, u32::MAX, 1 << 31, &[]), None);
-    assert_eq!(core.allocate_run(owner, u32::MAX, 4, &mut smallvec::SmallVec::new()), Some(Owner::NOBODY));
+    assert_eq!(core.allocate_run(owner, u32::MAX, 4, &mut smallvec::SmallVec::new()), Some(Owner::UNOWNED));
     assert_eq!(core.allocate(owner, 60, 1 << 31, &[]), None);
     assert_eq!(core.allocate(owner, 60, 64, &[]).map(|taken| taken.address), Some(u64::MAX - 64 * UNIT + 1));
     core.verify();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::suballoc::core::bins::{Bin, End};
-use crate::suballoc::core::node::{Id, NONE, Node};
+use crate::suballoc::core::node::{BlockNode, Id, NONE};
 use crate::suballoc::core::{Core, Owner, UNIT};
 
 impl Core {
@@ -18,7 +18,7 @@ impl Core {
             end_of_last = segment.address + u64::from(segment.units) * UNIT;
             let (mut address, mut before) = (segment.address, NONE);
             let mut id = first;
-            if self.nodes[first].is_whole() && self.nodes[first].holder == Owner::NOBODY {
+            if self.nodes[first].is_whole() && self.nodes[first].holder == Owner::UNOWNED {
                 whole.insert((segment.units, segment.address));
             }
             while id != NONE {
@@ -54,9 +54,9 @@ impl Core {
         );
     }
 
-    fn verify_free(&self, id: Id, node: &Node) {
+    fn verify_free(&self, id: Id, node: &BlockNode) {
         let place = self.owners.place(node.holder);
-        if node.holder == Owner::NOBODY {
+        if node.holder == Owner::UNOWNED {
             assert_eq!(node.epoch, 0, "nobody's block {id} has no epoch");
         } else {
             assert!(place.stream.is_some(), "block {id} of a stream that has left");

@@ -62,7 +62,7 @@ impl Pair {
         };
         assert_eq!(self.core.inspect(address), expected);
         if !matches!(expected, Inspected::Out { .. }) {
-            assert_eq!(self.core.release(address, Owner::NOBODY, Epoch(1)), Err(NotOut));
+            assert_eq!(self.core.release(address, Owner::UNOWNED, Epoch(1)), Err(NotOut));
         }
     }
 

@@ -128,7 +128,7 @@ impl Pair {
             blocks.iter().filter(|block| of(block)).map(|b| u64::from(b.units)).sum::<u64>()
         };
         assert_eq!(self.core.free_units(), sum(&|block| free(block).is_some()));
-        assert_eq!(self.core.nobody_units(), sum(&|block| free(block) == Some(None)));
+        assert_eq!(self.core.unowned_units(), sum(&|block| free(block) == Some(None)));
         assert_eq!(self.core.out_units(), sum(&|block| free(block).is_none()));
         assert_eq!(self.core.reserved_units(), sum(&|_| true));
         assert_eq!(self.core.out_blocks(), blocks.iter().filter(|block| free(block).is_none()).count());
@@ -155,7 +155,7 @@ impl Pair {
 
     /// The owner of a slot, entered if it is not.
     fn owner(&mut self, who: usize) -> Owner {
-        let Some(slot) = who.checked_sub(1).map(|at| &mut self.streams[at]) else { return Owner::NOBODY };
+        let Some(slot) = who.checked_sub(1).map(|at| &mut self.streams[at]) else { return Owner::UNOWNED };
         self.entered += usize::from(!slot.entered);
         slot.entered = true;
         self.core.enter(slot.stream)

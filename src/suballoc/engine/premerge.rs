@@ -1,11 +1,11 @@
 //! Mending holes: before a long block is cut from a much longer one, what is over is merged.
 
-use super::book::{Request, SuballocBook, give_back, has_plenty};
+use super::book::{Request, SuballocBook, has_plenty, return_to_core};
 use crate::suballoc::core::Owned;
 
 /// Holes are mended for longer blocks than this, in units: 1 MiB. With 64 KiB the footprint of four hundred made-up workloads is
 /// above that of RMM's pool on as many, to one in a hundred, and the driver is asked more often.
-const MENDED_UNITS: u32 = 4096;
+const MERGED_UNITS: u32 = 4096;
 
 /// The most caches that are looked at, the host's among them: so that a request costs a constant, however many streams there
 /// are.
@@ -17,8 +17,8 @@ impl SuballocBook {
     ///
     /// Else what the streams have freed on their own lies apart until memory runs out, and long blocks are cut meanwhile. Where
     /// there is plenty of room, or one stream alone, nothing is done. Nothing waits.
-    pub(super) fn mend_for(&self, request: &Request<'_>) {
-        if request.want.units() <= MENDED_UNITS || !request.is_long() {
+    pub(super) fn premerge(&self, request: &Request<'_>) {
+        if request.want.units() <= MERGED_UNITS || !request.is_long() {
             return;
         }
         let owned: Vec<Owned> = {
@@ -33,11 +33,11 @@ impl SuballocBook {
             }
             for cache in &mut self.caches() {
                 let owner = cache.owner();
-                cache.spill_long(|spilled| give_back(&mut inner.core, owner, spilled));
+                cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
             }
             inner.core.owners().collect()
         };
         // What keeps the driver from answering is told by the strategies that cannot do without.
-        let _ = self.ask_what_is_over(&owned);
+        let _ = self.poll_streams(&owned);
     }
 }

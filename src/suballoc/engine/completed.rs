@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Engine;
-use super::book::{Calls, Inner, Request, SuballocBook};
+use super::book::{Counters, Inner, Request, SuballocBook};
 use super::slow_path::keep_first;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Resource};
@@ -11,11 +11,11 @@ use crate::stream::StreamId;
 use crate::suballoc::core::{Owned, Owner, Settling};
 
 /// How many blocks are looked at before others are let at the core: a fraction of a millisecond.
-const PIECE: usize = 1024;
+const BLOCKS_A_TURN: usize = 1024;
 
 /// How many streams are asked in vain in one strategy. Those that follow have freed later, so their work is less likely to be over, and
 /// each costs up to five driver calls. The next request begins with them; who finds nothing waits, in a later strategy.
-const IN_VAIN: usize = 64;
+const MOST_BUSY: usize = 64;
 
 /// What part of the streams at least is asked for a short block, where it is over. To look who has freed costs as much as there
 /// are streams: this much is found at once, so that the next requests need not look.
@@ -28,10 +28,10 @@ impl<U: Resource> Engine<U> {
     ///
     /// That of the first stream that could not be asked. What is over of the others is nobody's all the same.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.stock.require_here()?;
-        self.stock.spill_in_turn();
-        let owned: Vec<_> = self.stock.inner.lock().core.owners().collect();
-        self.stock.ask_what_is_over(&owned)
+        self.book.require_here()?;
+        self.book.spill_in_turn();
+        let owned: Vec<_> = self.book.inner.lock().core.owners().collect();
+        self.book.poll_streams(&owned)
     }
 }
 
@@ -47,9 +47,9 @@ impl SuballocBook {
         others.sort_by_key(|other| other.last_busy);
         let least = if request.is_long() { 1 } else { others.len().div_ceil(PART) };
         let (mut failed, mut over) = (Ok(()), 0);
-        let mut busy: SmallVec<[StreamId; IN_VAIN]> = SmallVec::new();
+        let mut busy: SmallVec<[StreamId; MOST_BUSY]> = SmallVec::new();
         for other in &others {
-            match self.ask(other) {
+            match self.poll_stream(other) {
                 Ok(true) => {
                     over += 1;
                     let is_enough =
@@ -61,7 +61,7 @@ impl SuballocBook {
                 Ok(false) => busy.push(other.stream),
                 Err(error) => keep_first(&mut failed, error)?,
             }
-            if busy.len() == IN_VAIN {
+            if busy.len() == MOST_BUSY {
                 break;
             }
         }
@@ -84,21 +84,21 @@ impl SuballocBook {
     /// # Errors
     ///
     /// That of the first stream that could not be asked; the others are, all the same.
-    pub(super) fn ask_what_is_over(&self, owned: &[Owned]) -> Result<(), Error> {
+    pub(super) fn poll_streams(&self, owned: &[Owned]) -> Result<(), Error> {
         let mut failed = Ok(());
         for other in owned {
-            self.ask(other).map(drop).or_else(|error| keep_first(&mut failed, error))?;
+            self.poll_stream(other).map(drop).or_else(|error| keep_first(&mut failed, error))?;
         }
         self.settle(owned, |_| ());
         failed
     }
 
     /// Asks the driver how far a stream has come. Returns `true` if it has come further than was known.
-    fn ask(&self, other: &Owned) -> Result<bool, Error> {
+    fn poll_stream(&self, other: &Owned) -> Result<bool, Error> {
         let machine = self.device.machine();
         let before = machine.done_up_to(other.stream);
         let polled = machine.poll(other.stream, other.newest)?;
-        Calls::add(&self.tally.events_recorded, u64::from(polled.recorded));
+        Counters::add(&self.counters.events_recorded, u64::from(polled.recorded));
         Ok(polled.done > before)
     }
 
@@ -110,7 +110,7 @@ impl SuballocBook {
         let mut settling = None;
         loop {
             let mut inner = self.inner.lock();
-            let mut looks = PIECE;
+            let mut looks = BLOCKS_A_TURN;
             while looks > 0 {
                 let Some((stream, mut part)) = settling.take().or_else(|| {
                     let stream = streams.next()?;
@@ -133,6 +133,6 @@ impl SuballocBook {
 
 /// Returns `true` if there is a block for which nobody has to be asked or waited for.
 fn has_at_hand(inner: &Inner, request: &Request<'_>) -> bool {
-    let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::NOBODY);
+    let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
     u64::from(inner.core.largest(owner, &[])) >= request.need()
 }
