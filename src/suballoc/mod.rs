@@ -1,7 +1,8 @@
 //! Who carves memory up?
 //!
-//! A suballocator takes *segments* from its upstream and hands out *blocks* of them. All have one machinery: per stream a
-//! cache, behind the caches one core of plain data, and around both a shell that asks the driver what the core cannot know.
+//! A suballocator takes *segments* from its upstream and hands out *blocks* of them. All share one design: a cache for
+//! each stream, one core of plain data behind the caches, and an engine around both, which locks and asks the driver
+//! which work is completed.
 //!
 //! | Suballocator | For | Takes from its upstream |
 //! |---|---|---|
@@ -15,10 +16,11 @@
 //!
 //! The words, beside those of [`stream`](crate::stream) and [`resource`](crate::resource):
 //!
-//! - *unit*: 256 bytes, the grain of everything here;
+//! - *unit*: 256 bytes; all sizes are multiples of it;
 //! - *segment*: a block of the upstream;
-//! - *owner* of a free block: the stream that it was freed on, at an epoch; or nobody, if what used it is over everywhere;
-//! - *reach* of a stream into another: the epoch up to which its next work comes after that stream's;
+//! - *owner* of a free block: the stream that it was freed on, at an epoch; a block is *unowned* if all work that used
+//!   it is completed;
+//! - *reach* of a stream into another: the last epoch of the other stream that the next work of this one comes after;
 //! - *cached*: freed, and in the cache of the stream that freed it.
 
 mod arena;

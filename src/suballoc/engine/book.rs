@@ -1,10 +1,11 @@
-//! `SuballocBook`: all that a suballocator has, and who holds which part of it.
+//! `SuballocBook`: the state of a suballocator, and its locks.
 //!
 //! # The locks
 //!
-//! A cache is behind a [`Token`], held for a few nanoseconds; the core is behind the one mutex. Who holds the mutex may
-//! take tokens; who holds a token takes nothing. Blocks move between a cache and the core under both, so that with the
-//! mutex and all tokens in hand every block is somewhere. Neither is held across a call to an upstream, a driver or a user.
+//! Each cache is behind a [`Token`], held for a few nanoseconds; the core is behind the one mutex. A thread with the
+//! mutex may take tokens; a thread with a token takes no other lock. Blocks move between a cache and the core under
+//! both locks, so a thread with the mutex and all tokens sees every block. Neither is held across a call to an
+//! upstream, a driver or a user.
 
 use core::sync::atomic::AtomicUsize;
 
@@ -23,61 +24,62 @@ use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
 use crate::suballoc::ledger::Ledger;
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
-/// Caches for the host's blocks. Threads are spread over them; four keep sixteen threads from meeting often.
+/// Caches for the blocks of synchronous calls. Threads are spread over them; with four, sixteen threads seldom meet.
 const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
 
-/// While there is a hole for so many of the longest blocks that were asked for of late, holes need not be mended.
+/// Merging is skipped while a free block fits this many times the largest recent request.
 const PLENTY: u32 = 4;
 
-/// How far somebody comes after which streams. By number, because it is found out without the mutex: what is an owner then may
-/// be another one's place when the mutex is taken again.
+/// How far a requester comes after other streams. By stream and not by [`Owner`], because it is found without the
+/// mutex: the place of an owner may be another stream's once the mutex is taken again.
 pub(super) type Reach = SmallVec<[(StreamId, Epoch); 8]>;
 
-/// The same, for the core: while the mutex is held.
+/// The same for the core, by owner: valid while the mutex is held.
 pub(super) fn of_owners(core: &Core, reach: &[(StreamId, Epoch)]) -> SmallVec<[(Owner, Epoch); 8]> {
     reach.iter().filter_map(|&(stream, epoch)| Some((core.owner_of(stream)?, epoch))).collect()
 }
 
-/// A cache, of a stream or of threads of the host. Two that work at once write no line that the other reads.
+/// A cache, of a stream or for synchronous calls. No two caches share a cache line.
 pub(super) type CacheShard = Apart<Token<Cache>>;
 
-/// What is behind the mutex.
+/// The state under the mutex.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) core: Core,
-    /// Units asked of the upstream and not answered yet.
+    /// Units requested of the upstream and not answered yet.
     pub(super) pledged: u64,
-    /// How often an answer came, or a segment had come back to the upstream.
+    /// Upstream calls that have ended: for a segment, or with one.
     pub(super) answers: u64,
-    /// Units on their way back to the upstream: still had of it, but carved no more.
+    /// Units on their way back to the upstream: still reserved there, but no longer in the core.
     pub(super) leaving: u64,
-    /// How many calls to the upstream have set out: for a segment, or with one.
+    /// Upstream calls that have begun: for a segment, or with one.
     pub(super) calls: u64,
-    /// The threads that are in one. What such a thread asks for meanwhile, through a handler further down, must not wait for
-    /// its end; what it asks of another suballocator may.
+    /// The threads that are in an upstream call. A request that such a thread makes meanwhile, from a handler further
+    /// down, must not wait for the end of that call; a request to another suballocator may.
     pub(super) callers: SmallVec<[Caller; 4]>,
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
-    /// The longest block that anybody has asked for of late.
+    /// The longest recent request.
     largest: Largest,
     pub(super) emptying: Emptying,
     pub(super) steals: u64,
 }
 
-/// What has come back from caches.
+/// The blocks that have come back from caches.
 pub(super) struct Emptied {
     pub(super) blocks: usize,
-    /// There is nothing left in any.
+    /// All caches are empty.
     pub(super) is_all: bool,
 }
 
-/// What is counted outside of the locks.
+/// Counters outside of the locks.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) waits: AtomicU64,
     pub(super) events_recorded: AtomicU64,
     pub(super) upstream_calls: AtomicU64,
-    /// What the core says is reserved, for who must not take the mutex. Not of the facade: no protocol rests on it.
+    /// The reserved bytes of the core, for threads that must not take the mutex. Not of `sync`, because no protocol
+    /// depends on it.
     reserved_bytes: AtomicUsize,
 }
 
@@ -88,7 +90,7 @@ impl Counters {
     }
 }
 
-/// What a suballocator has, whatever its upstream: found in a stack by [`find`](crate::Resource::find).
+/// The state of a suballocator, of one type for every upstream: found in a stack by [`find`](crate::Resource::find).
 ///
 /// `find::<Pool>()` finds a pool's, and `find::<SuballocBook>()` that of the outermost suballocator, of whatever kind.
 ///
@@ -107,19 +109,19 @@ impl Counters {
 #[derive(Debug)]
 pub struct SuballocBook {
     pub(super) device: Device,
-    /// The most that it may have of its upstream.
+    /// The most that it may reserve of its upstream.
     pub(super) maximum_units: u64,
     /// See [`EngineConfig`](super::EngineConfig).
     claim_units: u32,
     pub(super) ledger: Option<Ledger>,
     shards: Places<Box<CacheShard>>,
     host: Box<[CacheShard; HOST_CACHES]>,
-    /// Apart from what is read for every block: it is written where a cache misses.
+    /// On cache lines of its own: it is written at every cache miss, and the fields above are read for every block.
     pub(super) inner: Apart<Mutex<Inner>>,
     pub(super) counters: Apart<Counters>,
 }
 
-/// What is wanted, for whom.
+/// A request of a requester.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'s> {
     pub(super) requester: Requester<'s>,
@@ -129,29 +131,30 @@ pub(super) struct Request<'s> {
 }
 
 impl Request<'_> {
-    /// Blocks as long as the one that it wants are worth merging: see [`LONG_UNITS`]. Where all are of one size, none is.
+    /// Returns `true` if blocks of this length are worth merging: see [`LONG_UNITS`]. Where all blocks are of one size,
+    /// none is.
     pub(super) fn is_long(&self) -> bool {
         self.want.units() > LONG_UNITS && !self.want.is_only()
     }
 
-    /// The units of free memory in one piece that surely serve it.
+    /// The units that serve it wherever the free piece begins: its length, and the padding for its alignment.
     pub(super) fn need(&self) -> u64 {
         u64::from(self.want.units()) + u64::from(self.align_units) - 1
     }
 
-    /// It was served with what another stream had freed. No lock is held.
+    /// Emits an event: it was served with a block that another stream had freed. No lock is held.
     pub(super) fn emit_steal(&self) {
         event!(requester = ?self.requester.id(), bytes = self.layout.bytes(), "steal");
     }
 
-    /// The same of a new segment, where there is room for so many units: all of it, if that serves the request where the segment
-    /// is aligned well. Most upstreams' are.
+    /// The same for a new segment of at most `room` units. Less padding may do, because most upstreams align segments
+    /// well.
     pub(super) fn need_within(&self, room: u64) -> u64 {
         self.need().min(room.max(u64::from(self.want.units())))
     }
 }
 
-/// Any suballocator: what each keeps is one type.
+/// Every suballocator has a book of this type.
 impl Layer for SuballocBook {
     type Book = Self;
 
@@ -186,19 +189,19 @@ impl SuballocBook {
         }
     }
 
-    /// Returns `true` in a child of the process that it was made in: it serves nobody there.
+    /// Returns `true` in a forked child of the process that it was made in: it serves no request there.
     pub(super) fn is_of_parent(&self) -> bool {
         self.inner.is_of_parent()
     }
 
     /// # Errors
     ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
+    /// That the driver is not initialised, in a forked child of the process that it was made in.
     pub(super) fn require_here(&self) -> DriverResult<()> {
         self.inner.require_here()
     }
 
-    /// What it has of its upstream, in bytes: without a lock, as it was a moment ago.
+    /// The bytes that it has reserved of its upstream. Takes no lock, so the figure may be a moment old.
     #[must_use]
     #[inline]
     pub fn reserved_bytes(&self) -> usize {
@@ -206,19 +209,19 @@ impl SuballocBook {
         self.counters.reserved_bytes.load(Ordering::Relaxed)
     }
 
-    /// A segment has come or gone.
+    /// Updates the figures after a segment has come or gone.
     pub(super) fn note_reserved(&self, inner: &mut Inner) {
         let units = inner.core.reserved_units();
         if units as usize * Layout::MIN_ALIGN > self.reserved_bytes() {
             inner.emptying.note_growth();
         }
         inner.peak_reserved = inner.peak_reserved.max(units);
-        // Relaxed: as above; those who write it have the mutex.
+        // Relaxed: as above; it is written under the mutex.
         self.counters.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }
 
-    /// What a layout wants of this book. A class that is longer than all that may ever be there is no use: then the exact
-    /// size is wanted, so that a request for the maximum can be served.
+    /// The block that serves a layout. Where the size class is longer than the maximum, the exact size is used, so that
+    /// a request for the maximum can be served.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
         let want = Want::of(layout)?;
@@ -228,7 +231,7 @@ impl SuballocBook {
         u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok().map(Want::exactly)
     }
 
-    /// The fast path: a block from the stream's own cache.
+    /// The fast path of an allocation: a block from the stream's own cache.
     #[inline]
     pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
         let id = stream.id();
@@ -239,7 +242,7 @@ impl SuballocBook {
         cache.take(want).and_then(DevicePtr::new)
     }
 
-    /// The fast path back: a block into the cache of the stream that it was freed on, at that epoch.
+    /// The fast path of a free: puts a block into the cache of the stream that it was freed on, at that epoch.
     #[inline]
     pub(super) fn put(&self, want: Want, block: DevicePtr, stream: StreamId, epoch: Epoch) -> bool {
         let Some(shard) = self.shards.get(stream.index()) else { return false };
@@ -247,13 +250,13 @@ impl SuballocBook {
         cache.is_of(stream) && cache.put(want, block.address(), epoch)
     }
 
-    /// As [`take`](Self::take), for the host.
+    /// As [`take`](Self::take), for a synchronous call.
     #[inline]
     pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
         DevicePtr::new(self.host_shard().try_lock_here()?.take(want)?)
     }
 
-    /// As [`put`](Self::put), for a block that nothing uses any more.
+    /// As [`put`](Self::put), for a block that no work uses any more.
     #[inline]
     pub(super) fn put_for_host(&self, want: Want, block: DevicePtr) -> bool {
         let cache = self.host_shard().try_lock_here();
@@ -265,14 +268,14 @@ impl SuballocBook {
         &self.host[ThreadToken::current().number() % HOST_CACHES]
     }
 
-    /// The cache of `requester`, which is handed over first if it is still that of a stream which is over.
+    /// The cache of `requester`. If it still belongs to a stream that has ended, it is emptied and handed over first.
     pub(super) fn cache(&self, core: &mut Core, requester: Option<StreamId>) -> TokenGuard<'_, Cache> {
         let Some(id) = requester else { return self.host_shard().lock() };
         let mut cache = self.shards.get_or_make(id.index(), Box::default).lock();
         if !cache.is_of(id) {
             spill_all(&mut cache, core);
             if cache.owner() != Owner::UNOWNED {
-                // Two streams are at one place only if the first is over: nothing waits for its blocks any more.
+                // Two streams have one place only if the first has ended, with all its work: its blocks are unowned.
                 core.leave(cache.owner());
             }
             cache.hand_over(id, core.enter(id));
@@ -280,12 +283,13 @@ impl SuballocBook {
         cache
     }
 
-    /// A block from the core, with what is within `reach`; else, once the requester's own cache is spilled, with that too.
+    /// A block from the core, blocks within `reach` included; if there is none, once more after the requester's own
+    /// cache is emptied.
     pub(super) fn serve(&self, request: &Request<'_>, reach: &[(StreamId, Epoch)]) -> Option<DevicePtr> {
         self.serve_with(request, reach, |_| ())
     }
 
-    /// As [`serve`](Self::serve), and first does something to the core, before anybody else can.
+    /// As [`serve`](Self::serve), after calling `first` under the same lock.
     pub(super) fn serve_with(
         &self,
         request: &Request<'_>,
@@ -304,14 +308,14 @@ impl SuballocBook {
         served
     }
 
-    /// As [`serve`](Self::serve); if there is none, does something else before anything comes.
+    /// As [`serve`](Self::serve); if there is no block, calls `or` under the same lock.
     pub(super) fn serve_or<T>(
         &self,
         request: &Request<'_>,
         or: impl FnOnce(&mut Inner) -> T,
     ) -> Result<DevicePtr, T> {
         let mut inner = self.inner.lock();
-        // Nothing is within reach but what is the requester's own and nobody's: this steals nothing.
+        // With no reach, only the requester's own and unowned blocks are used: no block is stolen.
         self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
     }
 
@@ -322,7 +326,8 @@ impl SuballocBook {
         reach: &[(StreamId, Epoch)],
     ) -> Option<DevicePtr> {
         let mut cache = self.cache(&mut inner.core, request.requester.id());
-        // With the cache in hand, so that nothing in it or behind it is of a later epoch: another thread may free on this stream.
+        // Read while the cache is locked, so that no block in the cache or the core has a later epoch: another thread
+        // may free on this stream.
         let now = request.requester.now();
         if request.is_long() {
             inner.largest.note(request.want.units());
@@ -335,7 +340,8 @@ impl SuballocBook {
         let claim = self.claim_units;
         let address = match carve(inner, &mut cache, request, now, reach, claim) {
             Some(address) => address,
-            // What is long is in the core already; for the sake of that, what is short stays where it is.
+            // For a long request the long blocks of the cache are in the core already, and the short ones stay in the
+            // cache.
             None if !request.is_long() && spill_all(&mut cache, &mut inner.core) > 0 => {
                 carve(inner, &mut cache, request, now, reach, claim)?
             }
@@ -348,15 +354,15 @@ impl SuballocBook {
         DevicePtr::new(address)
     }
 
-    /// A block comes back that its cache did not take at once.
+    /// The slow path of a free: a block that its cache did not take at once.
     pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        // What the parent of this process has is leaked here.
+        // In a forked child the parent's memory is leaked.
         if let Some(mut inner) = self.inner.lock_here() {
             self.put_or_take_back(&mut inner, want, block, stream, epoch);
         }
     }
 
-    /// A block comes back: into the cache if that has room, or makes some.
+    /// Puts a freed block into the cache, after making room there if needed; else into the core.
     pub(super) fn put_or_take_back(
         &self,
         inner: &mut Inner,
@@ -368,7 +374,7 @@ impl SuballocBook {
         let mut cache = self.cache(&mut inner.core, stream);
         let owner = cache.owner();
         if cache.put(want, block.address(), epoch) {
-            // It was only that somebody else had the token.
+            // The cache had room: only its token was taken.
             return;
         }
         cache.make_room(want, |spilled| return_to_core(&mut inner.core, owner, spilled));
@@ -377,26 +383,27 @@ impl SuballocBook {
         }
     }
 
-    /// Empties the cache of one requester. Returns how many blocks went.
+    /// Empties the cache of one requester. Returns the number of blocks.
     pub(super) fn spill_own(&self, requester: Option<StreamId>) -> usize {
         let mut inner = self.inner.lock();
         let mut cache = self.cache(&mut inner.core, requester);
         spill_all(&mut cache, &mut inner.core)
     }
 
-    /// Empties every cache. Returns how many blocks went.
+    /// Empties every cache. Returns the number of blocks.
     pub(super) fn spill(&self) -> usize {
         self.spill_locked(&mut self.inner.lock())
     }
 
-    /// As [`spill`](Self::spill), because the suballocator could not grow.
+    /// As [`spill`](Self::spill), after the suballocator could not grow.
     pub(super) fn spill_where_none_grows(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.emptying.note_refusal();
         self.spill_locked(&mut inner)
     }
 
-    /// Empties one cache after another, and lets others in between. A block that goes from one to another meanwhile may stay.
+    /// Empties one cache after another, and releases the mutex in between. A block that moves from one cache to another
+    /// meanwhile may be missed.
     pub(super) fn spill_in_turn(&self) {
         for shard in self.shards() {
             let mut inner = self.inner.lock();
@@ -404,15 +411,15 @@ impl SuballocBook {
         }
     }
 
-    /// As [`spill`](Self::spill). All caches at once: else a block may go from one that is looked at later to one that has
-    /// been looked at.
+    /// As [`spill`](Self::spill). All caches are locked at once: else a block may move from a later cache to one that
+    /// has been emptied.
     pub(super) fn spill_locked(&self, inner: &mut Inner) -> usize {
         self.caches().iter_mut().map(|cache| spill_all(cache, &mut inner.core)).sum()
     }
 
-    /// Empties caches for the sake of a request, before the suballocator grows: that of the requester, and those of others that
-    /// [`Emptying`] names. A request for a long block gets the long blocks of all, because there the memory of a segment counts
-    /// for more than the time of a call.
+    /// Empties caches for a request, before the suballocator grows: the requester's own, and the others that
+    /// [`Emptying`] selects. A long request gets the long blocks of all caches, because a segment of memory costs more
+    /// there than the time of a call.
     pub(super) fn spill_for(&self, request: &Request<'_>) -> Emptied {
         let (mut inner, own) = (self.inner.lock(), request.requester.id());
         let inner = &mut *inner;
@@ -447,7 +454,7 @@ impl SuballocBook {
         Emptied { blocks, is_all: false }
     }
 
-    /// The units that may still be had of the upstream.
+    /// The units that may still be reserved of the upstream.
     pub(super) fn room(&self, inner: &Inner) -> u64 {
         let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
         self.maximum_units.saturating_sub(taken)
@@ -458,19 +465,19 @@ impl SuballocBook {
         self.shards().map(|shard| shard.lock()).collect()
     }
 
-    /// Those of the streams, and those of the host.
+    /// The caches of streams, then those of synchronous calls.
     pub(super) fn shards(&self) -> impl Iterator<Item = &CacheShard> + Clone {
         self.shards.iter().map(|shard| &**shard).chain(&*self.host)
     }
 }
 
-/// Returns `true` if there is a hole for [`PLENTY`] of the longest blocks that were asked for of late.
+/// Returns `true` if a free block fits [`PLENTY`] times the longest recent request.
 pub(super) fn has_plenty(inner: &Inner, owner: Owner, request: &Request<'_>) -> bool {
     let longest = inner.largest.longest().max(request.want.units());
     inner.core.has_whole(owner, longest.saturating_mul(PLENTY))
 }
 
-/// Takes a block out of the core, and for a small one some more, which go to the cache.
+/// Takes a block out of the core. For a small request takes more blocks of that size, and puts them into the cache.
 fn carve(
     inner: &mut Inner,
     cache: &mut Cache,
@@ -485,7 +492,7 @@ fn carve(
         let mut run = SmallVec::new();
         if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {
             claim_more(inner, owner, from, units, claim, now);
-            // Last in, first out: the lowest address goes next.
+            // Last in, first out: the lowest address is taken next.
             for &address in run[1..].iter().rev() {
                 if !cache.put(request.want, address, now) {
                     return_to_core(&mut inner.core, owner, Spilled { address, epoch: now });
@@ -500,7 +507,7 @@ fn carve(
     Some(taken.address)
 }
 
-/// A small block came from what is nobody's: makes more of that the stream's own.
+/// After a small block was taken from unowned memory: reserves more of it for the stream.
 fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u32, now: Epoch) {
     if units >= claim || from != Owner::UNOWNED || owner == Owner::UNOWNED {
         return;
@@ -516,7 +523,7 @@ fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
     cache.spill(|spilled| return_to_core(core, owner, spilled))
 }
 
-/// What a cache holds began as a block of this core, unless somebody has freed what was not his: that is kept out.
+/// Returns a cached block to the core. If a caller has freed an address that is no block of this core, it is ignored.
 pub(super) fn return_to_core(core: &mut Core, owner: Owner, spilled: Spilled) {
     let known = core.release(spilled.address, owner, spilled.epoch);
     debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
@@ -532,13 +539,13 @@ mod tests {
     use crate::sync::when_it_waits;
     use crate::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
 
-    /// Else a block may go, meanwhile, from a cache that is looked at later to one that has been looked at.
+    /// Else a block may move meanwhile from a later cache to one that has been emptied.
     #[test]
     fn no_cache_is_spilled_before_all_are_held() {
         let sim = Sim::new();
         let device = sim.device(0);
         let streams = [(); 2].map(|()| device.stream().expect("there are numbers left"));
-        // What is done in the middle of the spill must not borrow.
+        // The code in the middle of the spill must not borrow.
         let pool = Cuda::new(&device).pool(PoolConfig::default()).expect("a right configuration");
         let pool: &'static _ = Box::leak(Box::new(pool));
         let book: &'static SuballocBook = pool.find::<SuballocBook>().expect("a pool has one");

@@ -1,4 +1,4 @@
-//! Asking the driver what is over, and making nobody's what is.
+//! Asks the driver which work is completed, and makes its memory unowned.
 
 use smallvec::SmallVec;
 
@@ -10,23 +10,24 @@ use crate::resource::{DevicePtr, Resource};
 use crate::stream::StreamId;
 use crate::suballoc::core::{Owned, Owner, Settling};
 
-/// How many blocks are looked at before others are let at the core: a fraction of a millisecond.
+/// How many blocks are looked at before the mutex is released for others: a fraction of a millisecond.
 const BLOCKS_A_TURN: usize = 1024;
 
-/// How many streams are asked in vain in one strategy. Those that follow have freed later, so their work is less likely to be over, and
-/// each costs up to five driver calls. The next request begins with them; who finds nothing waits, in a later strategy.
+/// How many busy streams end the search in one strategy. The streams after them have freed later, so their work is less
+/// likely to be completed, and each query costs up to five driver calls. The next request begins with those streams. A
+/// later strategy waits.
 const MOST_BUSY: usize = 64;
 
-/// What part of the streams at least is asked for a short block, where it is over. To look who has freed costs as much as there
-/// are streams: this much is found at once, so that the next requests need not look.
+/// For a short block the search goes on until 1/16 of the streams have made progress. Listing the streams costs time in
+/// proportion to their number; with this much found at once, the next requests need not list them.
 const PART: usize = 16;
 
 impl<U: Resource> Engine<U> {
-    /// Empties all caches and makes nobody's, and so whole, all that is over. Does not wait.
+    /// Empties all caches, and makes the memory of completed work unowned, which merges it. Does not wait.
     ///
     /// # Errors
     ///
-    /// That of the first stream that could not be asked. What is over of the others is nobody's all the same.
+    /// That of the first stream that could not be asked. The other streams are asked all the same.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
         self.book.require_here()?;
         self.book.spill_in_turn();
@@ -36,14 +37,14 @@ impl<U: Resource> Engine<U> {
 }
 
 impl SuballocBook {
-    /// Asks the driver what is over on the streams that others have freed on, and serves from that.
+    /// Asks the driver how far the other streams have come, and serves from the memory of completed work.
     pub(super) fn serve_completed(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let mut others = self.others(request.requester).owned;
         if others.is_empty() {
             return Ok(None);
         }
-        // The longer ago the last free, the likelier that the work before it is over; and nobody is asked twice before everybody
-        // has been asked.
+        // The longer ago the last free, the likelier that the work before it is completed. And no stream is asked twice
+        // before every stream has been asked once.
         others.sort_by_key(|other| other.last_busy);
         let least = if request.is_long() { 1 } else { others.len().div_ceil(PART) };
         let (mut failed, mut over) = (Ok(()), 0);
@@ -65,7 +66,7 @@ impl SuballocBook {
                 break;
             }
         }
-        // What one stream had waited for is over with it.
+        // If one stream is completed, so are the streams that it had waited for.
         self.settle(&others, |inner| {
             for stream in busy {
                 if let Some(owner) = inner.core.owner_of(stream) {
@@ -79,11 +80,11 @@ impl SuballocBook {
         }
     }
 
-    /// Asks the driver how far each of these streams has come, and makes nobody's what is over.
+    /// Asks the driver how far each of these streams has come, and makes the memory of completed work unowned.
     ///
     /// # Errors
     ///
-    /// That of the first stream that could not be asked; the others are, all the same.
+    /// That of the first stream that could not be asked. The other streams are asked all the same.
     pub(super) fn poll_streams(&self, owned: &[Owned]) -> Result<(), Error> {
         let mut failed = Ok(());
         for other in owned {
@@ -102,8 +103,8 @@ impl SuballocBook {
         Ok(polled.done > before)
     }
 
-    /// Makes nobody's what is known to be over of these streams, in pieces that let others in; with the last of them still in
-    /// hand, does something else.
+    /// Makes the memory of these streams' completed work unowned. Releases the mutex every [`BLOCKS_A_TURN`] blocks, so
+    /// that other threads get in. Calls `then` under the last lock.
     fn settle<T>(&self, owned: &[Owned], then: impl FnOnce(&mut Inner) -> T) -> T {
         let machine = self.device.machine();
         let mut streams = owned.iter().map(|other| other.stream);
@@ -118,9 +119,9 @@ impl SuballocBook {
                 }) else {
                     return then(&mut inner);
                 };
-                // A stream that has come is a look, too.
+                // A new stream counts as one look.
                 looks -= 1;
-                // By its number each time: a stream may have left meanwhile.
+                // Looked up again each time: the stream may have left meanwhile.
                 if let Some(owner) = inner.core.owner_of(stream)
                     && !inner.core.settle_some(owner, &mut part, &mut looks)
                 {
@@ -131,7 +132,7 @@ impl SuballocBook {
     }
 }
 
-/// Returns `true` if there is a block for which nobody has to be asked or waited for.
+/// Returns `true` if there is a block that needs no query and no wait.
 fn has_at_hand(inner: &Inner, request: &Request<'_>) -> bool {
     let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
     u64::from(inner.core.largest(owner, &[])) >= request.need()

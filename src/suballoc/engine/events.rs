@@ -1,8 +1,9 @@
-//! Events for `tracing`: what a suballocator does beside handing out what lies there.
+//! Events for `tracing`: growth, waits, strategies and refusals of a suballocator.
 
-/// A debug event of the target `alluvion`. Without the feature `tracing` it is nothing, and its arguments are not looked at.
+/// Emits a debug event of the target `alluvion`. Without the feature `tracing` it does nothing, and its arguments are
+/// not evaluated.
 ///
-/// Never while a lock is held: who listens may be anybody, and may call back.
+/// Never while a lock is held: a subscriber is foreign code, and may call back.
 macro_rules! event {
     ($($event:tt)+) => {
         #[cfg(feature = "tracing")]
@@ -12,8 +13,8 @@ macro_rules! event {
 
 pub(super) use event;
 
-/// Tells an event. Who listens may panic, which ends here: no method of a resource unwinds. What they ask of a suballocator
-/// themselves is not told: else they would be told of it without end.
+/// Emits an event. A panic of a subscriber ends here, because no method of a resource unwinds. Requests that a
+/// subscriber itself makes emit no events, which would never end.
 #[cfg(feature = "tracing")]
 pub(super) fn shielded(event: impl FnOnce()) {
     use core::cell::Cell;

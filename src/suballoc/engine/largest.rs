@@ -1,22 +1,22 @@
-//! `Largest`: the longest block that was asked for of late.
+//! `Largest`: the longest recent request.
 
-/// A request is remembered for so many further ones at least, and for twice as many at most. Of the seven traces of PyTorch jobs
-/// none has a larger footprint with 256 than where nothing is forgotten, to a part in two hundred.
+/// A request is remembered for at least this many further ones, and for at most twice as many. With 256, none of the
+/// seven traces of PyTorch jobs has a larger footprint than with unlimited memory of requests, to a part in two
+/// hundred.
 const REMEMBERED: u32 = 256;
 
-/// The longest block that was asked for of late. Requests that a cache served do not count: each look into the core for a long
-/// block does.
+/// The longest recent request for a long block. Only searches in the core count, and not requests that a cache served.
 #[derive(Debug, Default)]
 pub(super) struct Largest {
     now: u32,
-    /// Of the requests before.
+    /// The longest of the period before.
     before: u32,
-    /// How many there have been since `now` began.
+    /// The requests since the period of `now` began.
     requests: u32,
 }
 
 impl Largest {
-    /// One is asked for.
+    /// Notes a request.
     pub(super) fn note(&mut self, units: u32) {
         if self.requests == REMEMBERED {
             (self.before, self.now, self.requests) = (self.now, 0, 0);
@@ -25,7 +25,7 @@ impl Largest {
         self.now = self.now.max(units);
     }
 
-    /// The longest of them; 0 if there was none.
+    /// The longest recent request; 0 if there was none.
     pub(super) fn longest(&self) -> u32 {
         self.now.max(self.before)
     }

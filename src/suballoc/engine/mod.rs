@@ -1,7 +1,7 @@
 //! `Engine`: the shell around the core, the same for every suballocator.
 //!
-//! It takes segments from an upstream, has the core carve them, and does what the core cannot: lock, ask the driver what
-//! is over, make streams wait. What differs between the suballocators is in their configurations.
+//! The engine takes segments from an upstream, has the core carve them, and does the rest: it locks, asks the driver
+//! which work is completed, and makes streams wait. The suballocators differ in their [`EngineConfig`] only.
 
 #![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
 
@@ -40,17 +40,17 @@ use crate::stream::{Epoch, StreamRef};
 /// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
 pub(super) const MAX_ALIGN: usize = 2 << 20;
 
-/// What differs between the suballocators.
+/// The settings of an engine, in which the suballocators differ.
 #[derive(Debug)]
 pub(super) struct EngineConfig {
-    /// What the suballocator is called, in errors.
+    /// The name of the suballocator, in errors.
     pub(super) name: &'static str,
     pub(super) maximum_bytes: usize,
-    /// The largest request that it serves.
+    /// The largest request that is served.
     pub(super) largest_bytes: usize,
-    /// Every block is so large, whatever is asked for.
+    /// All blocks have this one size, `largest_bytes`.
     pub(super) is_of_one_size: bool,
-    /// A stream that needs a small block takes so much of what is nobody's at a time: what it takes lies together.
+    /// Units of unowned memory that a stream reserves at once, to keep its small blocks contiguous.
     pub(super) claim_units: u32,
     pub(super) growth: Growth,
     pub(super) reuse: Reuse,
@@ -70,7 +70,7 @@ pub(super) struct Engine<U: Resource> {
     reuse: Reuse,
     handlers: Handlers,
     snapshots: Option<SnapshotFiles>,
-    /// What the upstream has in all, as far as that is known. Not of the facade: no protocol rests on it.
+    /// The total memory of the upstream, as far as it is known. Not of `sync`, because no protocol depends on it.
     upstream_total: AtomicUsize,
     upstream: U,
 }
@@ -117,7 +117,7 @@ impl<U: Resource> Engine<U> {
         &self.book.device
     }
 
-    /// What a layout wants, or `None` for zero bytes and for more than a segment holds.
+    /// The block that serves a layout; `None` for zero bytes, and for more than a segment holds.
     #[inline]
     pub(super) fn want(&self, layout: Layout) -> Option<Want> {
         self.book.want(layout)
@@ -178,7 +178,7 @@ impl<U: Resource> Engine<U> {
         {
             return Ok(self.add_to_ledger(block, layout));
         }
-        // With a ledger the caches have not been looked at yet.
+        // With a ledger the fast path was skipped, so the cache comes now.
         let cached = match requester {
             _ if align_units > 1 || self.book.ledger.is_none() => None,
             Requester::Stream(stream) => self.book.take(want, stream),
@@ -194,15 +194,15 @@ impl<U: Resource> Engine<U> {
         Ok(self.add_to_ledger(block, layout))
     }
 
-    /// The request is more than the upstream is known to have in all. It is asked how much that is only then: a suballocator at work
-    /// asks once.
+    /// Returns `true` if the request is more than the upstream is known to have in all. Only then is the upstream asked
+    /// for its total, so a busy suballocator asks once.
     fn may_be_beyond_upstream(&self, layout: Layout) -> bool {
         // Relaxed: a figure that only grows.
         let known = self.upstream_total.load(Ordering::Relaxed).max(self.book.reserved_bytes());
         layout.rounded_bytes() > known
     }
 
-    /// Opens the book on a block that goes out.
+    /// Notes a block that goes out, if there is a ledger.
     fn add_to_ledger(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
         if let Some(ledger) = &self.book.ledger {
             ledger.insert(block, layout);
@@ -226,7 +226,7 @@ impl<U: Resource> Engine<U> {
             && (self.book.device.require(stream.device()).is_err()
                 || self.remove_from_ledger(block, layout).is_err())
         {
-            // Not a live block, or no stream of its device: nothing is done, so that whoever has it keeps it.
+            // Not a live block, or a stream of another device: the free is ignored, so the memory stays with its owner.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
@@ -269,19 +269,19 @@ impl<U: Resource> Engine<U> {
         if self.book.ledger.is_some() {
             self.remove_from_ledger(block, layout)?;
         }
-        // Before the lock: on a stream that is somebody else's it is a driver call.
+        // Before the lock: for a stream that the crate did not make this is a driver call.
         let stamp = stream.release();
         let mut inner = self.book.inner.lock();
         let wanted = match want {
             Some(want) if self.book.ledger.is_some() => want,
             want => self.inspect(&inner, want, block, layout)?,
         };
-        // Still with the mutex: of two threads that free one block the second one sees what the first did.
+        // Still under the mutex: of two threads that free one block, the second sees the free of the first.
         self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
     }
 
-    /// Closes the book on a block that is being freed, or says what is wrong with it.
+    /// Removes a block that is being freed from the ledger. The error says why it cannot be freed.
     fn remove_from_ledger(&self, block: DevicePtr, layout: Layout) -> Result<(), Error> {
         let Some(ledger) = &self.book.ledger else { return Ok(()) };
         match ledger.remove(block, layout) {
@@ -293,13 +293,13 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    /// What an address is that is no live block.
+    /// The kind of misuse that a free of this address is, where no live block begins.
     fn misuse_kind_of(&self, block: DevicePtr) -> MisuseKind {
         misuse_kind(self.book.inner.lock().core.inspect(block.address()))
     }
 
-    /// As [`remove_from_ledger`](Self::remove_from_ledger) without a ledger: what the core and the caches know. Looks at every cached
-    /// block; sizes are told apart as far as their classes differ.
+    /// As [`remove_from_ledger`](Self::remove_from_ledger) where there is no ledger: asks the core and the caches.
+    /// Looks at every cached block; two sizes of one class look the same.
     fn inspect(
         &self,
         inner: &Inner,
@@ -323,7 +323,7 @@ impl<U: Resource> Engine<U> {
         Err(misuse(block, layout, kind))
     }
 
-    /// Refuses what no block is ever large enough for. Nothing is looked for, and nobody is asked.
+    /// Refuses a request that no block is ever large enough for. No search is made, and no handler is asked.
     #[cold]
     fn too_large(&self, layout: Layout, requester: Requester<'_>) -> Error {
         let maximum_bytes =
@@ -337,13 +337,13 @@ impl<U: Resource> Engine<U> {
         self.refusal(report, Attempt::default())
     }
 
-    /// A call to the upstream is about to be made.
+    /// Counts a call to the upstream, before it is made.
     fn note_upstream_call(&self) {
         Counters::add(&self.book.counters.upstream_calls, 1);
     }
 }
 
-/// What an address is that is no live block: what is out in the core's eyes lies in a cache.
+/// The kind of misuse, from the core's answer. A block that the core counts as out is in a cache here.
 fn misuse_kind(inspected: Inspected) -> MisuseKind {
     match inspected {
         Inspected::Foreign => MisuseKind::ForeignPointer,

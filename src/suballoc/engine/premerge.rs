@@ -1,22 +1,23 @@
-//! Mending holes: before a long block is cut from a much longer one, what is over is merged.
+//! Merges memory of completed work, before a long block is cut from a much longer one.
 
 use super::book::{Request, SuballocBook, has_plenty, return_to_core};
 use crate::suballoc::core::Owned;
 
-/// Holes are mended for longer blocks than this, in units: 1 MiB. With 64 KiB the footprint of four hundred made-up workloads is
-/// above that of RMM's pool on as many, to one in a hundred, and the driver is asked more often.
+/// Only requests longer than this merge first, in units: 1 MiB. With 64 KiB the footprint is above that of RMM's pool
+/// on as many of four hundred made-up workloads, to one in a hundred, and there are more queries of the driver.
 const MERGED_UNITS: u32 = 4096;
 
-/// The most caches that are looked at, the host's among them: so that a request costs a constant, however many streams there
-/// are.
+/// With more caches than this, those of synchronous calls included, merging is skipped, so that the cost of a request
+/// is bounded for any number of streams.
 const MOST_SHARDS: usize = 20;
 
 impl SuballocBook {
-    /// If a long block would be cut from one that is more than a quarter longer: takes the long blocks out of all caches, and
-    /// asks the driver what is over on all streams. What is then nobody's is merged, and a better fit may be among it.
+    /// If a long block would be cut from one that is more than a quarter longer: takes the long blocks out of all
+    /// caches, and asks the driver which work is completed on all streams. Unowned memory is merged, and may hold a
+    /// better fit.
     ///
-    /// Else what the streams have freed on their own lies apart until memory runs out, and long blocks are cut meanwhile. Where
-    /// there is plenty of room, or one stream alone, nothing is done. Nothing waits.
+    /// Else the free blocks of different streams stay unmerged until memory runs out, and long blocks are cut
+    /// meanwhile. Where there is plenty of room, or only one stream, nothing is done. No stream waits.
     pub(super) fn premerge(&self, request: &Request<'_>) {
         if request.want.units() <= MERGED_UNITS || !request.is_long() {
             return;
@@ -37,7 +38,7 @@ impl SuballocBook {
             }
             inner.core.owners().collect()
         };
-        // What keeps the driver from answering is told by the strategies that cannot do without.
+        // An error of the driver is reported by the strategies that need its answer.
         let _ = self.poll_streams(&owned);
     }
 }

@@ -1,9 +1,10 @@
-//! `Requester`: for whom a block is.
+//! `Requester`: a stream, or the host.
 
 use crate::device::Device;
 use crate::stream::{Epoch, StreamId, StreamRef};
 
-/// Who asks: a stream, whose next work will use the block, or the host, after which anybody may.
+/// The requester of a block: a stream, whose next work will use it, or the host, in a synchronous call; any work may
+/// use that block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Requester<'s> {
     Stream(StreamRef<'s>),
@@ -22,7 +23,7 @@ impl<'s> Requester<'s> {
         self.stream().map(StreamRef::id)
     }
 
-    /// Up to which epoch of `of` the requester's next work comes after. No driver call.
+    /// The last epoch of `of` that the requester's next work comes after. No driver call.
     pub(super) fn reach(self, device: &Device, of: StreamId) -> Epoch {
         match self {
             Self::Stream(stream) => stream.reach(of),
@@ -30,7 +31,7 @@ impl<'s> Requester<'s> {
         }
     }
 
-    /// The epoch that a block which is the requester's from now on is marked with.
+    /// The epoch for blocks that the requester owns from now on.
     pub(super) fn now(self) -> Epoch {
         match self {
             Self::Stream(stream) => stream.now().epoch,

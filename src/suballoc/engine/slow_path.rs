@@ -1,7 +1,7 @@
-//! The slow path: finding memory where there is none at hand.
+//! The slow path: the strategies that find memory when the cache and the core have no block.
 //!
-//! Every strategy looks at the state under the locks, does what it does without them, and then tries to serve the request
-//! from a state that may have changed meanwhile: by others, too.
+//! Every strategy reads the state under the locks, works without them, and then tries to serve the request. Other
+//! threads may have changed the state meanwhile.
 
 use core::sync::atomic::Ordering;
 
@@ -17,30 +17,30 @@ use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Span, Spilled};
 
-/// How often the handlers may have everything tried again for a request. Each time they must have moved something.
+/// The most retries that handlers can cause for one request. Each time a handler must have freed or moved memory.
 const ATTEMPTS: u32 = 64;
 
-/// How often the slow path begins anew because something has come back meanwhile: while a thread waits others free what it has looked
-/// for elsewhere. There is an end, because they may go on like that for ever. In the models nobody sleeps.
+/// The most restarts of the slow path because blocks have come back meanwhile: while this thread waits, other threads
+/// free blocks. The bound is needed because they may do so for ever. In the models no thread sleeps.
 const ROUNDS: u32 = if cfg!(loom) { 1 } else { 8 };
 
-/// What the slow path has met so far.
+/// What the slow path has learnt so far.
 #[derive(Debug, Default)]
 pub(super) struct Attempt {
     pub(super) attempt: u32,
-    /// Why the upstream gave nothing.
+    /// The refusal of the upstream.
     pub(super) refused: Option<Error>,
-    /// What `Inner::calls` said then.
+    /// `Inner::calls` at that refusal.
     pub(super) calls: u64,
-    /// All caches have been emptied on the way.
+    /// All caches have been emptied for this request.
     has_spilled_all: bool,
-    /// How often it has slept until another thread's call to the upstream was over.
+    /// How often this thread has slept until the upstream call of another thread had ended.
     pub(super) naps: usize,
-    /// What kept the driver from answering.
+    /// The last error of the driver.
     failed: Option<Error>,
 }
 
-/// Whose blocks are looked at, and what has been learnt about them.
+/// The other owners of free blocks, and how far the requester comes after each.
 pub(super) struct Others {
     pub(super) owned: Vec<Owned>,
     pub(super) reach: Reach,
@@ -49,14 +49,14 @@ pub(super) struct Others {
 impl<U: Resource> Engine<U> {
     /// # Errors
     ///
-    /// `OutOfMemory` with a report once there is nothing left to try; at once what says that nothing works any more.
+    /// `OutOfMemory` with a report, once there is nothing left to try. A final error at once.
     #[cold]
     pub(super) fn take_slowly(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
         let mut attempt = Attempt::default();
         let mut moved = None;
         loop {
             attempt.attempt += 1;
-            // What stood in the way last time may not any more.
+            // The obstacles of the last attempt may be gone.
             (attempt.refused, attempt.failed) = (None, None);
             for round in 1..=ROUNDS {
                 let before = self.book.released();
@@ -74,10 +74,10 @@ impl<U: Resource> Engine<U> {
             if attempt.attempt >= ATTEMPTS || self.handlers.is_empty() {
                 return Err(self.refusal(report, attempt));
             }
-            // What a handler can move: this suballocator's blocks, or memory elsewhere on the device.
+            // Handlers can free blocks of this suballocator, or memory elsewhere on the device.
             let before = (report.live_bytes, report.reserved_bytes, self.free_upstream_bytes());
             let relief = self.handlers.ask(&report);
-            // They may have forked.
+            // A handler may have forked.
             self.book.require_here()?;
             if relief == Relief::None {
                 return Err(self.refusal(report, attempt));
@@ -112,15 +112,15 @@ impl<U: Resource> Engine<U> {
                 Ok(None) => {}
                 Ok(served) => return Ok(served),
                 Err(error) if error.is_final() => return Err(error),
-                // As when there is no event to be had: another strategy may do without.
+                // For example, no event can be made: another strategy may need none.
                 Err(error) => attempt.failed = Some(error),
             }
         }
         Ok(None)
     }
 
-    /// Refuses what is more than the upstream has in all, before anything is looked for: no cache is emptied for it. `None` for
-    /// any other request.
+    /// Refuses a request for more than the upstream has in all, before any search, so that no cache is emptied for it.
+    /// `None` for any other request.
     #[cold]
     #[inline(never)]
     pub(super) fn serve_beyond_upstream(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
@@ -132,7 +132,7 @@ impl<U: Resource> Engine<U> {
         if request.layout.rounded_bytes() <= memory.total_bytes {
             return Ok(None);
         }
-        // The memory that it tells of may not be its own: who hands memory out has the last word.
+        // The total may be that of another resource, so the upstream is asked for the memory itself.
         let mut attempt = Attempt { attempt: 1, ..Attempt::default() };
         if let Some(block) = self.request_segment_at_once(request, &mut attempt)? {
             return Ok(Some(block));
@@ -141,14 +141,14 @@ impl<U: Resource> Engine<U> {
         if report.is_hopeless() { Err(self.hopeless(report, attempt)) } else { Ok(None) }
     }
 
-    /// Refuses what nobody can help with. No handler is asked.
+    /// Refuses a request that no handler can help with. No handler is asked.
     #[cold]
     fn hopeless(&self, report: OutOfMemory, attempt: Attempt) -> Error {
         self.handlers.tell(&report);
         self.refusal(report, attempt)
     }
 
-    /// Free memory outside of this suballocator, if anybody knows.
+    /// The free memory of the upstream, if it knows.
     fn free_upstream_bytes(&self) -> Option<usize> {
         self.upstream.memory_info().ok().map(|info| info.free_bytes)
     }
@@ -175,14 +175,15 @@ impl<U: Resource> Engine<U> {
             Strategy::DeviceWait => self.book.serve_after_device_wait(request),
             Strategy::HostWait => self.book.serve_after_host_wait(request),
             Strategy::Trim => self.trim_and_grow(request, attempt),
-            // A model has what the other strategies find; exploring this on top takes minutes instead of seconds. It has a model alone.
+            // A model finds memory by the other strategies; with this one too it takes minutes instead of seconds. A
+            // model of its own covers it.
             #[cfg(loom)]
             Strategy::TakeThenWait if self.reuse != crate::suballoc::Reuse::LastStrategy => Ok(None),
             Strategy::TakeThenWait => self.book.serve_then_wait(request),
         }
     }
 
-    /// Gives back the segments that nothing is left in, as far as that makes room, and grows by what is needed.
+    /// Returns empty segments to the upstream, as many as make room, and grows by what is needed.
     fn trim_and_grow(
         &self,
         request: &Request<'_>,
@@ -190,7 +191,7 @@ impl<U: Resource> Engine<U> {
     ) -> Result<Option<DevicePtr>, Error> {
         let room = |book: &SuballocBook| book.room(&book.inner.lock());
         let mut gone = 0;
-        // If it was the upstream that refused, room under the maximum is not what is missing: all has to go that can.
+        // If the upstream refused, room under the maximum is not enough: every empty segment goes.
         while attempt.refused.is_some() || room(&self.book) < request.need() {
             match self.return_segment(0) {
                 Some(bytes) => gone += bytes,
@@ -209,15 +210,15 @@ impl<U: Resource> Engine<U> {
         self.grow(request, Growth::Exact, attempt)
     }
 
-    /// The end of the slow path. No lock is held: where it is asked for, a file is written.
+    /// The error at the end of the slow path. No lock is held: a snapshot file may be written.
     #[cold]
     pub(super) fn refusal(&self, report: OutOfMemory, attempt: Attempt) -> Error {
-        // What is no lack of memory is told as it is.
+        // An error other than a lack of memory is returned unchanged.
         let other =
             [attempt.refused, attempt.failed].into_iter().flatten().find(|error| !error.is_out_of_memory());
         other.unwrap_or_else(|| {
             let snapshot_file = self.snapshots.as_ref().and_then(|files| {
-                // Looked at only if there is a file left to write.
+                // The snapshot is taken only if a file is left to write.
                 files.write(|| self.book.snapshot(), &report)
             });
             let report = OutOfMemory { snapshot_file, ..report };
@@ -228,20 +229,21 @@ impl<U: Resource> Engine<U> {
 }
 
 impl SuballocBook {
-    /// How many blocks have come back to the core.
+    /// The number of blocks that have come back to the core so far.
     fn released(&self) -> u64 {
         self.inner.lock().core.released()
     }
 
-    /// Empties all caches. Returns `true` if blocks have come back since the core had seen so many, by this thread or another,
-    /// and those that are free are enough, taken together.
+    /// Empties all caches. Returns `true` if more than `released` blocks have now come back to the core, and the free
+    /// memory is as much as the request in all.
     fn may_have_more_for(&self, request: &Request<'_>, released: u64) -> bool {
         self.spill();
         let inner = self.inner.lock();
         inner.core.released() != released && inner.core.free_units() >= u64::from(request.want.units())
     }
 
-    /// The owners of free blocks, and how far the requester comes after each. About those that are over there is nothing to ask.
+    /// The other owners of free blocks, and how far the requester comes after each. Streams whose work is all completed
+    /// are in `reach` only: there is nothing to ask about them.
     pub(super) fn others(&self, requester: Requester<'_>) -> Others {
         let own = requester.id();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
@@ -262,7 +264,7 @@ impl SuballocBook {
         Others { owned, reach }
     }
 
-    /// Serves from what the requester comes after anyway; if pieces of it have to be merged, merges them.
+    /// Serves from memory that the requester already comes after; merges pieces of it if no single one fits.
     pub(super) fn serve_within_reach(&self, request: &Request<'_>) -> Option<DevicePtr> {
         let reach = &self.others(request.requester).reach;
         if !reach.is_empty()
@@ -286,7 +288,7 @@ impl SuballocBook {
         })
     }
 
-    /// Serves from what is within reach and what is over, if blocks have come back from caches.
+    /// Serves from memory within reach or of completed work, if blocks have come back from caches.
     fn serve_spilled(&self, request: &Request<'_>, blocks: usize) -> Result<Option<DevicePtr>, Error> {
         if blocks == 0 {
             return Ok(None);
@@ -297,8 +299,8 @@ impl SuballocBook {
         }
     }
 
-    /// Of these streams, those of which there would be a block, once all that they have freed is over. The one that has freed the
-    /// least first: its work is the likeliest to be over soon.
+    /// The streams of `owned` that have a fitting block, once their work is completed. The stream with the least free
+    /// memory comes first: its work is likely to complete soonest.
     fn fitting(&self, owned: &[Owned], request: &Request<'_>) -> Vec<Owned> {
         let inner = self.inner.lock();
         let has_one = |owner| u64::from(inner.core.largest(owner, &[])) >= request.need();
@@ -309,18 +311,19 @@ impl SuballocBook {
         fitting
     }
 
-    /// The streams whose free memory would do together, as few as can be, if there are any: those that the requester comes after
-    /// anyway left out.
+    /// The fewest streams whose free memory makes one fitting piece. Streams that the requester already comes after are
+    /// left out. `None` if there is no such piece.
     fn span_for(&self, request: &Request<'_>, reach: &Reach) -> Option<Span> {
         let inner = self.inner.lock();
         let owner = request.requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, reach);
         let span = |units| inner.core.span_of(units, owner, &reach);
-        // Less may do, where it is aligned by chance.
+        // Without the padding for the alignment: a piece may happen to be aligned.
         span(request.need()).or_else(|| span(request.want.units().into()))
     }
 
-    /// Makes the requester's stream wait for one other, whose memory would do; if none would, for those whose memory would together.
+    /// Makes the requester's stream wait for one stream whose memory fits; if there is none, for the fewest whose
+    /// memory fits together.
     fn serve_after_device_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Some(stream) = request.requester.stream() else { return Ok(None) };
         let others = self.others(request.requester);
@@ -330,7 +333,7 @@ impl SuballocBook {
                 return Ok(self.serve_within_reach(request));
             }
         }
-        // Where no waiting makes a piece that is large enough, nobody is waited for.
+        // If no wait gives a piece that is large enough, there is no wait.
         let Some(span) = self.span_for(request, &others.reach) else { return failed.map(|()| None) };
         let all: Vec<Stamp> = others.owned.iter().map(Owned::latest).collect();
         for round in [&span[..], &all] {
@@ -345,7 +348,7 @@ impl SuballocBook {
         failed.map(|()| None)
     }
 
-    /// Makes `stream` wait for a point of another. Returns `false` if what is behind that cannot be had this way.
+    /// Makes `stream` wait for a point of another. Returns `false` if it cannot wait for that stream.
     fn follow(
         &self,
         stream: StreamRef<'_>,
@@ -368,8 +371,8 @@ impl SuballocBook {
         Ok(())
     }
 
-    /// Returns `true` if it was only that the other stream captures, or the one that is to wait does, or that the other did at
-    /// its end.
+    /// Returns `true` if the error only says that one of the two streams captures, or that the other one ended in a
+    /// capture.
     fn is_out_of_reach(&self, other: StreamId, error: &Error) -> bool {
         error.is_capture() || self.device.machine().has_no_last_event(other, error)
     }
@@ -381,7 +384,7 @@ impl SuballocBook {
         for other in owned.iter().filter(|other| other.stream != own) {
             match self.wait_for(stream, other.latest()) {
                 Ok(()) => {}
-                // It stays where it is.
+                // Its blocks stay its own.
                 Err(error) if self.device.machine().has_no_last_event(other.stream, &error) => {}
                 Err(error) => return Err(error),
             }
@@ -389,15 +392,15 @@ impl SuballocBook {
         let reach = self.others(Requester::Stream(stream)).reach;
         let now = stream.now().epoch;
         let mut inner = self.inner.lock();
-        // With its cache, so that it leaves when another stream gets that.
+        // By its cache, so that the owner leaves the core when another stream gets the cache.
         let owner = self.cache(&mut inner.core, Some(own)).owner();
         let reach = of_owners(&inner.core, &reach);
         inner.core.gather(owner, now, &reach);
         Ok(())
     }
 
-    /// Waits on the host: for one stream whose memory would do, or those whose memory would together; else for all, the requester's
-    /// own included, because segments may be whole then.
+    /// Waits on the host: for one stream whose memory fits, or for the fewest whose memory fits together. If that is
+    /// not enough, for all streams, the requester's own included: whole segments may become empty then.
     fn serve_after_host_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let machine = self.device.machine();
         let mut owned: Vec<Owned> = self.inner.lock().core.owners().collect();
@@ -434,8 +437,8 @@ impl SuballocBook {
         failed.map(|()| None)
     }
 
-    /// Takes a block first, whoever has freed it and wherever it lies, and waits for that stream then, on the host. After a
-    /// wait others may have taken what was waited for, again and again.
+    /// Takes a block first, of any stream, and then waits for that stream on the host. In the other order another
+    /// thread could take the block after each wait.
     fn serve_then_wait(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let mut out_of_reach: Vec<StreamId> = Vec::new();
         loop {
@@ -450,7 +453,7 @@ impl SuballocBook {
                 let reach = of_owners(&inner.core, &reach);
                 let taken = inner.core.allocate(owner, request.want.units(), request.align_units, &reach);
                 let Some(taken) = taken else { return Ok(None) };
-                // What it had when the block was still there: no block of it was later.
+                // The state of that stream before the block was taken: none of its free blocks had a later epoch.
                 let from = inner.core.stream_of(taken.from).filter(|_| taken.from != owner);
                 let from = from.and_then(|from| owned.iter().find(|other| other.stream == from));
                 (taken.address, from.map(Owned::latest))
@@ -467,7 +470,7 @@ impl SuballocBook {
                 inner.steals += u64::from(point.is_some());
                 return Ok(DevicePtr::new(address));
             };
-            // Back to whose it was. A stream that has left meanwhile is over.
+            // The block goes back to its former owner. If that stream has left meanwhile, its work is completed.
             let owner = inner.core.owner_of(point.stream).unwrap_or(Owner::UNOWNED);
             return_to_core(&mut inner.core, owner, Spilled { address, epoch: point.epoch });
             if !self.is_out_of_reach(point.stream, &error) {
@@ -478,11 +481,11 @@ impl SuballocBook {
     }
 }
 
-/// Notes what one stream could not do, which says nothing of the others.
+/// Keeps the first error that concerns one stream only, so that the other streams are still tried.
 ///
 /// # Errors
 ///
-/// The error, if nothing works any more.
+/// The error itself, if it is final.
 pub(super) fn keep_first(failed: &mut Result<(), Error>, error: Error) -> Result<(), Error> {
     if error.is_final() {
         return Err(error);

@@ -1,38 +1,37 @@
-//! `Strategy`: what is tried, in order, when memory runs out.
+//! `Strategy`: the ways to find memory when it runs out, in order.
 
 use crate::suballoc::Reuse;
 
-/// One way to find memory, when a stream's cache and the core have none that is simply there.
+/// One way to find memory, when the stream's cache and the core have no block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
-    /// What other streams have freed and the requester already comes after. No driver call.
+    /// Blocks of other streams that the requester already comes after. No driver call.
     WithinReach,
-    /// What the driver says is over, once it is asked.
+    /// Blocks whose work is completed, as the driver says when asked.
     Completed,
-    /// What lies in the requester's own cache, merged.
+    /// The requester's own cache, merged.
     OwnCache,
-    /// What lies in the caches, the requester's own included, as far as it is not wanted there again; then what is within reach and
-    /// what is over, again.
+    /// The requester's own cache, and the others that `Emptying` selects; then `WithinReach` and `Completed` again.
     IdleCaches,
-    /// The same with all that lies in the caches.
+    /// The same with all caches.
     Caches,
-    /// A segment, as large as the policy says.
+    /// A new segment, as large as the growth policy says.
     Grow,
-    /// What is not over: the requester's stream waits for it, on the device.
+    /// Blocks whose work is not completed: the requester's stream waits for it, on the device.
     DeviceWait,
     /// The same, and the host waits.
     HostWait,
-    /// Segments that nothing is left in go back, and one that fits is taken.
+    /// Empty segments go back to the upstream, and one that fits is taken.
     Trim,
-    /// A block is taken, whoever has freed it, and then the host waits for that stream.
+    /// A block of any stream is taken, and then the host waits for that stream.
     TakeThenWait,
 }
 
-/// The order in which they are tried. Then the user's handlers are asked; if they freed something it begins anew.
+/// The strategies in the order in which they are tried. Then the user's handlers are asked; if they freed memory, the
+/// first strategy is next.
 ///
-/// Growing comes before waiting, because it keeps streams apart: a wait that a stream is given stays in its queue, behind
-/// work that it has nothing to do with. Asking what is over comes before growing where the policy says so: a query is
-/// 0.1 µs, a segment 50.
+/// Growing comes before waiting, because it keeps streams independent: a wait stays in the queue of the stream, and may
+/// wait for unrelated work. Queries come before growing where the policy says so: a query takes 0.1 µs, a segment 50.
 pub(super) const fn in_order(reuse: Reuse) -> &'static [Strategy] {
     use Strategy::{
         Caches, Completed, DeviceWait, Grow, HostWait, IdleCaches, OwnCache, TakeThenWait, Trim, WithinReach,
