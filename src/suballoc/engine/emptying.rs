@@ -1,34 +1,34 @@
-//! `Emptying`: whose caches are emptied before more is asked of the upstream?
+//! `Emptying`: which caches are emptied before the suballocator grows?
 
-/// The longest pause: so often memory runs out before it is tried again whether everybody's caches can be emptied for good.
+/// The longest pause, in times that memory runs out, before all caches are emptied again.
 const LONGEST_PAUSE: u32 = 64;
 
-/// Whose caches are emptied before more is asked of the upstream: everybody's, as long as those whose were do not come back for
-/// what was taken from them.
+/// Selects the caches that are emptied before the suballocator grows: all of them, as long as few of the emptied ones
+/// miss soon.
 ///
 /// Else the same memory goes round: each emptying serves until those who were emptied ask again, and what each costs grows with
 /// the number of streams. When half of them came back there is a pause, each time twice as long, in which only what is idle is
 /// emptied, and the suballocator grows. Where it cannot grow there is no pause.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
-    /// How many caches of others the last emptying took something from.
+    /// How many caches of other streams the last emptying took blocks from.
     emptied: usize,
     /// How many of these have missed since.
     came_back: usize,
-    /// How often memory is still to run out before all are emptied again.
+    /// How often memory runs out before all caches are emptied again.
     pause: u32,
     /// How long the last pause was.
     length: u32,
     /// The last attempt to grow has failed.
     is_refused: bool,
-    /// Which cache is to be looked at next.
+    /// The cache to look at next.
     next: usize,
-    /// What the misses of the suballocator were when caches were last looked at.
+    /// The misses of the suballocator when caches were last looked at.
     misses: u64,
 }
 
 impl Emptying {
-    /// Memory has run out. Returns `true` if everybody's caches are to be emptied, before it grows.
+    /// Called when memory has run out. Returns `true` if all caches are to be emptied before it grows.
     pub(super) fn is_for_all(&mut self) -> bool {
         if self.is_refused {
             return true;
@@ -44,7 +44,7 @@ impl Emptying {
         !is_pause
     }
 
-    /// All have been emptied, so many of them for the sake of another.
+    /// Notes that all caches have been emptied, and from how many of other streams blocks were taken.
     pub(super) fn note_emptied(&mut self, caches: usize) {
         (self.emptied, self.came_back) = (caches, 0);
     }
@@ -54,19 +54,19 @@ impl Emptying {
         self.came_back += 1;
     }
 
-    /// The suballocator can grow no more, until it [does](Self::note_growth).
+    /// Notes that the suballocator cannot grow, until [`note_growth`](Self::note_growth).
     pub(super) fn note_refusal(&mut self) {
         self.is_refused = true;
     }
 
-    /// The suballocator has grown.
+    /// Notes that the suballocator has grown.
     pub(super) fn note_growth(&mut self) {
         self.is_refused = false;
     }
 
-    /// The first of the caches to look at, and how many, of so many in all: one for each of the `misses` since the last
-    /// time. So a look at each costs a request a constant, and a stream that asks in turn with all others has asked between two
-    /// looks at its cache.
+    /// The first of `caches` caches to look at, and how many: one for each miss since the last time. So the looks cost
+    /// each request a constant, and a stream that allocates in turn with all others has allocated between two looks at
+    /// its cache.
     pub(super) fn next_looks(&mut self, caches: usize, misses: u64) -> (usize, usize) {
         let looks = usize::try_from(misses - self.misses).unwrap_or(caches).min(caches);
         let first = if self.next < caches { self.next } else { 0 };
@@ -79,7 +79,7 @@ impl Emptying {
 mod tests {
     use super::*;
 
-    /// Whether everybody is emptied each time that memory runs out, where so many of ten come back.
+    /// Whether all caches are emptied, each time that memory runs out, if `came_back` of ten caches miss.
     fn history(came_back: usize, times: usize) -> Vec<bool> {
         let mut emptying = Emptying::default();
         let mut time = || {

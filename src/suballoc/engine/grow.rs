@@ -1,4 +1,4 @@
-//! Growing: asking the upstream for a segment.
+//! Growing: requests a segment of the upstream.
 
 use smallvec::SmallVec;
 
@@ -12,49 +12,50 @@ use crate::suballoc::Growth;
 use crate::suballoc::core::{Owned, Segment};
 use crate::sync::{nap, yield_now};
 
-/// What growth is rounded to: 2 MiB, the page in which a device has its memory.
+/// The rounding of growth: 2 MiB, the page of device memory.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 
-/// A pool with [`Growth::Spare`] takes at most this part of what it has, unless a request needs more: a sixteenth. With a
-/// twelfth or a twenty-fourth the footprint is at or below that of RMM's pool on as many of four hundred made-up workloads, to
-/// two in a hundred; with an eighth on fewer.
+/// A pool with [`Growth::Spare`] grows by at most 1/16 of its size, unless a request needs more. With 1/12 or 1/24 the
+/// footprint is at or below that of RMM's pool on as many of four hundred made-up workloads, to two in a hundred; with
+/// 1/8 on fewer.
 const PART: u64 = 16;
 
-/// For so many requests like the one that grows it at most. With two of them a pool calls its upstream a quarter more often;
-/// without this bound its footprint is above that of RMM's on three more of a hundred.
+/// It takes at most this many times the request that makes it grow. With two a pool calls its upstream a quarter more
+/// often; without this bound its footprint is above that of RMM's on three more of a hundred workloads.
 const MOST_ALIKE: u64 = 4;
 
-/// But this part in any case, so that a pool of small blocks calls its upstream some hundred times for each doubling, and
-/// not once for every page.
+/// But at least 1/128 of its size, so that a pool of small blocks calls its upstream about a hundred times for each
+/// doubling, and not once for every page.
 const LEAST_PART: u64 = 128;
 
-/// A pool with [`Growth::Spare`] and a maximum of at most 32 MiB takes it at once.
+/// A pool with [`Growth::Spare`] and a maximum of at most this takes all of it at once: 32 MiB.
 const SMALL_MAXIMUM: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 
-/// How often a thread looks whether another one's growth has come before it asks itself, or sleeps between looks. The driver
-/// takes 50 µs for a segment; a yield is about one.
+/// How often a thread yields while another thread grows, before it calls the upstream itself or sleeps. The driver
+/// takes 50 µs for a segment; a yield takes about one.
 ///
-/// Under loom more often than the models let a thread be preempted, so that an answer always comes.
+/// Under loom more often than the models preempt a thread, so that the other thread always answers.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
-/// How often, in one request, a thread that could not ask itself looks after that, a millisecond apart: ten seconds, because
-/// pinning 4 GiB takes more than one. It has an end, because whoever asks may wait for something that this thread holds.
+/// How often, in one request, a thread that must not call the upstream sleeps after that, for a millisecond: ten
+/// seconds in all, because pinning 4 GiB takes more than one. The bound is needed because the other thread may wait for
+/// something that this thread holds.
 const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 
-/// How often a thread waits so. Where there is room it waits once and then asks itself.
+/// How often a thread waits for others. Where there is room it waits once, and then calls the upstream itself.
 const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
-/// Who is in a call to an upstream.
+/// A thread in a call to an upstream.
 pub(super) type Caller = crate::stream::ThreadToken;
 
 impl Inner {
-    /// This thread is about to call the upstream.
+    /// Notes that this thread is about to call the upstream.
     pub(super) fn begin_call(&mut self) {
         self.calls += 1;
         self.callers.push(Caller::current());
     }
 
-    /// The call is over, and what was to be said about it is said.
+    /// Notes that the call has ended, after its other figures are updated.
     pub(super) fn end_call(&mut self) {
         self.answers += 1;
         let me = Caller::current();
@@ -69,26 +70,26 @@ impl Inner {
     }
 }
 
-/// What a thread that needs a segment does.
+/// The next step of a thread that needs a segment.
 enum Pledge {
-    /// Ask for so many units; they are set aside. `calls` is what `Inner::calls` says, unless there are others under way.
+    /// Request `units`, which are set aside. `calls` is `Inner::calls`, unless other calls are under way.
     Ask { units: u64, calls: Option<u64>, old: Old },
-    /// Somebody else has asked for enough, or gives back: wait for the answer after this one.
+    /// Another thread has requested enough, or returns a segment: wait until `Inner::answers` changes.
     Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
 }
 
-/// Segments that go back before the upstream is asked: taken from the core, and counted as leaving.
+/// Segments to return before the upstream is called: taken from the core, and counted as leaving.
 type Old = SmallVec<[Segment; 8]>;
 
 impl<U: Resource> Engine<U> {
-    /// Takes a segment from the upstream in which the request fits, and serves it from there. `None` if there is no room
-    /// under the maximum, or if the upstream refused what is needed; the refusal is kept in `attempt`.
+    /// Takes a segment that the request fits from the upstream, and serves the request from it. `None` if there is no
+    /// room under the maximum, or if the upstream refused; the refusal is kept in `attempt`.
     ///
     /// # Errors
     ///
-    /// Those of the upstream that say that nothing works any more.
+    /// The final ones of the upstream.
     pub(super) fn grow(
         &self,
         request: &Request<'_>,
@@ -98,9 +99,9 @@ impl<U: Resource> Engine<U> {
         if growth == Growth::Spare {
             self.book.settle_own(request);
         }
-        // Each time somebody else's growth served others, which is progress, but not of this request.
+        // In each turn the growth of another thread may serve other requests and not this one.
         for turn in 0..TURNS {
-            // In one step, so that no answer comes between looking at what there is and asking for more.
+            // In one step, so that no answer comes between the search and the decision.
             let pledge = match self.book.serve_or(request, |inner| self.pledge(inner, request, growth, turn))
             {
                 Ok(block) => return Ok(Some(block)),
@@ -113,8 +114,8 @@ impl<U: Resource> Engine<U> {
                     match self.request_segment(request, units, old, attempt)? {
                         Some(block) => return Ok(Some(block)),
                         None if calls == Some(attempt.calls) => return Ok(None),
-                        // The upstream was short of what another one has got of it, or gives back: that is there for the next turn,
-                        // or after the next answer.
+                        // The upstream lacks memory that another thread has just got, or is returning: it is there in
+                        // the next turn, or after the next answer.
                         None => {
                             let inner = self.book.inner.lock();
                             (inner.answers, inner.is_calling())
@@ -152,7 +153,7 @@ impl<U: Resource> Engine<U> {
             Growth::Exact => need,
             Growth::Step(bytes) => need.max((bytes / Layout::MIN_ALIGN) as u64),
             Growth::Doubling => need.max(reserved).next_multiple_of(PAGE_UNITS),
-            // No footprint is to be saved: all of it is little, and what a long request needs in one piece.
+            // A small pool takes its whole maximum: there is little to save, and a long request finds it in one piece.
             Growth::Spare if self.book.maximum_units <= SMALL_MAXIMUM => room,
             Growth::Spare => spare(need, reserved),
         };
@@ -161,7 +162,7 @@ impl<U: Resource> Engine<U> {
         let is_alone = inner.pledged + inner.leaving == 0;
         let mut old = Old::new();
         if growth == Growth::Spare {
-            // None of them serves the request.
+            // Each is shorter than the request.
             let given = self.book.take_free_segments(inner, need - 1, units, &mut old);
             units = units.max(given).min(most);
         }
@@ -170,8 +171,8 @@ impl<U: Resource> Engine<U> {
         Pledge::Ask { units, calls: is_alone.then_some(inner.calls), old }
     }
 
-    /// Asks the upstream for what the request needs, and looks nowhere before. `None` if there is no room under the maximum, or if
-    /// the upstream refused.
+    /// Requests of the upstream what the request needs, without a search. `None` if there is no room under the maximum,
+    /// or if the upstream refused.
     pub(super) fn request_segment_at_once(
         &self,
         request: &Request<'_>,
@@ -189,7 +190,8 @@ impl<U: Resource> Engine<U> {
         self.request_segment(request, need, Old::new(), attempt)
     }
 
-    /// Gives `old` back, asks for `pledged` units, and for half as long as the upstream refuses and it would do.
+    /// Returns `old` to the upstream, and requests `pledged` units of it. After each refusal requests half as much,
+    /// down to the need.
     fn request_segment(
         &self,
         request: &Request<'_>,
@@ -204,7 +206,7 @@ impl<U: Resource> Engine<U> {
         let mut units = pledged;
         let refused = loop {
             let taken = self.take_segment(units as u32);
-            // The upstream may be the user's, and have forked.
+            // The upstream may be a user's, and may have forked.
             self.book.require_here()?;
             match taken {
                 Ok(address) => {
@@ -233,7 +235,7 @@ impl<U: Resource> Engine<U> {
         Ok(None)
     }
 
-    /// A segment of the upstream, for anybody to use.
+    /// Allocates a segment of the upstream, ready for every stream.
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
         self.note_upstream_call();
@@ -257,7 +259,7 @@ impl<U: Resource> Engine<U> {
         ))
     }
 
-    /// The first segment, taken when the suballocator is made.
+    /// Takes the first segment, when the suballocator is made.
     pub(in crate::suballoc) fn take_initial(&self, units: u32) -> Result<(), Error> {
         let address = self.take_segment(units)?;
         let mut inner = self.book.inner.lock();
@@ -267,24 +269,24 @@ impl<U: Resource> Engine<U> {
     }
 }
 
-/// What [`Growth::Spare`] takes where so many units are needed and so many are there: as much as some more such requests
-/// need, because programs ask for the same sizes again, and then nothing is left over at the end of the segment.
+/// The units that [`Growth::Spare`] takes: a multiple of the need, because programs request the same sizes again, and
+/// then no rest is left at the end of the segment.
 fn spare(need: u64, reserved: u64) -> u64 {
     let part = (reserved / PART).min((MOST_ALIKE * need).max(reserved / LEAST_PART));
     ((part / need).max(1) * need).next_multiple_of(PAGE_UNITS)
 }
 
 impl SuballocBook {
-    /// What the requester itself has freed and is over becomes nobody's, so that segments of it are seen to be free.
+    /// Makes the requester's own memory of completed work unowned, so that empty segments are found.
     fn settle_own(&self, request: &Request<'_>) {
         let Some(id) = request.requester.id() else { return };
         let own: Option<Owned> = self.inner.lock().core.owners().find(|owned| owned.stream == id);
-        // What keeps the driver from answering is told by the strategies that cannot do without.
+        // An error of the driver is reported by the strategies that need its answer.
         let _ = own.map(|own| self.poll_streams(&[own]));
     }
 
-    /// Takes segments out of the core that are free and nobody's, each of at most `at_most` units, until they are `enough`.
-    /// Returns how many units they are.
+    /// Takes empty, unowned segments out of the core, each of at most `at_most` units, until they have `enough` units.
+    /// Returns their units.
     fn take_free_segments(&self, inner: &mut Inner, at_most: u64, enough: u64, old: &mut Old) -> u64 {
         let mut given = 0;
         while given < enough
@@ -300,7 +302,7 @@ impl SuballocBook {
     }
 }
 
-/// How a segment is asked for, and given back.
+/// The layout of a segment, for its allocation and its free.
 pub(super) fn segment_layout(units: u32) -> Result<Layout, Error> {
     Layout::from_bytes(units as usize * Layout::MIN_ALIGN)
 }

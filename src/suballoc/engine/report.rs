@@ -1,4 +1,4 @@
-//! What there is: figures, a picture of every block, a report when there is not enough.
+//! Figures, snapshots, and reports of running out of memory.
 
 use std::time::SystemTime;
 
@@ -20,18 +20,18 @@ fn bytes(units: u64) -> usize {
     units as usize * Layout::MIN_ALIGN
 }
 
-/// What one cache holds.
+/// The figures of one cache.
 struct CacheSeen {
     units: u64,
     blocks: usize,
-    /// The stream, and when it last freed what lies here; with nothing in it, no point.
+    /// The stream, and the newest epoch of its blocks here; `None` for an empty cache.
     newest: Option<Stamp>,
     hits: u64,
     metadata_bytes: usize,
 }
 
 impl CacheSeen {
-    /// Looks at each of its blocks, of which there are about a thousand at most.
+    /// Looks at each of its blocks: about a thousand at most.
     fn of(cache: &Cache) -> Self {
         let point = |stream| Some(Stamp { stream, epoch: cache.newest()? });
         Self {
@@ -44,14 +44,14 @@ impl CacheSeen {
     }
 }
 
-/// Up to when blocks were freed on each stream, and how many units: for those in the core, and for those in each cache.
+/// The newest free of each stream, and its free units: once for the core, and once for each cache.
 fn freed(inner: &Inner, caches: &[CacheSeen]) -> Vec<(Stamp, u64)> {
     let in_core = inner.core.owners().map(|owned| (owned.latest(), owned.free_units));
     let cached = caches.iter().filter_map(|cache| Some((cache.newest?, cache.units)));
     in_core.chain(cached).collect()
 }
 
-/// What is where.
+/// The sums over core and caches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Totals {
     pub(super) live_bytes: usize,
@@ -68,17 +68,17 @@ impl SuballocBook {
         }
     }
 
-    /// Looks at one cache after the other, each with its token for as long as that takes. The caller has the mutex, so nothing
-    /// comes from the core or goes there meanwhile; but its users take blocks out of one cache, and put blocks into another.
+    /// Looks at one cache after the other, with its token. The caller has the mutex, so no block enters or leaves the
+    /// core meanwhile; but streams take blocks out of one cache, and put blocks into another.
     fn look_at_caches<T>(&self, look: impl Fn(&Cache) -> T) -> impl Iterator<Item = T> {
         self.shards().map(move |shard| look(&shard.lock()))
     }
 
-    /// What it holds, and what it has done.
+    /// The figures of the suballocator.
     ///
-    /// [`Status`] says which figures are exact and which are a moment old. It stops nobody for long: a stream while its own cache
-    /// is looked at, which holds about a thousand blocks at most; who needs the shared core for a few steps for each stream,
-    /// however many blocks are free there.
+    /// [`Status`] says which figures are exact and which are a moment old. A stream waits while its own cache is read,
+    /// about a thousand blocks at most. A thread that needs the shared core waits for a few steps for each stream, for
+    /// any number of free blocks.
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
@@ -89,10 +89,10 @@ impl SuballocBook {
         self.with_pending(status, &freed)
     }
 
-    /// All but what is pending.
+    /// All figures but the pending bytes.
     fn status_locked(&self, inner: &Inner, caches: &[CacheSeen]) -> Status {
         let core = &inner.core;
-        // A block that was seen in two caches is out once.
+        // A block that was seen in two caches is counted as out once.
         let cached = caches.iter().map(|cache| cache.units).sum::<u64>().min(core.out_units());
         let cached_blocks = caches.iter().map(|cache| cache.blocks).sum::<usize>().min(core.out_blocks());
         // Relaxed: figures for people.
@@ -117,7 +117,7 @@ impl SuballocBook {
         }
     }
 
-    /// Adds what is pending. The caller has none of the locks.
+    /// Adds the pending bytes. The caller has none of the locks.
     fn with_pending(&self, status: Status, freed: &[(Stamp, u64)]) -> Status {
         let machine = self.device.machine();
         let is_pending = |newest: &Stamp| machine.done_up_to(newest.stream) < newest.epoch;
@@ -171,7 +171,7 @@ impl SuballocBook {
                 .filter_map(|block| {
                     let address = DevicePtr::new(block.address)?;
                     let state = state(block.address, block.state);
-                    // No lock of the core is held, so a block may have gone meanwhile: it has no tag then.
+                    // The core is not locked, so a block may have been freed meanwhile: it has no tag then.
                     let tag = match (&self.ledger, state) {
                         (Some(ledger), BlockState::Live) => ledger.tag(address),
                         _ => Tag::NONE,
@@ -186,11 +186,11 @@ impl SuballocBook {
     fn largest(&self, requester: Requester<'_>) -> usize {
         let reach = self.others(requester).reach;
         let inner = self.inner.lock();
-        // Not entered for asking: a stream that has no cache would never leave.
+        // The query does not enter the stream: without a cache it would never leave the core.
         let owner = requester.id().and_then(|id| inner.core.owner_of(id)).unwrap_or(Owner::UNOWNED);
         let reach = of_owners(&inner.core, &reach);
         let units = inner.core.largest(owner, &reach);
-        // What no class of this book is long enough for is served exactly: see `want`.
+        // Where the size class is above the maximum, the exact size is served: see `want`.
         let most = Want::of_units(units).filter(|want| u64::from(want.units()) > self.maximum_units);
         bytes(u64::from(most.map_or(Want::most_within(units), |_| units)))
     }
@@ -218,7 +218,7 @@ impl<U: Resource> Engine<U> {
         if self.is_of_one_size && bytes < self.largest_bytes { 0 } else { bytes.min(self.largest_bytes) }
     }
 
-    /// As the upstream says, and what lies free here besides.
+    /// The memory of the upstream, and the free memory here.
     pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
         self.book.require_here()?;
         let under = self.upstream.memory_info()?;
@@ -239,13 +239,13 @@ impl<U: Resource> Engine<U> {
         report.explained()
     }
 
-    /// The most that it may have of its upstream, if there is a limit.
+    /// The most that it may reserve of its upstream, if there is a limit.
     pub(super) fn maximum_bytes(&self) -> Option<usize> {
         let maximum = self.book.maximum_units;
         (maximum < (usize::MAX / Layout::MIN_ALIGN) as u64).then(|| bytes(maximum))
     }
 
-    /// What a report says of this suballocator.
+    /// The figures of this suballocator in a report.
     pub(super) fn figures(&self, layout: Layout, requester: Requester<'_>) -> OutOfMemory {
         let status = self.book.status();
         OutOfMemory {

@@ -1,26 +1,27 @@
-//! What every suballocator does alike: the contract of resources, over an engine.
+//! The contract of resources over an engine, the same for every suballocator.
 
-/// Implements `Resource`, access markers, `Debug` and the common calls for a suballocator with the fields `engine` and `id`.
-/// `$want` says what a layout wants of it; `$layer` prints its layer.
+/// Implements `Resource`, access markers, `Debug` and the common calls for a suballocator with the fields `engine` and
+/// `id`. `$want` gives the block that serves a layout; `$layer` prints its layer.
 macro_rules! resource_by_engine {
     ($name:ident, |$this:ident, $layout:ident| $want:expr, |$of:ident, $f:ident| $layer:expr) => {
         impl<U: Resource> $name<U> {
-            /// What it stands over.
+            /// The upstream.
             #[must_use]
             pub fn upstream(&self) -> &U {
                 self.engine.upstream()
             }
 
-            /// What it holds, and what it has done. [`Status`] says which figures are exact and which are a moment old.
+            /// The figures of the suballocator. [`Status`] says which are exact and which are a moment old.
             ///
-            /// It stops nobody for long: a stream while its own cache is looked at, which holds about a thousand blocks at most;
-            /// who needs the shared core for a few steps for each stream, however many blocks are free there.
+            /// A stream waits while its own cache is read, about a thousand blocks at most. A thread that needs the
+            /// shared core waits for a few steps for each stream, for any number of free blocks.
             #[must_use]
             pub fn status(&self) -> Status {
                 self.engine.status()
             }
 
-            /// Every block at one moment. Holds everybody up while it is taken: a few nanoseconds a block.
+            /// Every block at one moment. All threads that need the shared core wait meanwhile: a few nanoseconds a
+            /// block.
             #[must_use]
             pub fn snapshot(&self) -> Snapshot {
                 self.engine.snapshot()
@@ -32,8 +33,8 @@ macro_rules! resource_by_engine {
                 self.engine.largest_bytes(stream.stream_ref())
             }
 
-            /// Empties all caches, asks the driver what is over, and merges what is. Does not wait. A safe point of a
-            /// program, such as the end of an iteration, is the place for it.
+            /// Empties all caches, asks the driver which work is completed, and merges its memory. Does not wait. Call
+            /// it at a safe point of a program, such as the end of an iteration.
             ///
             /// ```
             /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -56,11 +57,12 @@ macro_rules! resource_by_engine {
                 self.engine.collect()
             }
 
-            /// Frees a block as [`deallocate`](Resource::deallocate) does, unless it is none: a block that was freed
-            /// before, that the layout does not fit, or that is not this resource's is refused, named, and left alone.
+            /// Frees a block as [`deallocate`](Resource::deallocate) does, if it is one. A block that was freed before,
+            /// that the layout does not fit, or that is not of this resource is refused with an error that says which,
+            /// and left alone.
             ///
-            /// Without a ledger (see `checked` of the configuration) it looks through every cache, and tells sizes apart
-            /// only as far as they are served by blocks of different lengths.
+            /// Without a ledger (see `checked` of the configuration) it looks through every cache, and notices a wrong
+            /// size only if that is served by blocks of another length.
             ///
             /// ```
             /// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};

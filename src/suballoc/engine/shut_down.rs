@@ -1,4 +1,4 @@
-//! Giving memory back to the upstream: a segment at a time, and all of it at the end.
+//! Returns memory to the upstream: a segment at a time, and all of it at the end.
 
 #![expect(unsafe_code, reason = "gives segments back to the upstream that they came from")]
 
@@ -11,11 +11,11 @@ use crate::stream::{Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Segment};
 
 impl<U: Resource> Engine<U> {
-    /// Gives back what nothing is left in until at most `keep_bytes` are kept, and has the upstream do the same.
+    /// Returns empty segments until at most `keep_bytes` are kept, and trims the upstream.
     ///
     /// # Errors
     ///
-    /// That of a stream that could not be asked what is over, once all that can go is gone; that of the upstream.
+    /// That of a stream that could not be queried, after all empty segments are returned; that of the upstream.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         self.book.require_here()?;
         let mut gone = 0;
@@ -27,12 +27,12 @@ impl<U: Resource> Engine<U> {
                 gone += bytes;
             }
         }
-        // What the upstream keeps is on top of what is kept here.
+        // The bytes kept here count against what the upstream may keep.
         let under = self.upstream.trim(keep_bytes.saturating_sub(self.reserved_bytes()))?;
         collected.map(|()| gone.max(under))
     }
 
-    /// Makes a stream wait for all others that have freed here, and merges what it may then take.
+    /// Makes a stream wait for all others that have freed here, and merges the memory that it may take then.
     pub(in crate::suballoc) fn merge(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.book.device.require(stream.device())?;
         self.book.spill();
@@ -46,11 +46,11 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    /// Gives one segment back that is free and nobody's, if there are `keep_units` without it. Returns its bytes.
+    /// Returns one empty, unowned segment to the upstream, if `keep_units` are left without it. Returns its bytes.
     pub(super) fn return_segment(&self, keep_units: u64) -> Option<usize> {
         let segment = {
             let mut inner = self.book.inner.lock();
-            // In one step: of two that give back at a time, each counts what the other has taken.
+            // In one step: of two threads that return segments, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
             let segment = inner.core.take_segment(surplus)?;
             inner.leaving += u64::from(segment.units);
@@ -61,18 +61,18 @@ impl<U: Resource> Engine<U> {
         self.return_leaving(segment)
     }
 
-    /// The same of one that the core has given up, and that is counted as leaving.
+    /// Returns to the upstream a segment that is out of the core and counted as leaving.
     pub(super) fn return_leaving(&self, segment: Segment) -> Option<usize> {
         let bytes = self.deallocate_segment(segment);
-        // Not before: until then the upstream may lack it, and the maximum counts it.
-        // The upstream may be the user's, and have forked.
+        // Only now: until the call has ended, the maximum counts the segment. The upstream may be a user's, and may
+        // have forked.
         let mut inner = self.book.inner.lock_here()?;
         inner.leaving -= u64::from(segment.units);
         inner.end_call();
         bytes
     }
 
-    /// Gives a segment back that `take_segment` of the core has named.
+    /// Deallocates a segment that `take_segment` of the core has returned.
     fn deallocate_segment(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
@@ -95,7 +95,7 @@ impl<U: Resource> Drop for Engine<U> {
         let book = &self.book;
         let (owned, has_live): (Vec<Owned>, bool) = {
             let mut inner = book.inner.lock();
-            // So that what is out then is out of the pool.
+            // So that a block that is out of the core is live.
             book.spill_locked(&mut inner);
             if inner.core.reserved_units() == 0 {
                 return;
@@ -103,13 +103,13 @@ impl<U: Resource> Drop for Engine<U> {
             (inner.core.owners().collect(), inner.core.out_blocks() > 0)
         };
         let machine = book.device.machine();
-        // On the host, and not on a stream behind the work: the driver gives what is freed behind work to nobody else before
-        // somebody has waited for that stream, and nobody would.
+        // On the host, and not on a stream behind the work: the driver reuses memory that is freed behind work only
+        // after a wait for that stream, and there would be none.
         let is_over = |other: &Owned| {
             machine.wait_quiescent(&Frontier::of(Stamp { stream: other.stream, epoch: other.newest })).is_ok()
         };
-        // Blocks that are still out end here. What uses them was submitted, nobody knows to which stream: wait for every one.
-        // Not for the device, which would break the capture of any stream of it.
+        // Blocks that are still out end here. Their last work may be on any stream, so wait for every stream. A wait
+        // for the device would break the captures of its streams.
         let live_are_over = !has_live || machine.wait_for_every_stream(book.device.ordinal()).is_ok();
         let lost: Vec<StreamId> =
             owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
@@ -120,8 +120,8 @@ impl<U: Resource> Drop for Engine<U> {
             inner.core.drain_segments(is_lost)
         };
         for (Segment { address, units }, is_lost) in segments {
-            // The last use of a block in it cannot be placed in any order: a stream captures, or did at its end, or the context
-            // is lost. The segment is leaked.
+            // The last use of a block in it has no known order: a stream captures, or ended in a capture, or the
+            // context is lost. The segment is leaked.
             let layout = segment_layout(units).ok().filter(|_| !is_lost);
             let (Some(layout), Some(block)) = (layout, DevicePtr::new(address)) else { continue };
             self.note_upstream_call();
