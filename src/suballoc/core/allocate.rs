@@ -1,4 +1,4 @@
-//! How a block goes out.
+//! Allocates a block.
 
 use smallvec::SmallVec;
 
@@ -12,17 +12,18 @@ use crate::stream::Epoch;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TakenBlock {
     pub(crate) address: u64,
-    /// Whose it was.
+    /// Its former owner.
     pub(crate) from: Owner,
 }
 
 impl Core {
-    /// A block for `requester`: of its own or nobody's, else of an owner in `reach` whose block's epoch is at most the
-    /// reach. What is cut off stays with its former owner at its former epoch. `align_units` is a power of two.
+    /// A block for `requester`: of its own or unowned, else of an owner in `reach` with an epoch up to that reach. The
+    /// rest of the free block keeps its owner and epoch. `align_units` is a power of two.
     ///
-    /// A good fit, after a bounded number of steps: of its own and of nobody's blocks one that is at most 1/32 larger than
-    /// needed if there is one, with the exception that of blocks in the request's own bin only a few are looked at; of
-    /// each other owner's only a few anyway. [`gather`](Self::gather) puts the largest ones where they are seen.
+    /// A good fit, after a bounded number of steps. Of its own and of unowned blocks: one that is at most 1/32 larger
+    /// than needed, if there is one; but only a few blocks of the request's own bin are looked at. Of each other
+    /// owner's blocks only a few are looked at. [`gather`](Self::gather) moves the largest ones to where the search
+    /// begins.
     #[inline]
     pub(crate) fn allocate(
         &mut self,
@@ -41,8 +42,8 @@ impl Core {
         Some(TakenBlock { address, from })
     }
 
-    /// Up to `count` blocks of `units` each out of one fit for all, appended to `out`; half as many, and so on, if there is
-    /// no block so large. Of the requester's own or nobody's.
+    /// Up to `count` blocks of `units` each, cut from one free block, appended to `out`. If there is none so long, half
+    /// as many, and so on. Of the requester's own or unowned memory.
     pub(crate) fn allocate_run(
         &mut self,
         requester: Owner,
@@ -75,20 +76,21 @@ impl Core {
         Some(from)
     }
 
-    /// Returns `true` if `requester` could have a block of so many units, of its own or of nobody's. O(1).
+    /// Returns `true` if `requester` could have a block of `units` of its own or unowned memory. O(1).
     pub(crate) fn has_whole(&self, requester: Owner, units: u32) -> bool {
         let request = FitRequest { units, align_units: 1 };
         self.fit(requester, request).or_else(|| self.fit(Owner::UNOWNED, request)).is_some()
     }
 
-    /// Returns `true` if a block of so many units would be cut for `requester` from one, of its own or nobody's, that is more than a
-    /// quarter longer. O(1).
+    /// Returns `true` if a block of `units` would be cut for `requester` from one, of its own or unowned, that is more
+    /// than a quarter longer. O(1).
     pub(crate) fn would_cut(&self, requester: Owner, units: u32) -> bool {
         let request = FitRequest { units, align_units: 1 };
         self.fit_free(requester, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
     }
 
-    /// Returns `true` if only one stream has ever been here: then its blocks are joined with all their neighbours at once.
+    /// Returns `true` if only one stream has ever been entered: then its blocks are merged with all free neighbours at
+    /// once.
     pub(crate) fn is_of_one_stream(&self) -> bool {
         self.owners.is_sole()
     }
@@ -105,7 +107,7 @@ impl Core {
         others.into_iter().find_map(|&(owner, epoch)| self.fit_within(owner, epoch.0, request))
     }
 
-    /// Takes `units` out of a free block, from `front` on. What is in front and behind stays free.
+    /// Takes `units` out of a free block, from `front` on. The parts before and after stay free.
     #[inline]
     fn carve(&mut self, id: Id, front: u32, units: u32) -> (Id, u64) {
         if front > 0 {
@@ -128,7 +130,8 @@ impl Core {
             let behind = nodes.make();
             let new = Bin::of(rest);
             let (prev, next) = if new == bin {
-                // Of a block much larger than the request the rest is nearly as large: it inherits the place in the bin.
+                // The rest of a block much larger than the request is in the same bin: it takes the place of the block
+                // there.
                 place.bins.replace(nodes, bin, (prev, next), behind)
             } else {
                 place.bins.remove(nodes, bin, (prev, next));
@@ -144,7 +147,7 @@ impl Core {
         (id, address)
     }
 
-    /// The same where the first aligned address is not that of the block.
+    /// The same where the first aligned address is inside the block.
     #[cold]
     fn carve_middle(&mut self, id: Id, front: u32, units: u32) -> (Id, u64) {
         self.unlink(id);

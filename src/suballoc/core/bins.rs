@@ -3,12 +3,12 @@
 use super::node::{Id, NONE};
 use super::nodes::Nodes;
 
-/// Bins a doubling: a block is at most 1/32 larger than the smallest of its bin.
+/// The bins for each doubling of the size: a block is at most 1/32 larger than the smallest of its bin.
 const BINS: usize = 32;
-/// One for sizes below 32 units, then one for each doubling up to 2^32.
+/// One level for sizes below 32 units, then one for each doubling up to 2^32.
 const LEVELS: usize = 28;
 
-/// Blocks of similar size: up to 63 units of exactly one size. A larger bin has larger blocks.
+/// Blocks of similar size; up to 63 units, of exactly one size. A larger bin has larger blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Bin(u16);
 
@@ -35,7 +35,7 @@ impl Bin {
         self.0.checked_sub(1).map(Self)
     }
 
-    /// All blocks of the bin are of one size.
+    /// Returns `true` if all blocks of the bin are of one size.
     #[inline]
     pub(super) fn is_exact(self) -> bool {
         self.level() < 2
@@ -70,9 +70,9 @@ struct Ends {
 
 /// The free blocks of one owner, by size: a two-level segregated fit.
 ///
-/// Bins are lists. A block enters its bin at the front if it is as new as any that its owner has, else at the back. So
-/// the owner, who looks from the front, reuses what it freed last, and others, who look from the back, see first what
-/// they have most likely waited for.
+/// Bins are lists. A block enters its bin at the front if it is as new as any block of its owner, else at the back. The
+/// owner searches from the front, so it reuses its newest blocks. Other streams search from the back, so they find
+/// first the blocks that they have most likely waited for.
 #[derive(Debug, Default)]
 pub(super) struct Bins {
     /// A bit for each level that has a block.
@@ -149,7 +149,7 @@ impl Bins {
         core::iter::successors(some(self.first(bin, end)), move |&id| some(step(id)))
     }
 
-    /// Adds a block at an end of the bin of its size, and says what its links are to be.
+    /// Adds a block at an end of the bin of its size. Returns its new links.
     #[inline]
     #[must_use]
     pub(super) fn push(&mut self, nodes: &mut Nodes, bin: Bin, id: Id, end: End) -> Links {
@@ -198,7 +198,7 @@ impl Bins {
         }
     }
 
-    /// Puts another block of the same bin in the place of one with these links, and says what its links are to be.
+    /// Puts another block in the place of one with these links. Returns its new links.
     #[inline]
     #[must_use]
     pub(super) fn replace(&mut self, nodes: &mut Nodes, bin: Bin, (prev, next): Links, new: Id) -> Links {

@@ -1,7 +1,8 @@
-//! `Cache`: the blocks that one stream has freed and will want again.
+//! `Cache`: free blocks of one stream, kept for its next requests.
 //!
-//! For small and medium blocks a stack for each class, for large ones a table of exact sizes. What is taken is what was put
-//! in last: it is the warmest. Blocks in a cache count as out in the core.
+//! Small and medium blocks are in a stack for each size class, large ones in a table of exact sizes. The block that was
+//! put last is taken first: it is the likeliest to be in the caches of the hardware. Blocks in a cache count as out in
+//! the core.
 
 use super::Owner;
 use super::size_class::{CLASSES, Want};
@@ -9,39 +10,39 @@ use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
 use crate::sync::Apart;
 
-/// The most small and medium blocks that a cache holds. A thousand keep the swings of a hundred classes out of the core; at
-/// 16 bytes each they take a third of a first-level cache.
+/// The most small and medium blocks that a cache holds. A thousand absorb the swings of a hundred classes; at 16 bytes
+/// each they take a third of a first-level cache.
 const MOST_ENTRIES: usize = 1024;
 
-/// How many it starts with, so that a stream that does little takes little.
+/// The number of entries at first, so that a stream of few allocations takes little memory.
 const FIRST_ENTRIES: usize = 8;
 
-/// So many at either end are not used: they may lie in one line, or in a pair of lines, with another cache's, and the heap
-/// aligns to 16 bytes at least.
+/// The unused entries at either end. They may share a cache line, or a pair of lines, with another cache's data; the
+/// heap aligns to 16 bytes at least.
 const EDGE: usize = align_of::<Apart<u8>>() / size_of::<CacheEntry>() - 1;
 
-/// The most that the stacks hold, in units: 256 MiB.
+/// The most units in the stacks: 256 MiB.
 const MOST_UNITS: u64 = 1 << 20;
 
-/// Blocks from here on are worth merging before another is cut: a cache that holds on to them keeps holes apart. From 4 KiB to
-/// 64 KiB the footprint of a hundred made-up workloads is above that of RMM's pool on as many, to one.
+/// Longer blocks are worth merging before another block is cut: in a cache they keep their free neighbours apart. From
+/// 4 KiB to 64 KiB the footprint is above that of RMM's pool on as many of a hundred made-up workloads, to one.
 pub(crate) const LONG_UNITS: u32 = 256;
 
-/// The first class of such blocks.
+/// The first class of long blocks.
 const LONG_CLASS: u8 = 48;
 
-/// Small blocks come from the core several at a time: as many as fit in this many units (64 KiB), and at most so many.
+/// Small blocks come from the core in runs: at most `RUN_BLOCKS` blocks of at most `RUN_UNITS` units (64 KiB) together.
 const RUN_UNITS: u32 = 256;
 const RUN_BLOCKS: u32 = if cfg!(loom) { 2 } else { 16 };
 
-/// How often the first run doubles one block. In the models there is a run from the start.
+/// The first run has 2 to this power blocks. In the models the first one has several already.
 const FIRST_RUN: u8 = if cfg!(loom) { 1 } else { 0 };
 
-/// The classes of blocks of which two fit in a run.
+/// The classes whose blocks fit in a run twice.
 const RUN_CLASSES: usize = 40;
 
-/// The table of large blocks: sets by size, ways by chance. Programs have a few dozen large sizes at a
-/// time. Under loom one set, because a thread of a model has 32 KiB of stack.
+/// The table of large blocks: the size selects the set, and any way of it may hold the block. Programs use a few dozen
+/// large sizes at a time. Under loom one set, because a thread of a model has 32 KiB of stack.
 const SETS: usize = if cfg!(loom) { 1 } else { 16 };
 const WAYS: usize = 4;
 const LARGE: usize = SETS * WAYS;
@@ -49,13 +50,13 @@ const _: () = assert!(LARGE <= u64::BITS as usize);
 
 const _: () = assert!(RUN_CLASSES < CLASSES);
 
-/// An epoch beyond this does not fit beside a link. At one driver call an epoch it is years away.
+/// A later epoch does not fit beside a link. At one driver call for each epoch that takes years.
 const EPOCH_LIMIT: u64 = 1 << 48;
 
-/// The stacks: one a class, and one for blocks that are all of one size.
+/// The stacks: one for each class, and one for suballocators of one block size.
 const STACKS: usize = CLASSES + 1;
 
-/// Room for them, a power of two, so that a number within it needs no check.
+/// The room for them: a power of two, so that an index modulo it needs no check.
 const HEADS: usize = 128;
 const _: () = assert!(STACKS <= HEADS);
 const _: () = assert!(MOST_ENTRIES + 2 * EDGE < NONE as usize);
@@ -63,7 +64,8 @@ const _: () = assert!(MOST_ENTRIES + 2 * EDGE < NONE as usize);
 /// The end of a stack.
 const NONE: u16 = u16::MAX;
 
-/// A block in a stack: its address, and the epoch of its free above the link to the next.
+/// A block in a stack: its address, the epoch of its free in the upper 48 bits, the link to the next entry in the lower
+/// 16.
 #[derive(Clone, Copy, Debug)]
 struct CacheEntry {
     address: u64,
@@ -107,9 +109,9 @@ pub(crate) struct Cache {
     owner: Owner,
     vacant: u16,
     turn: u8,
-    /// Others needed its blocks, and it has not missed since.
+    /// It was emptied for another requester, and has not missed since.
     was_emptied: bool,
-    /// The length of the blocks in the last stack.
+    /// The length of the blocks in the last stack, which are all of one size.
     only_units: u32,
     /// Which ways of the table are full, a bit each.
     large_full: u64,
@@ -119,10 +121,10 @@ pub(crate) struct Cache {
     large_units: u64,
     hits: u64,
     misses: u64,
-    /// What `hits` and `misses` were together when [`is_idle`](Self::is_idle) was last asked.
+    /// The sum of `hits` and `misses` at the last call of [`is_idle`](Self::is_idle).
     looked_at: u64,
     heads: [u16; HEADS],
-    /// For each class, and for blocks that are all of one size, how long the next run is: so often it doubles one block
+    /// The next run of each class, and of blocks of one size, has 2 to this power blocks.
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
     large: Option<Box<Apart<[Large; LARGE]>>>,
@@ -152,7 +154,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Whose blocks it holds: nobody's if that is no stream's.
+    /// The stream whose blocks it holds; `None` for synchronous calls.
     pub(crate) fn stream(&self) -> Option<StreamId> {
         self.stream
     }
@@ -166,18 +168,18 @@ impl Cache {
         self.stream == Some(stream)
     }
 
-    /// From here on it holds the blocks of this stream. It is empty: the blocks of another were spilled.
+    /// Makes it the cache of this stream. It is empty: the blocks of the former stream were spilled.
     pub(crate) fn hand_over(&mut self, stream: StreamId, owner: Owner) {
         debug_assert_eq!(self.units(), 0);
         (self.stream, self.owner) = (Some(stream), owner);
     }
 
-    /// What it holds.
+    /// The units in it.
     pub(crate) fn units(&self) -> u64 {
         self.stacked_units + self.large_units
     }
 
-    /// A block for the caller.
+    /// Takes a block out.
     #[inline]
     pub(crate) fn take(&mut self, want: Want) -> Option<u64> {
         let address = match want.stack() {
@@ -188,7 +190,7 @@ impl Cache {
         Some(address)
     }
 
-    /// Takes a free block, if there is room.
+    /// Puts a free block in. Returns `false` if there is no room.
     #[inline]
     pub(crate) fn put(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
         match want.stack() {
@@ -197,19 +199,20 @@ impl Cache {
         }
     }
 
-    /// How many allocations it has served.
+    /// The number of allocations served so far.
     pub(crate) fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// How many blocks the core is to give for a request that missed: one, or a run of small ones of which the rest is put
-    /// here. No more than the stream has missed of the class, so that what lies here is no more than what is in use,
-    /// however many streams there are.
+    /// How many blocks the core gives for a request that missed: one, or a run of small ones, of which the rest is put
+    /// here. No more than the misses of the class, so that a cache holds no more than its stream uses, for any number
+    /// of streams.
     pub(crate) fn run(&self, want: Want) -> u32 {
         run_of(want).map_or(1, |(class, most)| most.min(1 << self.runs[class]))
     }
 
-    /// The core has served what this did not. Returns `true` if it is the first time since the cache was [robbed](Self::spill_for_other).
+    /// Notes a miss, which the core has served. Returns `true` if it is the first one since the cache was [emptied for
+    /// another requester](Self::spill_for_other).
     pub(crate) fn miss(&mut self, want: Want) -> bool {
         self.misses += 1;
         if let Some((class, most)) = run_of(want)
@@ -220,13 +223,13 @@ impl Cache {
         core::mem::take(&mut self.was_emptied)
     }
 
-    /// Nothing was allocated here since it was last asked.
+    /// Returns `true` if no allocation came here since the last call.
     pub(crate) fn is_idle(&mut self) -> bool {
         let now = self.hits + self.misses;
         core::mem::replace(&mut self.looked_at, now) == now
     }
 
-    /// Empties it for the sake of another requester. Returns how many blocks went.
+    /// Empties it for another requester. Returns the number of blocks.
     pub(crate) fn spill_for_other(&mut self, spill: impl FnMut(Spilled)) -> usize {
         let spilled = self.spill(spill);
         self.was_emptied |= spilled > 0;
@@ -263,7 +266,7 @@ impl Cache {
         true
     }
 
-    /// Makes more places, if there may be more.
+    /// Makes more entries, up to [`MOST_ENTRIES`].
     #[cold]
     #[inline(never)]
     fn extend(&mut self, stack: u8, units: u32) -> bool {
@@ -318,8 +321,8 @@ impl Cache {
         all.filter(|(way, _)| self.large_full & (1 << way) != 0).map(|(_, large)| large)
     }
 
-    /// Makes room for one more such block, and some: of a full set one block goes; of full stacks that of the class, and
-    /// others until a quarter of the room is free.
+    /// Makes room for one more such block. From a full set it takes one block; from full stacks a quarter of all
+    /// entries, those of the same class first.
     pub(crate) fn make_room(&mut self, want: Want, mut spill: impl FnMut(Spilled)) {
         let Some(first) = want.stack() else {
             self.turn = self.turn.wrapping_add(1);
@@ -339,7 +342,7 @@ impl Cache {
         }
     }
 
-    /// Empties it. Returns how many blocks went.
+    /// Empties it. Returns the number of blocks.
     pub(crate) fn spill(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
         if self.units() == 0 {
             return 0;
@@ -348,12 +351,12 @@ impl Cache {
         for stack in 0..STACKS as u8 {
             spilled += self.spill_stack(stack, usize::MAX, &mut spill);
         }
-        // Memory is short: what comes next is half as long.
+        // Memory is short: the next runs are half as long.
         self.runs.iter_mut().for_each(|run| *run = run.saturating_sub(1));
         spilled
     }
 
-    /// Spills the blocks that are longer than [`LONG_UNITS`]. Returns how many blocks went.
+    /// Spills the blocks that are longer than [`LONG_UNITS`]. Returns the number of blocks.
     pub(crate) fn spill_long(&mut self, mut spill: impl FnMut(Spilled)) -> usize {
         let mut spilled = self.spill_large(&mut spill);
         for class in LONG_CLASS..CLASSES as u8 {
@@ -406,12 +409,12 @@ impl Cache {
         large.chain(stacks)
     }
 
-    /// The newest epoch in it.
+    /// The newest epoch of its blocks.
     pub(crate) fn newest(&self) -> Option<Epoch> {
         self.blocks().map(|block| block.epoch).max()
     }
 
-    /// The bytes that it takes itself.
+    /// The host memory that it takes, in bytes.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let large = self.large.as_ref().map_or(0, |large| size_of_val(&**large));
         size_of::<Self>() + self.entries.capacity() * size_of::<CacheEntry>() + large
@@ -496,14 +499,14 @@ mod tests {
         assert!(spilled == 1 && cache.put(large, 1 << 51, Epoch(1)));
     }
 
-    /// The lines, two at a time, that lie in so many bytes from an address on.
+    /// The pairs of cache lines that the data lies in.
     fn lines_of<T>(data: &[T]) -> std::ops::Range<usize> {
         let pair = align_of::<Apart<u8>>();
         let first = data.as_ptr() as usize;
         first / pair..(first + size_of_val(data)).div_ceil(pair)
     }
 
-    /// Caches that one thread makes and others use have no line in common: a hit of one takes nothing from another's processor.
+    /// Caches that one thread makes and others use share no cache line: a hit of one does not slow down another.
     #[test]
     fn caches_share_no_line() {
         let mut caches: Vec<_> = (0..20).map(|_| Box::new(Apart(Cache::default()))).collect();

@@ -1,4 +1,4 @@
-//! Which free block of an owner does for a request?
+//! Which free block of an owner fits a request?
 
 use super::bins::{Bin, End};
 use super::node::{BlockNode, Id, NONE};
@@ -6,12 +6,12 @@ use super::{Core, Owner, UNIT};
 
 /// How many blocks of the request's own bin are looked at, where some may be too small.
 const OWN_BIN: usize = 4;
-/// How many blocks of another stream are looked at, from below and again from above.
+/// How many blocks of another stream are looked at, from the smallest that may fit, and again from the largest.
 const FOREIGN: usize = 8;
-/// How many of these in one bin: where the oldest ones are too young, the others are as well.
+/// How many of these in one bin: if the oldest ones are too new, so are the others.
 const FOREIGN_A_BIN: usize = 2;
 
-/// What is asked for.
+/// The size and alignment that a search is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FitRequest {
     pub(super) units: u32,
@@ -20,7 +20,7 @@ pub(super) struct FitRequest {
 }
 
 impl FitRequest {
-    /// The units in front of the first aligned address of a block; `None` if the rest is too small.
+    /// The units before the first aligned address of a block; `None` if the rest is too small.
     #[inline]
     pub(super) fn front(self, node: &BlockNode) -> Option<u32> {
         if self.align_units == 1 {
@@ -33,8 +33,8 @@ impl FitRequest {
 }
 
 impl Core {
-    /// Of what fits of the requester's own blocks and of nobody's the smaller one; its own if they are equal, or if its own is of
-    /// the very size. To take its own first whatever its size would cut up long blocks while there are short ones.
+    /// The smaller of the fits among the requester's own blocks and among the unowned ones; its own if they are equal,
+    /// or if its own has exactly the size. Always preferring its own would cut long blocks while there are short ones.
     #[inline]
     pub(super) fn fit_free(&self, requester: Owner, request: FitRequest) -> Option<Id> {
         let own = self.fit(requester, request);
@@ -46,9 +46,10 @@ impl Core {
         if own.is_none() || (unowned.is_some() && units(unowned) < units(own)) { unowned } else { own }
     }
 
-    /// A block that its owner may take whatever its epoch is: a stream's own, or nobody's.
+    /// A block of any epoch: a stream's own, or unowned.
     ///
-    /// Of the request's own bin the smallest of a few that are large enough, else one of the next bin of which all are.
+    /// The smallest of the first few blocks of the request's own bin that are large enough; else the first of the next
+    /// larger bin.
     #[inline]
     pub(super) fn fit(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
@@ -82,16 +83,16 @@ impl Core {
         Some(bins.first(bin, End::Front))
     }
 
-    /// The same for an alignment. From the size to the size that does wherever it lies, a few of each bin are tried; then
-    /// what must do.
+    /// The same for an alignment. Tries a few blocks of a few bins from the size on; then a block that fits wherever it
+    /// lies; then a few of the largest.
     fn fit_aligned(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
-        let does = |id: &Id| request.front(&self.nodes[*id]).is_some();
+        let fits = |id: &Id| request.front(&self.nodes[*id]).is_some();
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
         let smallest = bins.at_least(Bin::of(request.units))?;
         let near = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?)).take(OWN_BIN);
         if let Some(id) =
-            near.filter_map(|bin| few(bin).filter(does).min_by_key(|&id| self.nodes[id].units)).next()
+            near.filter_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units)).next()
         {
             return Some(id);
         }
@@ -99,26 +100,26 @@ impl Core {
         let ample = ample.and_then(|units| bins.at_least(Bin::of(units).larger()?));
         match ample {
             Some(bin) => Some(bins.first(bin, End::Front)),
-            None => self.largest_that_does(owner, u64::MAX, request),
+            None => self.largest_that_fits(owner, u64::MAX, request),
         }
     }
 
-    /// A block of another stream with an epoch up to `reach`: one of a few.
+    /// A block of another stream with an epoch up to `reach`. Looks at a few only.
     pub(super) fn fit_within(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
         let place = self.owners.place(owner);
         if place.free_units < u64::from(request.units) || place.oldest > reach {
             return None;
         }
-        let does = |id: &Id| self.nodes[*id].epoch <= reach && request.front(&self.nodes[*id]).is_some();
+        let fits = |id: &Id| self.nodes[*id].epoch <= reach && request.front(&self.nodes[*id]).is_some();
         let smallest = place.bins.at_least(Bin::of(request.units))?;
         let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
         let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
-        let found = bins.flat_map(few).take(FOREIGN).find(does);
-        found.or_else(|| self.largest_that_does(owner, reach, request))
+        let found = bins.flat_map(few).take(FOREIGN).find(fits);
+        found.or_else(|| self.largest_that_fits(owner, reach, request))
     }
 
-    /// The same, of the largest blocks: so that [`largest`](Self::largest) promises what is found.
-    fn largest_that_does(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
+    /// The same among the largest blocks, so that the search finds what [`largest`](Self::largest) promises.
+    fn largest_that_fits(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
         self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
     }
 
@@ -139,7 +140,7 @@ impl Core {
         few.map(|id| self.nodes[id].units).max().unwrap_or(0)
     }
 
-    /// A request that [`fit_within`](Self::fit_within) finds, as any smaller one.
+    /// A size for which [`fit_within`](Self::fit_within) finds a block, as for any smaller one.
     pub(super) fn largest_fit_within(&self, owner: Owner, reach: u64) -> u32 {
         self.large(owner, reach).map(|id| self.nodes[id].units).max().unwrap_or(0)
     }

@@ -1,15 +1,15 @@
-//! How neighbours of different owners become one block.
+//! Merges free neighbours of different owners.
 
 use super::bins::End;
 use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
-/// Whose blocks a requester may take, and up to which epoch: by place.
+/// The owners whose blocks a requester may take, and up to which epoch: by place.
 pub(super) struct Limits(Vec<Option<u64>>);
 
 impl Limits {
-    /// Its own, nobody's, and those within reach.
+    /// Its own blocks, unowned ones, and those within reach.
     pub(super) fn of(core: &Core, requester: Owner, reach: &[(Owner, Epoch)]) -> Self {
         let mut limits = vec![None; core.owners.len()];
         for &(owner, epoch) in reach {
@@ -28,14 +28,15 @@ impl Limits {
 }
 
 impl Core {
-    /// Joins every run of two or more adjacent free blocks that `requester` may take, its own, nobody's and those within reach,
-    /// into one block of `requester` at `epoch` (for nobody: of nobody). Returns by how many blocks there are fewer.
+    /// Merges every run of two or more adjacent free blocks that `requester` may take (its own, unowned ones, and those
+    /// within reach) into one block of `requester` at `epoch`; without a requester, into an unowned block. Returns by
+    /// how many blocks there are fewer.
     ///
-    /// The caller's `epoch` is the requester's present one, which comes after all that is within its reach. A run that is all
-    /// nobody's is one block already. O(free blocks).
+    /// The caller's `epoch` is the requester's present one, which comes after all epochs within its reach. Unowned
+    /// neighbours are one block already. O(free blocks).
     ///
-    /// Afterwards the largest block of each bin that `requester` may take is where [`allocate`](Self::allocate) looks, so what
-    /// it does not find at once then is not there.
+    /// Afterwards the largest block of each bin that `requester` may take is where [`allocate`](Self::allocate) looks
+    /// first, so a request that it does not find then has no block.
     pub(crate) fn gather(&mut self, requester: Owner, epoch: Epoch, reach: &[(Owner, Epoch)]) -> usize {
         self.gathered += 1;
         let limits = Limits::of(self, requester, reach);
@@ -86,13 +87,13 @@ impl Core {
         joined
     }
 
-    /// Puts the largest block up to `limit` of each bin at that end of it.
+    /// Moves the largest block up to epoch `limit` of each bin to that end of it.
     fn move_largest_to_end(&mut self, owner: Owner, limit: u64, end: End) {
         let place = self.owners.place_mut(owner);
         let mut moves = Vec::new();
         for bin in place.bins.used() {
             let within = place.bins.list(&self.nodes, bin, end).filter(|&id| self.nodes[id].epoch <= limit);
-            // Of equals the one nearest to the end: it stays there.
+            // Of equal ones the nearest to the end, which needs no move.
             let largest = within
                 .reduce(|best, id| if self.nodes[id].units > self.nodes[best].units { id } else { best });
             moves.extend(largest.filter(|&id| id != place.bins.first(bin, end)).map(|id| (bin, id)));

@@ -4,24 +4,25 @@ use super::UNIT;
 use super::node::{Id, NONE};
 use super::nodes::Nodes;
 
-/// Tables grow one at a time: at 100,000 blocks one moves 3,100 entries, not all.
+/// Each shard grows alone: at 100,000 blocks that moves 3,100 entries, not all.
 const SHARDS: usize = 32;
-/// The homes in a table that gets its first block.
+/// The homes of a shard that gets its first block.
 const FIRST: usize = 8;
 /// Slots that are compared at once.
 const GROUP: usize = 4;
-/// Slots behind the last home, at first.
+/// The slots behind the last home, at first.
 const OVERHANG: usize = 8;
 
-/// A block that is out: a part of its hash above, and its node below. 0 is nothing, as no block has the node 0.
+/// A block that is out: a part of its hash in the upper 32 bits, its node in the lower. 0 is an empty slot, as no block
+/// has the node 0.
 ///
 /// With the hash beside it, an entry is found and moved without a look at its node.
 type IndexSlot = u64;
 
 /// The blocks that are out, by address: 11 to 16 bytes a block.
 ///
-/// Open addressing with linear probing: a lookup reads one line of memory, mostly, where tables of hints and entries read two.
-/// What is removed leaves no mark behind, so a table is never cleaned up.
+/// Open addressing with linear probing: most lookups read one cache line, where tables of hints and entries read two. A
+/// removal leaves no mark, so a table is never cleaned up.
 #[derive(Debug)]
 pub(super) struct Index {
     shards: [IndexShard; SHARDS],
@@ -31,8 +32,8 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct IndexShard {
     slots: Vec<IndexSlot>,
-    /// How many of them are the home of a slot. Those behind take what has been kept from the last ones, so that no search
-    /// wraps around.
+    /// The number of slots that are a home. The slots behind them take the overflow of the last homes, so that no
+    /// search wraps around.
     homes: usize,
     len: usize,
 }
@@ -98,7 +99,7 @@ impl Index {
 }
 
 impl IndexShard {
-    /// Where a slot belongs: the kept bits as a fraction of the table, which need not be a power of two.
+    /// The home of a slot: the kept bits of the hash as a fraction of the table, which need not be a power of two.
     #[inline]
     fn home(slot: IndexSlot, homes: usize) -> usize {
         (((slot >> 32) * homes as u64) >> 32) as usize
@@ -130,7 +131,7 @@ impl IndexShard {
         self.place(slot);
     }
 
-    /// Puts a slot where there is room from its home on.
+    /// Puts a slot into the first empty place from its home on.
     #[inline]
     fn place(&mut self, slot: IndexSlot) {
         let mut at = Self::home(slot, self.homes);
@@ -150,7 +151,7 @@ impl IndexShard {
         }
     }
 
-    /// Empties a slot. Those behind it that it has kept from their home move up.
+    /// Empties a slot. Slots behind it move up towards their homes.
     #[inline]
     fn remove(&mut self, at: usize) {
         let homes = self.homes;
@@ -176,7 +177,7 @@ impl IndexShard {
     }
 }
 
-/// A bit for each slot of which something is true: with no branch, because any of them may be the one.
+/// A bit for each slot that fulfils `is`. Without a branch, which would be hard to predict.
 #[inline]
 fn mask(group: &[IndexSlot; GROUP], is: impl Fn(IndexSlot) -> bool) -> u32 {
     group.iter().enumerate().fold(0, |mask, (at, &slot)| mask | u32::from(is(slot)) << at)

@@ -1,11 +1,11 @@
-//! How a free block enters its bin, leaves it, and is joined with its neighbours.
+//! Inserts free blocks into their bins, removes them, and merges them with their neighbours.
 
 use super::bins::Bin;
 use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 
 impl Core {
-    /// Counts a free block in, and puts it into its bin.
+    /// Adds a free block to its owner's figures, and puts it into its bin.
     #[inline]
     pub(super) fn link(&mut self, id: Id) {
         let BlockNode { units, epoch, holder, .. } = self.nodes[id];
@@ -20,7 +20,7 @@ impl Core {
         }
     }
 
-    /// Counts a free block out, and takes it from its bin.
+    /// Subtracts a free block from its owner's figures, and takes it from its bin.
     #[inline]
     pub(super) fn unlink(&mut self, id: Id) {
         let node = &self.nodes[id];
@@ -33,8 +33,8 @@ impl Core {
         place.bins.remove(&mut self.nodes, Bin::of(units), (prev, next));
     }
 
-    /// Makes a block that is in no bin a free one of `owner`, joined with its neighbours of the same owner; if `greedy`,
-    /// with nobody's too.
+    /// Makes a block that is in no bin a free one of `owner`, merged with its neighbours of the same owner; if
+    /// `greedy`, with unowned ones too.
     pub(super) fn join(&mut self, mut id: Id, owner: Owner, mut epoch: u64, greedy: bool) {
         let joins = |holder: Owner| holder == owner || (greedy && holder == Owner::UNOWNED);
         loop {

@@ -1,13 +1,14 @@
-//! Which block is whose, and which one fits?
+//! Which stream owns each free block, and which block fits?
 //!
-//! The plain data behind every suballocator: no driver, no lock, no resource, no unsafe. A caller holds it under one lock
-//! and does what it decides. All sizes are counts of [`UNIT`]s.
+//! The plain data behind every suballocator: no driver, no lock, no resource, no unsafe code. The engine holds it under
+//! one lock and acts on its decisions. All sizes are counts of [`UNIT`]s.
 //!
 //! - A *segment* is a range of addresses that the core may carve. Its *blocks* tile it and are linked in the order of
 //!   their addresses; each is either out or free. Nothing is written to the memory itself.
-//! - A free block has an [`Owner`]: the stream on which it was freed, with the epoch of the free, or nobody if it is over
-//!   everywhere. Two free neighbours of one owner are one block, always. Neighbours of different owners are joined by
-//!   [`Core::gather`] only, into a block of a stream that may reuse both: waiting comes first, joining second.
+//! - A free block has an [`Owner`]: the stream on which it was freed, with the epoch of the free; or none (*unowned*),
+//!   if all its work is completed. Free neighbours of one owner are always merged. Neighbours of different owners are
+//!   merged by [`Core::gather`] only, into a block of a stream that may reuse both: waiting comes first, merging
+//!   second.
 //! - Each owner has a two-level segregated fit of its own ([`Bins`](bins::Bins)): a search is a few bit operations and a
 //!   bounded number of blocks, however many holes there are.
 //!
@@ -59,15 +60,16 @@ pub(crate) struct Core {
     index: Index,
     owners: Owners,
     segments: Segments,
-    /// Of all owners.
+    /// The free units of all owners.
     free_units: u64,
-    /// How many blocks have ever come back.
+    /// The number of frees so far.
     released: u64,
-    /// How often runs of neighbours were joined.
+    /// The number of calls of `gather` so far.
     gathered: u64,
-    /// What is nobody's stays so, even while there is one stream.
+    /// Unowned memory stays unowned, even while there is only one stream.
     apart: bool,
-    /// Blocks have come back as nobody's while there was one stream: only so can its memory lie beside nobody's.
+    /// Blocks were freed as unowned while there was one stream: only then can its free memory lie beside unowned
+    /// memory.
     mixed: bool,
 }
 
@@ -76,7 +78,7 @@ impl Core {
         Self::default()
     }
 
-    /// The same, where streams take of nobody's memory what they need and no more.
+    /// The same, where streams take of unowned memory only what they need.
     pub(crate) fn keeping_apart() -> Self {
         Self { apart: true, ..Self::default() }
     }

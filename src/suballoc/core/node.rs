@@ -5,15 +5,15 @@ use super::{Owner, UNIT};
 /// The place of a node in the table.
 pub(super) type Id = u32;
 
-/// No node. The table has one there, out and empty, that anything may be read from and any neighbour written to: so the
+/// No node. The table has a node there, out and empty, that may be read, and whose neighbours may be written: so the
 /// ends of a chain or of a bin need no branch.
 pub(super) const NONE: Id = 0;
 
-/// What is known of one block.
+/// The data of one block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockNode {
     pub(super) address: u64,
-    /// Of a free block that a stream owns; else 0.
+    /// The epoch of the free, if a stream owns the block; else 0.
     pub(super) epoch: u64,
     pub(super) units: u32,
     /// The neighbours within the segment, in the order of addresses.
@@ -22,7 +22,7 @@ pub(super) struct BlockNode {
     /// The neighbours in the bin, of a free block. Of a vacant node, `next` is the next vacant one.
     pub(super) prev: Id,
     pub(super) next: Id,
-    /// Whose it is, or [`Owner::OUT`], or [`Owner::VACANT`].
+    /// The owner of a free block, or [`Owner::OUT`], or [`Owner::VACANT`].
     pub(super) holder: Owner,
 }
 
@@ -38,7 +38,7 @@ impl BlockNode {
         holder: Owner::VACANT,
     };
 
-    /// What stands for [`NONE`].
+    /// The node at [`NONE`].
     pub(super) const NOTHING: Self = Self { holder: Owner::OUT, ..Self::VACANT };
 
     /// The address behind its last byte.

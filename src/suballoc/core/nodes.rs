@@ -19,7 +19,7 @@ pub(super) struct Nodes {
     chunks: Vec<Box<[BlockNode; CHUNK]>>,
     /// The first vacant node; the rest follow by `next`.
     vacant: Id,
-    /// How many nodes have been visited: what the tests count instead of time.
+    /// The number of visits of nodes, which the tests count instead of time.
     #[cfg(test)]
     visits: Cell<usize>,
 }
@@ -67,7 +67,7 @@ impl Nodes {
         id
     }
 
-    /// Removes a node, which nothing leads to any more.
+    /// Removes a node that no link leads to any more.
     #[inline]
     pub(super) fn take(&mut self, id: Id) -> BlockNode {
         let vacant = BlockNode { next: self.vacant, ..BlockNode::VACANT };
@@ -75,7 +75,7 @@ impl Nodes {
         core::mem::replace(&mut self[id], vacant)
     }
 
-    /// Cuts a block after `units`: what is behind is a node of its own, of the same holder, in no bin.
+    /// Cuts a block after `units`. The rest gets a node of its own, with the same holder, in no bin.
     #[inline]
     pub(super) fn cut(&mut self, id: Id, units: u32) -> Id {
         let made = self.make();
@@ -91,7 +91,7 @@ impl Nodes {
         made
     }
 
-    /// Joins a block and the one behind it, both in no bin.
+    /// Merges a block and the one behind it, both in no bin.
     #[inline]
     pub(super) fn join(&mut self, id: Id, behind: Id) {
         let BlockNode { units, after, .. } = self.take(behind);
@@ -129,7 +129,7 @@ impl Nodes {
         self.visits.take()
     }
 
-    /// How many nodes are not vacant: for `verify`.
+    /// The number of nodes that are not vacant, for `verify`.
     #[cfg(test)]
     pub(super) fn in_use(&self) -> usize {
         let nodes = self.chunks.iter().flat_map(|chunk| chunk.iter()).skip(1);

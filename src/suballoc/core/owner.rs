@@ -1,4 +1,4 @@
-//! `Owner`: whose free memory a block is.
+//! `Owner`: the stream that owns a free block.
 
 use hashbrown::HashMap;
 
@@ -6,19 +6,19 @@ use super::Core;
 use super::bins::{Bins, End};
 use crate::stream::{Epoch, Stamp, StreamId};
 
-/// Whose free memory a block is: the place of a stream among those that this core knows, or nobody.
+/// The owner of a free block: the place of a stream in the table of this core, or none.
 ///
-/// Once the stream has left, the place is another one's. So whoever lets others at the core in between keeps the number of the
-/// stream, and asks for its owner anew.
+/// Once the stream has left, another stream may get its place. So code that releases the lock keeps the number of the
+/// stream, and looks its owner up again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Owner(u32);
 
 impl Owner {
-    /// The block is over everywhere: anybody may take it.
+    /// All work of the block is completed: any stream may take it.
     pub(crate) const UNOWNED: Self = Self(0);
-    /// Of a node: its block is not free.
+    /// In a node: the block is not free.
     pub(crate) const OUT: Self = Self(u32::MAX);
-    /// Of a node: it has no block.
+    /// In a node: there is no block.
     pub(super) const VACANT: Self = Self(u32::MAX - 1);
 
     pub(super) const fn place(self) -> usize {
@@ -31,25 +31,24 @@ impl Owner {
 pub(crate) struct Owned {
     pub(crate) stream: StreamId,
     pub(crate) free_units: u64,
-    /// No free block of the owner has a later epoch. It may be later than all of theirs, if the block that had it has been
-    /// taken; the stream has come so far in any case.
+    /// No free block of the owner has a later epoch. The block that had this epoch may have been taken since; the
+    /// stream has reached the epoch in any case.
     pub(crate) newest: Epoch,
-    /// When a block last came back here, or somebody last asked in vain what is over: as how many blocks, of all owners, had
-    /// come back then.
+    /// When a block was last freed here, or a query last found the stream busy. Counted in frees of all owners.
     pub(crate) last_busy: u64,
 }
 
 impl Owned {
-    /// The point of the stream that all its free blocks lie before.
+    /// The point of the stream at which all its free blocks are freed.
     pub(crate) fn latest(&self) -> Stamp {
         Stamp { stream: self.stream, epoch: self.newest }
     }
 }
 
-/// What an owner has.
+/// The free blocks of one owner.
 #[derive(Debug, Default)]
 pub(super) struct OwnerPlace {
-    /// `None` for nobody's place and for one that is free for another stream.
+    /// `None` for the place of unowned blocks, and for a vacant place.
     pub(super) stream: Option<StreamId>,
     pub(super) free_units: u64,
     /// No free block has an earlier epoch.
@@ -62,7 +61,7 @@ pub(super) struct OwnerPlace {
 }
 
 impl OwnerPlace {
-    /// Counts in units that are free from now on, in a block of that epoch.
+    /// Adds units that are free from now on, in a block of that epoch.
     #[inline]
     pub(super) fn gain(&mut self, units: u32, epoch: u64) {
         if self.free_units == 0 {
@@ -73,7 +72,7 @@ impl OwnerPlace {
         self.free_units += u64::from(units);
     }
 
-    /// The end at which a block of that epoch, counted in, enters its bin.
+    /// The end of its bin at which a block of that epoch is inserted, after [`gain`](Self::gain).
     #[inline]
     pub(super) fn end(&self, epoch: u64) -> End {
         if epoch >= self.newest { End::Front } else { End::Back }
@@ -83,12 +82,12 @@ impl OwnerPlace {
 /// The places of all owners.
 #[derive(Debug)]
 pub(super) struct Owners {
-    /// Nobody's first.
+    /// The place of unowned blocks is the first.
     places: Vec<OwnerPlace>,
-    /// Places whose stream has left.
+    /// The places whose stream has left.
     vacant: Vec<Owner>,
     by_stream: HashMap<StreamId, Owner>,
-    /// How many streams have ever been entered.
+    /// The number of streams entered so far.
     entered: u64,
 }
 
@@ -114,19 +113,19 @@ impl Owners {
         &mut self.places[owner.place()]
     }
 
-    /// Returns `true` if only one stream has ever been entered: then nobody can be behind it, and what is nobody's may as
-    /// well be its own.
+    /// Returns `true` if only one stream has ever been entered: then no other stream competes for memory, and unowned
+    /// memory may as well be its own.
     #[inline]
     pub(super) fn is_sole(&self) -> bool {
         self.entered == 1
     }
 
-    /// How many places there are, nobody's included.
+    /// The number of places, that of unowned blocks included.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Nobody, and every stream.
+    /// The place of unowned blocks, and that of every stream.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Owner, &OwnerPlace)> + '_ {
         (0..)
             .map(Owner)
@@ -168,7 +167,7 @@ impl Owners {
 }
 
 impl Core {
-    /// The owner of a stream's blocks: entered now if it is new. O(1).
+    /// The owner of a stream's blocks. Enters the stream if it is new. O(1).
     #[inline]
     pub(crate) fn enter(&mut self, stream: StreamId) -> Owner {
         self.owners.enter(stream)
@@ -179,7 +178,7 @@ impl Core {
         self.owners.by_stream.get(&stream).copied()
     }
 
-    /// The stream whose blocks these are.
+    /// The stream of an owner.
     pub(crate) fn stream_of(&self, owner: Owner) -> Option<StreamId> {
         self.owners.place(owner).stream
     }
@@ -192,13 +191,13 @@ impl Core {
         })
     }
 
-    /// Somebody has asked what is over of these blocks, in vain.
+    /// Notes that a query found the stream of these blocks busy.
     pub(crate) fn note_busy(&mut self, owner: Owner) {
-        // Behind those who have freed last.
+        // After the streams that have freed last.
         self.owners.place_mut(owner).last_busy = self.released + 1;
     }
 
-    /// The stream is over: what is left of its blocks becomes nobody's, and its place is free for another stream.
+    /// Removes a stream that has ended with all its work: its blocks become unowned, and its place is vacant.
     pub(crate) fn leave(&mut self, owner: Owner) {
         if owner == Owner::UNOWNED {
             return;

@@ -1,4 +1,4 @@
-//! How a block comes back.
+//! Frees a block.
 
 use super::bins::Bin;
 use super::node::{BlockNode, Id};
@@ -10,11 +10,12 @@ use crate::stream::Epoch;
 pub(crate) struct NotOut;
 
 impl Core {
-    /// A block comes back, freed on `owner` at `epoch`, which is ignored for nobody. Returns its size.
+    /// Frees a block on `owner` at `epoch`, which is ignored for [`Owner::UNOWNED`]. Returns its size.
     ///
-    /// It is joined at once with free neighbours of the same owner. While only one stream has ever been entered, what that
-    /// stream frees is joined with nobody's memory too, and is the stream's: nobody else is there to take it sooner, and
-    /// a program of one stream never needs to gather. Not where streams are [kept apart](Core::keeping_apart).
+    /// The block is merged at once with free neighbours of the same owner. While only one stream has ever been entered,
+    /// its blocks are merged with unowned neighbours too, and the stream owns the result: no other stream could take
+    /// that memory sooner, and a program of one stream never needs to gather. Not where streams are [kept
+    /// apart](Core::keeping_apart).
     ///
     /// # Errors
     ///
@@ -39,15 +40,15 @@ impl Core {
         Ok(units)
     }
 
-    /// What [`join`](Self::join) does, where the neighbours to join with are known and there are no more behind them: it
-    /// does not take a block from its bin if the joined one belongs there too.
+    /// As [`join`](Self::join), for at most one neighbour on each side, which the caller has found. A block stays in
+    /// its bin if the merged one belongs there too.
     #[inline]
     fn put(&mut self, id: Id, owner: Owner, mut epoch: u64, left: bool, right: bool) {
         let nodes = &mut self.nodes;
         let place = self.owners.place_mut(owner);
         let BlockNode { units, before, mut after, .. } = nodes[id];
         let (mut joined, mut whole) = (id, units);
-        // Of the block that hands its place in a bin on: the one in front, else the one behind.
+        // The links of the neighbour whose place in a bin is kept: the one before, else the one behind.
         let mut inherited = None;
         if right {
             let behind = nodes.take(after);

@@ -15,10 +15,11 @@ pub(crate) struct Segment {
 /// All segments.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    /// By address: the size, and the first block. That node stays the first one: cutting and joining keep the one in front.
+    /// By address: the size, and the first block. That node stays the first one: cutting and merging keep the front
+    /// node.
     by_address: BTreeMap<u64, (u32, Id)>,
-    /// Those that are one block, free and nobody's: size and address. In the order in which they are given back, so that
-    /// finding the next one takes as long with 100,000 of them as with ten.
+    /// The empty, unowned segments: size and address. In the order in which they go back to the upstream, so that the
+    /// next one is found in O(log segments).
     whole: BTreeSet<(u32, u64)>,
     units: u64,
 }
@@ -45,17 +46,17 @@ impl Segments {
         &self.whole
     }
 
-    /// A block that is its whole segment is free from now on, and nobody's.
+    /// Notes that a whole segment is one free, unowned block.
     pub(super) fn enter_whole(&mut self, node: &BlockNode) {
         self.whole.insert((node.units, node.address));
     }
 
-    /// It is so no more.
+    /// Notes that it no longer is.
     pub(super) fn leave_whole(&mut self, node: &BlockNode) {
         self.whole.remove(&(node.units, node.address));
     }
 
-    /// About: a map holds up to 11 entries a leaf and is at least half full.
+    /// An estimate: a map holds up to 11 entries in a leaf, and leaves are at least half full.
     pub(super) fn bytes(&self) -> usize {
         2 * (self.by_address.len() * size_of::<(u64, (u32, Id))>()
             + self.whole.len() * size_of::<(u32, u64)>())
@@ -63,7 +64,7 @@ impl Segments {
 }
 
 impl Core {
-    /// Units at an address (a multiple of [`UNIT`]), free, nobody's. A segment never merges with another.
+    /// Adds a segment: one free, unowned block. Its address is a multiple of [`UNIT`]. Segments never merge.
     pub(crate) fn add_segment(&mut self, address: u64, units: u32) {
         debug_assert!(units > 0 && address.is_multiple_of(UNIT), "{units} units at {address:#x}");
         let id = self.nodes.make();
@@ -75,8 +76,8 @@ impl Core {
         self.link(id);
     }
 
-    /// Takes out one segment that is wholly free and nobody's, of at most `at_most` units: the largest such, because what
-    /// gives memory back calls its upstream once a segment. O(log segments).
+    /// Takes out the largest empty, unowned segment of at most `at_most` units: the largest, because each segment is
+    /// one call to the upstream. O(log segments).
     pub(crate) fn take_segment(&mut self, at_most: u64) -> Option<Segment> {
         let at_most = u32::try_from(at_most).unwrap_or(u32::MAX);
         let &(units, address) = self.segments.whole.range(..=(at_most, u64::MAX)).next_back()?;
@@ -89,8 +90,8 @@ impl Core {
         Some(Segment { address, units })
     }
 
-    /// All segments, whatever they hold, each with whether a block of it is such a one's. The core is empty afterwards and
-    /// knows no stream any more.
+    /// All segments, each with whether `is_such` is true for the holder of a block of it. The core is empty afterwards,
+    /// without streams.
     pub(crate) fn drain_segments(&mut self, is_such: impl Fn(Owner) -> bool) -> Vec<(Segment, bool)> {
         let holds = |first| self.chain(first).any(|id| is_such(self.nodes[id].holder));
         let segments = self.segments.iter().map(|(segment, first)| (segment, holds(first))).collect();

@@ -1,11 +1,11 @@
-//! How a stream's memory becomes nobody's.
+//! Settling: makes a stream's memory of completed work unowned.
 
 use super::bins::{Bin, End};
 use super::node::{Id, NONE};
 use super::{Core, Owner};
 use crate::stream::Epoch;
 
-/// How far the settling of a stream's blocks has come, between two calls of [`Core::settle_some`].
+/// The progress of settling a stream's blocks, between two calls of [`Core::settle_some`].
 #[derive(Debug)]
 pub(crate) struct Settling {
     done: Epoch,
@@ -13,33 +13,33 @@ pub(crate) struct Settling {
     bin: Bin,
     /// The next block of that bin; [`NONE`] for its first.
     next: Id,
-    /// The oldest and the newest epoch of what stays.
+    /// The oldest and the newest epoch of the blocks that stay.
     kept: (u64, u64),
-    /// What [`Core::change_counters`] said first.
+    /// The first result of [`Core::change_counters`].
     since: Option<[u64; 3]>,
 }
 
 impl Settling {
-    /// Everything up to `done` is over.
+    /// All work up to `done` is completed.
     pub(crate) fn up_to(done: Epoch) -> Self {
         Self { done, bin: Bin::of(0), next: NONE, kept: (u64::MAX, 0), since: None }
     }
 }
 
 impl Core {
-    /// Everything of `owner` up to `done` is over: those blocks become nobody's, and are joined with neighbours that are.
-    /// O(free blocks of the owner), and O(1) if none of them is so old.
+    /// All work of `owner` up to `done` is completed: those blocks become unowned, and are merged with unowned
+    /// neighbours. O(free blocks of the owner), and O(1) if none of them is so old.
     pub(crate) fn settle(&mut self, owner: Owner, done: Epoch) {
         let mut looks = usize::MAX;
         let is_through = self.settle_some(owner, &mut Settling::up_to(done), &mut looks);
         debug_assert!(is_through);
     }
 
-    /// As [`settle`](Self::settle), looking at no more than `looks` blocks, which are counted down. Returns `true` if there
-    /// are no more.
+    /// As [`settle`](Self::settle), for at most `looks` blocks, which are counted down. Returns `true` if all blocks
+    /// have been looked at.
     ///
-    /// Others may have been at the core between two calls. What has come into a bin that was looked through, as what is cut off
-    /// a block does, may be left for another time.
+    /// Other threads may use the core between two calls. A block that has meanwhile come into a finished bin, such as a
+    /// rest after a cut, may be left for another time.
     pub(crate) fn settle_some(&mut self, owner: Owner, settling: &mut Settling, looks: &mut usize) -> bool {
         let Settling { done, .. } = *settling;
         let place = self.owners.place(owner);
@@ -58,7 +58,7 @@ impl Core {
                     return false;
                 };
                 *looks = left;
-                // Read first: settling this block moves no other block of the owner.
+                // Read before settling the block, which moves no other block of the owner.
                 let (next, epoch) = (self.nodes[id].next, self.nodes[id].epoch);
                 if epoch <= done.0 {
                     self.unlink(id);
@@ -71,7 +71,7 @@ impl Core {
             let Some(larger) = bin.larger() else { break };
             (settling.bin, settling.next) = (larger, NONE);
         }
-        // Else the bounds stay, which are those of more blocks.
+        // If the core has changed, the old bounds stay, which are wider.
         if is_undisturbed {
             let place = self.owners.place_mut(owner);
             (place.oldest, place.newest) = settling.kept;
@@ -79,14 +79,14 @@ impl Core {
         true
     }
 
-    /// Whether a node is a free block of that owner in that bin: what it was when somebody else was not at the core yet.
+    /// Returns `true` if a node is still a free block of that owner in that bin.
     fn is_in(&self, id: Id, owner: Owner, bin: Bin) -> bool {
         let node = &self.nodes[id];
         node.holder == owner && Bin::of(node.units) == bin
     }
 
-    /// Figures of which one changes whenever a free block may have come into a bin: how many have come back, how many have gone
-    /// out, of which something may have been cut off, and how often runs were joined. No figure ever comes back to what it was.
+    /// Counters of which one grows whenever a free block may have come into a bin: of frees, of allocations, which may
+    /// leave a rest, and of `gather`. None ever decreases.
     fn change_counters(&self) -> [u64; 3] {
         [self.released, self.released + self.out_blocks() as u64, self.gathered]
     }

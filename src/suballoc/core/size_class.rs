@@ -1,8 +1,8 @@
-//! `Want`: which stack of a cache a request is served from.
+//! `Want`: the block length that serves a request, and its stack in a cache.
 
 use crate::resource::Layout;
 
-/// How many classes there are: eight for each doubling, from one unit to [`CLASS_UNITS`].
+/// The number of classes: eight for each doubling, from one unit to [`CLASS_UNITS`].
 pub(crate) const CLASSES: usize = 80;
 
 /// The largest request that has a class: 1 MiB. Above it a class would waste up to 128 KiB a block, and programs ask for the
@@ -12,14 +12,14 @@ pub(crate) const CLASS_UNITS: u32 = 4096;
 /// The largest segment, and so the largest request: 1 TiB less one unit.
 pub(crate) const MAX_UNITS: u32 = u32::MAX;
 
-/// The stack of blocks that are all of one size.
+/// The stack of a suballocator of one block size.
 const ONLY: u8 = CLASSES as u8;
 
-/// No stack: one size among many.
+/// No stack: an exact size.
 const EXACT: u8 = u8::MAX;
 
-/// What is asked for: the length of the block that serves it, and where a cache keeps such blocks. Both follow from the
-/// layout, so a block goes back to where it came from.
+/// The length of the block that serves a request, and its stack in a cache. Both follow from the layout, so a block
+/// goes back to the stack that it came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
     units: u32,
@@ -27,16 +27,16 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    /// What a layout of at least one byte wants, or `None` if no segment is so large.
+    /// For a layout of at least one byte; `None` if no segment is so large.
     #[inline]
     pub(crate) fn of(layout: Layout) -> Option<Self> {
         Self::of_units(u32::try_from(layout.rounded_bytes() / Layout::MIN_ALIGN).ok()?)
     }
 
-    /// What a request of so many units wants; `None` for zero.
+    /// For a request of so many units; `None` for zero.
     ///
-    /// Up to 16 units each length has a class of its own; from there on there are eight for each doubling, so a block is at
-    /// most an eighth longer than what was asked for.
+    /// Up to 16 units each length has a class of its own; above, there are eight for each doubling, so a block is at
+    /// most an eighth longer than the request.
     #[inline]
     pub(crate) fn of_units(units: u32) -> Option<Self> {
         let last = units.checked_sub(1)?;
@@ -48,7 +48,7 @@ impl Want {
         Some(Self { units: (eighth + 1) << octave, stack: (octave * 8 + eighth) as u8 })
     }
 
-    /// A block of exactly so many units, one size among many.
+    /// A block of exactly so many units.
     #[inline]
     pub(crate) fn exactly(units: u32) -> Self {
         Self { units, stack: EXACT }
@@ -60,7 +60,7 @@ impl Want {
         Self { units, stack: ONLY }
     }
 
-    /// All blocks are of this size.
+    /// Returns `true` if all blocks are of this size.
     pub(crate) fn is_only(self) -> bool {
         self.stack == ONLY
     }
@@ -71,7 +71,7 @@ impl Want {
         Self { units: u32::from(class - octave * 8 + 1) << octave, stack: class }
     }
 
-    /// The largest request that a piece of so many units serves: a class may want more than was asked for.
+    /// The largest request that a free piece of so many units serves: its class may need more than the request.
     pub(crate) fn most_within(units: u32) -> u32 {
         match Self::of_units(units) {
             Some(Self { units: whole, stack }) if whole > units => Self::class(stack - 1).units,
@@ -85,7 +85,7 @@ impl Want {
         self.units
     }
 
-    /// The stack of a cache that such blocks are in, if they are in one.
+    /// The stack of such blocks in a cache, if they have one.
     #[inline]
     pub(crate) fn stack(self) -> Option<u8> {
         (self.stack != EXACT).then_some(self.stack)

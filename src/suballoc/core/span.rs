@@ -1,4 +1,4 @@
-//! Which streams' free memory makes one piece that is large enough?
+//! The fewest streams whose free memory makes one piece that is large enough.
 
 use smallvec::SmallVec;
 
@@ -7,20 +7,21 @@ use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::{Epoch, Stamp};
 
-/// The streams to come after for a piece: few, where neighbours were few streams' before.
+/// The streams to wait for, with their points: few, where few streams own the neighbours.
 pub(crate) type Span = SmallVec<[Stamp; 4]>;
 
 impl Core {
-    /// Of all pieces of adjacent free blocks with at least so many units, the one with the fewest blocks that `requester` may not
-    /// take yet: of other streams, beyond `reach`. Returns up to where it must come after each of these streams, `None` if there
-    /// is no such piece. O(free blocks), as [`gather`](Self::gather), which then makes one block of it.
+    /// Finds the piece of adjacent free blocks, of at least `units`, with the fewest blocks that `requester` may not
+    /// take yet: those of other streams beyond `reach`. Returns the point of each of these streams that it must wait
+    /// for; `None` if there is no such piece. O(free blocks), as [`gather`](Self::gather), which then makes one block
+    /// of it.
     pub(crate) fn span_of(&self, units: u64, requester: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
         let limits = Limits::of(self, requester, reach);
         let mut best: Option<(usize, Id, Id)> = None;
         let is_free = |node: &BlockNode| node.holder != Owner::OUT;
         let all = self.owners.iter().flat_map(|(_, place)| place.bins.iter(&self.nodes));
         for start in all.filter(|&id| !is_free(&self.nodes[self.nodes[id].before])) {
-            // A window that grows at its end, and shrinks at its beginning while it is large enough without it.
+            // A window that grows at its end, and shrinks at its beginning while it stays large enough.
             let (mut first, mut sum, mut beyond) = (start, 0, 0);
             for last in self.chain(start).take_while(|&id| is_free(&self.nodes[id])) {
                 let node = &self.nodes[last];

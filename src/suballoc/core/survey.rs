@@ -1,17 +1,17 @@
-//! What there is, for those who ask.
+//! Queries of the core: the largest block, the block at an address, the sums.
 
 use super::bins::{Bin, End};
 use super::owner::OwnerPlace;
 use super::{Core, Owner, Segment, UNIT};
 use crate::stream::{Epoch, StreamId};
 
-/// How many blocks of the largest bin are looked at for the largest one.
+/// How many blocks of the largest bin are compared.
 const LARGEST: usize = 64;
 
-/// What is at an address.
+/// The block at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Inspected {
-    /// No segment.
+    /// The address is in no segment.
     Foreign,
     /// The middle of a block, which begins at `block`.
     Inside { block: u64 },
@@ -29,25 +29,26 @@ pub(crate) struct BlockSeen {
     pub(crate) state: SeenState,
 }
 
-/// Whether a block is out.
+/// The state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SeenState {
     Out,
-    /// With the stream it was freed on and the epoch, or nobody's.
+    /// With the stream and the epoch of its free; `None` if unowned.
     Free(Option<(StreamId, Epoch)>),
 }
 
 impl Core {
-    /// The largest block that [`allocate`](Self::allocate) with these would find, in units, if none has to be aligned. Any
-    /// smaller request is found, too. A larger one may be, out of the reach: of that only a few blocks are looked at.
+    /// The largest block that [`allocate`](Self::allocate) with these arguments finds, in units, without an alignment.
+    /// Every smaller request is found, too. A larger one may be found in the blocks within reach, of which only a few
+    /// are looked at here.
     pub(crate) fn largest(&self, requester: Owner, reach: &[(Owner, Epoch)]) -> u32 {
         let own = self.largest_fit(requester).max(self.largest_fit(Owner::UNOWNED));
         let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::UNOWNED);
         others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
     }
 
-    /// The largest free block of anybody, up to 1/32 of it: of the largest bin only a few blocks are looked at. Exactly it,
-    /// where there are no more in that bin, or they are of fewer than 64 units. O(owners).
+    /// The largest free block of all owners, or one that is less by at most 1/32: only a few blocks of the largest bin
+    /// are compared. Exact if that bin has no more blocks, or blocks of fewer than 64 units. O(owners).
     pub(crate) fn largest_free(&self) -> u32 {
         let largest = |place: &OwnerPlace| place.bins.at_most(Bin::LARGEST);
         let Some(bin) = self.owners.iter().filter_map(|(_, place)| largest(place)).max() else { return 0 };
@@ -56,7 +57,7 @@ impl Core {
         blocks.take(LARGEST).map(|id| self.nodes[id].units).max().unwrap_or(0)
     }
 
-    /// What begins at `address`, or which block covers it. O(1) if a block that is out begins there, else O(blocks of the
+    /// The block that begins at `address`, or covers it. O(1) if a block that is out begins there, else O(blocks of the
     /// segment).
     pub(crate) fn inspect(&self, address: u64) -> Inspected {
         if let Some(id) = self.index.find(&self.nodes, address) {
@@ -80,7 +81,7 @@ impl Core {
         self.owners.place(Owner::UNOWNED).free_units
     }
 
-    /// How many blocks have ever come back: who finds another figure than before may look again.
+    /// The number of frees so far: if it has changed, a search may find more.
     pub(crate) fn released(&self) -> u64 {
         self.released
     }
@@ -115,7 +116,7 @@ impl Core {
         })
     }
 
-    /// Bytes of the heap that the core holds. It keeps those of the most blocks that it ever had.
+    /// The heap memory of the core, in bytes. It never shrinks.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.nodes.bytes() + self.index.bytes() + self.owners.bytes() + self.segments.bytes()
     }
