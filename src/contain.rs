@@ -1,4 +1,4 @@
-//! What is done about functions of the user's: they run with no lock held, their panics end here, and they are not run within
+//! How foreign functions are called: with no lock held, with their panics caught, and not within
 //! themselves.
 
 use core::cell::Cell;
@@ -8,14 +8,14 @@ use std::thread::LocalKey;
 
 use crate::sync::assert_no_lock_is_held;
 
-/// Runs a function of the user's, or a destructor. `None` if it panicked.
+/// Runs a foreign function, or a destructor. `None` if it panicked.
 ///
-/// What the function leaves half done is its own; nothing of the crate's may be in the middle of anything.
+/// The crate's own data must be consistent when this is called.
 pub(crate) fn contain<T>(function: impl FnOnce() -> T) -> Option<T> {
     contain_and_read(function, |_| ()).ok()
 }
 
-/// As [`contain`], for who wants to read what it threw.
+/// As [`contain`], and reads the payload of the panic.
 pub(crate) fn contain_and_read<T, W>(
     function: impl FnOnce() -> T,
     read: impl FnOnce(&(dyn core::any::Any + Send)) -> W,
@@ -23,20 +23,20 @@ pub(crate) fn contain_and_read<T, W>(
     assert_no_lock_is_held();
     catch_unwind(AssertUnwindSafe(function)).map_err(|thrown| {
         let read = read(&*thrown);
-        // Dropping it runs code of the user's, which may panic in its turn.
+        // Dropping the payload runs foreign code, which may panic in its turn.
         mem::forget(thrown);
         read
     })
 }
 
-/// The time in which this thread runs functions of one kind: while it lasts, nobody enters again.
+/// Marks that this thread runs functions of one kind. While it lives, `enter` fails.
 pub(crate) struct Inside(&'static LocalKey<Cell<bool>>);
 
 impl Inside {
-    /// `None` if this thread is inside already. Where there is no thread left to speak of, it counts as inside.
+    /// `None` if this thread is inside already, or has dropped its locals.
     pub(crate) fn enter(kind: &'static LocalKey<Cell<bool>>) -> Option<Self> {
         let was_inside = kind.try_with(|is_inside| is_inside.replace(true)).unwrap_or(true);
-        // Lazily: one that is made and dropped would say that nobody is inside.
+        // Lazily: an `Inside` that is made and dropped would clear the mark.
         (!was_inside).then(|| Self(kind))
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_enters_twice_however_often_they_try() {
+    fn a_thread_enters_once_however_often_it_tries() {
         let outer = Inside::enter(&IS_INSIDE).expect("nobody is inside");
         for _ in 0..3 {
             assert!(Inside::enter(&IS_INSIDE).is_none());

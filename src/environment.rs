@@ -1,25 +1,25 @@
-//! The environment of the process, as far as it says what the crate does.
+//! The environment variables that the crate reads.
 
-#![expect(unsafe_code, reason = "asks the C library whether the process has more rights than who started it")]
+#![expect(unsafe_code, reason = "asks the C library whether the process has more rights than its parent")]
 
 use std::env;
 use std::ffi::OsString;
 
-/// A variable that names what is allocated or written. `None` if it is not set, and in a process that does not
-/// [trust](is_trusted) its environment.
+/// A variable that configures the crate. `None` if it is not set, and in a process that does not [trust](is_trusted) its
+/// environment.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     if is_trusted() { env::var_os(name) } else { None }
 }
 
-/// Returns `false` in a process with raised privileges, as that of a program with the set-user-id bit or with capabilities: who
-/// started it wrote the environment, and may name a file there that they must not write themselves.
+/// Returns `false` in a process with raised privileges, such as a program with the set-user-id bit or with capabilities. Its
+/// environment was written by its parent, which may name a file there that the parent itself may not write.
 pub(crate) fn is_trusted() -> bool {
     !has_raised_privileges()
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn has_raised_privileges() -> bool {
-    // SAFETY: it takes a number, reads what the kernel has left for the process, and writes nothing but `errno`.
+    // SAFETY: `getauxval` takes a number, reads the auxiliary vector of the process, and writes nothing but `errno`.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -45,7 +45,7 @@ fn has_raised_privileges() -> bool {
 mod tests {
     use super::*;
 
-    /// The tests themselves are started by whoever has their rights. A program that has more is run by `tests/process/privileges.rs`.
+    /// The tests run with the rights of their parent. `tests/process/privileges.rs` runs a program with more.
     #[test]
     fn an_ordinary_process_reads_its_environment() {
         assert!(is_trusted());

@@ -1,12 +1,12 @@
-//! How are bytes counted, and written for people?
+//! How bytes are counted, and written for people.
 
 use core::fmt;
 
-/// Blocks begin at multiples of so many bytes, and suballocators hand out multiples of it: the alignment that `cuMemAlloc` promises.
+/// The granularity of addresses and sizes in suballocators: the alignment that `cuMemAlloc` promises.
 pub(crate) const GRAIN: usize = 256;
 
-/// Prints bytes in the largest unit that they fill, with one decimal if they are not whole: `8 MiB`, `1.2 GiB`. With `{:#}` bytes
-/// that this rounds follow exactly, where a reader compares them: `1.2 GiB (1288490189 B)`.
+/// Prints bytes in the largest unit that they fill, with one decimal if they are not whole: `8 MiB`, `1.2 GiB`. With `{:#}` the
+/// exact bytes follow a rounded number: `1.2 GiB (1288490189 B)`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size(pub(crate) usize);
 
@@ -14,13 +14,13 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(usize, &str); 4] =
             [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        // What would be rounded up to 1024 of a unit is 1.0 of the next.
+        // A number that would be rounded up to 1024 of a unit is written as 1.0 of the next.
         let fills = |unit: usize| self.0 >= unit || self.0 as f64 >= unit as f64 * (1.0 - 0.05 / 1024.0);
         match UNITS.into_iter().find(|(unit, _)| fills(*unit)) {
             Some((unit, name)) if self.0.is_multiple_of(unit) => write!(f, "{} {name}", self.0 / unit),
             Some((unit, name)) => {
                 write!(f, "{:.1} {name}", self.0 as f64 / unit as f64)?;
-                // Ten times as much is whole: the decimal says it all.
+                // Exact if ten times the number is whole: one decimal says it all.
                 let is_exact = self.0.checked_mul(10).is_some_and(|tenfold| tenfold.is_multiple_of(unit));
                 if f.alternate() && !is_exact { write!(f, " ({} B)", self.0) } else { Ok(()) }
             }
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rounded_can_be_said_exactly_too() {
+    fn a_rounded_number_can_be_followed_by_the_exact_one() {
         let cases = [
             (1023, "1023 B"),
             (8 << 20, "8 MiB"),

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use crate::sync::Global;
 
-/// So many different tags are told apart; what comes after them is called `…`. Names are kept for ever, so that a program that
-/// makes one up for each request must not fill the memory.
+/// The most different tags; further ones are called `…`. Names are kept for ever, so a program that makes one up for each request
+/// must not fill the memory.
 const MOST: usize = 1 << 16;
 
-/// What an allocation is for: a name that a scope of the program has given to what is allocated in it.
+/// What an allocation is for: a name that a scope of the program gives to the allocations made in it.
 ///
 /// Scopes nest, and a tag knows the one around it. A tag is a number: cheap to copy, compare and keep.
 ///
@@ -27,7 +27,7 @@ pub struct Tag(u32);
 
 static_assertions::assert_eq_size!(Tag, u32);
 
-/// A book that knows what the blocks that are out are for: that of a [`Tracking`](crate::adaptor::Tracking), or one of your own.
+/// A record of the tags of live blocks: that of a [`Tracking`](crate::adaptor::Tracking), or one of your own.
 ///
 /// ```
 /// use alluvion::tag::{BlockTags, Tag, with_tag};
@@ -52,7 +52,7 @@ static_assertions::assert_eq_size!(Tag, u32);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub trait BlockTags {
-    /// The address and the tag of each block that is out, in any order.
+    /// The address and the tag of each live block, in any order.
     fn block_tags(&self) -> Vec<(u64, Tag)>;
 }
 
@@ -61,9 +61,9 @@ thread_local! {
     static CURRENT: Cell<Tag> = const { Cell::new(Tag::NONE) };
 }
 
-/// Runs `body`. What it allocates on this thread is labelled `name`, within the label that is there already.
+/// Runs `body`, and labels its allocations on this thread `name`, within the label that is there already.
 ///
-/// A name is a part of rows and of paths: line ends, commas and semicolons in it become `_`.
+/// Names stand in rows of logs and in paths, so line ends, commas and semicolons in them become `_`.
 ///
 /// In a child of a fork that came while another thread looked a name up, all names are lost: tags are [`Tag::NONE`] from then on.
 ///
@@ -77,24 +77,24 @@ thread_local! {
 /// assert_eq!(sum, 2);
 /// ```
 pub fn with_tag<T>(name: &str, body: impl FnOnce() -> T) -> T {
-    /// Puts the tag back that was there, however `body` ends.
-    struct Restore(Tag);
-    impl Drop for Restore {
+    /// Restores the tag that was there before, however `body` ends.
+    struct RestoreTag(Tag);
+    impl Drop for RestoreTag {
         fn drop(&mut self) {
             CURRENT.set(self.0);
         }
     }
     let around = CURRENT.get();
-    let _restore = Restore(around);
+    let _restore = RestoreTag(around);
     CURRENT.set(around.within(name));
     body()
 }
 
 impl Tag {
-    /// No tag: what is allocated outside of all scopes.
+    /// No tag: that of allocations outside of all scopes.
     pub const NONE: Self = Self(0);
 
-    /// That of the innermost scope of this thread.
+    /// The tag of the innermost scope of this thread.
     #[must_use]
     #[inline]
     pub fn current() -> Self {
@@ -115,13 +115,13 @@ impl Tag {
         (parent != Self::NONE).then_some(parent)
     }
 
-    /// Its number, from 1 in the order in which tags first came up; 0 for [`NONE`](Self::NONE).
+    /// The number of the tag, from 1 in the order in which tags were first used; 0 for [`NONE`](Self::NONE).
     #[must_use]
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// The tag with that [number](Self::number), which one has.
+    /// The tag with that [number](Self::number), which must exist.
     pub(crate) fn numbered(number: u32) -> Self {
         Self(number)
     }
@@ -143,14 +143,14 @@ struct Known {
 
 #[derive(Default)]
 struct Names {
-    /// A tag's number less one is its place.
+    /// Indexed by the number of a tag, less one.
     known: Vec<Known>,
     numbers: HashMap<(Tag, &'static str), Tag>,
 }
 
 static NAMES: Global<Option<Names>> = Global::new(None, in_child);
 
-/// `None` in a child of a fork that came while another thread had the names: it has none, and makes none up.
+/// `None` in a child of a fork that came while another thread held the lock: it has no names, and makes none.
 fn with_names<T>(look: impl FnOnce(&mut Names) -> T) -> Option<T> {
     NAMES.lock().map(|mut names| look(names.get_or_insert_with(Names::default)))
 }
@@ -199,7 +199,7 @@ impl Names {
 /// The path of names from the outermost scope, with semicolons between them.
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not while the lock is held: the formatter may be anybody's.
+        // Not while the lock is held: the formatter may be foreign code.
         let path = with_names(|names| names.path(*self)).unwrap_or_default();
         f.pad(&path.join(";"))
     }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_names() {
+    fn names_run_out() {
         let mut names = Names::default();
         let tags: Vec<_> = (0..MOST + 3).map(|n| names.number(Tag::NONE, &n.to_string())).collect();
         assert_eq!(names.path(tags[MOST - 1]), [(MOST - 1).to_string()]);

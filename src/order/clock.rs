@@ -1,21 +1,21 @@
-//! What a stream has waited for.
+//! `VectorClock`: the points that a stream has waited for.
 
 use smallvec::SmallVec;
 
 use super::epoch_tree::EpochTree;
 use super::{Epoch, Stamp, StreamId};
 
-/// How many streams a clock holds in itself: one to four in practice, so that a search is a scan of one cache line.
+/// The number of streams that a clock holds inline: one to four in practice, so a search is a scan of one cache line.
 const RECENT: usize = 4;
 
 /// For each other stream, the epoch up to which its work is known to come first.
 ///
-/// Made to be cloned: each event keeps the clock of its stream. A clone copies four entries and counts a reference.
+/// Cheap to clone, because each event keeps the clock of its stream: a clone copies four entries and counts a reference.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VectorClock {
-    /// The streams that were learned of last, in no order, one entry a place.
+    /// The streams that were entered last, unordered, one entry for each place.
     recent: SmallVec<[Stamp; RECENT]>,
-    /// All others, and what was known of those before.
+    /// All others, and older epochs of the inline ones.
     rest: Option<EpochTree>,
 }
 
@@ -24,20 +24,20 @@ impl VectorClock {
         self.known(stamp.stream) >= stamp.epoch
     }
 
-    /// The latest epoch of the stream that is known of; 0 if none is.
+    /// The latest known epoch of the stream; 0 if there is none.
     pub(crate) fn known(&self, stream: StreamId) -> Epoch {
         let recent = self.recent.iter().find(|entry| entry.stream == stream);
         let recent = recent.map_or(Epoch::NONE, |entry| entry.epoch);
         self.rest.as_ref().map_or(recent, |rest| recent.max(rest.known(stream)))
     }
 
-    /// Learns of one point.
+    /// Adds one point.
     pub(crate) fn raise(&mut self, stamp: Stamp) {
         if self.includes(stamp) {
             return;
         }
         if let Some(entry) = self.recent.iter_mut().find(|entry| entry.stream.has_place_of(stamp.stream)) {
-            // Of two streams that had the place in turn, the earlier one is over.
+            // Where two streams have had the place in turn, the earlier one is over.
             *entry = stamp.max(*entry);
             return;
         }
@@ -48,7 +48,7 @@ impl VectorClock {
         self.recent.push(stamp);
     }
 
-    /// Learns all that `other` knows; where they are large and neither knows all that the other does, most of it. What is over
+    /// Adds the points of `other`. Where both are large and neither includes the other, some are left out. Points that are over
     /// may be left out.
     pub(crate) fn join(&mut self, other: &Self) {
         if let Some(theirs) = other.rest.as_ref().filter(|theirs| !theirs.is_over()) {
@@ -60,7 +60,7 @@ impl VectorClock {
         other.recent.iter().for_each(|entry| self.raise(*entry));
     }
 
-    /// Forgets that point, and earlier ones of its stream. Forgetting is always safe: it costs a wait at worst.
+    /// Removes that point, and earlier ones of its stream. Always safe: it costs a wait at worst.
     pub(crate) fn forget(&mut self, stamp: Stamp) {
         self.recent.retain(|entry| entry.stream != stamp.stream || entry.epoch > stamp.epoch);
         if let Some(rest) = &mut self.rest {
@@ -68,7 +68,7 @@ impl VectorClock {
         }
     }
 
-    /// Up to sixteen points, from a place on that moves behind them. `None` at the end, and always where there are few.
+    /// Up to sixteen points from `place` on; moves `place` behind them. `None` at the end, and always where there are few points.
     pub(crate) fn next_points(&self, place: &mut u32) -> Option<SmallVec<[Stamp; 16]>> {
         let behind = self.rest.as_ref().and_then(|rest| rest.leaf_behind(*place));
         let points;
@@ -76,7 +76,7 @@ impl VectorClock {
         points
     }
 
-    /// Calls `finish` for each point, unless it has been called for it before: all of them are over.
+    /// Calls `finish` for each point that it has not been called for before: all points are over.
     pub(crate) fn finish(&self, mut finish: impl FnMut(Stamp)) {
         self.recent.iter().for_each(|entry| finish(*entry));
         if let Some(rest) = &self.rest {

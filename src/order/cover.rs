@@ -8,7 +8,7 @@ use super::{Epoch, Stamp};
 use crate::driver::{DriverResult, RawStream, RelaxedCapture};
 use crate::sync::Arc;
 
-/// A recorded event, what it covers, and what its stream had waited for by then.
+/// A recorded event, the epoch that it covers, and the points that its stream had waited for by then.
 #[derive(Clone, Debug)]
 pub(crate) struct Cover {
     recorded: Arc<Recorded>,
@@ -33,7 +33,8 @@ impl Cover {
         self.past().stamp()
     }
 
-    /// What is ordered before the event, and over once the event is: the stream itself, and all that it had waited for.
+    /// The points that are ordered before the event, and over once it is complete: its own, and those that its stream had waited
+    /// for.
     pub(crate) fn past(&self) -> &Past {
         &self.recorded.past
     }

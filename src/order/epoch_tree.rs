@@ -1,4 +1,4 @@
-//! An epoch for each of many streams, in a tree whose parts are shared.
+//! `EpochTree`: an epoch for each of many streams, in a tree whose nodes are shared.
 
 use core::array;
 
@@ -6,53 +6,52 @@ use super::id::GENERATION_BITS;
 use super::{Epoch, Stamp, StreamId};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// A node has 16 children or entries: a change copies three nodes of 168 bytes where 4,096 streams are known, and one where all
-/// of a machine's streams have places below 16.
+/// The children or entries of a node. With 16 a change copies three nodes of 168 bytes where 4,096 streams are known, and one
+/// where all streams of a machine have places below 16.
 const WIDTH_BITS: u32 = 4;
 const WIDTH: usize = 1 << WIDTH_BITS;
 
-/// How many nodes a join compares before it takes the rest from one side: exact where the places of the streams lie below 112. With
-/// 32 a wait among 4,000 streams, any for any other, takes six times as long and keeps twice the memory.
+/// The number of nodes that a join compares before it takes the rest from one side: so joins are exact where the places of the
+/// streams lie below 112. With 32, a wait between any two of 4,000 streams takes six times as long and keeps twice the memory.
 const EFFORT: usize = 8;
 
-/// For each stream of one machine, the epoch up to which it is known.
+/// The known epoch of each stream of one machine.
 ///
-/// A tree by the place of the stream. A clone is a reference count, and a change copies the path to one leaf, unless nobody else
-/// has it: so the clocks of streams that wait for each other, which say nearly the same, share nearly all of their nodes.
-/// Of the streams that had a place in turn, the last one is known: the others are over.
+/// A tree indexed by the place of the stream. A clone is a reference count. A change copies those nodes of the path to one leaf
+/// that are shared. So the clocks of streams that wait for each other, which are nearly equal, share nearly all of their nodes.
+/// Only the last stream of a place is entered: the earlier ones are over.
 #[derive(Clone, Debug)]
 pub(super) struct EpochTree {
     machine: u32,
-    /// How many levels lie above the leaves.
+    /// The number of levels above the leaves.
     height: u32,
-    root: Arc<Node>,
+    root: Arc<EpochNode>,
 }
 
 #[derive(Debug)]
-struct Node {
-    /// The sum of the epochs in it. If one of two nodes knows each stream at least as far as the other does, it is the heavier.
+struct EpochNode {
+    /// The sum of the epochs in it. If one of two nodes includes the other, it is the heavier one.
     weight: u64,
-    /// 1 once every point in it is known to be over. Whoever makes it known sets the mark after that, and a node that is
-    /// changed loses it.
+    /// 1 once every point in it is known to be over: set after the points are finished, and lost when the node is changed.
     over: AtomicU64,
-    body: Body,
+    body: EpochNodeBody,
 }
 
 #[derive(Clone, Debug)]
-enum Body {
-    Leaf([Entry; WIDTH]),
-    Inner([Option<Arc<Node>>; WIDTH]),
+enum EpochNodeBody {
+    Leaf([EpochEntry; WIDTH]),
+    Inner([Option<Arc<EpochNode>>; WIDTH]),
 }
 
-/// Which of the streams that had a place, above [`EPOCH_BITS`], and its epoch: the greater of two is the later. 0 for none.
+/// The generation of a stream, above [`EPOCH_BITS`], and its epoch: the greater of two entries is the later. 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry(u64);
+struct EpochEntry(u64);
 
-/// 17 million million events of one stream: 203 days at a million a second. What is later is not known, which costs a wait.
+/// 17 million million events of one stream: 203 days at a million a second. Later epochs are not entered, which costs a wait.
 const EPOCH_BITS: u32 = u64::BITS - GENERATION_BITS;
 const MOST_EPOCH: u64 = (1 << EPOCH_BITS) - 1;
 
-impl Entry {
+impl EpochEntry {
     fn of(stamp: Stamp) -> Self {
         Self(u64::from(stamp.stream.generation()) << EPOCH_BITS | stamp.epoch.0.min(MOST_EPOCH))
     }
@@ -73,48 +72,48 @@ impl Entry {
     }
 }
 
-/// Which side of a join knows all that both know.
+/// Which side of a join includes the other.
 enum Joined {
     Either,
     Left,
     Right,
-    Neither(Arc<Node>),
+    Neither(Arc<EpochNode>),
 }
 
 impl EpochTree {
-    /// Knows nothing of the streams of that machine.
+    /// The empty tree for the streams of that machine.
     pub(super) fn of(machine: u32) -> Self {
-        Self { machine, height: 0, root: Arc::new(Node::empty(0)) }
+        Self { machine, height: 0, root: Arc::new(EpochNode::empty(0)) }
     }
 
-    /// The latest epoch of the stream that is known of; 0 if none is.
+    /// The latest known epoch of the stream; 0 if there is none.
     pub(super) fn known(&self, stream: StreamId) -> Epoch {
         let entry = self.entry(stream);
         let is_it = stream.machine() == self.machine && entry.generation() == stream.generation();
         if is_it { Epoch(entry.epoch()) } else { Epoch::NONE }
     }
 
-    fn entry(&self, stream: StreamId) -> Entry {
+    fn entry(&self, stream: StreamId) -> EpochEntry {
         let place = stream.index();
         if !self.has_room_for(place) {
-            return Entry::default();
+            return EpochEntry::default();
         }
         let (mut node, mut height) = (&self.root, self.height);
         loop {
             match &node.body {
-                Body::Leaf(entries) => return entries[slot(place, 0)],
-                Body::Inner(children) => match &children[slot(place, height)] {
+                EpochNodeBody::Leaf(entries) => return entries[slot(place, 0)],
+                EpochNodeBody::Inner(children) => match &children[slot(place, height)] {
                     Some(child) => (node, height) = (child, height - 1),
-                    None => return Entry::default(),
+                    None => return EpochEntry::default(),
                 },
             }
         }
     }
 
-    /// Learns of one point.
+    /// Adds one point.
     pub(super) fn raise(&mut self, stamp: Stamp) {
-        let entry = Entry::of(stamp);
-        // A stream of another machine is never waited for; not to know of it is safe.
+        let entry = EpochEntry::of(stamp);
+        // Streams of another machine are never waited for, and may be left out.
         if stamp.stream.machine() != self.machine || self.entry(stamp.stream) >= entry {
             return;
         }
@@ -125,16 +124,17 @@ impl EpochTree {
         put(&mut self.root, self.height, place, entry);
     }
 
-    /// Forgets the point, and earlier ones of its stream.
+    /// Removes the point, and earlier ones of its stream.
     pub(super) fn forget(&mut self, stamp: Stamp) {
         let known = self.entry(stamp.stream);
-        let is_there = known != Entry::default() && stamp.stream.machine() == self.machine;
-        if is_there && known <= Entry::of(stamp) {
-            put(&mut self.root, self.height, stamp.stream.index(), Entry::default());
+        let is_there = known != EpochEntry::default() && stamp.stream.machine() == self.machine;
+        if is_there && known <= EpochEntry::of(stamp) {
+            put(&mut self.root, self.height, stamp.stream.index(), EpochEntry::default());
         }
     }
 
-    /// Learns all that `other` knows; where they differ in more than [`EFFORT`] nodes, most of it. What is over may be left out.
+    /// Adds the points of `other`. Where they differ in more than [`EFFORT`] nodes, some are left out. Points that are over may be
+    /// left out.
     pub(super) fn join(&mut self, other: &Self) {
         if other.machine != self.machine {
             return;
@@ -158,7 +158,7 @@ impl EpochTree {
         self.root.is_over()
     }
 
-    /// Calls `finish` for each point in a part that is not marked as over, and marks it: all points are over.
+    /// Calls `finish` for each point in a node that is not marked as over, and marks the node: all points are over.
     pub(super) fn finish(&self, finish: &mut dyn FnMut(Stamp)) {
         self.root.finish(self.machine, self.height, 0, finish);
     }
@@ -179,30 +179,30 @@ impl EpochTree {
     fn grow(&mut self) {
         let mut children = [const { None }; WIDTH];
         children[0] = Some(Arc::clone(&self.root));
-        self.root = Arc::new(Node::new(self.root.weight, Body::Inner(children)));
+        self.root = Arc::new(EpochNode::new(self.root.weight, EpochNodeBody::Inner(children)));
         self.height += 1;
     }
 }
 
-/// Where in a node of that height the place lies.
+/// The index of the place in a node of that height.
 fn slot(place: u32, height: u32) -> usize {
     (place >> (WIDTH_BITS * height)) as usize % WIDTH
 }
 
-/// Enters what is known of a place, earlier or later than before. Returns the weight from then on.
-fn put(node: &mut Arc<Node>, height: u32, place: u32, entry: Entry) -> u64 {
+/// Sets the entry of a place, to an earlier or later epoch. Returns the new weight.
+fn put(node: &mut Arc<EpochNode>, height: u32, place: u32, entry: EpochEntry) -> u64 {
     let node = Arc::make_mut(node);
     node.over = AtomicU64::new(0);
     let (before, now) = match &mut node.body {
-        Body::Leaf(entries) => {
+        EpochNodeBody::Leaf(entries) => {
             let before = core::mem::replace(&mut entries[slot(place, 0)], entry);
             (before.epoch(), entry.epoch())
         }
-        Body::Inner(children) => {
+        EpochNodeBody::Inner(children) => {
             let child = &mut children[slot(place, height)];
-            let mut it = child.take().unwrap_or_else(|| Arc::new(Node::empty(height - 1)));
+            let mut it = child.take().unwrap_or_else(|| Arc::new(EpochNode::empty(height - 1)));
             let (before, now) = (it.weight, put(&mut it, height - 1, place, entry));
-            // No epoch is 0: without weight there is nothing in it.
+            // No epoch is 0, so a node without weight is empty.
             *child = (now != 0).then_some(it);
             (before, now)
         }
@@ -211,7 +211,7 @@ fn put(node: &mut Arc<Node>, height: u32, place: u32, entry: Entry) -> u64 {
     node.weight
 }
 
-fn join(left: &Arc<Node>, right: &Arc<Node>, effort: &mut usize) -> Joined {
+fn join(left: &Arc<EpochNode>, right: &Arc<EpochNode>, effort: &mut usize) -> Joined {
     if Arc::ptr_eq(left, right) {
         return Joined::Either;
     }
@@ -228,8 +228,8 @@ fn join(left: &Arc<Node>, right: &Arc<Node>, effort: &mut usize) -> Joined {
     #[cfg(all(test, not(loom)))]
     tests::COMPARED.set(tests::COMPARED.get() + 1);
     match (&left.body, &right.body) {
-        (Body::Leaf(of_left), Body::Leaf(of_right)) => {
-            let both: [Entry; WIDTH] = array::from_fn(|at| of_left[at].max(of_right[at]));
+        (EpochNodeBody::Leaf(of_left), EpochNodeBody::Leaf(of_right)) => {
+            let both: [EpochEntry; WIDTH] = array::from_fn(|at| of_left[at].max(of_right[at]));
             if both == *of_left {
                 return Joined::Left;
             }
@@ -237,9 +237,9 @@ fn join(left: &Arc<Node>, right: &Arc<Node>, effort: &mut usize) -> Joined {
                 return Joined::Right;
             }
             let weight = both.iter().map(|entry| entry.epoch()).sum();
-            Joined::Neither(Arc::new(Node::new(weight, Body::Leaf(both))))
+            Joined::Neither(Arc::new(EpochNode::new(weight, EpochNodeBody::Leaf(both))))
         }
-        (Body::Inner(of_left), Body::Inner(of_right)) => {
+        (EpochNodeBody::Inner(of_left), EpochNodeBody::Inner(of_right)) => {
             let joined = array::from_fn(|at| match (&of_left[at], &of_right[at]) {
                 (None, None) => Joined::Either,
                 (Some(_), None) => Joined::Left,
@@ -252,10 +252,10 @@ fn join(left: &Arc<Node>, right: &Arc<Node>, effort: &mut usize) -> Joined {
     }
 }
 
-/// The node of children that were joined one by one: one of both where it can be.
+/// The node whose children were joined one by one: `left` or `right` itself where possible.
 fn choose(
-    of_left: &[Option<Arc<Node>>; WIDTH],
-    of_right: &[Option<Arc<Node>>; WIDTH],
+    of_left: &[Option<Arc<EpochNode>>; WIDTH],
+    of_right: &[Option<Arc<EpochNode>>; WIDTH],
     joined: [Joined; WIDTH],
 ) -> Joined {
     if joined.iter().all(|child| matches!(child, Joined::Either | Joined::Left)) {
@@ -274,24 +274,24 @@ fn choose(
         }
     });
     let weight = children.iter().flatten().map(|child| child.weight).sum();
-    Joined::Neither(Arc::new(Node::new(weight, Body::Inner(children))))
+    Joined::Neither(Arc::new(EpochNode::new(weight, EpochNodeBody::Inner(children))))
 }
 
-impl Node {
-    fn new(weight: u64, body: Body) -> Self {
+impl EpochNode {
+    fn new(weight: u64, body: EpochNodeBody) -> Self {
         Self { weight, over: AtomicU64::new(0), body }
     }
 
     fn empty(height: u32) -> Self {
         let body = match height {
-            0 => Body::Leaf([Entry::default(); WIDTH]),
-            _ => Body::Inner([const { None }; WIDTH]),
+            0 => EpochNodeBody::Leaf([EpochEntry::default(); WIDTH]),
+            _ => EpochNodeBody::Inner([const { None }; WIDTH]),
         };
         Self::new(0, body)
     }
 
     fn is_over(&self) -> bool {
-        // Acquire: pairs with the release in `finish`. Whoever sees the mark sees that the points are over, too.
+        // Acquire: pairs with the release in `finish`. A thread that sees the mark also sees that the points are over.
         self.over.load(Ordering::Acquire) != 0
     }
 
@@ -300,11 +300,11 @@ impl Node {
             return;
         }
         match &self.body {
-            Body::Leaf(entries) => {
+            EpochNodeBody::Leaf(entries) => {
                 let stamps = entries.iter().zip(first..).filter_map(|(entry, at)| entry.stamp(machine, at));
                 stamps.for_each(finish);
             }
-            Body::Inner(children) => {
+            EpochNodeBody::Inner(children) => {
                 for (child, at) in children.iter().zip(0..) {
                     let Some(child) = child else { continue };
                     child.finish(machine, height - 1, first + (at << (WIDTH_BITS * height)), finish);
@@ -315,10 +315,10 @@ impl Node {
         self.over.store(1, Ordering::Release);
     }
 
-    fn leaf_behind(&self, height: u32, first: u32, place: u32) -> Option<(u32, [Entry; WIDTH])> {
+    fn leaf_behind(&self, height: u32, first: u32, place: u32) -> Option<(u32, [EpochEntry; WIDTH])> {
         match &self.body {
-            Body::Leaf(entries) => (first + WIDTH as u32 > place).then_some((first, *entries)),
-            Body::Inner(children) => children.iter().zip(0..).find_map(|(child, at)| {
+            EpochNodeBody::Leaf(entries) => (first + WIDTH as u32 > place).then_some((first, *entries)),
+            EpochNodeBody::Inner(children) => children.iter().zip(0..).find_map(|(child, at)| {
                 let (from, to) = (at << (WIDTH_BITS * height), (at + 1) << (WIDTH_BITS * height));
                 let child = child.as_ref().filter(|_| first + to > place)?;
                 child.leaf_behind(height - 1, first + from, place)
@@ -327,8 +327,8 @@ impl Node {
     }
 }
 
-impl Clone for Node {
-    /// For somebody who is about to change it.
+impl Clone for EpochNode {
+    /// For a change of the clone.
     fn clone(&self) -> Self {
         Self::new(self.weight, self.body.clone())
     }
@@ -341,7 +341,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// How many nodes were compared on this thread.
+        /// The number of nodes that were compared on this thread.
         pub(super) static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -362,7 +362,7 @@ mod tests {
         tree.known(StreamId::new(MACHINE, place)).0
     }
 
-    /// How many nodes a join compares.
+    /// The number of nodes that a join compares.
     fn compared(left: &mut EpochTree, right: &EpochTree) -> usize {
         let before = COMPARED.get();
         left.join(right);
@@ -381,7 +381,7 @@ mod tests {
         let other_way = |place: u32| 8 - by_turns(place);
         let (mut left, right) = (tree(by_turns), tree(other_way));
         let compared = compared(&mut left, &right);
-        // Not the constant: what a join costs is beside that.
+        // A literal and not `EFFORT`: a join that costs more fails here.
         assert!(compared <= 8, "{compared} nodes");
         for place in 0..MANY {
             let (one, other, both) = (by_turns(place), other_way(place), known(&left, place));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_all_that_the_other_knows_is_taken_whole() {
+    fn a_tree_that_includes_the_other_is_taken_whole() {
         let (early, late) = (tree(|place| u64::from(place % 7) + 1), tree(|place| u64::from(place % 5) + 8));
         for (mut left, right) in [(early.clone(), &late), (late.clone(), &early)] {
             assert!(compared(&mut left, right) <= EFFORT);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_trees_share_is_not_compared() {
+    fn shared_nodes_are_not_compared() {
         let mut left = tree(|_| 1);
         let mut right = left.clone();
         right.raise(point(1234, 9));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_trees_share_is_finished_once() {
+    fn shared_nodes_are_finished_once() {
         let one = tree(|_| 1);
         let mut other = one.clone();
         other.raise(point(1234, 9));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_left_out() {
+    fn points_that_are_over_are_left_out() {
         let (over, mut taker) = (tree(|_| 9), EpochTree::of(MACHINE));
         finished(&over);
         taker.raise(point(MANY, 1));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_has_no_room_is_known_up_to_what_has() {
+    fn an_epoch_that_is_too_large_is_known_up_to_the_largest() {
         let mut tree = EpochTree::of(MACHINE);
         tree.raise(point(3, u64::MAX));
         assert_eq!(known(&tree, 3), MOST_EPOCH);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_is_forgotten() {
+    fn a_forgotten_point_leaves_nothing() {
         let mut tree = tree(|_| 1);
         (0..MANY).for_each(|place| tree.forget(point(place, 1)));
         assert_eq!(tree.root.weight, 0);

@@ -1,4 +1,4 @@
-//! What must come before a block may be used again.
+//! `Frontier`: the points that must come before the next use of a block.
 
 use core::fmt;
 
@@ -8,14 +8,13 @@ use super::Stamp;
 
 /// The points that a free block's next use must come after: a small set of [`Stamp`]s, one a stream, almost always one.
 ///
-/// This is where the crate differs from a pool that keeps one event a free list: the dependency belongs to the block, so
-/// joining two blocks is the pointwise maximum of their frontiers and cannot lose one (rapidsai/rmm#2489). There is no
-/// default: a free block whose frontier nobody thought of cannot be written down.
+/// Other pools keep one event for each free list. Here the dependency belongs to the block, so joining two blocks is the pointwise
+/// maximum of their frontiers and cannot lose one (rapidsai/rmm#2489). There is no default, so a free block without a frontier
+/// cannot be expressed.
 ///
-/// Two questions can be asked of it, and they differ:
-/// [`StreamRef::may_reuse`](super::StreamRef::may_reuse) (may *this stream* use the block next?) and
-/// [`Machine::is_quiescent`](crate::Machine::is_quiescent) (is *nobody*, on any device, still using it?). Only quiescent
-/// memory may be unmapped or given back to a driver.
+/// There are two questions about a frontier, and they differ: [`StreamRef::may_reuse`](super::StreamRef::may_reuse) (may *this
+/// stream* use the block next?) and [`Machine::is_quiescent`](crate::Machine::is_quiescent) (is the block free of use on *every*
+/// device?). Only quiescent memory may be unmapped or returned to a driver.
 ///
 /// ```
 /// use alluvion::{Frontier, Sim};
@@ -34,7 +33,7 @@ use super::Stamp;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frontier {
-    /// Sorted by stream, one entry a stream.
+    /// Sorted by stream, one entry for each stream.
     stamps: SmallVec<[Stamp; 1]>,
 }
 
@@ -45,7 +44,7 @@ impl Frontier {
         Self { stamps: SmallVec::from_buf([stamp]) }
     }
 
-    /// The frontier of memory that nobody uses: fresh from a source that is not stream-ordered.
+    /// The frontier of memory that is not in use: new from a source that is not stream-ordered.
     #[must_use]
     pub fn quiescent() -> Self {
         Self { stamps: SmallVec::new() }
@@ -59,7 +58,7 @@ impl Frontier {
         }
     }
 
-    /// Adds all points of `other`: what coalescing two blocks does.
+    /// Adds all points of `other`, as when two blocks are merged.
     pub fn join(&mut self, other: &Self) {
         for &stamp in &other.stamps {
             self.extend(stamp);
@@ -72,19 +71,19 @@ impl Frontier {
         self.stamps.iter().copied()
     }
 
-    /// How many points there are.
+    /// The number of points.
     #[must_use]
     pub fn len(&self) -> usize {
         self.stamps.len()
     }
 
-    /// Returns `true` if there is nothing to come after.
+    /// Returns `true` if there are no points: nothing must come first.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stamps.is_empty()
     }
 
-    /// Drops the points that `is_done` knows to be over.
+    /// Drops the points for which `is_done` returns `true`.
     pub(crate) fn retire(&mut self, is_done: impl Fn(Stamp) -> bool) {
         self.stamps.retain(|stamp| !is_done(*stamp));
     }

@@ -1,12 +1,12 @@
-//! Which stream, and which stretch of it.
+//! `StreamId`, `Epoch` and `Stamp`: the number of a stream, and points of its work.
 
 use core::fmt;
 
-/// A stream's number: unique in the process, never used twice.
+/// The number of a stream: unique in the process, never reused.
 ///
-/// The driver hands out the handle of a destroyed stream again. An id is ours: a stream with a recycled handle has a new
-/// one. It is a machine's number, a place in that machine's table, and the how-manieth stream in that place it is, so
-/// looking a stream up is an array access, and the table does not grow with the streams that are gone.
+/// The driver reuses the handles of destroyed streams; ids are never reused. An id is the number of a machine, a place in the
+/// stream table of that machine, and the generation: the number of earlier streams in that place. So a look-up is an array access,
+/// and the table does not grow with the streams that are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(u64);
 
@@ -15,9 +15,9 @@ const INDEX_BITS: u32 = 20;
 pub(super) const GENERATION_BITS: u32 = 20;
 
 impl StreamId {
-    /// How many machines a process can make: 16 million, because each test case makes one.
+    /// The most machines that a process can make: 16 million, because each test case makes one.
     pub(crate) const MACHINES: u32 = 1 << (64 - INDEX_BITS - GENERATION_BITS);
-    /// How many places a table can have.
+    /// The most places of a table.
     pub(crate) const PLACES: u32 = 1 << INDEX_BITS;
 
     /// The first stream in a place.
@@ -25,7 +25,7 @@ impl StreamId {
         Self::in_place(machine, index, 0)
     }
 
-    /// The stream that had a place after so many others.
+    /// The stream of that generation in a place.
     pub(super) const fn in_place(machine: u32, index: u32, generation: u32) -> Self {
         let place = (machine as u64) << INDEX_BITS | index as u64;
         Self(place << GENERATION_BITS | generation as u64)
@@ -42,17 +42,17 @@ impl StreamId {
         (self.0 >> (INDEX_BITS + GENERATION_BITS)) as u32
     }
 
-    /// Its place in the machine's table.
+    /// The place in the table of the machine.
     pub(crate) const fn index(self) -> u32 {
         (self.0 >> GENERATION_BITS) as u32 & (Self::PLACES - 1)
     }
 
-    /// Returns `true` if the two are of one place, so that the lesser one is gone and over.
+    /// Returns `true` if both have the same place, so that the lesser one is gone and over.
     pub(super) const fn has_place_of(self, other: Self) -> bool {
         self.0 >> GENERATION_BITS == other.0 >> GENERATION_BITS
     }
 
-    /// How many streams had its place before.
+    /// The number of streams that had the place before.
     pub(super) const fn generation(self) -> u32 {
         self.0 as u32 & ((1 << GENERATION_BITS) - 1)
     }
@@ -74,10 +74,10 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// A stretch of a stream, between two of its recorded events.
+/// The part of a stream between two of its recorded events.
 ///
-/// The counter of a stream starts at 1 and advances each time an event is about to be recorded. Whoever reads an epoch
-/// has, before, submitted work that lies in that epoch or an earlier one.
+/// The counter of a stream starts at 1 and advances each time an event is about to be recorded. Work that a thread submitted
+/// before it reads the epoch lies in that epoch or an earlier one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(pub(crate) u64);
 
@@ -94,10 +94,10 @@ impl fmt::Debug for Epoch {
     }
 }
 
-/// A point of a stream: everything that was submitted to it up to there.
+/// A point of a stream: all work that was submitted to it up to there.
 ///
-/// A block that is freed on a stream carries one, and so does a use on a second stream. Taking one costs no driver call.
-/// Only a stream makes them, so that a point is never later than its stream has come.
+/// A block that is freed on a stream carries one, and so does a use on a second stream. Taking one costs no driver call. Only a
+/// stream makes stamps, so a stamp never lies in the future of its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp {
     pub(crate) stream: StreamId,
@@ -111,7 +111,7 @@ impl Stamp {
         self.stream
     }
 
-    /// How far along it.
+    /// The epoch of that stream.
     #[must_use]
     pub const fn epoch(self) -> Epoch {
         self.epoch

@@ -1,8 +1,9 @@
-//! In which order do uses of memory happen?
+//! The order of uses of memory.
 //!
-//! The plain bookkeeping under streams: the number of a stream ([`StreamId`]), the stretch of its work that a free belongs to
-//! ([`Epoch`], [`Stamp`]), what a block waits for ([`Frontier`]), what a stream has waited for (vector clocks), and the
-//! timeline of each stream with the events that cover it. This room knows drivers, and no device or stream.
+//! The plain bookkeeping under streams: the number of a stream ([`StreamId`]), the part of its work that a free belongs to
+//! ([`Epoch`], [`Stamp`]), the points that must come before the next use of a block ([`Frontier`]), the points that a stream has
+//! waited for (vector clocks), and the timeline of each stream with the events that cover it. This room knows drivers, and no
+//! device or stream.
 
 mod clock;
 mod cover;

@@ -3,7 +3,7 @@
 use super::clock::VectorClock;
 use super::{Epoch, Stamp};
 
-/// A point of a stream, and what the stream had waited for by then. If the point is over, all of it is.
+/// A point of a stream, and the points that the stream had waited for by then. If the point is over, so are all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Past {
     stamp: Stamp,
@@ -23,15 +23,15 @@ impl Past {
         self.stamp
     }
 
-    /// Teaches the clock of a stream that has waited for the point. Returns `false` if it knew that already.
+    /// Adds these points to the clock of a stream that has waited for them. Returns `false` if the clock had them already.
     ///
-    /// `grown` is the point of that stream behind which its clock has last learned of something.
+    /// `grown` is the point of that stream at which its clock last grew.
     pub(super) fn teach(&self, clock: &mut VectorClock, grown: Stamp) -> bool {
         if clock.includes(self.stamp) {
             return false;
         }
         if self.clock.includes(grown) {
-            // What comes after `grown` knows all that is to be joined: so it is where streams wait for each other in a round.
+            // A past that includes `grown` includes the whole clock. That is usual where streams wait for each other in turn.
             clock.clone_from(&self.clock);
         } else {
             clock.join(&self.clock);
@@ -40,7 +40,7 @@ impl Past {
         true
     }
 
-    /// Calls `finish` for the point and each one before it, unless it has been called for that before: the point is over.
+    /// Calls `finish` for the point and for each one before it that it has not been called for before: the point is over.
     pub(super) fn finish(&self, mut finish: impl FnMut(Stamp)) {
         self.clock.finish(&mut finish);
         finish(self.stamp);

@@ -1,16 +1,16 @@
-//! A growing array, indexed by the place of a stream.
+//! `Places`: a growing array, indexed by the place of a stream.
 
 use std::sync::OnceLock;
 
 /// Slots of the first chunk; each further one is twice as large, so 15 chunks hold every place. A program has a handful of
-/// streams: one chunk. Under loom two, because a slot may hold an object of the model.
+/// streams: one chunk. Under loom two slots, because a slot may hold an object of loom.
 const FIRST: usize = if cfg!(loom) { 2 } else { 64 };
 const CHUNKS: usize = if cfg!(loom) { 20 } else { 15 };
 
-/// One `T` for each place of a stream, made when somebody first asks for it, where it stays.
+/// One `T` for each place of a stream, made at the first access. It never moves.
 ///
-/// Neither a chunk nor what is in it ever moves, so a look-up takes no lock: two loads that acquire. A slot takes room for
-/// a `T` whether it is made or not; what is large goes in a box.
+/// Chunks never move either, so a look-up takes no lock: two acquire loads. A slot has room for a `T` whether it is made or not,
+/// so a large `T` belongs in a box.
 #[derive(Debug)]
 pub(crate) struct Places<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
@@ -23,19 +23,19 @@ impl<T> Default for Places<T> {
 }
 
 impl<T> Places<T> {
-    /// What has been made there, if anything.
+    /// The value, if it has been made.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         if (index as usize) < FIRST {
-            // Nearly every stream of nearly every program.
+            // The first chunk: nearly every stream of nearly every program.
             return self.chunks[0].get()?.get(index as usize)?.get();
         }
         let (chunk, at) = place(index);
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
 
-    /// What is there, made now if need be. Of two threads that come at once one makes it, and the other waits for that: `make`
-    /// takes no lock, calls no driver, and does not come back here.
+    /// The value, made now if need be. If two threads come at once, one makes it and the other waits for it. So `make` takes no
+    /// lock, calls no driver, and does not access this array.
     ///
     /// # Panics
     ///
@@ -47,13 +47,13 @@ impl<T> Places<T> {
         slots[at].get_or_init(make)
     }
 
-    /// All that has been made, in the order of the places.
+    /// All values that have been made, in the order of the places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         self.chunks.iter().filter_map(OnceLock::get).flat_map(|slots| slots.iter()).filter_map(OnceLock::get)
     }
 }
 
-/// Which chunk, and where in it.
+/// The chunk, and the index in it.
 fn place(index: u32) -> (usize, usize) {
     let position = index as usize / FIRST + 1;
     let chunk = position.ilog2() as usize;

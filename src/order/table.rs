@@ -1,4 +1,4 @@
-//! A machine's streams, by number.
+//! `Table`: the streams of a machine, by number.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use super::{Epoch, Stamp, StreamId};
 use crate::driver::DriverError;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// How many ended streams a new one looks at to see whether they can be forgotten. Two keep ahead of any creation rate.
+/// The number of ended streams that a new stream checks, to remove those that are over. Two keep ahead of any creation rate.
 const SWEEP: usize = 2;
 
-type Slot = Mutex<Option<Arc<Timeline>>>;
+type TimelineSlot = Mutex<Option<Arc<Timeline>>>;
 
 /// Why a stream was not entered.
 #[derive(Debug)]
@@ -29,16 +29,16 @@ impl From<DriverError> for NotEntered {
     }
 }
 
-/// The timelines of one machine. A timeline leaves when its stream is gone and its work is done. What is not in the table
-/// is over.
+/// The timelines of one machine. A timeline is removed when its stream is gone and its work is done. So a stream that is not in
+/// the table is over.
 #[derive(Debug)]
 pub(crate) struct Table {
     machine: u32,
-    /// A look-up takes no lock but its slot's.
-    slots: Places<Slot>,
-    /// How many places have ever been used.
+    /// A look-up takes the lock of the slot alone.
+    slots: Places<TimelineSlot>,
+    /// The number of places that have ever been used.
     places: AtomicU64,
-    /// The numbers of streams to come, in places that have become free.
+    /// Numbers for new streams, in places that have become free.
     vacant: Mutex<Vec<StreamId>>,
     /// Timelines whose streams have ended, oldest first.
     ended: Mutex<VecDeque<StreamId>>,
@@ -66,18 +66,18 @@ impl Table {
         };
         let timeline = Arc::new(make(id));
         let slot = self.slots.get_or_make(id.index(), || Mutex::new(None));
-        // The number is in nobody's hands before this: a look-up cannot come too early.
+        // The number is not published before this, so no look-up can come too early.
         *slot.lock() = Some(Arc::clone(&timeline));
         Ok(timeline)
     }
 
-    /// Returns `true` in a child of the process that it was made in: nothing is known there of what is over.
+    /// Returns `true` in a child of the process that it was made in. There the table does not know which work is over.
     fn is_of_parent(&self) -> bool {
         self.vacant.is_of_parent()
     }
 
     fn next_place(&self) -> Result<StreamId, NotEntered> {
-        // Relaxed: the number is all that is taken from it; the slot's lock publishes the timeline.
+        // Relaxed: only the number is read from it; the lock of the slot publishes the timeline.
         let index = self.places.fetch_add(1, Ordering::Relaxed);
         match u32::try_from(index) {
             Ok(index) if index < StreamId::PLACES => Ok(StreamId::new(self.machine, index)),
@@ -85,7 +85,7 @@ impl Table {
         }
     }
 
-    fn slot(&self, id: StreamId) -> Option<&Slot> {
+    fn slot(&self, id: StreamId) -> Option<&TimelineSlot> {
         self.slots.get(id.index())
     }
 
@@ -96,7 +96,7 @@ impl Table {
 
     fn look<T>(&self, id: StreamId, look: impl FnOnce(&Arc<Timeline>) -> T) -> Option<T> {
         let slot = self.slot(id)?.lock_here()?;
-        // Another stream has the place of one that is over.
+        // If another stream has the place, this one is over.
         slot.as_ref().filter(|timeline| timeline.id() == id).map(look)
     }
 
@@ -123,13 +123,13 @@ impl Table {
         over.finish(|stamp| self.finish(stamp));
     }
 
-    /// What is over once the host has waited for all that is on a device from here on.
+    /// The points that are over once the host has waited for all work of the device. To be called before that wait.
     pub(crate) fn begin_wait(&self, ordinal: u32) -> Vec<Past> {
         let of_device = self.timelines().filter(|timeline| timeline.ordinal() == ordinal);
         of_device.map(|timeline| timeline.begin_wait()).collect()
     }
 
-    /// Every stream that is not known to be over.
+    /// The timelines that are not known to be over.
     pub(crate) fn timelines(&self) -> impl Iterator<Item = Arc<Timeline>> {
         self.slots.iter().filter_map(|slot| slot.lock().clone())
     }
@@ -141,13 +141,13 @@ impl Table {
         }
     }
 
-    /// Forgets some ended streams whose work is over.
+    /// Removes some ended streams whose work is over.
     fn sweep(&self) {
         for _ in 0..SWEEP {
             let oldest = self.ended.lock().pop_front();
             let Some(id) = oldest else { return };
             let Some(timeline) = self.timeline(id) else { continue };
-            // A query that fails says nothing; the stream is looked at again later.
+            // A query that fails proves nothing; the stream is checked again later.
             let _ = timeline.poll();
             if !timeline.is_over() {
                 self.ended.lock().push_back(id);
@@ -168,7 +168,7 @@ mod tests_on_the_simulator {
     use crate::Sim;
 
     #[test]
-    fn streams_that_are_gone_take_no_room() {
+    fn gone_streams_take_no_room() {
         let sim = Sim::new();
         let (device, table) = (sim.device(0), sim.machine().table());
         let mut ids = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! A stream's time: its epoch, the events that cover it, what it has waited for, and its end.
+//! `Timeline`: the epoch of a stream, the events that cover it, the points that it has waited for, and its end.
 //!
 //! A timeline outlives its stream. The table of a machine keeps it until all of the stream's work is known to be done,
 //! so a block that was freed on a stream stays safe to take after the stream is gone.
@@ -14,12 +14,11 @@
 //!   fence comes too late for the first thread; there the driver's calls for one stream must follow each other as under a lock,
 //!   which CUDA's do.
 //! - **Host wait**: advance the epoch, *then* wait or ask. For the same reason.
-//! - **Wait**: make the driver wait, *then* teach the clock. Whoever reads in the clock that the stream has waited submits
+//! - **Wait**: make the driver wait, *then* teach the clock. A thread that reads in the clock that the stream has waited submits
 //!   behind the wait.
-//! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that
-//!   cover and only then lets go. Whoever is in the middle of recording holds a *pin*; the last pin to go destroys the
-//!   stream. Where the stream is somebody else's, and may be gone as soon as the last handle is, the last handle waits for
-//!   the pins.
+//! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that cover,
+//!   and only then releases the stream. A thread that is recording holds a *pin*; dropping the last pin destroys the stream. A
+//!   stream with another owner may be gone as soon as the last handle is, so there the last handle waits for the pins.
 
 #![expect(unsafe_code, reason = "records on, waits on and destroys raw streams")]
 
@@ -38,21 +37,20 @@ use crate::driver::{
 };
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, ThreadToken, fence, yield_now};
 
-/// How many covers a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, because
-/// a wait should wait for as little as it must. Four bounds the memory; dropping one in between costs a longer wait at
-/// worst.
+/// The number of covers that a timeline keeps: the oldest that is not done, because it completes first, and the newest ones, so
+/// that a wait waits for as little as it must. Dropping one in between costs a longer wait at worst.
 const COVERS: usize = 4;
 
-/// After so many waits, up to sixteen points of the clock are looked at, in turn, and forgotten if they are over. So a wait looks
-/// at two for the one that it enters, and a clock shrinks while waits go on.
+/// After this many waits, up to sixteen points of the clock are checked, in turn, and removed if they are over. So a wait checks
+/// two points for each one that it adds, and the clock shrinks while waits go on.
 const WAITS_A_LOOK: u32 = 8;
 
-/// What becomes of the raw stream when its last handle goes.
+/// The end of the raw stream when its last handle is dropped.
 #[derive(Debug)]
 pub(crate) enum Ending {
-    /// The crate made it and destroys it.
+    /// The crate made the stream and destroys it.
     Destroy,
-    /// Somebody else owns it and outlives us: nothing to do, but let go of what kept it alive.
+    /// The stream has another owner: only the value that keeps it alive is dropped.
     Leave(Option<Arc<dyn Any + Send + Sync>>),
 }
 
@@ -63,24 +61,24 @@ pub(crate) struct Underlying {
     /// The thread whose default stream it is, if it is one.
     pub(crate) owner: Option<ThreadToken>,
     pub(crate) ending: Ending,
-    /// Cover it at every free, because its owner is somebody else and may end it once the last handle is gone.
+    /// Record an event at every free: the stream has another owner, which may destroy it once the last handle is gone.
     pub(crate) eager: bool,
 }
 
-/// What the driver said about the covers of a stream.
+/// The answer of the driver about the covers of a stream.
 #[derive(Debug)]
 pub(crate) struct HowFar {
-    /// The newest cover of which it says, now, that it is done.
+    /// The newest cover that is now known to be done.
     pub(crate) newest: Option<Cover>,
-    /// How many covers it was asked about.
+    /// The number of queries made.
     pub(crate) queries: u32,
 }
 
-/// An event that covers what was asked for.
+/// An event that covers the requested epoch.
 #[derive(Debug)]
 pub(crate) struct Covered {
     pub(crate) cover: Cover,
-    /// It was recorded for this question: two driver calls, and one more where no spare event was left.
+    /// The event was recorded for this request: two driver calls, and one more where no spare event was left.
     pub(crate) is_new: bool,
 }
 
@@ -92,30 +90,30 @@ pub(crate) struct Timeline {
     raw: RawStream,
     /// The thread whose default stream it is.
     owner: Option<ThreadToken>,
-    /// Recorded at each free rather than when somebody asks: its owner may destroy it once the last handle is gone.
+    /// An event is recorded at each free rather than on demand: the owner may destroy the stream once the last handle is gone.
     eager: bool,
-    /// Somebody else has it as well, and may begin a capture on another thread at any moment, by safe functions.
+    /// Code outside of the crate has the stream too, and may begin a capture on another thread at any moment, by safe functions.
     lent: bool,
-    /// The stretch that work submitted now lies in. Starts at 1.
+    /// The epoch that work submitted now lies in. Starts at 1.
     epoch: AtomicU64,
     /// Every epoch up to here is over on the device.
     done: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<TimelineState>,
 }
 
-struct State {
+struct TimelineState {
     phase: Phase,
-    /// The epoch that the last work lies in, or an earlier one: noted by the last handle, after which nobody submits.
+    /// Set by the last handle, after which no work is submitted: the last work lies in this epoch or an earlier one.
     last: Option<Epoch>,
     /// Threads that are recording on `raw` at this moment, with the lock released.
     pins: u32,
     /// Sorted by epoch.
     covers: SmallVec<[Cover; COVERS]>,
-    /// What this stream has waited for.
+    /// The points that this stream has waited for.
     clock: VectorClock,
-    /// The epoch of this stream in which the clock has last learned of something.
+    /// The epoch of this stream in which the clock last grew.
     grown: Epoch,
-    /// Waits since points of the clock were looked at, and the place from which they are looked at next.
+    /// The waits since points of the clock were last checked, and the place from which they are checked next.
     waits: u32,
     looked_up_to: u32,
     ending: Ending,
@@ -140,7 +138,7 @@ impl Timeline {
     ) -> Self {
         let Underlying { raw, owner, ending, eager } = stream;
         let lent = matches!(ending, Ending::Leave(Some(_)));
-        let state = State {
+        let state = TimelineState {
             phase: Phase::Live,
             last: None,
             pins: 0,
@@ -179,23 +177,23 @@ impl Timeline {
         if self.is_mine() { self.raw } else { RawStream::LEGACY }
     }
 
-    /// The point that everything submitted so far lies before. What a free and a use are tagged with.
+    /// The point that all work submitted so far lies before. Frees and uses carry it.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
         // Acquire: pairs with the fence in `advance`, through the driver's order of the stream: see the proof at the top of the
         // file. Nothing on x86, a load barrier on Arm.
         fence(Ordering::Acquire);
-        // Relaxed: nothing is taken from it but the number, which the fence keeps from being read too early.
+        // Relaxed: only the number is read from it, and the fence keeps it from being read too early.
         Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Relaxed)) }
     }
 
-    /// As [`now`](Self::now), for a free: where the stream is not ours, it is covered at once.
+    /// As [`now`](Self::now), for a free. A stream with another owner is covered at once.
     #[inline]
     pub(crate) fn release(&self) -> Stamp {
         let stamp = self.now();
         if self.eager {
-            // Where there is no event to be had, as while the stream captures, the point stays uncovered for now: who asks
-            // for it covers it, or the last handle does.
+            // If no event can be recorded, as while the stream captures, the point stays uncovered until a wait for it, or the
+            // last handle, covers it.
             let _ = self.cover(stamp.epoch);
         }
         stamp
@@ -205,13 +203,14 @@ impl Timeline {
     fn advance(&self) -> Epoch {
         // Relaxed: the fence orders it.
         let ended = Epoch(self.epoch.fetch_add(1, Ordering::Relaxed));
-        // Release: pairs with the fence in `now`. Whoever submits behind what the caller does next reads a later epoch.
+        // Release: pairs with the fence in `now`. A thread that submits behind the next driver call of the caller reads a later
+        // epoch.
         fence(Ordering::Release);
         ended
     }
 
     pub(crate) fn is_done(&self, epoch: Epoch) -> bool {
-        // Acquire: pairs with the release in `finish`. What the device did up to there is visible after it.
+        // Acquire: pairs with the release in `finish`. The effects of the device up to there are visible after it.
         epoch.0 <= self.done.load(Ordering::Acquire)
     }
 
@@ -236,7 +235,7 @@ impl Timeline {
         self.state.lock_here().map_or(Epoch::NONE, |state| state.clock.known(stream))
     }
 
-    /// Teaches the clock what a wait, already made, has brought.
+    /// Adds the points of a wait, already made, to the clock.
     pub(crate) fn learn(&self, cover: &Cover) {
         let Some(mut state) = self.state.lock_here() else { return };
         let grown = Stamp { stream: self.id, epoch: state.grown };
@@ -245,7 +244,7 @@ impl Timeline {
         }
     }
 
-    /// Lets the clock forget some of the points that `is_over` names, where it is large and waits are made.
+    /// Removes some of the points for which `is_over` returns `true`, where the clock is large and waits are made.
     pub(crate) fn forget(&self, is_over: impl Fn(Stamp) -> bool) {
         let points = {
             let Some(mut guard) = self.state.lock_here() else { return };
@@ -288,14 +287,14 @@ impl Timeline {
         recorded.map(|cover| Covered { cover, is_new: true })
     }
 
-    /// Forgets an event that was recorded in a capture: nobody can wait for it.
+    /// Removes an event that was recorded in a capture: it cannot be waited for.
     pub(crate) fn disown(&self, epoch: Epoch) {
         let disowned = {
             let mut state = self.state.lock();
             let at = state.covers.iter().position(|cover| cover.epoch() == epoch);
             at.map(|at| state.covers.remove(at))
         };
-        // Its event goes back behind the lock.
+        // Its event returns to the pool after the lock is released.
         drop(disowned);
     }
 
@@ -315,17 +314,18 @@ impl Timeline {
     fn record(&self, clock: VectorClock) -> DriverResult<Cover> {
         let raw = self.raw();
         if self.is_capturing()? {
-            // Recorded here, the event would belong to the graph, and a wait on it would pull the waiter in.
+            // An event recorded here would belong to the graph, and a wait on it would pull the waiting stream into the capture.
             return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
         }
         let event = self.events.take()?;
         let stamp = Stamp { stream: self.id, epoch: self.advance() };
         // SAFETY:
-        // - the event is live and of this device: it comes from the device's pool and nobody else holds it.
+        // - the event is live and of this device: it comes from the device's pool and has no other holder.
         // - the stream is live: as above.
         unsafe { self.driver.event_record(self.ordinal, event.raw(), raw) }?;
         if self.lent && self.is_capturing()? {
-            // Begun since: the event may be the graph's. If the capture were over as well, to wait for it would be an error.
+            // A capture has begun since, and the event may belong to the graph. If the capture has ended as well, a wait for the
+            // event would be an error.
             return Err(DriverError::new(Call::EventRecord, Code::CAPTURE_UNSUPPORTED));
         }
         Ok(Cover::new(event, Past::new(stamp, clock)))
@@ -346,9 +346,9 @@ impl Timeline {
         self.end(ended);
     }
 
-    /// The last handle is going: covers the stream for good and lets go of it.
+    /// Covers the stream for the last time and releases it. Called by the last handle.
     ///
-    /// If it can neither be covered nor waited for, what was released on it since its last cover is never over.
+    /// If the stream can neither be covered nor waited for, points since its last cover are never over.
     pub(crate) fn retire(&self) {
         if self.state.is_of_parent() {
             // The stream is the parent's, and goes on there.
@@ -357,15 +357,15 @@ impl Timeline {
         let (last, clock) = {
             let mut state = self.state.lock();
             state.pins += 1;
-            // Whoever submitted held a handle, and let go of it before: this epoch or an earlier one is the last.
+            // All submitters held a handle and have dropped it: the last work lies in this epoch or an earlier one.
             let last = self.now().epoch;
             state.last = Some(last);
             (last, state.clock.clone())
         };
         let recorded = self.record(clock);
         if recorded.as_ref().is_err_and(|error| !error.code.is_capture()) {
-            // Without an event, having waited is as good. Not while the stream captures: that would break the capture,
-            // which is the user's, and what is freed within one is the graph's for as long as it is replayed.
+            // Without an event, a wait is as good. Not while the stream captures: that would break the capture of the user, and
+            // blocks freed within it belong to the graph for as long as it is replayed.
             if self.synchronize().is_ok() {
                 self.finish(last);
             }
@@ -377,7 +377,7 @@ impl Timeline {
         };
         drop(superseded);
         while self.eager && self.state.lock().pins > 1 {
-            // A few driver calls of another thread. Nobody takes a new pin.
+            // Another thread makes a few driver calls. No new pin is taken.
             yield_now();
         }
         self.unpin(None);
@@ -387,25 +387,25 @@ impl Timeline {
         match ended {
             None => {}
             Some(Ending::Destroy) => {
-                // SAFETY: `stream_create` made it for this device; the phase went to `Gone` once, under the lock, with no
-                // pin left, so nobody uses it now or later. A failure leaves nothing to undo.
+                // SAFETY: `stream_create` made it for this device; the phase went to `Gone` once, under the lock, with no pin
+                // left, so it is not used now or later. A failure leaves nothing to undo.
                 let _ = unsafe { self.driver.stream_destroy(self.ordinal, self.raw) };
             }
-            // It may be anybody's, and panic; the thread that comes here may be in the middle of a call of a resource.
+            // The owner may be foreign code and panic, and this thread may be in the middle of a call of a resource.
             Some(Ending::Leave(keepalive)) => {
                 contain(|| drop(keepalive));
             }
         }
     }
 
-    /// What is over once the host has waited for everything that is on the stream from here on: the stream up to now, and
-    /// what it had waited for. Comes before the wait, for the reason that an advance comes before a record.
+    /// The points that are over once the host has waited for the stream: the stream up to now, and the points that it had waited
+    /// for. To be called before the wait, for the reason that an advance comes before a record.
     pub(crate) fn begin_wait(&self) -> Past {
         let clock = self.state.lock().clock.clone();
         Past::new(Stamp { stream: self.id, epoch: self.advance() }, clock)
     }
 
-    /// Waits, on the host, for everything submitted so far. Returns what is over now, this stream included.
+    /// Waits, on the host, for all work submitted so far. Returns the points that are now over, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<Past> {
         self.state.require_here()?;
         let past = self.begin_wait();
@@ -415,12 +415,12 @@ impl Timeline {
         Ok(past)
     }
 
-    /// As [`synchronize`](Self::synchronize), for who has no handle, where no event can be had. Breaks no capture.
+    /// As [`synchronize`](Self::synchronize), for a caller without a handle, where no event can be recorded. Breaks no capture.
     ///
     /// # Errors
     ///
-    /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone; and for the legacy stream, of which nothing
-    /// says that waiting for it waits for the streams that it is ordered with.
+    /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone, and for the legacy stream: no document says that
+    /// a wait for it waits for the streams that it is ordered with.
     pub(crate) fn wait_out(&self) -> DriverResult<Past> {
         self.state.require_here()?;
         {
@@ -433,7 +433,7 @@ impl Timeline {
         let waited = match self.is_capturing() {
             Ok(true) => Err(DriverError::new(Call::StreamSynchronize, Code::CAPTURE_UNSUPPORTED)),
             Err(error) if error.code.is_capture() => Err(error),
-            // A question that is refused for another reason says nothing of a capture, and the wait says the rest.
+            // A query that fails for another reason proves nothing about a capture; the wait reports the rest.
             Ok(false) | Err(_) => self.synchronize(),
         };
         self.unpin(None);
@@ -450,8 +450,7 @@ impl Timeline {
         Ok(idle.then_some(past))
     }
 
-    /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if there is
-    /// one that is not.
+    /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if another is not.
     pub(crate) fn poll(&self) -> DriverResult<HowFar> {
         self.state.require_here()?;
         let mut how_far = HowFar { newest: None, queries: 0 };
@@ -476,30 +475,30 @@ impl Timeline {
         state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(last))
     }
 
-    /// The point that everything ever submitted lies before: as [`now`](Self::now), but reachable if the stream is gone.
+    /// The point that all work ever submitted lies before: as [`now`](Self::now), but also valid if the stream is gone.
     pub(crate) fn latest(&self) -> Stamp {
-        // Under the lock, so that an epoch that the last handle ends is not taken for one that work lies in.
+        // Under the lock, so that an epoch that the last handle ends is not mistaken for one with work.
         let state = self.state.lock_here();
         let last = state.as_ref().and_then(|state| state.last);
         Stamp { stream: self.id, epoch: last.unwrap_or_else(|| self.now().epoch) }
     }
 }
 
-impl State {
-    /// Puts a cover in its place; returns the one that had to make room.
+impl TimelineState {
+    /// Inserts a cover; returns the one that was removed for it.
     fn publish(&mut self, cover: Cover, is_done: impl Fn(Epoch) -> bool) -> Option<Cover> {
         let at = self.covers.partition_point(|other| other.epoch() < cover.epoch());
         if self.phase == Phase::Closing && at < self.covers.len() {
             return Some(cover);
         }
         self.covers.insert(at, cover);
-        // The newest is never the one to go: it covers all that was released.
+        // The newest is never removed: it covers all points that were released.
         let goes = usize::from(!is_done(self.covers[0].epoch()));
         (self.covers.len() > COVERS).then(|| self.covers.remove(goes))
     }
 
-    /// Puts in the cover that the last handle recorded; returns those that it supersedes. A later one, which another
-    /// thread recorded meanwhile, stays.
+    /// Inserts the cover that the last handle recorded; returns those that it replaces. A later cover, which another thread
+    /// recorded meanwhile, stays.
     fn publish_last(&mut self, cover: Cover) -> SmallVec<[Cover; COVERS]> {
         let earlier = self.covers.partition_point(|other| other.epoch() < cover.epoch());
         let superseded = self.covers.drain(..earlier).collect();

@@ -1,4 +1,4 @@
-//! `Handlers`: who is asked when there is no memory and everything has been tried.
+//! `Handlers`: the functions that may free memory when a request fails.
 
 use core::cell::Cell;
 use core::fmt;
@@ -8,7 +8,7 @@ use crate::contain::{Inside, contain};
 use crate::error::OutOfMemory;
 use crate::sync::Arc;
 
-type Handler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
+type ReliefHandler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
 type Witness = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
 thread_local! {
@@ -18,13 +18,13 @@ thread_local! {
 
 /// The handlers of a layer, in the order in which they are asked.
 ///
-/// They run on the thread whose request found no memory, with no lock held, so they may free and allocate. What they ask of a
-/// layer with handlers themselves, this or another, asks no handlers when it fails: else a handler that needs memory to give
-/// some back would be asked for it without end.
+/// They run on the thread whose request found no memory, with no lock held, so they may free and allocate. If an allocation that a
+/// handler makes fails, no handlers are asked, of this layer or another: otherwise a handler that allocates could call itself
+/// without end.
 #[derive(Clone, Default)]
 pub(crate) struct Handlers {
-    helpers: Vec<Handler>,
-    /// Who is told, before anybody is asked, and of what nobody is asked about.
+    helpers: Vec<ReliefHandler>,
+    /// Told of each failed request before the handlers are asked, and also of those that no handler can help.
     witnesses: Vec<Witness>,
 }
 
@@ -41,9 +41,9 @@ impl Handlers {
         self.helpers.is_empty() && self.witnesses.is_empty()
     }
 
-    /// Asks one after the other, until one says that it has freed something.
+    /// Asks one handler after the other, until one says that it has freed memory.
     ///
-    /// A handler that panics has freed nothing, and the next is asked: no method of a resource unwinds.
+    /// A handler that panics counts as having freed nothing, and the next is asked: no method of a resource unwinds.
     pub(crate) fn ask(&self, report: &OutOfMemory) -> Relief {
         let Some(_asking) = Inside::enter(&IS_ASKING) else { return Relief::None };
         self.tell_witnesses(report);
@@ -51,7 +51,7 @@ impl Handlers {
         if freed { Relief::Freed } else { Relief::None }
     }
 
-    /// Tells the witnesses of a request that nobody can help.
+    /// Tells the witnesses of a request that no handler can help.
     pub(crate) fn tell(&self, report: &OutOfMemory) {
         let Some(_asking) = Inside::enter(&IS_ASKING) else { return };
         self.tell_witnesses(report);
@@ -82,7 +82,7 @@ mod tests {
         OutOfMemory::new("Pool", 1024)
     }
 
-    /// Handlers that each tell their number when they are asked, and give their answer.
+    /// Handlers that each report their number when they are asked, and return their answer.
     fn telling(answers: &[Relief]) -> (Handlers, mpsc::Receiver<usize>) {
         let (tell, told) = mpsc::channel();
         let mut handlers = Handlers::default();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_asked_in_turn_until_one_has_freed() {
+    fn handlers_are_asked_in_turn_until_one_has_freed() {
         let (handlers, told) = telling(&[Relief::None, Relief::Freed, Relief::Freed]);
         assert_eq!(handlers.ask(&report()), Relief::Freed);
         assert!(told.try_iter().eq([0, 1]));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_is_told_of_what_nobody_is_asked_about_too() {
+    fn a_witness_is_told_of_hopeless_requests_too() {
         let (mut handlers, asked) = telling(&[Relief::None]);
         let (tell, told) = mpsc::channel();
         handlers.push_witness(move |report| {
@@ -136,13 +136,13 @@ mod tests {
         let mut outer = Handlers::default();
         let nested = inner.clone();
         outer.push(move |report| {
-            assert_eq!(nested.ask(report), Relief::None, "on this thread somebody is asking");
+            assert_eq!(nested.ask(report), Relief::None, "this thread is asking already");
             // Another thread may ask meanwhile.
             thread::scope(|scope| scope.spawn(|| nested.ask(report)).join().expect("it does not panic"))
         });
         assert_eq!(outer.ask(&report()), Relief::Freed);
         assert_eq!(told.try_iter().count(), 1, "by the other thread");
-        assert_eq!(inner.ask(&report()), Relief::Freed, "nobody is asking any more");
+        assert_eq!(inner.ask(&report()), Relief::Freed, "no thread is asking any more");
     }
 
     struct PanicsWhenDropped;

@@ -1,9 +1,9 @@
-//! `Apart`: data in lines of its own.
+//! `Apart`: data in cache lines of its own.
 
 use core::ops::{Deref, DerefMut};
 
-/// Data in lines of the processor's cache that nothing else lies in, so that who writes it takes nothing away from those who read
-/// or write its neighbours. Two lines at least, because processors fetch them in pairs.
+/// Data in cache lines that hold nothing else, so that a write to it does not slow accesses to its neighbours. Two lines at least,
+/// because processors fetch them in pairs.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);

@@ -1,14 +1,14 @@
-//! `Global`: a mutex in a static, which outlives forks.
+//! `Global`: a mutex in a static, which works in a child of a fork.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::process::call_in_children;
 
-/// What all threads of the process share. A child of a fork goes on with it, unless another thread had it at that moment: then it
-/// is lost there, for ever.
+/// Data that all threads of the process share. A child of a fork keeps it, unless another thread held the lock at the fork: then
+/// the data is lost in the child, for ever.
 ///
-/// Not of the facade: it is in no protocol of a model, and what is in a static would outlive a run of one.
+/// Not part of the facade over loom: no model uses it, and data in a static would outlive one run of a model.
 pub(crate) struct Global<T> {
     data: Mutex<T>,
     is_lost: AtomicBool,
@@ -25,8 +25,8 @@ impl<T> Global<T> {
 
     /// The data; `None` if it is lost. No code of the user's runs while it is locked, so it is whole, also if a thread panics.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        // Before anybody has it for the first time. Relaxed: of two threads that come at once both ask for the call, and a second
-        // look after a fork finds what the first did.
+        // Before the lock is held for the first time. Relaxed: two threads that come at once may both register `in_child`, and its
+        // second call after a fork changes nothing.
         if !self.is_looked_after.load(Ordering::Relaxed) {
             call_in_children(self.in_child);
             self.is_looked_after.store(true, Ordering::Relaxed);
@@ -38,7 +38,8 @@ impl<T> Global<T> {
         Some(self.data.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// What `in_child` is for, while the child has one thread: who has the lock now is a thread that is not here.
+    /// To be called by `in_child`, while the child has one thread. If the lock is held now, its holder is a thread that the child
+    /// does not have.
     pub(crate) fn look_after_fork(&self) {
         if matches!(self.data.try_lock(), Err(TryLockError::WouldBlock)) {
             // Relaxed: as above.
@@ -54,10 +55,10 @@ mod tests {
     extern "C" fn nothing() {}
 
     #[test]
-    fn what_somebody_has_at_a_fork_is_lost_and_nothing_else() {
+    fn only_data_that_is_locked_at_a_fork_is_lost() {
         let global = Global::new(1, nothing);
         global.look_after_fork();
-        let had = global.lock().expect("nobody has it");
+        let had = global.lock().expect("it is not locked");
         global.look_after_fork();
         drop(had);
         assert!(global.lock().is_none());

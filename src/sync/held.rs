@@ -1,4 +1,4 @@
-//! `Held`: which thread holds locks of the crate, so that tests see foreign code run under one.
+//! `Held`: counts the locks of the crate that a thread holds, so that tests notice foreign code that runs under one.
 
 #[cfg(all(debug_assertions, not(loom)))]
 use core::cell::Cell;
@@ -9,8 +9,8 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One lock that this thread holds. Counted in builds with debug assertions: elsewhere, and in a model, whose threads are one
-/// thread of the system, it is nothing.
+/// One lock that this thread holds. Counted only in builds with debug assertions, and not under loom, whose threads are one thread
+/// of the system.
 #[derive(Debug)]
 pub(super) struct Held(());
 
@@ -30,7 +30,7 @@ impl Drop for Held {
     }
 }
 
-/// How many locks this thread holds; `None` where that is not counted.
+/// The number of locks that this thread holds; `None` where they are not counted.
 pub(crate) fn locks_held() -> Option<usize> {
     #[cfg(all(debug_assertions, not(loom)))]
     return Some(COUNT.get());
@@ -38,12 +38,12 @@ pub(crate) fn locks_held() -> Option<usize> {
     None
 }
 
-/// To be called where code begins that is not the crate's: it may come back for any lock, may panic, and may never return, so that
-/// this thread holds none.
+/// Asserts that this thread holds no lock. To be called before foreign code runs: that may ask for any lock, may panic, and may
+/// never return.
 ///
 /// # Panics
 ///
-/// If it does, in builds with debug assertions.
+/// If this thread holds a lock, in builds with debug assertions.
 #[inline]
 #[track_caller]
 pub(crate) fn assert_no_lock_is_held() {
@@ -86,9 +86,9 @@ mod tests {
         assert_no_lock_is_held();
     }
 
-    /// Whom a value is written to may be anybody, and may come back for the lock.
+    /// The formatter may be foreign code, which may ask for the lock.
     #[test]
-    fn what_is_under_a_lock_is_not_shown() {
+    fn debug_does_not_show_the_data_under_a_lock() {
         assert_eq!(format!("{:?}", Mutex::new(7)), "Mutex");
     }
 }

@@ -1,7 +1,7 @@
-//! The one room that knows whether it is being model-checked.
+//! Locks and other tools for threads. The one room that knows of loom.
 //!
-//! Everything else names these types. `Arc` is the standard one in both worlds: reference counts are not our
-//! protocols, and loom's `Arc` does not coerce to `Arc<dyn Trait>`.
+//! All other rooms name these types. `Arc` is the standard one, under loom too: reference counts are not our protocols, and loom's
+//! `Arc` does not coerce to `Arc<dyn Trait>`.
 
 #![allow(
     clippy::disallowed_types,
@@ -59,7 +59,7 @@ pub(crate) fn current_thread() -> ThreadId {
     std::thread::current().id()
 }
 
-/// Waits for a millisecond. In a model, where there is no time, for other threads.
+/// Sleeps for a millisecond. Under loom, where there is no time, yields to other threads.
 pub(crate) fn nap() {
     #[cfg(loom)]
     yield_now();
@@ -71,7 +71,7 @@ pub(crate) fn nap() {
 
 #[cfg(all(test, not(loom)))]
 thread_local! {
-    /// How often this thread has taken one, for another to see.
+    /// The number of naps of this thread, which another thread may read.
     static NAPS: Arc<AtomicU64> = Arc::default();
 }
 

@@ -1,4 +1,4 @@
-//! `Mutex`: for what is held for long, or wanted by many; and `Condvar` over it.
+//! `Mutex`: a lock for data that is held for long, or wanted by many threads; and `Condvar` over it.
 
 #![expect(unsafe_code, reason = "drops what a lock guards, but not in a child of a fork")]
 #![allow(clippy::disallowed_types, reason = "of the facade")]
@@ -18,15 +18,15 @@ use super::process::{MadeIn, lost_lock};
 
 /// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
 ///
-/// A child of a fork may find it taken by a thread that it does not have. So who may be asked there asks for it by
-/// [`lock_here`](Self::lock_here); or is refused before.
+/// In a child of a fork it may be held by a thread that the child does not have. So code that may run in a child locks it by
+/// [`lock_here`](Self::lock_here), or returns an error before it comes to the lock.
 #[derive(Default)]
 pub(crate) struct Mutex<T> {
     data: ManuallyDrop<imp::Mutex<T>>,
     made_in: MadeIn,
 }
 
-/// What a [`Mutex`] guards, until it is dropped.
+/// Access to the data of a [`Mutex`]. Dropping it unlocks the mutex.
 pub(crate) struct MutexGuard<'a, T> {
     guard: imp::MutexGuard<'a, T>,
     _held: Option<Held>,
@@ -42,7 +42,7 @@ impl<T> Mutex<T> {
         self.made_in.is_parent()
     }
 
-    /// The data, without locking: nobody else has the mutex.
+    /// The data, without locking: `&mut` shows that no other thread has the mutex.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         match self.data.get_mut() {
             Ok(data) => data,
@@ -54,12 +54,12 @@ impl<T> Mutex<T> {
         self.made_in
     }
 
-    /// The data. What a parent of this process has made is not to be asked for it.
+    /// Locks the data. Not for a mutex that a parent of this process has made.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { guard: self.lock_uncounted(), _held: Some(Held::begin()) }
     }
 
-    /// As [`lock`](Self::lock), for who holds the lock around code that is not the crate's, because that is what the lock is for.
+    /// As [`lock`](Self::lock), for a lock whose purpose is to be held around foreign code.
     pub(crate) fn lock_around_foreign_code(&self) -> MutexGuard<'_, T> {
         MutexGuard { guard: self.lock_uncounted(), _held: None }
     }
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
 
     fn lock_uncounted(&self) -> imp::MutexGuard<'_, T> {
         if cfg!(loom) {
-            // A model would explore a try, too, and nobody forks in one.
+            // Loom would explore the `try_lock` too, and no model forks.
             return self.wait();
         }
         match self.data.try_lock() {
@@ -94,17 +94,17 @@ impl<T> Mutex<T> {
 }
 
 impl<T> Drop for Mutex<T> {
-    /// Leaks the data in a child of the process that it was made in: a thread that is not there may have been changing it.
+    /// Leaks the data in a child of the process that it was made in: at the fork another thread may have been changing it.
     fn drop(&mut self) {
         if !self.is_of_parent() {
-            // SAFETY: it is dropped here alone, once, and nobody has it after this.
+            // SAFETY: the data is dropped here alone, once, and nothing reads it after this.
             unsafe { ManuallyDrop::drop(&mut self.data) };
         }
     }
 }
 
 impl<T> fmt::Debug for Mutex<T> {
-    /// Without what is in it: to show that, the lock would be held while somebody else's formatter runs.
+    /// Without the data: to show that, the lock would be held while a foreign formatter runs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Mutex")
     }
@@ -164,13 +164,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_parent_may_have_been_changing_is_not_dropped() {
+    fn a_child_of_a_fork_leaks_the_data() {
         let data = Arc::new(());
         let mut mutex = Mutex::new(Arc::clone(&data));
         mutex.made_in = MadeIn::another();
         drop(mutex);
         assert_eq!(Arc::strong_count(&data), 2, "it is leaked");
         drop(Mutex::new(Arc::clone(&data)));
-        assert_eq!(Arc::strong_count(&data), 2, "and of this process it is not");
+        assert_eq!(Arc::strong_count(&data), 2, "this process does not leak it");
     }
 }

@@ -1,4 +1,4 @@
-//! `Seat`: a small number that a thread has while it lives.
+//! `Seat`: a small number of a thread, reused after the thread ends.
 
 use core::cell::Cell;
 
@@ -7,62 +7,61 @@ use super::Global;
 #[cfg(loom)]
 use super::{Arc, Mutex};
 
-/// More threads than this have none.
+/// The number of seats. Further threads have none.
 const SEATS: u32 = 1 << 20;
 
-/// What a thread has for a number that has none: no seat has it.
+/// The number of a thread without a seat. No seat has it.
 const NONE: u32 = u32::MAX;
 
 /// A number that no other live thread has: the smallest ones, used again when a thread has ended.
 ///
-/// What is kept for each thread is an array indexed by it, in which every place has one writer at a time: plain loads and
-/// stores, where a counter that threads share would be a read-modify-write on a line that they take from each other. A thread
-/// that takes a number over comes after all that the thread before it did: it was given back, and is taken, under one lock.
+/// It indexes arrays of data by thread, in which each element has one writer at a time. So plain loads and stores do, where a
+/// shared counter would be a read-modify-write on a contended cache line. A thread that reuses a number comes after all that the
+/// thread before it did: the number is released and taken under one lock.
 pub(crate) struct Seat;
 
 #[cfg(not(loom))]
 thread_local! {
-    // No destructor, so it can be read while the thread's other locals are being dropped, and at the price of a load.
+    // No destructor, so it can be read while the thread's other locals are being dropped. A read costs a load.
     static NUMBER: Cell<u32> = const { Cell::new(NONE) };
-    static TAKEN: Taken = Taken::new();
+    static TAKEN: ThreadSeat = ThreadSeat::new();
 }
 
 #[cfg(loom)]
 loom::thread_local! {
     static NUMBER: Cell<u32> = Cell::new(NONE);
-    static TAKEN: Taken = Taken::new();
+    static TAKEN: ThreadSeat = ThreadSeat::new();
 }
 
 impl Seat {
-    /// The number of this thread. If it has none, because it has not asked or because it is ending, a number that is too large
-    /// for any thread.
+    /// The number of this thread. [`NONE`] if the thread has not taken one, or is ending.
     #[inline]
     pub(crate) fn number() -> u32 {
         #[cfg(not(loom))]
         return NUMBER.get();
-        // In a model every local has a destructor.
+        // Under loom every local has a destructor.
         #[cfg(loom)]
         return NUMBER.try_with(Cell::get).unwrap_or(NONE);
     }
 
-    /// The number of this thread, taken now if it has none. `None` in a thread that is ending and has given its number back,
-    /// where a million threads live, and in a child of a fork that came while another thread took one.
+    /// The number of this thread, taken now if it has none. `None` in a thread that is ending and has released its number, where a
+    /// million threads live, and in a child of a fork that came while another thread took one.
     pub(crate) fn take() -> Option<u32> {
         let number = TAKEN.try_with(|taken| taken.number).ok()?;
         (number < SEATS).then_some(number)
     }
 }
 
-/// The numbers that threads have given back, and the first that nobody has had.
+/// The numbers that ended threads have released, and the first number that no thread has had.
 #[derive(Default)]
-struct Free {
-    given_back: Vec<u32>,
+struct FreeSeats {
+    released: Vec<u32>,
     next: u32,
 }
 
-impl Free {
+impl FreeSeats {
     fn take(&mut self) -> u32 {
-        self.given_back.pop().unwrap_or_else(|| {
+        self.released.pop().unwrap_or_else(|| {
             let next = self.next;
             self.next = SEATS.min(next + 1);
             next
@@ -71,68 +70,68 @@ impl Free {
 }
 
 /// The number of a thread, until the thread ends.
-struct Taken {
+struct ThreadSeat {
     number: u32,
-    free: Numbers,
+    free: SeatNumbers,
 }
 
-impl Taken {
+impl ThreadSeat {
     fn new() -> Self {
-        let free = Numbers::of_threads();
-        let number = free.with(Free::take).unwrap_or(SEATS);
+        let free = SeatNumbers::of_threads();
+        let number = free.with(FreeSeats::take).unwrap_or(SEATS);
         let _ = NUMBER.try_with(|mine| mine.set(if number < SEATS { number } else { NONE }));
         Self { number, free }
     }
 }
 
-impl Drop for Taken {
+impl Drop for ThreadSeat {
     fn drop(&mut self) {
-        // First this thread forgets it: other locals that are dropped after this one may still ask.
+        // First: other locals that are dropped after this one may still ask for the number.
         let _ = NUMBER.try_with(|mine| mine.set(NONE));
         if self.number < SEATS {
-            self.free.with(|free| free.given_back.push(self.number));
+            self.free.with(|free| free.released.push(self.number));
         }
     }
 }
 
 #[cfg(not(loom))]
-static FREE: Global<Free> = Global::new(Free { given_back: Vec::new(), next: 0 }, in_child);
+static FREE: Global<FreeSeats> = Global::new(FreeSeats { released: Vec::new(), next: 0 }, in_child);
 
 #[cfg(not(loom))]
 extern "C" fn in_child() {
     FREE.look_after_fork();
 }
 
-/// Where numbers are taken from and go back to.
+/// The pool of free numbers.
 #[cfg(not(loom))]
-struct Numbers;
+struct SeatNumbers;
 
 #[cfg(not(loom))]
-impl Numbers {
+impl SeatNumbers {
     fn of_threads() -> Self {
         Self
     }
 
-    /// `None` in a child of a fork that has lost them: its threads have none from then on.
-    fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
+    /// `None` in a child of a fork that has lost the pool: its threads have no seats from then on.
+    fn with<T>(&self, look: impl FnOnce(&mut FreeSeats) -> T) -> Option<T> {
         FREE.lock().map(|mut free| look(&mut free))
     }
 }
 
-/// Of one run of a model, and gone with it.
+/// The pool of one run of a model.
 #[cfg(loom)]
-struct Numbers(Arc<Mutex<Free>>);
+struct SeatNumbers(Arc<Mutex<FreeSeats>>);
 
 #[cfg(loom)]
-impl Numbers {
+impl SeatNumbers {
     fn of_threads() -> Self {
         loom::lazy_static! {
-            static ref FREE: Arc<Mutex<Free>> = Arc::default();
+            static ref FREE: Arc<Mutex<FreeSeats>> = Arc::default();
         }
         Self(Arc::clone(&FREE))
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Free) -> T) -> Option<T> {
+    fn with<T>(&self, look: impl FnOnce(&mut FreeSeats) -> T) -> Option<T> {
         Some(look(&mut self.0.lock()))
     }
 }
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn numbers_are_used_again() {
-        // Other tests have threads meanwhile, so not each of the hundred has the same.
+        // Threads of other tests run meanwhile, so the hundred threads may differ in number.
         let numbers: BTreeSet<_> =
             (0..100).map(|_| thread::spawn(Seat::take).join().expect("it does not panic")).collect();
         assert!(numbers.len() < 100, "{numbers:?}");
@@ -183,22 +182,22 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_has_none() {
-        struct AsksWhenDropped(std::sync::mpsc::Sender<(u32, Option<u32>)>);
+        struct TakesSeatWhenDropped(std::sync::mpsc::Sender<(u32, Option<u32>)>);
 
-        impl Drop for AsksWhenDropped {
+        impl Drop for TakesSeatWhenDropped {
             fn drop(&mut self) {
                 let _ = self.0.send((Seat::number(), Seat::take()));
             }
         }
 
         thread_local! {
-            static LAST: Cell<Option<AsksWhenDropped>> = const { Cell::new(None) };
+            static LAST: Cell<Option<TakesSeatWhenDropped>> = const { Cell::new(None) };
         }
 
         let (tell, told) = std::sync::mpsc::channel();
         let number = thread::spawn(move || {
-            // Whichever of the two locals goes first, it asks in a thread that ends.
-            LAST.set(Some(AsksWhenDropped(tell)));
+            // In either order of the two locals, it asks in a thread that is ending.
+            LAST.set(Some(TakesSeatWhenDropped(tell)));
             Seat::take()
         })
         .join()
@@ -208,8 +207,8 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_numbers() {
-        let mut free = Free { given_back: vec![7], next: SEATS - 1 };
+    fn seats_run_out() {
+        let mut free = FreeSeats { released: vec![7], next: SEATS - 1 };
         assert_eq!([free.take(), free.take(), free.take(), free.take()], [7, SEATS - 1, SEATS, SEATS]);
         assert_eq!(free.next, SEATS);
     }

@@ -1,13 +1,13 @@
-//! `Signal`: what a thread sleeps on until another one calls it.
+//! `Signal`: lets a thread sleep until another one wakes it.
 
 use core::time::Duration;
 
 use super::{Condvar, Mutex};
 
-/// Wakes one thread: the one that waits, or the next that does.
+/// Wakes one thread: the one that waits, or the next one to wait.
 ///
-/// Why not `park` and `unpark`: a call of those is kept for a thread, whatever it waits for. Code that is not the crate's, and runs
-/// on that thread, parks it too, as channels do, and takes a call that was meant for the crate.
+/// Why not `park` and `unpark`: an `unpark` is kept for the thread, not for a purpose. Foreign code on that thread, such as a
+/// channel, parks too, and would consume a wake-up that was meant for the crate.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     is_set: Mutex<bool>,
@@ -20,7 +20,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits until it is set, and unsets it.
+    /// Waits until it is set, and clears it.
     pub(crate) fn wait(&self) {
         let mut is_set = self.is_set.lock();
         while !*is_set {
@@ -29,7 +29,7 @@ impl Signal {
         *is_set = false;
     }
 
-    /// As [`wait`](Self::wait), for about so long at most. In a model, where there is no time, until other threads have run.
+    /// As [`wait`](Self::wait), for about `patience` at most. Under loom, where there is no time, until other threads have run.
     pub(crate) fn wait_for(&self, patience: Duration) {
         let mut is_set = self.is_set.lock();
         if !*is_set {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_comes_first_is_kept_and_counts_once() {
+    fn a_set_before_the_wait_is_kept_and_counts_once() {
         let signal = Signal::default();
         signal.set();
         signal.set();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_woken_whatever_else_parks_the_thread() {
+    fn a_wait_is_woken_though_other_code_parks_the_thread() {
         let signal = Signal::default();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {

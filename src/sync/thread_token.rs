@@ -13,7 +13,7 @@ thread_local! {
     static TOKEN: Cell<usize> = const { Cell::new(0) };
 }
 
-// The threads of a model are one to the standard library.
+// To the standard library, all threads of a loom model are one thread.
 #[cfg(loom)]
 loom::thread_local! {
     static TOKEN: Cell<usize> = Cell::new(0);
@@ -31,12 +31,12 @@ impl ThreadToken {
         })
     }
 
-    /// A number that no other thread has, and none had before.
+    /// The number: no other thread has or had it.
     pub(crate) fn number(self) -> usize {
         self.0
     }
 
-    /// Makes the calling thread another one, which owns nothing yet.
+    /// Gives the calling thread a new number, which owns nothing yet.
     pub(crate) fn renew() {
         TOKEN.with(|token| token.set(0));
     }

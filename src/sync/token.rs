@@ -1,39 +1,39 @@
-//! `Token`: a lock of one word, for what is held for nanoseconds.
+//! `Token`: a lock of one word, for data that is held for nanoseconds.
 
-#![expect(unsafe_code, reason = "lends what a lock guards, and drops it, but not in a child of a fork")]
+#![expect(unsafe_code, reason = "lends the data under a lock, and drops it, but not in a child of a fork")]
 
 use core::fmt;
 use core::hint::spin_loop;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-use super::cell::{Access, Cell};
+use super::cell::{Cell, CellAccess};
 use super::held::Held;
 use super::process::{MadeIn, lost_lock};
 use super::{AtomicBool, Ordering, nap, yield_now};
 
-/// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held
-/// by a thread that runs. A holder that does not run needs a processor, so waiting longer is no use.
+/// How often `lock` looks again before it lets other threads run: about a microsecond, which is longer than a token is held by a
+/// thread that runs. A holder that does not run needs a processor, so spinning longer does not help.
 const LOOKS: u32 = if cfg!(loom) { 0 } else { 32 };
 
-/// How often `lock` lets other threads run before it sleeps between looks: about a millisecond, as long as it sleeps then. To
-/// a thread of lower priority under a real-time policy a yield gives nothing, and such a thread may have the token.
+/// How often `lock` lets other threads run before it sleeps between looks: about a millisecond, as long as it sleeps then. Under a
+/// real-time policy a yield does not let a thread of lower priority run, and such a thread may hold the token.
 const YIELDS: u32 = 1024;
 
-/// A mutex of one word, for what is held for nanoseconds and seldom wanted by two threads.
+/// A mutex of one word, for data that is held for nanoseconds and seldom wanted by two threads.
 ///
-/// Why not [`Mutex`](super::Mutex): its release has to find out whether somebody sleeps, so an uncontended round trip is two
-/// read-modify-writes, 11 ns on the host of an H200. Here nobody sleeps: taking is one exchange, and giving back a plain
-/// store. What that costs is on the other side: who wants a token that is out spins, then lets others run, then sleeps for a
-/// millisecond at a time. So it is held for a few dozen instructions, across no call to a driver, a resource or a user, and
-/// who can do without it tries once.
+/// Why not [`Mutex`](super::Mutex): its release must check for sleeping threads, so an uncontended round trip is two
+/// read-modify-writes, 11 ns on the host of an H200. A token has no queue: locking is one exchange, and releasing a plain store.
+/// The price is paid under contention: a waiting thread spins, then yields, then sleeps for a millisecond at a time. So a token is
+/// held for a few dozen instructions, across no call to a driver, a resource or a user. Code that can do without the data tries
+/// once.
 ///
-/// There is no poisoning: a guard that goes while its thread unwinds gives the token back, so the data is whole at each
-/// point where its user may panic.
+/// There is no poisoning: a guard that is dropped while its thread unwinds releases the token. So code under a guard leaves the
+/// data whole wherever it may panic.
 #[derive(Default)]
 pub(crate) struct Token<T> {
     is_out: AtomicBool,
-    /// See [`Mutex`](super::Mutex). Beside the flag, where there is room.
+    /// As in [`Mutex`](super::Mutex). Beside the flag, where there is padding.
     made_in: MadeIn,
     data: ManuallyDrop<Cell<T>>,
 }
@@ -44,13 +44,13 @@ unsafe impl<T: Send> Send for Token<T> {}
 unsafe impl<T: Send> Sync for Token<T> {}
 
 impl<T> Token<T> {
-    /// The data, unless somebody has it. One read-modify-write; it does not wait, and does not fail without a reason.
+    /// Locks the data, unless it is locked. One read-modify-write; it does not wait, and does not fail spuriously.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<TokenGuard<'_, T>> {
-        // Acquire: pairs with the release in `GiveBack`. What the last holder did to the data is visible to this one. An
-        // exchange that compares costs what a plain one does, and one that fails writes nothing.
+        // Acquire: pairs with the release in `Release`. What the last holder did to the data is visible to this one. A
+        // compare-exchange costs as much as a plain exchange, and writes nothing if it fails.
         self.is_out.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        let give_back = GiveBack { is_out: &self.is_out };
+        let give_back = Release { is_out: &self.is_out };
         Some(TokenGuard { data: self.data.access(), _give_back: give_back, _held: Held::begin() })
     }
 
@@ -60,7 +60,7 @@ impl<T> Token<T> {
         if self.is_of_parent() { None } else { self.try_lock() }
     }
 
-    /// The data. Waits while somebody has it: awake at first, then asleep between looks.
+    /// Locks the data. While it is locked, spins at first, then sleeps between looks.
     pub(crate) fn lock(&self) -> TokenGuard<'_, T> {
         let mut waits = 0;
         loop {
@@ -82,12 +82,12 @@ impl<T> Token<T> {
         self.made_in
     }
 
-    /// The data, as [`lock`](Self::lock) gives it; `None` in a child of the process that it was made in.
+    /// As [`lock`](Self::lock); `None` in a child of the process that it was made in.
     pub(crate) fn lock_here(&self) -> Option<TokenGuard<'_, T>> {
         (!self.is_of_parent()).then(|| self.lock())
     }
 
-    /// Waits a little, the longer the more often it has waited `before`.
+    /// Waits a little: longer after more waits (`before`).
     #[cold]
     fn wait(&self, before: u32) {
         if self.is_of_parent() {
@@ -97,7 +97,7 @@ impl<T> Token<T> {
         tests::tell_waits();
         for _ in 0..LOOKS {
             spin_loop();
-            // Relaxed: it is a hint; the exchange that follows decides. Loading leaves the line with its holder's core.
+            // Relaxed: it is a hint; the exchange that follows decides. A load leaves the cache line with the core of the holder.
             if !self.is_out.load(Ordering::Relaxed) {
                 return;
             }
@@ -110,7 +110,7 @@ impl<T> Drop for Token<T> {
     /// Leaks the data in a child of the process that it was made in, as a [`Mutex`](super::Mutex) does.
     fn drop(&mut self) {
         if !self.is_of_parent() {
-            // SAFETY: it is dropped here alone, once, and nobody has it after this.
+            // SAFETY: the data is dropped here alone, once, and nothing reads it after this.
             unsafe { ManuallyDrop::drop(&mut self.data) };
         }
     }
@@ -124,12 +124,12 @@ impl<T> fmt::Debug for Token<T> {
     }
 }
 
-/// The data of a [`Token`], until it is dropped.
+/// Access to the data of a [`Token`]. Dropping it releases the token.
 ///
-/// Dropped in the order of the fields: first the access to the data, then the right to it.
+/// The fields are dropped in order: first the access to the data, then the lock.
 pub(crate) struct TokenGuard<'a, T> {
-    data: Access<T>,
-    _give_back: GiveBack<'a>,
+    data: CellAccess<T>,
+    _give_back: Release<'a>,
     _held: Held,
 }
 
@@ -152,11 +152,11 @@ impl<T> DerefMut for TokenGuard<'_, T> {
     }
 }
 
-struct GiveBack<'a> {
+struct Release<'a> {
     is_out: &'a AtomicBool,
 }
 
-impl Drop for GiveBack<'_> {
+impl Drop for Release<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_lock`.
@@ -177,7 +177,7 @@ pub(super) mod tests {
         static WHEN_IT_WAITS: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
     }
 
-    /// Does something when this thread next finds a token that is out: so a test sees what it holds then.
+    /// Runs `body` when this thread next finds a token locked: so a test sees which locks it holds then.
     pub(crate) fn when_it_waits(body: impl FnOnce() + 'static) {
         WHEN_IT_WAITS.set(Some(Box::new(body)));
     }
@@ -205,7 +205,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_guard_that_unwinds_gives_back() {
+    fn a_guard_that_unwinds_releases() {
         let token = Token::<Vec<u32>>::default();
         let unwound = std::panic::catch_unwind(AssertUnwindSafe(|| {
             token.lock().push(2);
@@ -217,7 +217,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_parent_may_have_been_changing_is_not_dropped() {
+    fn a_child_of_a_fork_leaks_the_data() {
         let data = Arc::new(());
         let mut token = Token::<Option<Arc<()>>>::default();
         *token.lock() = Some(Arc::clone(&data));
@@ -227,7 +227,7 @@ pub(super) mod tests {
         let token = Token::default();
         *token.lock() = Some(Arc::clone(&data));
         drop(token);
-        assert_eq!(Arc::strong_count(&data), 2, "and of this process it is not");
+        assert_eq!(Arc::strong_count(&data), 2, "this process does not leak it");
     }
 
     #[test]
@@ -243,9 +243,9 @@ pub(super) mod tests {
         assert_eq!(*token.lock(), [4 * times; 16]);
     }
 
-    /// A holder of lower priority runs only while everybody above it sleeps.
+    /// A holder of lower priority runs only while all threads above it sleep.
     #[test]
-    fn who_waits_long_sleeps() {
+    fn a_long_wait_sleeps() {
         let token = Token::<u32>::default();
         let count = || naps().load(Ordering::Relaxed);
         let naps = |waits: core::ops::Range<u32>| {
@@ -259,13 +259,13 @@ pub(super) mod tests {
         assert_eq!(naps(YIELDS..YIELDS + 3), 0, "it is back");
     }
 
-    /// The figure of this thread, for another one to look at.
+    /// The number of naps of this thread, for another thread to read.
     fn naps() -> Arc<AtomicU64> {
         NAPS.with(Arc::clone)
     }
 
     #[test]
-    fn who_waits_gets_it_when_it_comes_back() {
+    fn a_waiting_thread_gets_the_token_when_it_is_released() {
         let token = Token::<u32>::default();
         let guard = token.lock();
         let (sender, receiver) = mpsc::channel();
