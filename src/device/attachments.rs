@@ -1,16 +1,16 @@
-//! `Attachments`: what the rooms above keep for a device.
+//! `Attachments`: values that the rooms above keep for a device.
 
 use core::any::Any;
 use std::sync::OnceLock;
 
-/// Something that a room above keeps with a device, one of each type.
+/// A value that a room above keeps for a device, one of each type.
 pub(crate) trait Attachment: Any + Send + Sync {
-    /// Lets go of what keeps the machine alive.
+    /// Drops the values that keep the machine alive.
     fn release(&self);
 }
 
-/// The attachments of one device: a list that only grows, so that a reference to a value is good as long as the list. A device has
-/// one for each type, which is one today.
+/// The attachments of one device: a list that only grows, so that a reference to a value is valid as long as the list. It has one
+/// value for each type; today there is one type.
 #[derive(Default)]
 pub(super) struct Attachments(OnceLock<Box<Attached>>);
 
@@ -20,7 +20,7 @@ struct Attached {
 }
 
 impl Attachments {
-    /// The value of type `T`, made if there is none yet. Of two threads that make one at once, both get the first one.
+    /// The value of type `T`, made if there is none yet. If two threads make one at once, both get the first one.
     pub(super) fn get<T: Attachment + Default>(&self) -> &T {
         let mut at = self;
         loop {

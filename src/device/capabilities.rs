@@ -1,13 +1,13 @@
-//! `Capabilities`: what a device can do.
+//! `Capabilities`: the features of a device.
 
 use core::fmt;
 
 use crate::driver::{DeviceAttribute, Driver, HandleType};
 use crate::error::Error;
 
-/// What a device can do, as it says itself. Each device is asked on its own: two in one machine may differ.
+/// The features of a device, as the driver reports them. Two devices of one machine may differ.
 ///
-/// Prints one line a capability, for a person to read.
+/// Prints one line for each feature, for a person to read.
 ///
 /// ```
 /// use alluvion::Sim;
@@ -21,7 +21,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// What the device calls itself.
+    /// The name of the device.
     pub name: String,
     /// The version of the driver: 13000 is 13.0.
     pub driver_version: u32,
@@ -33,7 +33,7 @@ pub struct Capabilities {
     pub total_bytes: usize,
     /// Stream-ordered allocation from memory pools.
     pub memory_pools: bool,
-    /// What pools can export.
+    /// The handle types that pools can export.
     pub pool_handle_types: HandleType,
     /// The driver's pools of managed memory (driver 13.0 and concurrent managed access).
     pub managed_pools: bool,

@@ -21,7 +21,7 @@ use crate::sync::Arc;
 /// let device = sim.device(0);
 /// assert_eq!(device.ordinal(), 0);
 /// assert!(device.memory_info()?.free_bytes > 0);
-/// // A tenth of what is free, in whole 256 bytes: a size for a first pool.
+/// // A tenth of the free memory, in whole units of 256 bytes: a size for a first pool.
 /// assert_eq!(device.percent_of_free_memory(10)? % 256, 0);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -54,13 +54,13 @@ impl Device {
         Machine::cuda()?.device(ordinal)
     }
 
-    /// Its number in the machine.
+    /// The number of the device in its machine.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// The machine it belongs to.
+    /// The machine that the device belongs to.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
@@ -72,7 +72,7 @@ impl Device {
         self.machine.driver()
     }
 
-    /// What it calls itself.
+    /// The name of the device.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Device {
         Ok(self.driver().device_name(self.ordinal)?)
     }
 
-    /// What it can do: asked once, then remembered.
+    /// The features of the device: asked for once, then kept.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Device {
         Ok(known.get_or_init(|| probed))
     }
 
-    /// Free and total memory of the device, now, whoever uses it.
+    /// Free and total memory of the device now, over all programs.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl Device {
         Ok((free * u128::from(percent) / 100) as usize & !255)
     }
 
-    /// Waits until all work of the device is done, on every stream. What was freed on any of them before is then reusable on all.
-    /// Pools that were waiting for it are destroyed.
+    /// Waits until all work of the device is done, on every stream. Blocks that were freed on any stream before are then reusable
+    /// on all. Retired pools of the driver that are now empty are destroyed.
     ///
     /// While any stream of the device captures this is an error, and breaks the capture: wait for streams instead.
     ///
@@ -150,8 +150,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` if it is not: what every resource answers to a stream of another device. `ShutDown` in a child of the
-    /// process that it was made in.
+    /// `DeviceMismatch` if it is not, as from every resource for a stream of another device. `ShutDown` in a child of the process
+    /// that it was made in.
     pub fn require(&self, other: &Self) -> Result<(), Error> {
         self.require_machine(other)?;
         if self.ordinal == other.ordinal {
@@ -161,7 +161,7 @@ impl Device {
         }
     }
 
-    /// Takes over a pool that its resource is done with.
+    /// Takes over a pool that its resource no longer uses.
     ///
     /// # Safety
     ///
@@ -172,7 +172,7 @@ impl Device {
         unsafe { retired.retire(&**self.driver(), self.ordinal, pool) };
     }
 
-    /// Destroys retired pools that hold nothing any more.
+    /// Destroys retired pools that are empty.
     pub(crate) fn sweep_pools(&self) {
         self.machine.state(self.ordinal).retired_pools.sweep(&**self.driver(), self.ordinal);
     }
@@ -198,12 +198,12 @@ impl Device {
         Ok(self.table().enter(|id| Timeline::new(id, driver, events, self.ordinal, stream))?)
     }
 
-    /// The stream for calls that name none, once it is made.
+    /// The stream for calls without one, once it is made.
     pub(crate) fn service_timeline(&self) -> &OnceLock<Arc<Timeline>> {
         &self.machine.state(self.ordinal).service
     }
 
-    /// What a room above keeps for this device: made by default when it is first asked for, and kept as long as the machine.
+    /// The value of a room above for this device: made by `default` at the first call, and kept as long as the machine.
     pub(crate) fn attached<T: Attachment + Default>(&self) -> &T {
         self.machine.state(self.ordinal).attachments.get()
     }

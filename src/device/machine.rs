@@ -13,7 +13,7 @@ use crate::sync::{Arc, MadeIn};
 
 /// A driver with its devices: the CUDA driver of this process, or a simulated one.
 ///
-/// Cloning is a reference count. Streams, blocks and events of one machine mean nothing to another and are refused there.
+/// Cloning is a reference count. Streams, blocks and events of one machine are refused by another.
 ///
 /// ```
 /// use alluvion::Sim;
@@ -37,13 +37,13 @@ struct MachineInner {
     devices: Box<[DeviceState]>,
 }
 
-/// What the crate knows of one device.
+/// The data of the crate about one device.
 pub(super) struct DeviceState {
     pub(super) events: Arc<EventPool>,
     pub(super) legacy: Arc<Timeline>,
-    /// Somebody has had a handle to the legacy stream. Without one, a device that is not used has no context to be asked in.
+    /// A handle to the legacy stream has been made. An unused device has none, and no context for queries.
     pub(super) legacy_is_out: AtomicBool,
-    /// A stream for calls that name none, made when the first one comes.
+    /// The stream for calls without one, made at the first such call.
     pub(super) service: OnceLock<Arc<Timeline>>,
     pub(super) capabilities: OnceLock<Capabilities>,
     pub(super) retired_pools: RetiredPools,
@@ -148,11 +148,11 @@ impl Machine {
         (0..self.inner.devices.len() as u32).map(|ordinal| Device::new(self.clone(), ordinal))
     }
 
-    /// Returns `true` if everything before the frontier is known to be over, on every stream and device. Asks the driver
-    /// where it must, and does not wait. Only quiescent memory may be unmapped or given back.
+    /// Returns `true` if all work before the frontier is known to be over, on every stream and device. Asks the driver where it
+    /// must, and does not wait. Only quiescent memory may be unmapped or given back.
     ///
-    /// A stream that nobody has recorded on yet is covered by an event, so that asking again later can succeed. While the
-    /// stream captures it cannot be covered, and the answer is `false`.
+    /// A stream without an event is covered by one, so that a later call can succeed. While the stream captures it cannot be
+    /// covered, and the answer is `false`.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Machine {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
             match timeline.cover(stamp.epoch) {
                 Ok(_) => {}
-                // It cannot be covered now, so nobody knows.
+                // It cannot be covered now, so the answer is not known.
                 Err(error) if error.code.is_capture() => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
@@ -176,7 +176,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Waits, on the host, until everything before the frontier is over.
+    /// Waits, on the host, until all work before the frontier is over.
     ///
     /// # Errors
     ///
@@ -191,9 +191,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Waits, on the host, until all that was given to any stream so far is over: for memory of device `ordinal` that may be
-    /// used anywhere. Each stream is waited for by an event of its own, and never the device: to wait for a device breaks the
-    /// capture of any stream of it, in every mode, and even of those that this crate does not know.
+    /// Waits, on the host, until all work submitted to any stream so far is over: for memory of device `ordinal` that may be used
+    /// on any stream. It waits for each stream by an event, and never for the device: that would break the capture of any stream
+    /// of the device, in every mode, even of streams that this crate does not know.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Machine {
         let mut every = Frontier::quiescent();
         for timeline in self.table().timelines() {
             let state = self.state(timeline.ordinal());
-            // Relaxed: who has submitted there has done so before whatever brought the caller here.
+            // Relaxed: work was submitted there before the event that brought the caller here.
             let is_used = timeline.ordinal() == ordinal
                 || !Arc::ptr_eq(&timeline, &state.legacy)
                 || state.legacy_is_out.load(Ordering::Relaxed);
@@ -214,7 +214,7 @@ impl Machine {
         self.wait_quiescent(&every)
     }
 
-    /// Drops from the frontier what is known to be over. No driver call.
+    /// Drops the points of the frontier that are known to be over. No driver call.
     pub fn forget_done(&self, frontier: &mut Frontier) {
         frontier.retire(|stamp| stamp.stream.machine() == self.number() && self.table().is_done(stamp));
     }
@@ -229,20 +229,20 @@ impl Machine {
         Ok(timeline.filter(|timeline| !timeline.is_done(stamp.epoch)))
     }
 
-    /// Returns `true` in a child of the process that made the machine. The driver refuses every call there, so that what runs on
-    /// the devices is the parent's.
+    /// Returns `true` in a child of the process that made the machine. The driver refuses every call there, so all work on the
+    /// devices is the parent's.
     pub(crate) fn is_inherited(&self) -> bool {
         self.inner.made_in.is_parent()
     }
 
-    /// Tells what rooms above keep for its devices to let go of what keeps the machine alive.
+    /// Releases the attachments of its devices, which keep the machine alive.
     pub(crate) fn release_attachments(&self) {
         self.inner.devices.iter().for_each(|state| state.attachments.release());
     }
 
     /// # Errors
     ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
+    /// `NOT_INITIALIZED` in a child of the process that it was made in.
     pub(crate) fn require_here(&self) -> DriverResult<()> {
         self.inner.made_in.require()
     }
@@ -255,7 +255,7 @@ impl Machine {
         &self.inner.table
     }
 
-    /// The streams that the machine keeps for itself.
+    /// The streams that the machine itself keeps.
     #[cfg(feature = "sim")]
     pub(super) fn kept_streams(&self) -> Vec<RawStream> {
         self.inner
@@ -300,7 +300,7 @@ impl fmt::Debug for Machine {
     }
 }
 
-/// A machine that may be gone.
+/// A reference to a machine that may have been dropped.
 #[derive(Clone)]
 pub(crate) struct WeakMachine(Weak<MachineInner>);
 

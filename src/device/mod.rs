@@ -1,4 +1,4 @@
-//! Which machine, and which GPU of it?
+//! Machines and their devices.
 //!
 //! A [`Machine`] is a driver with its devices; a [`Device`] is one of them; [`Sim`] is a machine without hardware.
 

@@ -12,15 +12,15 @@ use crate::sync::Arc;
 ///
 /// Dereferences to its [`SimDriver`], where hazards are reported, faults injected and calls counted.
 ///
-/// # The end
+/// # When it is dropped
 ///
-/// Dropping it lets go of the current resources of its devices. Then it panics if the machine has seen
-/// [hazards](SimDriver::hazards) that nobody has asked for: a test that forgets to ask fails all the same. It does not while the
-/// thread panics already, and [`SimConfig::panic_on_unseen_hazards`] switches it off. A simulator that was passed to
-/// [`with_driver`](Self::with_driver) is its owner's to ask.
+/// Dropping it releases the current resources of its devices. Then it panics if the machine has found
+/// [hazards](SimDriver::hazards) that the test has not read: so a test that forgets to check for them fails. It does not panic
+/// while the thread panics already, and [`SimConfig::panic_on_unseen_hazards`] switches the panic off. For a simulator that was
+/// passed to [`with_driver`](Self::with_driver), checking is left to its owner.
 ///
-/// Other values of this crate never panic when they are dropped. This one is an instrument of tests: a message that a passing
-/// test prints is one that nobody reads.
+/// Other values of this crate never panic when they are dropped. This one is a tool for tests, and messages of passing tests are
+/// not read.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Sim};
@@ -30,19 +30,19 @@ use crate::sync::Arc;
 /// let vector = DeviceVec::from_slice(&[1, 2, 3], &stream)?;
 /// assert_eq!(vector.to_vec(&stream)?, [1, 2, 3]);
 /// drop((vector, stream));
-/// sim.assert_clean(); // No hazard, and no block or stream is out.
+/// sim.assert_clean(); // No hazard, and no live block or stream.
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct Sim {
     machine: Machine,
     driver: Arc<SimDriver>,
-    /// It made the driver, so nobody else is the one to ask for hazards.
+    /// It made the driver, so it has to check for hazards.
     is_judge: bool,
 }
 
 static_assertions::assert_impl_all!(Sim: Send, Sync, UnwindSafe, RefUnwindSafe);
 
-// Everything in it that changes does so under locks that a panic leaves usable: see `sync::Mutex`.
+// All of its mutable data is under locks that a panic leaves usable: see `sync::Mutex`.
 impl UnwindSafe for Sim {}
 impl RefUnwindSafe for Sim {}
 
@@ -53,7 +53,7 @@ impl Sim {
         Self::with_config(SimConfig::default())
     }
 
-    /// A machine of your making.
+    /// A machine with that configuration.
     #[must_use]
     pub fn with_config(config: SimConfig) -> Self {
         let mut sim = Self::with_driver(SimDriver::new(config));
@@ -61,28 +61,27 @@ impl Sim {
         sim
     }
 
-    /// A machine over a simulator that you have already, as [`explore`](crate::sim::explore) hands out.
+    /// A machine over an existing simulator, such as the one that [`explore`](crate::sim::explore) passes.
     #[must_use]
     pub fn with_driver(driver: Arc<SimDriver>) -> Self {
-        // A simulated driver knows how many devices it has; the count can fail only in a forked child, where a machine
-        // without devices is the truth.
+        // The device count of a simulated driver can fail only in a child of a fork, where a machine has no devices.
         let machine = Machine::new(Arc::clone(&driver) as _)
             .unwrap_or_else(|_| Machine::without_devices(Arc::clone(&driver) as _));
         Self { machine, driver, is_judge: false }
     }
 
-    /// Waits for all work, and fails if the machine has seen a hazard, or if a block or a stream is still out: for the end of a
-    /// test, when all that it made was dropped.
+    /// Waits for all work, and fails if the machine has found a hazard, or if a block or a stream is still live: for the end of a
+    /// test, after all of its values are dropped.
     ///
-    /// What the devices keep for themselves does not count: a stream for calls that name none, spare events, a pool of the driver.
+    /// Values that the devices keep do not count: a stream for calls without one, spare events, a pool of the driver.
     ///
     /// # Panics
     ///
-    /// If there is one. The message has them all, each on a line.
+    /// If there is a hazard, or a live block or stream. The message lists each hazard on a line.
     #[track_caller]
     pub fn assert_clean(&self) {
         for device in self.machine.devices() {
-            // A lost context has nothing left that could run.
+            // A lost context has no work left that could run.
             let _ = device.synchronize();
         }
         let hazards = self.driver.hazards();
@@ -92,7 +91,7 @@ impl Sim {
             "the simulated machine is not clean: {} hazards, {} blocks and streams are out{}",
             hazards.len(),
             leaks.len(),
-            Lines(&[&hazards, &leaks])
+            HazardLines(&[&hazards, &leaks])
         );
     }
 
@@ -145,18 +144,18 @@ impl Drop for Sim {
         let unseen = self.driver.unseen_hazards();
         assert!(
             unseen.is_empty(),
-            "a simulated machine was dropped with {} hazards that nobody asked for; `SimDriver::hazards` returns them, and \
-             `SimConfig::panic_on_unseen_hazards(false)` lets them go{}",
+            "a simulated machine was dropped with {} hazards that the test has not read; `SimDriver::hazards` returns them, and \
+             `SimConfig::panic_on_unseen_hazards(false)` ignores them{}",
             unseen.len(),
-            Lines(&[&unseen])
+            HazardLines(&[&unseen])
         );
     }
 }
 
 /// Each hazard on a line of its own.
-struct Lines<'a>(&'a [&'a [Hazard]]);
+struct HazardLines<'a>(&'a [&'a [Hazard]]);
 
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for HazardLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().copied().flatten().try_for_each(|hazard| write!(f, "\n  {hazard}"))
     }

@@ -1,4 +1,4 @@
-//! What can be asked of a device, a pool or an allocation, in words that belong to no vendor's header.
+//! The properties of devices, pools and allocations, under names of this crate rather than of a vendor's header.
 
 /// A property of a device that the driver can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ impl HandleType {
     }
 }
 
-/// What kind of memory a pool serves.
+/// The kind of memory of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PoolKind {
@@ -85,7 +85,7 @@ pub enum PoolKind {
 /// How to make a memory pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PoolProperties {
-    /// What the pool's memory can be exported as.
+    /// The handle types that the pool's memory can be exported as.
     pub handle_types: HandleType,
     /// The most bytes that the pool may hold; 0 for no limit.
     pub max_bytes: u64,
@@ -142,7 +142,7 @@ pub struct StreamFlags {
 /// Whether a stream records work into a graph instead of running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaptureStatus {
-    /// Work runs.
+    /// Work runs: no capture.
     None,
     /// Work is recorded.
     Active,
@@ -179,9 +179,9 @@ pub enum Location {
 pub enum Advice {
     /// Mostly read: keep copies in several places.
     ReadMostly(bool),
-    /// Where the memory should live; `None` takes it back.
+    /// The preferred location of the memory; `None` takes it back.
     PreferredLocation(Option<Location>),
-    /// Who will touch it; `true` sets, `false` takes back.
+    /// The device or host that will access the memory; `true` sets, `false` takes back.
     AccessedBy(Location, bool),
 }
 
@@ -208,22 +208,22 @@ impl FillValue {
     }
 }
 
-/// Who may touch mapped virtual memory.
+/// The accesses that are allowed to mapped virtual memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapAccess {
-    /// Nobody.
+    /// No access.
     None,
-    /// Readers.
+    /// Reads.
     Read,
-    /// Readers and writers.
+    /// Reads and writes.
     ReadWrite,
 }
 
 /// Free and total bytes of a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryInfo {
-    /// Bytes that can still be had.
+    /// The free bytes.
     pub free_bytes: usize,
-    /// Bytes there are.
+    /// All bytes.
     pub total_bytes: usize,
 }

@@ -1,4 +1,4 @@
-//! The names of the calls a driver can make: what errors cite, counters count and faults aim at.
+//! `Call`: the kinds of driver calls. Errors cite them, counters count by them, and faults are injected by them.
 
 macro_rules! calls {
     ($($name:ident => $symbol:literal),+ $(,)?) => {
@@ -21,7 +21,7 @@ macro_rules! calls {
             /// Every kind of call, in declaration order; `call as usize` indexes it.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// What CUDA calls it, without the version suffix.
+            /// The name of the call in CUDA, without the version suffix.
             #[must_use]
             pub const fn symbol(self) -> &'static str {
                 match self { $(Self::$name => $symbol),+ }

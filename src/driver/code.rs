@@ -1,10 +1,10 @@
-//! What a driver says went wrong.
+//! `Code` and `DriverError`: the errors of a driver.
 
 use core::fmt;
 
 use super::Call;
 
-/// A status code, numbered as CUDA's `CUresult`, whoever the driver is.
+/// A status code, numbered as CUDA's `CUresult`, for every driver.
 ///
 /// ```
 /// use alluvion::driver::Code;
@@ -72,21 +72,21 @@ codes! {
 impl Code {
     /// Returns `true` if the context is lost after this code: every later call fails with it.
     ///
-    /// It says what kind of error this is, and proves nothing about copies under way: for that there is
+    /// It classifies the error, and proves nothing about copies under way: for that there is
     /// [`Driver::proves_stopped`](super::Driver::proves_stopped).
     #[must_use]
     pub const fn is_sticky(self) -> bool {
         // Those without a name above: 214 and 220 uncorrectable memory and NVLink, 226 contained, 717 and 718 address space and
-        // program counter, 721 leak of tensor memory, 810 MPS ended the client, 911 external device. Not 999, of which nothing
-        // says that the next call fails too.
+        // program counter, 721 leak of tensor memory, 810 MPS ended the client, 911 external device. Not 999: no document says
+        // that the next call fails too.
         matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 810 | 911)
     }
 
-    /// Returns `true` if a call that failed with this has done nothing: its arguments were refused, it was illegal where it was made, or
-    /// there is no such function.
+    /// Returns `true` if a call that failed with this code has done nothing: its arguments were refused, it was illegal at that
+    /// point, or there is no such function.
     ///
-    /// Of other codes nothing says so for certain. From memory that is not pinned, libcuda copies a part at a time, and one part may have
-    /// been submitted before the next one failed.
+    /// Other codes do not prove that. libcuda copies from memory that is not pinned in parts, and one part may have been submitted
+    /// before the next one failed.
     pub(crate) const fn is_refusal(self) -> bool {
         let of_arguments = matches!(
             self,
@@ -102,7 +102,7 @@ impl Code {
         matches!(self.0, 900..=908)
     }
 
-    /// Returns `true` if no driver answers in this process any more, or not yet.
+    /// Returns `true` if the driver has shut down in this process, or is not initialised yet.
     #[must_use]
     pub const fn is_shut_down(self) -> bool {
         matches!(self.0, 3 | 4)
@@ -124,7 +124,7 @@ impl fmt::Debug for Code {
     }
 }
 
-/// A driver call that failed: which, and with what code.
+/// A driver call that failed, and its code.
 ///
 /// ```
 /// use alluvion::driver::{Call, Code, DriverError};
@@ -135,7 +135,7 @@ impl fmt::Debug for Code {
 pub struct DriverError {
     /// The call that failed.
     pub call: Call,
-    /// What it returned.
+    /// The code that it returned.
     pub code: Code,
 }
 
@@ -155,7 +155,7 @@ impl fmt::Display for DriverError {
 
 impl core::error::Error for DriverError {}
 
-/// What a driver call returns.
+/// The result of a driver call.
 pub type DriverResult<T> = Result<T, DriverError>;
 
 #[cfg(test)]
@@ -163,13 +163,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_process_is_told_from_what_can_be_tried_again() {
-        // Of each of these CUDA's manual says that the process must be ended to go on.
+    fn sticky_codes_differ_from_those_that_can_be_retried() {
+        // For each of these, CUDA's manual says that the process must be ended.
         let lost = [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911];
         assert!(lost.into_iter().all(|code| Code(code).is_sticky()));
         // 712, 713 and 720 lie between them and are errors of one call.
         assert!([1, 2, 600, 712, 713, 720, 800, 801, 900].into_iter().all(|code| !Code(code).is_sticky()));
-        // Of this one it says only that what happened is not known.
+        // For this one it says only that the error is unknown.
         assert!(!Code::UNKNOWN.is_sticky());
     }
 }

@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 
 /// The address of a block, as the device sees it.
 ///
-/// It is a number and not a pointer: nothing in safe code can read through it, and no method turns it into one. Memory
-/// that the host may touch comes as a pointer from [`OnHost`](crate::OnHost), and only there.
+/// It is a number and not a pointer: safe code cannot read through it, and no method turns it into a pointer. Memory that the host
+/// may touch comes as a pointer from [`OnHost`](crate::OnHost), and only there.
 ///
 /// ```
 /// use alluvion::DevicePtr;
@@ -37,11 +37,11 @@ impl DevicePtr {
         self.0.get()
     }
 
-    /// The address `bytes` further on, for parts of one block.
+    /// The address plus `bytes`, for parts of one block.
     ///
     /// # Panics
     ///
-    /// If the address would overflow, which none inside of a block does.
+    /// If the address overflows, which no address inside of a block does.
     #[must_use]
     pub const fn offset(self, bytes: usize) -> Self {
         match self.0.checked_add(bytes as u64) {

@@ -1,6 +1,6 @@
-//! What a driver hands out: plain numbers, each with its own type so that they cannot be mixed up.
+//! The handles of a driver: plain numbers, each with its own type so that they cannot be confused.
 //!
-//! A raw handle owns nothing. Who creates one through [`Driver`](super::Driver) destroys it once.
+//! A raw handle owns nothing. The code that creates one through [`Driver`](super::Driver) destroys it once.
 
 macro_rules! raw_handle {
     ($(#[$doc:meta])* $name:ident) => {
@@ -31,20 +31,20 @@ raw_handle! {
     RawGraph
 }
 
-/// Physical memory as another process can be given it.
+/// Physical memory in a form that another process can import.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportedMemory {
     /// A file descriptor, to be sent through a socket. The memory lives for as long as any copy of it is open.
     #[cfg(unix)]
     FileDescriptor(std::os::fd::OwnedFd),
-    /// A fabric handle, to be sent as it is, to other nodes too. It keeps nothing alive.
+    /// A fabric handle, to be sent as it is, to other nodes too. It does not keep the memory alive.
     Fabric(Box<[u8; 64]>),
 }
 
 impl RawStream {
     /// The legacy default stream: every blocking stream of its device waits for it and it for them.
     pub const LEGACY: Self = Self(1);
-    /// The default stream of whichever thread makes the call.
+    /// The default stream of the thread that makes the call.
     pub const PER_THREAD: Self = Self(2);
 }

@@ -1,7 +1,7 @@
-//! Who talks to the hardware?
+//! The seam between the crate and the hardware.
 //!
-//! [`Driver`] is all that the crate needs from a machine, no more. `cuda` implements it over the CUDA driver,
-//! [`sim`] over a simulated machine. Nothing above this room knows which one it talks to.
+//! [`Driver`] is the part of a machine that the crate needs. `cuda` implements it over the CUDA driver, [`sim`] over a simulated
+//! machine. The rooms above work with either.
 //!
 //! # The contract of every method
 //!
@@ -44,15 +44,15 @@ use core::ptr::NonNull;
 
 /// A machine with devices: the seam between this crate and hardware.
 ///
-/// Addresses are plain `u64`: what is behind one is nothing that the host may dereference, except where a method says
-/// so. `ordinal` is always the device that the call concerns.
+/// Addresses are plain `u64`: the host must not dereference one, except where a method says so. `ordinal` is always the device
+/// that the call concerns.
 ///
 /// # Safety
 ///
-/// An implementation must keep the promises of the [module](self): in particular, memory that it hands out does not
-/// overlap other memory it has handed out and not been given back, work on one stream runs in the order of the calls,
-/// and a wait on an event waits for all that was on the recording stream at the time of the record. Memory of the host is let
-/// go when a wait has succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both must be true.
+/// An implementation must keep the promises of the [module](self): in particular, memory that it hands out does not overlap other
+/// memory it has handed out and not been given back, work on one stream runs in the order of the calls, and a wait on an event
+/// waits for all that was on the recording stream at the time of the record. The crate releases memory of the host when a wait has
+/// succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both answers must be true.
 pub unsafe trait Driver: Debug + Send + Sync {
     /// A short name: `cuda`, `sim`.
     fn name(&self) -> &'static str;
@@ -60,14 +60,14 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// The version of the driver as CUDA numbers it: 13000 is 13.0.
     fn version(&self) -> u32;
 
-    /// How many devices there are.
+    /// The number of devices.
     ///
     /// # Errors
     ///
     /// As the driver says.
     fn device_count(&self) -> DriverResult<u32>;
 
-    /// What the device calls itself.
+    /// The name of the device.
     ///
     /// # Errors
     ///
@@ -99,9 +99,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// Returns `true` if `error`, which a call for the device has returned, proves that nothing that was submitted to the
     /// device runs any more: no copy that is queued or under way reads or writes memory from now on, for ever.
     ///
-    /// `false` where the driver does not know that for certain. That a context is lost is not enough by itself, and neither is
-    /// that the driver has shut down. Without an implementation, nothing but a wait that succeeds ends a transfer. The CUDA driver
-    /// has none: a GPU goes on with the copies of other streams when a kernel has lost the context and every call says so.
+    /// `false` where the driver does not know that for certain. A lost context is not enough, and neither is a driver that has
+    /// shut down. By default only a wait that succeeds ends a transfer. The CUDA driver uses the default: when a kernel has lost
+    /// the context and every call fails, a GPU goes on with the copies of other streams.
     fn proves_stopped(&self, ordinal: u32, error: DriverError) -> bool {
         let _ = (ordinal, error);
         false
@@ -162,7 +162,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `stream` is live and belongs to this device.
     unsafe fn stream_query(&self, ordinal: u32, stream: RawStream) -> DriverResult<bool>;
 
-    /// Makes later work on `stream` wait, on the device, for what `event` was last recorded after.
+    /// Makes later work on `stream` wait, on the device, for the work that `event` was last recorded after.
     ///
     /// An event that was never recorded makes nothing wait. The event may be recorded anew at once.
     ///
@@ -197,7 +197,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `stream` is live and belongs to this device.
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
 
-    /// Begins to record what is queued on the stream, in place of running it.
+    /// Begins to record the work that is queued on the stream, instead of running it.
     ///
     /// # Errors
     ///
@@ -213,8 +213,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
         mode: CaptureMode,
     ) -> DriverResult<()>;
 
-    /// Ends a capture on the stream that it was begun on. Whatever the answer is, but for that of a wrong thread, the stream
-    /// captures no more.
+    /// Ends a capture on the stream that it was begun on. The stream captures no more, except after `CAPTURE_WRONG_THREAD`.
     ///
     /// # Errors
     ///
@@ -259,7 +258,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// As the driver says.
     fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent>;
 
-    /// Destroys an event. Waits that were made on it stay in force.
+    /// Destroys an event. Earlier waits on it stay in force.
     ///
     /// # Errors
     ///
@@ -270,7 +269,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `event` was made by `event_create` for this device and is not used again.
     unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
 
-    /// Records what is on the stream now. On a capturing stream it becomes part of the graph.
+    /// Records the event after the work that is on the stream now. On a capturing stream it becomes part of the graph.
     ///
     /// # Errors
     ///
@@ -281,7 +280,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `event` and `stream` are live and belong to this device.
     unsafe fn event_record(&self, ordinal: u32, event: RawEvent, stream: RawStream) -> DriverResult<()>;
 
-    /// Returns `true` if what the event was last recorded after is done. Capture-unsafe. Does not wait.
+    /// Returns `true` if the work that the event was last recorded after is done. Capture-unsafe. Does not wait.
     ///
     /// # Errors
     ///
@@ -292,7 +291,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `event` is live and belongs to this device.
     unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool>;
 
-    /// Waits until what the event was last recorded after is done. Capture-unsafe.
+    /// Waits until the work that the event was last recorded after is done. Capture-unsafe.
     ///
     /// # Errors
     ///
@@ -409,7 +408,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::NOT_SUPPORTED`]; [`Code::INVALID_VALUE`] for handle types that the device has not.
+    /// [`Code::NOT_SUPPORTED`]; [`Code::INVALID_VALUE`] for handle types that the device does not have.
     fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool>;
 
     /// Destroys a pool. Capture-unsafe.
@@ -482,7 +481,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// [`Code::NOT_SUPPORTED`].
     fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize>;
 
-    /// Reserves addresses. Nothing is behind them until they are mapped. `align` 0 leaves it to the driver.
+    /// Reserves addresses, without memory until they are mapped. With `align` 0 the driver chooses the alignment.
     ///
     /// # Errors
     ///
@@ -507,7 +506,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
     fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory>;
 
-    /// Lets go of physical memory; it goes back to the device when nothing maps it any more.
+    /// Releases physical memory; it returns to the device once it is no longer mapped.
     ///
     /// # Errors
     ///
@@ -518,11 +517,11 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `memory` came from `memory_create` and is not used again by its handle.
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()>;
 
-    /// Physical memory as another process can be given it, in one way of those that it was created for.
+    /// Exports physical memory for another process, as one of the handle types that it was created for.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] for a way that it was not created for, and for more than one; [`Code::NOT_PERMITTED`],
+    /// [`Code::INVALID_VALUE`] for a type that it was not created for, and for more than one; [`Code::NOT_PERMITTED`],
     /// [`Code::NOT_SUPPORTED`] where the machine is not set up for it.
     ///
     /// # Safety
@@ -535,7 +534,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
         handle_type: HandleType,
     ) -> DriverResult<ExportedMemory>;
 
-    /// Puts a whole physical allocation behind reserved addresses. Nobody may touch it until `memory_set_access`.
+    /// Maps a whole physical allocation to reserved addresses. It is not accessible until `memory_set_access`.
     ///
     /// # Errors
     ///
@@ -552,18 +551,18 @@ pub unsafe trait Driver: Debug + Send + Sync {
         memory: RawMemory,
     ) -> DriverResult<()>;
 
-    /// Takes mappings away. Waits for nothing: work that is still queued faults.
+    /// Removes mappings. Does not wait: work that is still queued faults.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] if the range cuts a mapping. What is not mapped is no error.
+    /// [`Code::INVALID_VALUE`] if the range cuts a mapping. Unmapped parts are no error.
     ///
     /// # Safety
     ///
     /// No work of any stream of any device that touches the range is left.
     unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
 
-    /// Says who may touch a mapped range from `accessor`.
+    /// Sets the access that `accessor` has to a mapped range.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! What a child of a fork may not ask for: what its parent made, and the CUDA driver that its parent loaded.
+//! Calls that fail in a child of a fork: on objects of its parent, and on the CUDA driver that its parent loaded.
 //!
-//! The child knows a parent's things by [`MadeIn`]. A driver has neither its threads nor its connection there: calling it hangs or
-//! fails. So each question is refused, as a driver that was never initialised would refuse it, before a driver is called or a lock is
+//! The child recognises the objects of its parent by [`MadeIn`]. A driver has neither its threads nor its connection there:
+//! calling it hangs or fails. So each call fails as if the driver were never initialised, before a driver is called or a lock is
 //! waited for.
 
 use super::{Call, Code, DriverError, DriverResult};
@@ -10,7 +10,7 @@ use crate::sync::{MadeIn, Mutex, Token};
 impl MadeIn {
     /// # Errors
     ///
-    /// [`Code::NOT_INITIALIZED`] in a child of the process that the thing was made in.
+    /// [`Code::NOT_INITIALIZED`] in a child of the process that made the object.
     #[inline]
     pub(crate) fn require(self) -> DriverResult<()> {
         if self.is_parent() { Err(of_parent()) } else { Ok(()) }
@@ -50,22 +50,21 @@ mod cuda {
 
     use crate::sync::MadeIn;
 
-    /// The process that has loaded libcuda, or was about to. Set before anything of libcuda runs: a fork that happens later must
-    /// be noticed.
-    static LOADED_IN: AtomicU32 = AtomicU32::new(NOBODY);
-    const NOBODY: u32 = u32::MAX;
+    /// The process that has loaded libcuda, or was about to. Set before any code of libcuda runs: a later fork must be noticed.
+    static LOADED_IN: AtomicU32 = AtomicU32::new(NO_PROCESS);
+    const NO_PROCESS: u32 = u32::MAX;
 
-    /// This process loads libcuda.
+    /// Notes that this process loads libcuda.
     pub(crate) fn note_cuda() {
         let here = MadeIn::this_process().number();
-        // Relaxed: who forks is this thread, or one that was told by it.
-        let _ = LOADED_IN.compare_exchange(NOBODY, here, Ordering::Relaxed, Ordering::Relaxed);
+        // Relaxed: the thread that forks is this one, or is ordered after it.
+        let _ = LOADED_IN.compare_exchange(NO_PROCESS, here, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Returns `true` in a child of a process that had loaded libcuda before it forked.
     pub(crate) fn cuda_is_of_parent() -> bool {
         // Relaxed: as above.
         let loaded_in = LOADED_IN.load(Ordering::Relaxed);
-        loaded_in != NOBODY && loaded_in != MadeIn::this_process().number()
+        loaded_in != NO_PROCESS && loaded_in != MadeIn::this_process().number()
     }
 }

@@ -1,16 +1,16 @@
-//! Calls that must work while somebody captures.
+//! `RelaxedCapture`: lets calls run during a capture.
 
 use core::marker::PhantomData;
 
 use super::{CaptureMode, Driver, DriverResult};
 
-/// Lifts, for the calling thread, what a graph capture forbids, until it is dropped.
+/// Lifts, for the calling thread, the restrictions of a graph capture, until it is dropped.
 ///
-/// Allocating, freeing and querying are *potentially unsafe* while any thread captures in CUDA's default mode, and
-/// would break that capture although they have nothing to do with it. Each such call of this crate sits in this guard.
+/// Allocating, freeing and querying are *potentially unsafe* while any thread captures in CUDA's default mode, and would break
+/// that capture although they are unrelated to it. Each such call of this crate is made under this guard.
 ///
-/// The mode belongs to the thread, so the guard cannot leave it. A guard that is leaked leaves the thread relaxed,
-/// which permits more and breaks nothing.
+/// The mode belongs to the thread, so the guard cannot leave the thread. A leaked guard leaves the thread relaxed, which permits
+/// more and breaks nothing.
 #[derive(Debug)]
 #[must_use = "the thread goes back to its mode when this is dropped"]
 pub struct RelaxedCapture<'a> {
@@ -32,9 +32,9 @@ impl<'a> RelaxedCapture<'a> {
 }
 
 impl<'a> RelaxedCapture<'a> {
-    /// Relaxes the calling thread if the driver lets it: for giving back and for waiting, which go on either way. At worst
-    /// they break a capture. Not to go on would lose memory for certain; and the answer to a wait must be that of the wait,
-    /// because memory is let go on the word that its context is lost.
+    /// Relaxes the calling thread if the driver permits: for frees and waits, which go on either way. At worst they break a
+    /// capture. To stop would leak memory for certain. And the result of a wait must be that of the wait itself, because memory is
+    /// released when it says that the context is lost.
     pub(crate) fn attempt(driver: &'a dyn Driver) -> Option<Self> {
         Self::enter(driver).ok()
     }

@@ -1,11 +1,11 @@
-//! `Detail`: what an error knows beyond its two numbers.
+//! `Detail`: the content of an error beyond its two numbers.
 
 use core::fmt;
 
 use super::pointed::Pointed;
 use super::{Misuse, OutOfMemory, Unsupported};
 
-/// One small box on the heap of the host, where there is more to tell than fits in the words of an error.
+/// In one small box on the heap of the host, for content that does not fit in the words of an error.
 #[derive(Debug)]
 pub(super) enum Detail {
     Unsupported(Unsupported),

@@ -15,8 +15,8 @@ use crate::size::Size;
 
 /// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
 ///
-/// Four words, so that `Result<DevicePtr, Error>` stays in registers where it matters. What needs more words, as the report of
-/// a suballocator that ran out, is in one small box on the heap of the host; no device memory is needed to make an error.
+/// Four words, so that `Result<DevicePtr, Error>` stays in registers where it matters. Larger details, such as the report of a
+/// suballocator that ran out of memory, are in one small box on the heap of the host. Making an error needs no device memory.
 ///
 /// ```
 /// use alluvion::{Error, Layout};
@@ -31,7 +31,7 @@ use crate::size::Size;
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
-    /// Which call of the driver failed, if one did; `code` belongs to it.
+    /// The driver call that failed, if one did; `code` belongs to it.
     call: Option<Call>,
     code: u32,
     /// The first number of the kind: bytes asked for, an alignment, an index.
@@ -44,7 +44,7 @@ pub struct Error {
 const _: () = assert!(size_of::<Error>() <= 4 * size_of::<usize>());
 static_assertions::assert_impl_all!(Error: Send, Sync, Clone, core::error::Error);
 
-/// What sort of error it is.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -70,17 +70,17 @@ pub enum ErrorKind {
     NoDevice,
     /// No driver: libcuda is missing, a stub, or too old.
     NoDriver,
-    /// The call is illegal while a graph is being captured.
+    /// The call is illegal during a graph capture.
     Capture,
-    /// The context was lost by an earlier error; nothing works in it any more.
+    /// The context was lost by an earlier error; every call in it fails.
     ContextLost,
     /// The driver shut down, or this process is a fork of the one that started it.
     ShutDown,
-    /// The resource still has blocks out.
+    /// The resource still has live blocks.
     InUse,
     /// A block was given back wrongly, and was not freed.
     Misuse,
-    /// A file or a description is not what it should be; the error says in which line, and why.
+    /// A file or a description is malformed; the error says in which line, and why.
     Malformed,
     /// A file cannot be read.
     Unreadable,
@@ -91,7 +91,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// What is said before the place in a text that an error is about.
+    /// The words before the position in a text that an error points at.
     const fn name_at_a_place(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -105,15 +105,15 @@ impl ErrorKind {
     }
 }
 
-/// Why a feature is missing, and what to use in its place.
+/// A missing feature, the reason, and a replacement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Unsupported {
-    /// What was asked for.
+    /// The feature that was asked for.
     pub what: &'static str,
-    /// Why it cannot be had.
+    /// The reason why it is missing.
     pub why: &'static str,
-    /// What to use instead.
+    /// The replacement.
     pub instead: &'static str,
 }
 
@@ -158,14 +158,14 @@ impl Error {
         Self::new(ErrorKind::UnsupportedAlignment, align, max_align)
     }
 
-    /// Something of device `given` was handed to device `wanted`.
+    /// An object of device `given` was passed to device `wanted`.
     #[cold]
     #[must_use]
     pub const fn device_mismatch(wanted: u32, given: u32) -> Self {
         Self::new(ErrorKind::DeviceMismatch, wanted as usize, given as usize)
     }
 
-    /// Something of another machine was handed over: another driver, or another simulator.
+    /// An object of another machine was passed: of another driver, or of another simulator.
     #[cold]
     #[must_use]
     pub fn machine_mismatch() -> Self {
@@ -184,7 +184,7 @@ impl Error {
         Self::new(ErrorKind::OutOfRange, index, length)
     }
 
-    /// `given` elements where `wanted` are wanted, neither more nor fewer.
+    /// `given` elements where exactly `wanted` are needed.
     #[cold]
     #[must_use]
     pub const fn length_mismatch(wanted: usize, given: usize) -> Self {
@@ -198,14 +198,14 @@ impl Error {
         Self::new(ErrorKind::NoDevice, ordinal as usize, count as usize)
     }
 
-    /// `blocks` blocks of the resource are still out.
+    /// `blocks` blocks of the resource are still live.
     #[cold]
     #[must_use]
     pub const fn in_use(blocks: usize) -> Self {
         Self::new(ErrorKind::InUse, blocks, 0)
     }
 
-    /// `what` cannot be had, because of `why`; `instead` says what to use.
+    /// `what` is not available, because of `why`; `instead` names a replacement.
     #[cold]
     #[must_use]
     pub fn unsupported(what: &'static str, why: &'static str, instead: &'static str) -> Self {
@@ -219,21 +219,21 @@ impl Error {
         Self::with_detail(ErrorKind::InvalidArgument, what, why, instead)
     }
 
-    /// An argument breaks a rule, said with its numbers.
+    /// An argument breaks a rule; `why` has the numbers.
     #[cold]
     #[must_use]
     pub(crate) fn invalid_argument_that(why: String) -> Self {
         Self::new(ErrorKind::InvalidArgument, 0, 0).and(Detail::Text(why.into()))
     }
 
-    /// There is no driver to talk to.
+    /// There is no driver.
     #[cold]
     #[must_use]
     pub fn no_driver(why: &'static str, instead: &'static str) -> Self {
         Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
     }
 
-    /// Line `line`, counted from 1, is not what it should be, for this reason.
+    /// Line `line`, counted from 1, is malformed, for the reason `why`.
     #[cold]
     #[must_use]
     pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
@@ -247,14 +247,14 @@ impl Error {
         Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
     }
 
-    /// `what`, a file or whatever else takes bytes, cannot be written.
+    /// `what`, a file or another writer, cannot be written.
     #[cold]
     #[must_use]
     pub fn unwritable(what: impl fmt::Display, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::Unwritable, 0, 0).and(Detail::Text(format!("{what}: {error}").into()))
     }
 
-    /// Something is wrong at a place of a text: `Malformed`, or whatever `of` is, if that is what was refused there.
+    /// An error at a position in a text: of the kind of `of`, the error that occurred there, or else `Malformed`.
     #[cold]
     pub(crate) fn pointing(text: &str, place: Range<usize>, why: String, of: Option<Self>) -> Self {
         let (kind, call, code) =
@@ -263,8 +263,8 @@ impl Error {
         Self { call, code, ..Self::new(kind, line, column) }.and(Detail::Pointed(pointed))
     }
 
-    /// Says where the text was found that this error points at. What points at none, because there was no memory for what `text`
-    /// describes, points at all of it from then on.
+    /// Names the variable that holds the text that this error points at. An error that points at no text, because there was no
+    /// memory for the resource that `text` describes, then points at all of it.
     #[cold]
     pub(crate) fn found_in(self, variable: &'static str, text: &str) -> Self {
         let pointing = match self.detail.as_deref() {
@@ -316,7 +316,7 @@ impl Error {
         Self { call: Some(error.call), code: error.code.0, ..Self::new(kind, bytes, usize::MAX) }
     }
 
-    /// What sort of error it is.
+    /// The kind of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
@@ -355,13 +355,13 @@ impl Error {
         }
     }
 
-    /// Whose limit was hit, if it has a name: that of the [`Allowance`](crate::adaptor::Allowance).
+    /// The name of the limit that was hit, if it has one: that of the [`Allowance`](crate::adaptor::Allowance).
     #[must_use]
     pub fn limit_name(&self) -> Option<&str> {
         self.out_of_memory_report()?.name.as_deref()
     }
 
-    /// What is unsupported, why, and what to use instead, if the error knows.
+    /// The unsupported feature, the reason and a replacement, if the error has them.
     #[must_use]
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
         match self.detail.as_deref() {
@@ -371,11 +371,10 @@ impl Error {
         }
     }
 
-    /// Who refused, and what was known then, where memory has run out. Of every resource of the crate that refuses; one of your own
-    /// makes its error [of a report](OutOfMemory::new), or has none.
+    /// The report about running out of memory: the resource that refused, and its figures. Every resource of the crate makes one;
+    /// a resource of your own can make its error [from a report](OutOfMemory::new).
     ///
-    /// A layer over another tells its own figures, and those of the other are in
-    /// [`upstream_error`](OutOfMemory::upstream_error).
+    /// A layer reports its own figures; those of its upstream are in [`upstream_error`](OutOfMemory::upstream_error).
     #[must_use]
     pub fn out_of_memory_report(&self) -> Option<&OutOfMemory> {
         match self.detail.as_deref() {
@@ -385,7 +384,7 @@ impl Error {
         }
     }
 
-    /// Which block was given back wrongly, and what was wrong with it, if that is the error.
+    /// The block that was given back wrongly, and the mistake, if that is the error.
     #[must_use]
     pub fn misuse(&self) -> Option<&Misuse> {
         match self.detail.as_deref() {
@@ -394,20 +393,20 @@ impl Error {
         }
     }
 
-    /// The line that the error is about, counted from 1, if it is about one.
+    /// The line that the error points at, counted from 1, if any.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         let is_of_a_line = matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable);
         (is_of_a_line || self.column().is_some()).then_some(self.first)
     }
 
-    /// The column of that line, in characters, counted from 1, if the error is about a place in a description.
+    /// The column in that line, in characters, counted from 1, if the error points into a description.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
         matches!(self.detail.as_deref(), Some(Detail::Pointed(_))).then_some(self.second)
     }
 
-    /// What it says, without its kind where the kind alone says nothing.
+    /// The message, without the kind where the kind alone says nothing.
     pub(crate) fn reason(&self) -> String {
         match (self.kind, self.detail.as_deref()) {
             (ErrorKind::InvalidArgument | ErrorKind::Unsupported | ErrorKind::Unwritable, Some(detail)) => {
@@ -435,7 +434,7 @@ impl Error {
         matches!(self.kind, ErrorKind::InvalidAlignment | ErrorKind::UnsupportedAlignment)
     }
 
-    /// Returns `true` if something of one device was given to another.
+    /// Returns `true` if an object of one device was passed to another.
     #[must_use]
     pub fn is_device_mismatch(&self) -> bool {
         self.kind == ErrorKind::DeviceMismatch
@@ -459,7 +458,7 @@ impl Error {
         self.kind == ErrorKind::Unsupported
     }
 
-    /// Returns `true` if there is no driver, or no such device: the moment to fall back to a simulated machine.
+    /// Returns `true` if there is no driver, or no such device: a program may then fall back to a simulated machine.
     #[must_use]
     pub fn is_no_device(&self) -> bool {
         matches!(self.kind, ErrorKind::NoDevice | ErrorKind::NoDriver)
@@ -477,7 +476,7 @@ impl Error {
         self.kind == ErrorKind::ContextLost
     }
 
-    /// Returns `true` if nothing works any more: whoever meets it stops trying.
+    /// Returns `true` if every later call will fail too, so that the caller stops trying.
     pub(crate) fn is_final(&self) -> bool {
         self.is_context_lost() || self.is_shut_down()
     }
@@ -489,7 +488,7 @@ impl Error {
     }
 }
 
-/// Out of memory, and what is known of it. The driver's call and code are those of the upstream's error, if that has one.
+/// An out-of-memory error with its report. The driver's call and code are those of the upstream's error, if it has them.
 impl From<OutOfMemory> for Error {
     #[cold]
     fn from(report: OutOfMemory) -> Self {
@@ -591,8 +590,8 @@ impl fmt::Display for Error {
         if let Some(detail) = &self.detail {
             write!(f, ": {detail}")?;
         }
-        // The report of a suballocator ends with what its upstream said, the call and its code included.
-        // And what is said of a place has the error in it.
+        // The report of a suballocator ends with the error of its upstream, including the call and its code. An error at a
+        // position in a text has them in its message.
         let is_said = self.out_of_memory_report().is_some() || self.column().is_some();
         if let Some(call) = self.call.filter(|_| !is_said) {
             write!(f, " ({})", DriverError::new(call, Code(self.code)))?;

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::driver::DevicePtr;
 use crate::size::Size;
 
-/// What was given back, and what was wrong with it: what [`Error::misuse`](crate::Error::misuse) tells.
+/// A block that was given back wrongly, and the mistake: returned by [`Error::misuse`](crate::Error::misuse).
 ///
 /// Nothing was freed, and the suballocator goes on as if it had not been called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,11 +15,11 @@ pub struct Misuse {
     pub block: DevicePtr,
     /// The bytes of the layout that was given.
     pub bytes: usize,
-    /// What is wrong.
+    /// The mistake.
     pub what: MisuseKind,
 }
 
-/// What is wrong with a block that was given back.
+/// The mistake in giving a block back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MisuseKind {

@@ -1,7 +1,7 @@
-//! What went wrong?
+//! Errors.
 //!
-//! One [`Error`] for the whole crate, and the reports that it carries: [`OutOfMemory`] of who had no memory to give, [`Misuse`]
-//! of a block that was given back wrongly.
+//! One [`Error`] for the whole crate, and the reports that it carries: [`OutOfMemory`] of a resource that found no memory,
+//! [`Misuse`] of a block that was given back wrongly.
 
 mod detail;
 #[expect(clippy::module_inception, reason = "file = type")]

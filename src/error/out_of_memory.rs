@@ -1,4 +1,4 @@
-//! `OutOfMemory`: who refused a request for memory, and what was known then.
+//! `OutOfMemory`: the report of a resource that refused a request for memory.
 
 use core::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::size::{GRAIN, Size};
 /// The name of a limit, shared by its reports.
 pub(crate) type LimitName = Arc<str>;
 
-/// Who refused a request for memory, what was wanted, and all that was known then: what handlers see, and what
-/// [`Error::out_of_memory_report`] tells, whoever of the crate's resources refused.
+/// The report of a resource that refused a request for memory: the request, and the figures of that moment. Handlers get it, and
+/// [`Error::out_of_memory_report`] returns it, for every resource of the crate.
 ///
-/// The figures are of about one moment: other threads go on while they are gathered. Displayed, it is one line.
+/// The figures are of about one moment: other threads go on while they are read. `Display` prints one line.
 ///
 /// ```
 /// use alluvion::source::Cuda;
@@ -38,7 +38,7 @@ pub(crate) type LimitName = Arc<str>;
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///
-/// A resource of one's own reports as the crate's do:
+/// A resource of your own reports as the crate's do:
 ///
 /// ```
 /// use alluvion::{Error, error::OutOfMemory};
@@ -58,7 +58,7 @@ pub struct OutOfMemory {
     pub refused_by: &'static str,
     /// The name of the limit that refused, if it has one: that of its [`Allowance`](crate::adaptor::Allowance).
     pub name: Option<Arc<str>>,
-    /// The number of the device whose memory was wanted, if who refused knows.
+    /// The number of the device whose memory was wanted, if the resource that refused knows it.
     pub device: Option<u32>,
     /// The bytes that were asked for.
     pub requested_bytes: usize,
@@ -66,30 +66,29 @@ pub struct OutOfMemory {
     pub align: usize,
     /// The stream that asked, unless the call was a synchronous one.
     pub stream: Option<StreamId>,
-    /// How often everything has been tried for this request, from 1: more where a handler freed something, and it was not
-    /// enough.
+    /// The number of attempts for this request, from 1: more than one if a handler freed memory, and it was not enough.
     pub attempt: u32,
-    /// In blocks that are out. Of a source, all of its memory that is not free, whoever has it.
+    /// The bytes of live blocks. Of a source, all memory that is not free, whichever program uses it.
     pub live_bytes: usize,
     /// Free, and usable by the stream that asked.
     pub free_bytes: usize,
-    /// Free, but behind work that is not known to be over.
+    /// Free, but still behind work that is not known to be over.
     pub pending_bytes: usize,
-    /// Taken from the upstream and not given back: what is live, free and pending.
+    /// Taken from the upstream and not given back: live, free and pending bytes.
     pub reserved_bytes: usize,
     /// The largest block that the stream that asked could get now.
     pub largest_bytes: usize,
-    /// The most that may be had here, if there is a limit; where all blocks have one size, that size for what is larger.
+    /// The limit, if there is one. Where all blocks have one size, that size, for a larger request.
     pub maximum_bytes: Option<usize>,
-    /// What the upstream says that it has, free and in all, if it was asked and knows. Of a source, what the device or the host has.
+    /// The free and total memory of the upstream, if it was asked and knows. Of a source, that of the device or the host.
     pub upstream_memory: Option<MemoryInfo>,
-    /// What the upstream said when it refused; `None` if it was not asked, because of the limit. Of a source, what the driver said.
+    /// The error of the upstream; `None` if it was not asked, because of the limit. Of a source, the error of the driver.
     pub upstream_error: Option<Error>,
-    /// Where a snapshot of this moment is, if the configuration asks for one: once the request has failed.
+    /// The file with a snapshot of this moment, if the configuration asks for one: set once the request has failed.
     pub snapshot_file: Option<SnapshotFile>,
     /// Why there was no memory, as far as the figures tell.
     pub cause: Cause,
-    /// It was a suballocator that refused: what it has free is a part of the line.
+    /// A suballocator refused, so the line contains its free bytes.
     pub(crate) is_of_suballocator: bool,
 }
 
@@ -97,25 +96,24 @@ pub struct OutOfMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The request is by itself more than can ever be had: than the limit, or than the upstream has in all. No handler is asked,
-    /// and nothing is let go of: it would not help.
+    /// The request alone is more than the limit, or more than the upstream has in total. No handler is asked, and no memory is
+    /// released: it would not help.
     TooLarge,
     /// The request, on top of what is live, is more than the limit.
     Limit,
-    /// There are enough free bytes, but not in one piece; or pieces that are free, and cannot be given back, stand in the way
-    /// of growth.
+    /// There are enough free bytes, but not in one piece; or free pieces that cannot be given back prevent growth.
     Fragmentation,
-    /// There are enough free bytes, but some are behind work that could not be waited for: a stream captures, is lost, or may
-    /// not wait.
+    /// There are enough free bytes, but some are behind work that could not be waited for: a stream captures, is lost, or must not
+    /// wait.
     Pending,
-    /// The upstream has no more, and what it gave is live here.
+    /// The upstream has no more, and the memory that it gave is live here.
     Full,
-    /// The upstream has no more, and others have more of it than this suballocator.
+    /// The upstream has no more, and other users of it have more than this suballocator.
     Others,
 }
 
 impl OutOfMemory {
-    /// That `refused_by`, a resource, has refused `bytes`, and nothing else is known.
+    /// A report that the resource `refused_by` has refused `bytes`; all other fields are unknown.
     #[must_use]
     pub fn new(refused_by: &'static str, bytes: usize) -> Self {
         Self {
@@ -140,35 +138,35 @@ impl OutOfMemory {
         }
     }
 
-    /// That more was wanted than a layout can have.
+    /// A report of a request that is larger than a layout can be.
     pub(crate) fn too_large(refused_by: &'static str, bytes: usize, align: usize) -> Self {
         Self { align, cause: Cause::TooLarge, ..Self::new(refused_by, bytes) }
     }
 
-    /// Sets the cause to what the figures say.
+    /// Sets the cause from the figures.
     #[must_use]
     pub fn explained(self) -> Self {
         Self { cause: Cause::of(&self), ..self }
     }
 
-    /// This report, and those of the layers below that refused what the one above them asked for: the last one began it.
+    /// This report, and those of the layers below that refused: the last one refused first.
     pub fn chain(&self) -> impl Iterator<Item = &Self> {
         core::iter::successors(Some(self), |report| report.upstream_error.as_ref()?.out_of_memory_report())
     }
 
-    /// Who refused says that the request alone is more than there can be.
+    /// Returns `true` if the request alone is more than can ever be had.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.cause == Cause::TooLarge
     }
 }
 
 impl Cause {
-    /// The first of these that holds; each excludes what those before it would mean.
+    /// The first of these that holds.
     fn of(report: &OutOfMemory) -> Self {
         let wanted = report.requested_bytes.checked_next_multiple_of(GRAIN).unwrap_or(usize::MAX);
         let maximum = report.maximum_bytes.unwrap_or(usize::MAX);
         let upstream_total = report.upstream_memory.map_or(usize::MAX, |memory| memory.total_bytes);
-        // The memory that a resource tells of may not be the one that its blocks come from, so who refuses has the last word.
+        // `memory_info` of a resource may describe other memory than that of its blocks, so the cause that the resource set wins.
         let is_said = |error: &Error| match error.out_of_memory_report() {
             Some(report) => report.is_hopeless(),
             None => error.call().is_some(),
@@ -177,7 +175,7 @@ impl Cause {
         {
             return Self::TooLarge;
         }
-        // Whatever is given back, what is live stays.
+        // Live bytes stay, whatever else is given back.
         if wanted > maximum.saturating_sub(report.live_bytes) || wanted > upstream_total {
             return Self::Limit;
         }
@@ -187,7 +185,7 @@ impl Cause {
         if wanted <= report.free_bytes.saturating_add(report.pending_bytes) {
             return Self::Pending;
         }
-        // The limit forbade to grow, and what is live does not reach it: free pieces that could not be given back do.
+        // The limit prevented growth, though live bytes alone do not reach it: free pieces that could not be given back do.
         if wanted > maximum.saturating_sub(report.reserved_bytes) {
             return Self::Fragmentation;
         }
@@ -241,7 +239,7 @@ impl fmt::Display for OutOfMemory {
                 Size(self.reserved_bytes),
             )?;
         } else if self.maximum_bytes.is_some() {
-            // Against the limit, to the byte.
+            // Compared with the limit, so exact.
             write!(f, "; live {:#}", Size(self.live_bytes))?;
         }
         if let Some(maximum) = self.maximum_bytes {
@@ -255,7 +253,7 @@ impl fmt::Display for OutOfMemory {
             let whose =
                 if self.upstream_memory.is_some() && self.is_of_suballocator { "it" } else { "the upstream" };
             match (error.call(), error.code()) {
-                // Of what was wanted it knows no more than this report.
+                // The driver knows no more of the request than this report.
                 (Some(call), Some(code))
                     if error.out_of_memory_report().is_none() && error.is_out_of_memory() =>
                 {

@@ -1,37 +1,37 @@
-//! `Pointed`: what is wrong with a text, and where.
+//! `Pointed`: an error at a position in a text.
 
 use core::fmt;
 use core::ops::Range;
 
 use super::Error;
 
-/// What is wrong with a text, and where.
+/// An error at a position in a text.
 #[derive(Clone, Debug)]
 pub(super) struct Pointed {
-    /// Where the text was found, if it is not the caller's: a variable of the environment.
+    /// The environment variable that holds the text, unless the caller passed it.
     found_in: Option<&'static str>,
     why: String,
-    /// The line with that place, or as much of it as can be read at a glance, and where the place is in it, in characters.
+    /// The line with the position, shortened if it is long, and the position in it, in characters.
     line: String,
     place: Range<usize>,
-    /// What was refused, where it was something else than the text itself.
+    /// The error that occurred there, unless the text itself is wrong.
     pub(super) of: Option<Error>,
 }
 
-/// The most characters of a line that are shown before and behind its place.
+/// The most characters of a line that are shown before and after the position.
 const MOST_BEFORE: usize = 60;
 const MOST_BEHIND: usize = 40;
 
-/// The most carets under a place.
+/// The most carets under a position.
 const MOST_CARETS: usize = 40;
 
 impl Pointed {
-    /// The same, of a text that was found there.
+    /// The same, for a text that the variable holds.
     pub(super) fn found_in(&self, variable: &'static str) -> Self {
         Self { found_in: Some(variable), ..self.clone() }
     }
 
-    /// `place` is in bytes, between characters. Also returns line and column, in characters, counted from 1.
+    /// `place` is in bytes, at boundaries of characters. Also returns line and column, in characters, counted from 1.
     pub(super) fn new(
         text: &str,
         place: Range<usize>,
@@ -60,13 +60,13 @@ impl Pointed {
     }
 }
 
-/// What moves the cursor would move the carets away from their place.
+/// Replaces characters that move the cursor, which would misplace the carets.
 fn plain(c: char) -> char {
     if c.is_control() { ' ' } else { c }
 }
 
 impl Pointed {
-    /// The variable of the environment in which the text was found, if it was in one.
+    /// The environment variable that holds the text, if one does.
     pub(super) fn variable(&self) -> Option<&'static str> {
         self.found_in
     }

@@ -1,8 +1,8 @@
-//! `SnapshotFile`: what became of the snapshot of a moment without memory.
+//! `SnapshotFile`: the outcome of writing a snapshot when memory ran out.
 
 use std::path::PathBuf;
 
-/// What became of a snapshot that was to be written when memory ran out: part of the [report](super::OutOfMemory).
+/// The outcome of writing a snapshot when memory ran out: part of the [report](super::OutOfMemory).
 ///
 /// ```
 /// use alluvion::error::SnapshotFile;
@@ -20,14 +20,14 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotFile {
-    /// It is here.
+    /// It was written to this file.
     Written(PathBuf),
     /// It could not be written.
     #[non_exhaustive]
     Failed {
-        /// Where it would be.
+        /// The path of the file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         why: String,
     },
 }

@@ -1,6 +1,6 @@
 //! The streams of a device.
 
-#![expect(unsafe_code, reason = "destroys a stream that nobody has seen")]
+#![expect(unsafe_code, reason = "destroys a stream that was not handed out")]
 
 use super::{PerThreadStream, Stream, StreamKind};
 use crate::device::Device;
@@ -38,12 +38,12 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the machine has no more stream numbers, or the thread is ending and has let go of its streams.
+    /// If the machine has no more stream numbers, or the thread is ending and has released its streams.
     pub fn per_thread_stream(&self) -> Result<PerThreadStream, Error> {
         PerThreadStream::of(self)
     }
 
-    /// A stream of the crate's own, for calls that name none. The device keeps it.
+    /// A stream of the crate's own, for calls without one. The device keeps it.
     pub(crate) fn service_stream(&self) -> Result<Stream, Error> {
         self.machine().require_here()?;
         let kept = self.service_timeline();
@@ -55,13 +55,13 @@ impl Device {
         let made = match self.enter_timeline(stream) {
             Ok(made) => made,
             Err(error) => {
-                // SAFETY: it was made above, and nobody else knows of it.
+                // SAFETY: the stream was made above, and was not handed out.
                 let _ = unsafe { self.driver().stream_destroy(self.ordinal(), raw) };
                 return Err(error);
             }
         };
-        // The cell is not filled under its own lock, because that would be a driver call under a lock. Who comes second
-        // ends the stream that it made.
+        // The cell is not filled under its own lock, because that would be a driver call under a lock. The thread that comes
+        // second destroys the stream that it made.
         let timeline = match kept.set(Arc::clone(&made)) {
             Ok(()) => made,
             Err(_) => {

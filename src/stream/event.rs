@@ -1,4 +1,4 @@
-//! `Event`: a point of a stream that others can wait for.
+//! `Event`: a point of a stream that other streams can wait for.
 
 use core::fmt;
 
@@ -9,7 +9,7 @@ use crate::order::Cover;
 
 /// A point of a stream, recorded: other streams and the host can wait for it.
 ///
-/// Waiting for an event brings all that its stream had waited for when it was recorded.
+/// A wait for an event includes all waits that its stream had made when it was recorded.
 ///
 /// ```
 /// use alluvion::Sim;

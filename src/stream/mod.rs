@@ -1,14 +1,14 @@
-//! When may memory be reused?
+//! Streams, and when memory may be reused.
 //!
-//! A [`Stream`] is a queue of work. Memory that is freed on one stream may be used on it again at once, and on another one
-//! only after a wait. The crate keeps that dependency with the block: a free tags it with a [`Stamp`], a stream's id and
-//! the [`Epoch`] it is in, and that costs no driver call. The stamps of a block are its [`Frontier`]. Only when another
-//! stream wants the block is an event recorded, once, which covers everything freed on the first stream so far.
+//! A [`Stream`] is a queue of work. Memory that is freed on one stream may be used on it again at once, and on another one only
+//! after a wait. The crate keeps that dependency with the block: a free adds a [`Stamp`], which is the id of a stream and its
+//! current [`Epoch`], and costs no driver call. The stamps of a block are its [`Frontier`]. Only when another stream wants the
+//! block is an event recorded, once, which covers everything freed on the first stream so far.
 //!
 //! The words, used everywhere in this sense:
 //!
 //! - *submitted*: the driver call that queues the work has returned;
-//! - *over*, *done*: the device has finished the work, and somebody has asked;
+//! - *over*, *done*: the device has finished the work, and the crate has asked;
 //! - *covered*: an event was recorded after it;
 //! - *reusable on a stream*: the stream's next work comes after it;
 //! - *quiescent*: over on every stream of every device.

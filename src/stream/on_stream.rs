@@ -1,8 +1,8 @@
-//! `OnStream<'s>`: what names a stream at a call.
+//! `OnStream<'s>`: the stream argument of a call.
 
 use super::{PerThreadStream, Stream, StreamRef};
 
-/// What names a stream at a call: `&stream`, of a [`Stream`] or a [`PerThreadStream`], or a [`StreamRef`].
+/// The stream argument of a call: `&stream`, of a [`Stream`] or a [`PerThreadStream`], or a [`StreamRef`].
 ///
 /// Methods that work on a stream take `impl OnStream<'s>`, so that a call reads `DeviceVec::zeroed(8, &stream)`. A function of
 /// your own may do the same; it converts once, and passes the [`StreamRef`] on, which is `Copy`. The methods of
@@ -54,7 +54,7 @@ use super::{PerThreadStream, Stream, StreamRef};
     note = "a raw handle becomes a stream by `Stream::from_raw`, one of cudarc by `Stream::from_cudarc`"
 )]
 pub trait OnStream<'s> {
-    /// The stream, borrowed. A call converts before it does anything else.
+    /// The stream, borrowed. A call converts its argument first.
     fn stream_ref(self) -> StreamRef<'s>;
 }
 
@@ -86,7 +86,7 @@ impl<'s> OnStream<'s> for &'s PerThreadStream {
     }
 }
 
-// In a function that was given `stream: &Stream`, or over an iterator of references, `&stream` is this.
+// The type of `&stream` in a function with `stream: &Stream`, or over an iterator of references.
 impl<'s> OnStream<'s> for &&'s Stream {
     #[inline]
     fn stream_ref(self) -> StreamRef<'s> {

@@ -1,44 +1,43 @@
-//! Asking the driver how far a stream has come.
+//! Asking the driver for the progress of a stream.
 
 use super::{Epoch, StreamId};
 use crate::device::Machine;
 use crate::driver::Code;
 use crate::error::Error;
 
-/// What asking about a stream took and brought.
+/// The cost and the result of polling a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Polled {
-    /// The stream was not covered so far, and an event was recorded.
+    /// The stream was not covered up to the epoch, and an event was recorded.
     pub(crate) recorded: bool,
-    /// Driver calls: whether the stream captures, the record, and a query for each event. Not counted are the change of the
-    /// thread's capture mode around a query, and an event that had to be made because no spare one was left.
+    /// Driver calls: the query whether the stream captures, the record, and a query for each event. Not counted: changes of the
+    /// thread's capture mode around a query, and making an event when no spare one is left.
     pub(crate) calls: u32,
     /// Every epoch up to this one is known to be over now.
     pub(crate) done: Epoch,
 }
 
 impl Machine {
-    /// Every epoch of the stream up to this one is known to be over, so that memory with a stamp of it up to there may be used
-    /// on any stream and on none. No driver call.
+    /// Every epoch of the stream up to this one is known to be over, so memory with a stamp of it up to there may be used on any
+    /// stream and by the host. No driver call.
     ///
-    /// [`Epoch::ALL`] for a stream that is gone and its work over; none for one of another machine.
+    /// [`Epoch::ALL`] for a stream that is gone, if its work is over; [`Epoch::NONE`] for one of another machine.
     pub(crate) fn done_up_to(&self, of: StreamId) -> Epoch {
         self.table().done_up_to(of)
     }
 
-    /// Returns `true` if the error says no more than that the stream has ended, and without an event that covers what was asked
-    /// for: it captured at its end. Nobody can say then how far it came, until somebody has waited for its device; but nothing
-    /// is wrong with anything else.
+    /// Returns `true` if the error means only that the stream has ended without an event that covers the epoch, because it
+    /// captured at its end. Its progress is unknown until a wait for its device; other streams are not affected.
     pub(crate) fn has_no_last_event(&self, of: StreamId, error: &Error) -> bool {
         error.code() == Some(Code::CONTEXT_DESTROYED)
             && self.table().timeline(of).is_some_and(|timeline| timeline.has_ended())
     }
 
-    /// Asks the driver how far the stream has come, unless it is known to be over up to `want`. Does not wait.
+    /// Asks the driver for the progress of the stream, unless it is known to be over up to `want`. Does not wait.
     ///
-    /// Covers the stream up to `want` first, so that asking again later can succeed. Where it cannot be covered, as while it
-    /// captures, and once it is gone without a last event, it is left as it is: nobody can say then, and that is no error.
+    /// Covers the stream up to `want` first, so that a later poll can succeed. A stream that cannot be covered is left alone, as
+    /// while it captures, or when it is gone without a last event: that is no error.
     ///
     /// # Errors
     ///
@@ -80,7 +79,7 @@ mod tests {
     use crate::testing::Stall;
     use crate::{Sim, Stamp};
 
-    /// Polls, and compares what it says that it took with what the driver has seen.
+    /// Polls, and compares the reported driver calls with those that the driver has counted.
     fn poll(sim: &Sim, of: Stamp) -> Polled {
         let before = sim.calls();
         let polled = sim.machine().poll(of.stream(), of.epoch()).unwrap();
@@ -136,7 +135,7 @@ mod tests {
         let sim = Sim::new();
         let stream = sim.device(0).stream().unwrap();
         let freed = stream.as_ref().release();
-        // It captures when it goes, and takes its capture with it.
+        // It captures when it is destroyed, which ends the capture.
         sim.begin_capture(0, stream.as_ref().raw(), CaptureMode::Global).unwrap();
         drop(stream);
         assert_eq!(poll(&sim, freed), Polled { recorded: false, calls: 0, done: Epoch::NONE });

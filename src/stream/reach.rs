@@ -1,9 +1,9 @@
-//! How far a stream's next work comes after another stream, and how to bring it further.
+//! How much of another stream comes before the next work of a stream, and waiting for more.
 
 use super::{Epoch, Stamp, StreamId, StreamRef};
 use crate::error::Error;
 
-/// What a wait for a point of a stream took.
+/// The cost of a wait for a point of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Waited {
@@ -14,10 +14,10 @@ pub(crate) struct Waited {
 }
 
 impl StreamRef<'_> {
-    /// The latest epoch of stream `of` that the next work on this one comes after: what this stream has waited for, or what is
+    /// The latest epoch of stream `of` that the next work on this one comes after, because this stream has waited for it or it is
     /// known to be over. Memory with a stamp of `of` up to it may be reused here. No driver call.
     ///
-    /// All of it, [`Epoch::ALL`], for this stream itself and for one that is gone and its work over; none of it for a stream of
+    /// [`Epoch::ALL`] for this stream itself, and for one that is gone, if its work is over; [`Epoch::NONE`] for a stream of
     /// another machine.
     pub(crate) fn reach(self, of: StreamId) -> Epoch {
         let timeline = self.timeline();
@@ -28,7 +28,7 @@ impl StreamRef<'_> {
     }
 
     /// Makes later work on this stream wait, on the device, for `of`, unless it comes after it already. As
-    /// [`wait_for`](Self::wait_for), and says what it took.
+    /// [`wait_for`](Self::wait_for), and returns the cost.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(sim.machine().done_up_to(foreign.id()), Epoch::NONE);
         });
         assert_eq!(made.total(), 0);
-        // It is the same foreign stream that is not over here, when it is over there.
+        // The foreign stream is never over here, even when it is over on its own machine.
         foreign.synchronize().unwrap();
         assert!(foreign.device().machine().done_up_to(foreign.id()) > Epoch::NONE);
         assert_eq!(own.reach(foreign.id()), Epoch::NONE);
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(waited, Waited { needed: true, recorded: true });
         assert_eq!((made[Call::EventRecord], made[Call::StreamWaitEvent]), (1, 1));
         assert_eq!(taker.reach(giver.id()), freed.epoch());
-        // What is freed in the epoch that the event ended is not reached.
+        // A free after the event is not reached.
         let later = giver.release();
         assert!(later.epoch() > taker.reach(giver.id()) && !taker.may_reuse(&Frontier::of(later)));
         let (waited, made) = calls_of(&sim, || taker.wait_up_to(freed).unwrap());

@@ -17,8 +17,8 @@ use crate::sync::Arc;
 
 /// A queue of work on a device: kernels, copies and frees run in the order in which they were submitted.
 ///
-/// Cloning is a reference count; the stream ends with its last clone. It may end while blocks that were freed on it are
-/// still free: their order is kept by one last event.
+/// Cloning is a reference count; the stream ends with its last clone. It may end while blocks that were freed on it are still
+/// free: one last event keeps their order.
 ///
 /// # Thread safety
 ///
@@ -48,7 +48,7 @@ struct StreamCore {
     courier: OnceLock<Stream>,
 }
 
-/// Whose stream it is.
+/// The owner of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamKind {
@@ -58,9 +58,9 @@ pub enum StreamKind {
     Legacy,
     /// The default stream of one thread.
     PerThread,
-    /// Somebody else's, wrapped.
+    /// Wrapped: it has another owner.
     Foreign,
-    /// The crate's own, for calls that name no stream. Its device keeps it.
+    /// The crate's own, for calls without a stream. Its device keeps it.
     Service,
 }
 
@@ -76,7 +76,7 @@ impl Stream {
         let timeline = match device.enter_timeline(stream) {
             Ok(timeline) => timeline,
             Err(error) => {
-                // SAFETY: it was made above, and nobody else knows of it.
+                // SAFETY: the stream was made above, and was not handed out.
                 let _ = unsafe { device.driver().stream_destroy(device.ordinal(), raw) };
                 return Err(error);
             }
@@ -90,10 +90,10 @@ impl Stream {
         Self { core: Arc::new(StreamCore { device: device.clone(), timeline, kind, courier }) }
     }
 
-    /// Wraps a stream that somebody else owns.
+    /// Wraps a stream that has another owner.
     ///
-    /// Every wrapping is a stream with an id of its own: wrap once and clone. Because its owner may end it at any time
-    /// after this crate lets go, it is covered by an event at every free, which costs 0.13 µs on one thread.
+    /// Each call makes a stream with an id of its own: wrap once and clone. The owner may destroy the stream at any time after the
+    /// last clone is dropped. So an event covers it at every free, which costs 0.13 µs on one thread.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Stream {
 
     /// Wraps a stream that `owner` keeps alive, as cudarc's `Arc<CudaStream>` does.
     ///
-    /// Such a stream costs nothing at a free: it is known to live as long as its wrapping.
+    /// Such a stream needs no event at a free: it lives as long as the wrapper.
     ///
     /// # Errors
     ///
@@ -144,18 +144,18 @@ impl Stream {
         &self.core.device
     }
 
-    /// The stream's number. For the per-thread stream of another thread, that of the legacy stream, which stands in.
+    /// The stream's number. For the per-thread stream of another thread, the number of the legacy stream, which replaces it.
     #[must_use]
     pub fn id(&self) -> StreamId {
         self.as_ref().id()
     }
 
-    /// The number of the stream itself, on whatever thread: never that of the legacy stream in its stead.
+    /// The number of the stream itself, on every thread: never that of the legacy stream.
     pub(crate) fn own_id(&self) -> StreamId {
         self.core.timeline.id()
     }
 
-    /// Whose stream it is.
+    /// The owner of the stream.
     #[must_use]
     pub fn kind(&self) -> StreamKind {
         self.core.kind
@@ -179,7 +179,7 @@ impl Stream {
         self.as_ref().is_idle()
     }
 
-    /// Makes later work on this stream wait, on the device, for all that is on `other` now.
+    /// Makes later work on this stream wait, on the device, for all work that is on `other` now.
     ///
     /// # Errors
     ///
@@ -236,7 +236,7 @@ impl Stream {
 
 impl Drop for StreamCore {
     fn drop(&mut self) {
-        // A default stream never ends; a thread's ends with the thread.
+        // A default stream never ends; the default stream of a thread ends with the thread.
         if matches!(self.kind, StreamKind::Owned | StreamKind::Foreign) {
             self.timeline.retire();
             self.device.note_ended(self.timeline.id());
@@ -261,8 +261,8 @@ impl Eq for Stream {}
 
 /// A borrowed stream: one word, `Copy`, and proof that the stream lives.
 ///
-/// What `&stream` becomes at a call, see [`OnStream`]; the methods of [`Resource`](crate::Resource) take it as it is. It names
-/// a place in the order of work that *this thread* is submitting, and does not leave the thread; send the [`Stream`], or a
+/// `&stream` converts into it at a call, see [`OnStream`]; the methods of [`Resource`](crate::Resource) take it directly. It names
+/// a place in the order of work that *this thread* submits, so it cannot be sent to another thread; send the [`Stream`], or a
 /// reference to it.
 ///
 /// ```compile_fail,E0277
@@ -326,8 +326,8 @@ impl<'s> StreamRef<'s> {
         self.device().driver()
     }
 
-    /// A stream of the crate's own that goes with this one and whose handle nobody else has, made when it is first asked for.
-    /// It ends with this one, or with the last handle to it.
+    /// A private stream of the crate for transfers of this one, made at the first call. It ends with this one, or with the last
+    /// handle to it.
     ///
     /// # Errors
     ///
@@ -335,13 +335,14 @@ impl<'s> StreamRef<'s> {
     pub(crate) fn courier(self) -> Result<StreamRef<'s>, Error> {
         let kept = &self.stream.core.courier;
         if kept.get().is_none() {
-            // The cell is not filled under its own lock, because that would be a driver call under a lock. Of two, one ends.
+            // The cell is not filled under its own lock, because that would be a driver call under a lock. If two threads make
+            // one, one of the two ends.
             let made = Stream::create(self.device(), StreamFlags::default())?;
             drop(kept.set(made));
         }
         match kept.get() {
             Some(courier) => Ok(courier.as_ref()),
-            // It was filled above, by this thread or by another.
+            // The cell was filled above, by this thread or by another.
             None => unreachable!(),
         }
     }
@@ -352,13 +353,13 @@ impl<'s> StreamRef<'s> {
         self.stream.clone()
     }
 
-    /// The point that everything submitted so far lies before, not covered yet even where the stream is somebody else's.
+    /// The point that all work submitted so far lies before. Not covered by an event, even if the stream has another owner.
     #[inline]
     pub(crate) fn now(self) -> Stamp {
         self.timeline().now()
     }
 
-    /// The point that everything submitted so far lies before: what a free on this stream is tagged with.
+    /// The point that all work submitted so far lies before. A free on this stream carries it.
     ///
     /// No driver call, except on a stream that this crate does not own, which is covered at once.
     #[must_use]
@@ -384,13 +385,14 @@ impl<'s> StreamRef<'s> {
 
     /// Makes later work on this stream wait, on the device, for every point of the frontier that it does not follow yet.
     ///
-    /// Two driver calls for each stream that is covered, four for each that has to be covered anew: whether it captures, a
-    /// record, whether this one captures, a wait. Waiting brings all that the other stream had waited for.
+    /// Costs two driver calls for each stream that is covered: the query whether this stream captures, and a wait. If the other
+    /// stream must be covered first, two more: the query whether it captures, and a record. A wait includes all waits that the
+    /// other stream had made.
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `ContextLost` if
-    /// a point can never be reached. Points before the one that failed have been waited for.
+    /// `DeviceMismatch` for a point of another machine; a capture error while a stream concerned captures; `ContextLost` if a
+    /// point can never be reached. Points before the failed one have been waited for.
     pub fn wait_for(self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let _ = self.wait_up_to(stamp)?;
@@ -398,12 +400,12 @@ impl<'s> StreamRef<'s> {
         Ok(())
     }
 
-    /// Waits on the device, then learns.
+    /// Waits on the device, then adds the points to the clock.
     pub(crate) fn follow(self, cover: &Cover) -> Result<(), Error> {
         self.device().machine().require_here()?;
         let timeline = self.timeline();
         if self.is_capturing()? {
-            // Asked for within a capture, a wait for something outside of it breaks it.
+            // Within a capture, a wait for work outside of it would break it.
             return Err(DriverError::new(Call::StreamWaitEvent, Code::CAPTURE_ISOLATION).into());
         }
         // SAFETY: the raw stream is live and of this device, because `self` borrows its owner; the cover is of this machine:
@@ -413,7 +415,7 @@ impl<'s> StreamRef<'s> {
         if waited.as_ref().is_err_and(|error| error.code == Code::CAPTURED_EVENT)
             && let Some(recorded_on) = table.timeline(cover.stamp().stream)
         {
-            // Another thread began a capture right before the record, and ended it right behind. The next event will do.
+            // Another thread began a capture just before the record, and ended it just after. The next event will do.
             recorded_on.disown(cover.epoch());
         }
         waited?;
@@ -460,8 +462,8 @@ impl<'s> StreamRef<'s> {
     pub fn synchronize(self) -> Result<(), Error> {
         let timeline = self.timeline();
         if timeline.raw() == RawStream::LEGACY {
-            // An event, because it is queued behind the work of every blocking stream, as a legacy stream's work is. Of
-            // waiting for the stream itself, nothing says whether it waits for the other streams too.
+            // By an event, which is queued behind the work of every blocking stream, as all work of the legacy stream is. No
+            // document says that a wait for the stream itself waits for the other streams too.
             return self.record()?.synchronize();
         }
         self.device().table().finish_all(&timeline.synchronize()?);

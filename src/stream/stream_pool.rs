@@ -9,8 +9,8 @@ use crate::error::Error;
 
 /// A fixed number of streams, handed out in turn.
 ///
-/// Two callers may get the same stream; for one of your own, ask the device. All streams are made at once, so that no
-/// later call reaches the driver.
+/// Two callers may get the same stream; for an exclusive one, use [`Device::stream`]. All streams are made at once, so later calls
+/// make no driver call.
 ///
 /// ```
 /// use alluvion::{Sim, StreamPool};
@@ -29,7 +29,7 @@ pub struct StreamPool {
 }
 
 impl StreamPool {
-    /// As many as RMM's pool has.
+    /// The number of streams of RMM's pool.
     pub const DEFAULT_STREAMS: usize = 16;
 
     /// Makes `count` streams that are not ordered with the legacy default stream.
@@ -61,17 +61,17 @@ impl StreamPool {
     /// The next stream in turn.
     #[must_use]
     pub fn next(&self) -> StreamRef<'_> {
-        // Relaxed: turns need not be fair between threads, only different.
+        // Relaxed: numbers need not be fair between threads, only different.
         self.stream(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The stream `index`, counted round: two calls with one index give one stream.
+    /// The stream `index` modulo the length: the same index gives the same stream.
     #[must_use]
     pub fn stream(&self, index: usize) -> StreamRef<'_> {
         self.streams[index % self.streams.len()].as_ref()
     }
 
-    /// How many streams there are.
+    /// The number of streams.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a stream pool is never empty")]
     pub fn len(&self) -> usize {

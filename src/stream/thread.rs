@@ -1,4 +1,4 @@
-//! The default stream of each thread.
+//! `PerThreadStream`: the default stream of a thread.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::order::{Ending, Timeline, Underlying};
 use crate::sync::{Arc, ThreadToken};
 
-/// Keeps the type that holds it on its thread. The compiler names `Advice` when somebody tries to send or share that type, so
-/// `Advice` says what to do instead.
+/// Makes the type that contains it neither `Send` nor `Sync`. The compiler's error names `Advice`, so its name says what to do
+/// instead.
 ///
 /// An empty array and not `PhantomData`, so that the errors of the compiler quote this crate alone: the expected output of the
 /// compile-fail tests is then the same whether or not the sources of the standard library are installed.
@@ -38,27 +38,26 @@ pub(crate) struct SendTheStreamOrAReferenceToItInstead;
 /// A [`PerThreadStream`] is another stream on each thread.
 pub(crate) struct AskTheDeviceForTheStreamOnThatThreadInstead;
 
-/// The per-thread default streams that this thread has used, one a device.
+/// The per-thread default streams that this thread has used, one for each device.
 #[derive(Default)]
-struct Mine {
+struct StreamsOfThread {
     streams: Vec<(WeakMachine, u32, Arc<Timeline>)>,
 }
 
-impl Drop for Mine {
+impl Drop for StreamsOfThread {
     fn drop(&mut self) {
         // The thread is ending: cover what it submitted while the handle still means its stream.
         for (.., timeline) in &self.streams {
             timeline.retire();
         }
-        // What is dropped after this, by other thread-locals, must submit nothing that the last cover does not cover: for it
-        // the streams are another thread's, and the legacy stream stands in.
+        // Other thread-locals that are dropped after this must not submit work behind the last cover. For them the streams belong
+        // to another thread, and the legacy stream replaces them.
         ThreadToken::renew();
         for (machine, ordinal, timeline) in self.streams.drain(..) {
             let Some(machine) = machine.upgrade() else { continue };
             if let Ok(device) = machine.device(ordinal) {
-                // CUDA says that the legacy stream waits for the per-thread ones, and not that it does for those of threads
-                // that are gone. With this it does. Where it is refused, because a blocking stream captures, CUDA's word
-                // has to do.
+                // CUDA documents that the legacy stream waits for the per-thread ones, but not for those of ended threads. This
+                // wait makes sure. If it is refused, because a blocking stream captures, the documented order has to do.
                 let _ = device.default_stream().as_ref().wait_up_to(timeline.latest());
             }
             machine.table().note_ended(timeline.id());
@@ -67,13 +66,13 @@ impl Drop for Mine {
 }
 
 thread_local! {
-    static MINE: RefCell<Mine> = RefCell::default();
+    static MINE: RefCell<StreamsOfThread> = RefCell::default();
 }
 
 /// The calling thread's default stream of one device, `CU_STREAM_PER_THREAD`.
 ///
-/// One handle value names a different stream on each thread, so the type does not leave its thread. Its identity is the
-/// thread's, too: memory freed on one thread's default stream is not reused on another's without a wait.
+/// One handle value names a different stream on each thread, so the type does not leave its thread. Each thread's stream has an id
+/// of its own, too: memory freed on the default stream of one thread is not reused on that of another without a wait.
 ///
 /// A container that is allocated on it may leave the thread. Its later operations go to the legacy default stream, which
 /// waits for every per-thread stream of the device and they for it: slower, in the same order.
@@ -122,7 +121,7 @@ impl PerThreadStream {
         Ok(Self { stream, _thread_bound: ThreadBound::new() })
     }
 
-    /// Enters the thread's stream into the machine's table, and into the list of what the thread lets go of at its end.
+    /// Enters the thread's stream into the machine's table, and into the list of streams that the thread releases at its end.
     fn enter(device: &Device) -> Result<Arc<Timeline>, Error> {
         let timeline = device.enter_timeline(Underlying {
             raw: RawStream::PER_THREAD,
@@ -134,7 +133,7 @@ impl PerThreadStream {
             mine.streams.push((device.machine().downgrade(), device.ordinal(), Arc::clone(&timeline)));
             mine.streams.extract_if(.., |(machine, ..)| machine.is_gone()).collect()
         });
-        // With the last of them goes their driver, which may be anybody's: not while the list is borrowed.
+        // Dropping the last of them drops their driver, which may be foreign code: not while the list is borrowed.
         drop(of_machines_gone);
         Ok(timeline)
     }

@@ -1,9 +1,9 @@
 //! The structures and numbers of CUDA's binary interface that this crate hands to the driver.
 //!
-//! They are written here, as plain integers, and not taken from cudarc: cudarc's are those of *one* CUDA version, and
-//! some are Rust enums, which may not hold a value that a newer driver knows and the header did not. The layouts are
-//! frozen by NVIDIA (what a version adds comes out of the reserved bytes, which are 0 here), and the assertions below
-//! compare them with whichever version cudarc was built for.
+//! They are written here, as plain integers, and not taken from cudarc: cudarc's are those of *one* CUDA version, and some are
+//! Rust enums, which must not hold a value that only a newer driver knows. The layouts are frozen by NVIDIA (what a version adds
+//! comes out of the reserved bytes, which are 0 here), and the assertions below compare them with whichever version cudarc was
+//! built for.
 
 use core::ffi::{c_int, c_uint, c_ushort, c_void};
 use core::ptr;
@@ -26,7 +26,7 @@ const ALLOCATION_PINNED: c_uint = 1;
 pub(super) const ALLOCATION_MANAGED: c_uint = 2;
 /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
 pub(super) const GRANULARITY_MINIMUM: c_uint = 0;
-/// `CU_DEVICE_CPU`: the host, where a call of before 12.2 wants a device.
+/// `CU_DEVICE_CPU`: the host, where a call older than 12.2 wants a device.
 const DEVICE_CPU: c_int = -1;
 
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
@@ -138,7 +138,7 @@ const _: () = assert!(size_of::<PoolProps>() == size_of::<sys::CUmemPoolProps>()
 const _: () = assert!(size_of::<AllocationProp>() == size_of::<sys::CUmemAllocationProp>());
 const _: () = assert!(size_of::<AccessDesc>() == size_of::<sys::CUmemAccessDesc>());
 
-/// The number of an attribute that one question to the driver answers.
+/// The number of an attribute that one driver call reads.
 pub(super) const fn device_attribute(attribute: DeviceAttribute) -> c_uint {
     match attribute {
         DeviceAttribute::Multiprocessors => 16,
@@ -181,7 +181,7 @@ pub(super) const fn pinned_flags(flags: PinnedFlags) -> c_uint {
     (flags.portable as c_uint) | (flags.mapped as c_uint) << 1 | (flags.write_combined as c_uint) << 2
 }
 
-/// The number of an advice, and the location it speaks of, if any.
+/// The number of an advice, and its location, if any.
 pub(super) const fn advice(advice: Advice) -> (c_uint, Option<Location>) {
     match advice {
         Advice::ReadMostly(true) => (1, None),

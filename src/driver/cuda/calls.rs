@@ -15,7 +15,7 @@ use crate::driver::{
     PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 
-/// What a call returns whose function the loaded libcuda does not have.
+/// The code of a call whose function the loaded libcuda lacks.
 const MISSING: c_uint = Code::NOT_FOUND.0;
 
 /// The driver that first had `CUmemPoolProps::maxSize`.
@@ -49,13 +49,13 @@ const fn capture_mode(mode: CaptureMode) -> c_uint {
     }
 }
 
-/// The most that a trim is asked to keep: `usize::MAX` makes driver 580 give back everything, as if its rounding wrapped.
-/// No device has 256 TiB.
+/// The largest amount that a trim may keep: with `usize::MAX`, driver 580 gives back everything, as if its rounding wrapped. No
+/// device has 256 TiB.
 const MOST_KEPT: usize = 1 << 48;
 
-// SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and
-// its waits cover what was recorded. What it promises less, the methods below add: one answer to 0 bytes, synchronous
-// copies that are, and one address of pinned memory.
+// SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and its waits
+// cover what was recorded. The methods below add the rest: one answer to 0 bytes, copies that are synchronous, and one address of
+// pinned memory.
 unsafe impl Driver for CudaDriver {
     fn name(&self) -> &'static str {
         "cuda"
@@ -83,7 +83,7 @@ unsafe impl Driver for CudaDriver {
     fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
         let value = self.device_attribute(ordinal, abi::device_attribute(attribute))?;
         match (attribute, value) {
-            // Registered memory must also keep its address, or it is no pinned memory as the contract has it.
+            // Registered memory must also keep its address: the contract of pinned memory asks for that.
             (DeviceAttribute::HostRegister, Some(1)) => {
                 Ok(self.device_attribute(ordinal, abi::REGISTERED_SAME_ADDRESS)?.unwrap_or(0))
             }
@@ -320,8 +320,8 @@ unsafe impl Driver for CudaDriver {
             // SAFETY: `start` was just pinned, and mapped.
             let same = unsafe { self.check_same_address(ordinal, Call::AllocatePinned, start) };
             if let Err(error) = same {
-                // A failure to free leaks what nobody could use.
-                // SAFETY: `pointer` came from this device and nobody has seen it.
+                // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not
+                // returned.
                 let _ = unsafe { self.free_pinned(ordinal, pointer) };
                 return Err(error);
             }
@@ -567,7 +567,7 @@ unsafe impl Driver for CudaDriver {
                 export(handle.as_mut_ptr().cast())?;
                 Ok(ExportedMemory::Fabric(handle))
             }
-            // Those of Windows, none, and more than one.
+            // Handle types of Windows, none, and more than one.
             _ => Err(DriverError::new(Call::MemoryExport, Code::INVALID_VALUE)),
         }
     }

@@ -1,4 +1,4 @@
-//! Which context is current while a call is made.
+//! The context that is current during a call.
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
@@ -12,19 +12,19 @@ use crate::driver::{Call, Code, DriverError, DriverResult};
 
 /// A primary context, retained for good.
 ///
-/// It is never released: at exit the order of libcuda's handler and of the last free is anybody's, a context that is
-/// gone takes every allocation with it, and one that is kept costs nothing, because the process's end gives it back.
+/// It is never released: at exit, libcuda's handler and the last free run in no defined order, and releasing a context frees all
+/// of its allocations. Keeping it costs nothing, because the end of the process releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Context(pub(super) usize);
 
 /// A device and its primary context, which is made at the first call that needs it.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct CudaDevice {
     pub(super) number: c_int,
     context: OnceLock<Context>,
 }
 
-impl Device {
+impl CudaDevice {
     pub(super) fn new(number: c_int) -> Self {
         Self { number, context: OnceLock::new() }
     }
@@ -35,8 +35,8 @@ impl Device {
         let mut current = 0;
         // SAFETY: `current` is writable.
         let code = unsafe { (symbols.context_get_current)(&raw mut current) };
-        // Asking takes 28 ns; pushing and popping 68 ns on one thread and 1.2 µs on average with sixteen. A failure may be that of
-        // the context that is current, and says nothing of this one.
+        // This query takes 28 ns; pushing and popping take 68 ns on one thread and 1.2 µs on average with sixteen. A failure may
+        // be that of the current context, and proves nothing about this one.
         let pushed = code != SUCCESS || current != context.0;
         if pushed {
             // SAFETY: `context` was retained and never released. If it was reset from outside, the driver says so.
@@ -59,12 +59,12 @@ impl Device {
     }
 }
 
-/// The device's context is current; when this is dropped, that is current which was before.
+/// Keeps the device's context current. Dropping it restores the context that was current before.
 #[must_use]
 pub(super) struct Current<'a> {
     symbols: &'a Symbols,
     pushed: bool,
-    /// The stack of contexts is the thread's.
+    /// The stack of contexts belongs to the thread.
     not_send: PhantomData<*const ()>,
 }
 

@@ -1,22 +1,22 @@
-//! The shape of every call of libcuda, and what several of them ask first.
+//! The shape of every call of libcuda, and queries that several of them make first.
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::abi::MemLocation;
-use super::context::{Device, check};
+use super::context::{CudaDevice, check};
 use super::symbols::Symbols;
 use super::{CudaDriver, usable};
 use crate::driver::{Call, Code, DriverError, DriverResult, Location};
 
 impl CudaDriver {
-    pub(super) fn device(&self, ordinal: u32, call: Call) -> DriverResult<&Device> {
+    pub(super) fn device(&self, ordinal: u32, call: Call) -> DriverResult<&CudaDevice> {
         usable(call)?;
         self.devices.get(ordinal as usize).ok_or(DriverError::new(call, Code::INVALID_DEVICE))
     }
 
-    /// The shape of every call: the process may make it, the device exists, its context is current meanwhile.
+    /// The shape of every call: checks the process and the device, and keeps the device's context current during the call.
     pub(super) fn call(
         &self,
         ordinal: u32,
@@ -61,8 +61,8 @@ impl CudaDriver {
         })
     }
 
-    /// Whether pinned memory that is mapped has one address on the host and on the device. Write-combined and
-    /// registered memory need not, says CUDA, on every platform.
+    /// Checks that mapped pinned memory has one address on the host and on the device. By CUDA's manual, write-combined and
+    /// registered memory need not on every platform.
     ///
     /// # Safety
     ///

@@ -1,9 +1,9 @@
-//! Whether this process is on its way out.
+//! Whether this process is exiting.
 //!
-//! libcuda shuts itself down in an exit handler. Its functions then return [`Code::DEINITIALIZED`](crate::driver::Code),
-//! most of them; some of them crash on some versions. Containers in statics and threads that outlive `main` still free
-//! memory at that time, so the driver stops calling in before libcuda goes. Its own answer is then the same code, and says nothing of
-//! what the devices do: copies go on until the process has ended.
+//! libcuda shuts itself down in an exit handler. After that, most of its functions return
+//! [`Code::DEINITIALIZED`](crate::driver::Code); some crash on some versions. Containers in statics and threads that outlive
+//! `main` still free memory at that time, so the driver stops calling libcuda before that handler runs, and returns the same code.
+//! The code proves nothing about the devices: copies go on until the process has ended.
 
 #![cfg_attr(unix, expect(unsafe_code, reason = "registers an exit handler with the C library"))]
 
@@ -19,12 +19,11 @@ extern "C" fn at_exit() {
     EXITING.store(true, Ordering::Relaxed);
 }
 
-/// Asks to be told of the exit. To be called after `cuInit`: handlers run in reverse order, so this one runs before
-/// libcuda's.
+/// Registers the exit handler. To be called after `cuInit`: handlers run in reverse order, so this one runs before libcuda's.
 pub(super) fn watch_for_exit() {
     REGISTER.call_once(|| {
-        // SAFETY: `at_exit` does not unwind and stores to an atomic. Failure (no memory) leaves the flag false: libcuda
-        // then answers for itself.
+        // SAFETY: `at_exit` does not unwind and stores to an atomic. Failure (no memory) leaves the flag false: calls then still
+        // reach libcuda.
         #[cfg(unix)]
         unsafe {
             libc::atexit(at_exit)

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use crate::contain::contain;
 
-/// The closure twice in a box: the outer one is a thin pointer.
+/// Converted to a pointer in a second box, which is a thin pointer.
 type Closure = Box<dyn FnOnce() + Send>;
 
 /// The closure as a pointer, to be given to [`call`] or to [`take_back`], once.
@@ -24,8 +24,7 @@ pub(super) unsafe fn take_back(data: *mut c_void) -> Closure {
     *unsafe { Box::from_raw(data.cast::<Closure>()) }
 }
 
-/// Calls the closure. One that panics has panicked on a thread of libcuda, through which nothing may unwind: the hook
-/// has printed it, and it ends here.
+/// Calls the closure, and catches a panic, because no panic may unwind through a thread of libcuda. The panic hook has printed it.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! `LoadError`: why there is no libcuda to talk to.
+//! `LoadError`: why libcuda could not be loaded.
 
 use core::fmt;
 
@@ -15,11 +15,11 @@ use crate::driver::DriverError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// No library can be used.
+    /// There is no usable library.
     NoDriver {
         /// The reason.
         why: &'static str,
-        /// The way out.
+        /// The remedy.
         instead: &'static str,
     },
     /// The library refused.

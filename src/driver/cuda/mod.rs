@@ -1,6 +1,6 @@
 //! The CUDA driver, through cudarc.
 //!
-//! Of cudarc it takes the types of the interface, and no more. libcuda is opened when [`CudaDriver::load`] is first called, and its
+//! It uses cudarc only for the types of the interface. libcuda is opened when [`CudaDriver::load`] is first called, and its
 //! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
 
 mod abi;
@@ -20,7 +20,7 @@ pub use load_error::LoadError;
 use core::fmt;
 use std::sync::OnceLock;
 
-use context::Device;
+use context::CudaDevice;
 use symbols::Symbols;
 
 use super::{Call, Code, DriverError, DriverResult, cuda_is_of_parent};
@@ -28,9 +28,9 @@ use crate::sync::Arc;
 
 /// The machine's GPUs, through libcuda.
 ///
-/// There is one of it in a process. It uses each device's *primary* context, which the CUDA runtime, cudarc and most
-/// libraries use too, so their streams and addresses are ours and ours are theirs. The context is retained at the first
-/// call that needs it and never released: whoever frees last, at exit, still finds it.
+/// There is one of it in a process. It uses each device's *primary* context, which the CUDA runtime, cudarc and most libraries use
+/// too, so streams and addresses can be exchanged with them. The context is retained at the first call that needs it and never
+/// released: the last free, at exit, still finds it.
 ///
 /// # Thread safety
 ///
@@ -43,7 +43,7 @@ use crate::sync::Arc;
 ///
 /// match CudaDriver::load() {
 ///     Ok(driver) => println!("{} devices, CUDA {}", driver.device_count()?, driver.version()),
-///     // No driver, or no GPU: the moment to take a simulated machine.
+///     // No driver, or no GPU: use a simulated machine.
 ///     Err(error) => assert!(alluvion::Error::from(error).is_no_device()),
 /// }
 /// # Ok::<(), alluvion::driver::DriverError>(())
@@ -52,7 +52,7 @@ pub struct CudaDriver {
     version: u32,
     symbols: Symbols,
     /// The ordinal is the index. The number of devices cannot change while the process lives.
-    devices: Box<[Device]>,
+    devices: Box<[CudaDevice]>,
 }
 
 static_assertions::assert_impl_all!(CudaDriver: Send, Sync);
@@ -84,8 +84,8 @@ impl CudaDriver {
         Ok(Arc::clone(DRIVER.get_or_init(|| driver)))
     }
 
-    /// Makes the primary context of a device current on this thread, until the answer is dropped: for calls of libraries that
-    /// work in whatever context is current.
+    /// Makes the primary context of a device current on this thread, until the returned guard is dropped: for libraries that work
+    /// in the current context.
     pub(crate) fn make_current(&self, ordinal: u32) -> DriverResult<impl Drop + '_> {
         let device = self.devices.get(ordinal as usize);
         let device = device.ok_or(DriverError::new(Call::DeviceCount, Code::INVALID_DEVICE))?;
@@ -102,7 +102,7 @@ impl fmt::Debug for CudaDriver {
     }
 }
 
-/// Whether this process may call libcuda at all. Asked before everything else, by every call.
+/// Whether this process may call libcuda at all. Every call checks it first.
 fn usable(call: Call) -> DriverResult<()> {
     if cuda_is_of_parent() {
         return Err(DriverError::new(call, Code::NOT_INITIALIZED));

@@ -1,4 +1,4 @@
-//! Which NUMA node of the host a device hangs on, by the kernel's word, where the driver is too old to be asked.
+//! The NUMA node nearest to a device, read from the kernel, where the driver is too old to report it.
 
 use core::ffi::c_int;
 

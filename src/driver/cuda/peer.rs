@@ -13,11 +13,11 @@ use crate::driver::{Call, DriverResult};
 const DEVICE_ORDINAL: c_uint = 9;
 
 impl CudaDriver {
-    /// Queues a copy that `cuMemcpyAsync` has refused, if the sides are of two devices.
+    /// Queues a copy that `cuMemcpyAsync` has refused, if source and destination are on different devices.
     ///
-    /// Memory of a pool is accessible to its own device alone until somebody says otherwise, and `cuMemcpyAsync` takes the
-    /// word of the stream's device: it refuses with `INVALID_VALUE` where that one has no access. `cuMemcpyPeerAsync` is told
-    /// both contexts and needs no access. On two H200s it copied between device, pool and pinned memory on either's stream.
+    /// By default, memory of a pool is accessible to its own device alone. `cuMemcpyAsync` refuses with `INVALID_VALUE` if the
+    /// stream's device has no access. `cuMemcpyPeerAsync` takes both contexts and needs no access. On two H200s it copied between
+    /// device, pool and pinned memory on a stream of either device.
     ///
     /// # Safety
     ///
@@ -47,7 +47,7 @@ impl CudaDriver {
 fn device_of(symbols: &Symbols, address: u64) -> Option<u32> {
     let get = symbols.pointer_get_attribute?;
     let mut ordinal: c_int = -1;
-    // SAFETY: the attribute is an `int`, which `ordinal` is; any address may be asked about.
+    // SAFETY: the attribute is an `int`, which `ordinal` is; any address may be queried.
     let code = unsafe { get((&raw mut ordinal).cast(), DEVICE_ORDINAL, address) };
     if code == abi::SUCCESS { u32::try_from(ordinal).ok() } else { None }
 }

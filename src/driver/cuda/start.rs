@@ -1,10 +1,10 @@
-//! From nothing to a driver that runs, or to the reason why not.
+//! Loading and starting libcuda.
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
 use core::ffi::{c_int, c_uint};
 
-use super::context::{Device, check};
+use super::context::{CudaDevice, check};
 use super::symbols::{self, Symbols};
 use super::{CudaDriver, LoadError, exit};
 use crate::driver::{Call, Code, DriverError, note_cuda};
@@ -15,7 +15,7 @@ const OLDEST_VERSION: c_int = 12000;
 impl CudaDriver {
     /// Loads libcuda, finds its functions, starts it and lists its devices.
     ///
-    /// The version is asked before anything else: an old library, which lacks functions, is better called old.
+    /// The version is checked first: for an old library, which lacks functions, "too old" is the better error.
     pub(super) fn start() -> Result<Self, LoadError> {
         if !symbols::is_library_present() {
             return Err(LoadError::NoDriver {
@@ -23,7 +23,7 @@ impl CudaDriver {
                 instead: "install the NVIDIA driver, or simulate a machine",
             });
         }
-        // Before anything of libcuda runs: a fork that happens later must be noticed.
+        // Before any code of libcuda runs: a later fork must be noticed.
         note_cuda();
 
         // SAFETY: the library can be loaded: it just was.
@@ -51,7 +51,7 @@ impl CudaDriver {
     }
 }
 
-fn devices(symbols: &Symbols) -> Result<Box<[Device]>, DriverError> {
+fn devices(symbols: &Symbols) -> Result<Box<[CudaDevice]>, DriverError> {
     let mut count: c_int = 0;
     // SAFETY: `count` is writable.
     check(Call::DeviceCount, unsafe { (symbols.device_get_count)(&raw mut count) })?;
@@ -60,7 +60,7 @@ fn devices(symbols: &Symbols) -> Result<Box<[Device]>, DriverError> {
             let mut number = 0;
             // SAFETY: `number` is writable.
             check(Call::DeviceCount, unsafe { (symbols.device_get)(&raw mut number, ordinal) })?;
-            Ok(Device::new(number))
+            Ok(CudaDevice::new(number))
         })
         .collect()
 }
@@ -73,7 +73,7 @@ fn incomplete(why: &'static str) -> LoadError {
     }
 }
 
-/// The error for what `cuInit` returned. Two codes deserve more words than they have.
+/// The error for a code of `cuInit`. Two codes get a longer explanation.
 #[cold]
 fn failed_to_start(code: c_uint) -> LoadError {
     match Code(code) {

@@ -1,8 +1,7 @@
 //! The functions of libcuda, found once by their exact names.
 //!
-//! cudarc opens the library, and would find functions too, but it panics where one is missing. Here a missing function
-//! is a value: the driver cannot be loaded without the required ones, and a call whose optional one is missing says so
-//! when it is made.
+//! cudarc opens the library, and would find functions too, but it panics where one is missing. Here a missing function is a value:
+//! loading fails without the required functions, and a call without its optional function returns an error.
 
 #![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
 
@@ -12,23 +11,23 @@ use cudarc::driver::sys;
 
 use super::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps};
 
-/// What `cuLaunchHostFunc` calls.
-pub(super) type HostFunction = unsafe extern "C" fn(*mut c_void);
+/// The function type that `cuLaunchHostFunc` calls.
+pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
 
 macro_rules! symbols {
     (
         required { $($name:ident = $symbol:literal($($argument:ty),*);)+ }
         optional { $($optional:ident = $optional_symbol:literal($($optional_argument:ty),*);)+ }
     ) => {
-        /// What this crate calls in libcuda. Every function returns a `CUresult`; handles are `usize`, as wide as the
-        /// pointers they are; a `CUdeviceptr` is `u64`.
+        /// The functions of libcuda that this crate calls. Each returns a `CUresult`; handles are `usize`, as wide as the pointers
+        /// that they are; a `CUdeviceptr` is `u64`.
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
         }
 
         impl Symbols {
-            /// Finds them all; or says which required one is missing.
+            /// Finds all functions; the error names a required one that is missing.
             ///
             /// # Safety
             ///
@@ -71,7 +70,7 @@ symbols! {
         stream_query = "cuStreamQuery"(usize);
         stream_wait_event = "cuStreamWaitEvent"(usize, usize, c_uint);
         stream_is_capturing = "cuStreamIsCapturing"(usize, *mut c_uint);
-        launch_host_function = "cuLaunchHostFunc"(usize, HostFunction, *mut c_void);
+        launch_host_function = "cuLaunchHostFunc"(usize, HostFunctionPointer, *mut c_void);
         event_create = "cuEventCreate"(*mut usize, c_uint);
         event_destroy = "cuEventDestroy_v2"(usize);
         event_record = "cuEventRecord"(usize, usize);
@@ -124,14 +123,14 @@ symbols! {
     }
 }
 
-/// Whether a libcuda is installed where the dynamic linker looks. It is loaded by the question.
+/// Whether a libcuda is installed where the dynamic linker looks. Loads it.
 pub(super) fn is_library_present() -> bool {
     // SAFETY: loading a library runs its initialisers. libcuda's, and a stub's, do nothing but set themselves up; that
     // a library of that name is CUDA's is what every CUDA program relies on.
     unsafe { sys::is_culib_present() }
 }
 
-/// What version of CUDA the loaded driver speaks, or the code that it answered. `None`: it is no libcuda at all.
+/// The CUDA version of the loaded driver, or its error code. `None` if the library is no libcuda.
 ///
 /// # Safety
 ///
