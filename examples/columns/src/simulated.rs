@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use alluvion::sim::{DeviceMemory, Kernel, SimDriver};
-use alluvion::{DevicePtr, DeviceSlice, DeviceSliceMut, Error, Machine, Sim, StreamRef};
+use alluvion::{DeviceSlice, DeviceSliceMut, Error, GuardedPtr, Machine, Sim, StreamRef};
 
 use crate::kernels::{CHUNK_ROWS, Kernels};
 
@@ -52,8 +52,7 @@ impl Kernels for Simulated {
         same_length(out.len(), codes.len())?;
         let (table, codes, out) = (table.read_on(stream)?, codes.read_on(stream)?, out.write_on(stream)?);
         let (table_len, rows) = (table.len(), codes.len());
-        let [from, at, to] =
-            [table.as_device_ptr(), codes.as_device_ptr(), out.as_device_ptr()].map(DevicePtr::address);
+        let [from, at, to] = [table.as_device_ptr(), codes.as_device_ptr(), out.as_device_ptr()].map(number);
         let kernel = Kernel::new("take").reads(from, 8 * table_len).reads(at, 4 * rows).writes(to, 8 * rows);
         let kernel = kernel.run(move |memory| {
             let (table, codes) = (read::<8>(memory, from, table_len), read::<4>(memory, at, rows));
@@ -77,8 +76,8 @@ impl Kernels for Simulated {
         same_length(words, validity.map_or(words, |bits| bits.len()))?;
         let (values, sums) = (values.read_on(stream)?, sums.write_on(stream)?);
         let validity = validity.map(|bits| bits.read_on(stream)).transpose()?;
-        let [from, to] = [values.as_device_ptr(), sums.as_device_ptr()].map(DevicePtr::address);
-        let bits = validity.as_ref().map(|bits| bits.as_device_ptr().address());
+        let [from, to] = [values.as_device_ptr(), sums.as_device_ptr()].map(number);
+        let bits = validity.as_ref().map(|bits| number(bits.as_device_ptr()));
 
         let kernel = Kernel::new("sum").reads(from, 8 * rows).writes(to, 8 * chunks);
         let kernel = if let Some(bits) = bits { kernel.reads(bits, 4 * words) } else { kernel };
@@ -103,6 +102,11 @@ impl Kernels for Simulated {
 
 fn same_length(wanted: usize, given: usize) -> Result<(), Error> {
     if wanted == given { Ok(()) } else { Err(Error::length_mismatch(wanted, given)) }
+}
+
+/// The address as closures have it. The guards are there until the kernel is queued.
+fn number(address: GuardedPtr<'_>) -> u64 {
+    address.unguarded().address()
 }
 
 /// `len` elements of `N` bytes.
