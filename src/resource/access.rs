@@ -1,14 +1,14 @@
-//! Who may touch a block: a type, forwarded layer by layer.
+//! Markers for the accesses that a resource's blocks allow, forwarded by each layer.
 
 #![expect(unsafe_code, reason = "declares the markers that the host door and the containers rely on")]
 
 use crate::resource::Resource;
 
-/// A resource whose blocks the device may read and write: what containers ask for.
+/// A resource whose blocks the device may read and write. Containers require it.
 ///
-/// Where the type of a resource is to be forgotten, [`AnyResource`](crate::AnyResource) is a container's resource; so is
-/// `Box<dyn DeviceAccessible>`, and `Box<dyn Resource>` is not, because that says nothing about who may touch the blocks. A struct
-/// that has a resource beside containers of it holds an `Arc` and gives each container a clone:
+/// For a container over a resource of erased type, use [`AnyResource`](crate::AnyResource) or `Box<dyn DeviceAccessible>`.
+/// `Box<dyn Resource>` does not work, because it does not promise that the device may access the blocks. A struct that has a
+/// resource beside containers of it holds an `Arc` and gives each container a clone:
 ///
 /// ```
 /// use alluvion::{DeviceAccessible, DeviceVec, Pool, PoolConfig, ResourceExt, Sim, source::CudaAsync};
@@ -44,7 +44,7 @@ pub unsafe trait DeviceAccessible: Resource {}
 
 static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible);
 
-/// A resource whose blocks the host may read and write: what [`OnHost`](crate::OnHost) asks for.
+/// A resource whose blocks the host may read and write. [`OnHost`](crate::OnHost) requires it.
 ///
 /// # Safety
 ///

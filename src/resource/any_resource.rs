@@ -9,10 +9,10 @@ use crate::device::Device;
 use crate::forward_resource;
 use crate::resource::{DeviceAccessible, Resource, ResourceRef};
 
-/// An owned handle of a resource whose type is forgotten: cheap to clone, shared between threads.
+/// An owned handle of a resource whose type is erased: cheap to clone, shared between threads.
 ///
-/// It is what a container holds when nobody names a type, and what a device has as its current resource. Two are equal if
-/// they free each other's blocks.
+/// It is the default resource type of containers, and the type of a device's current resource. Two are equal if they free each
+/// other's blocks.
 ///
 /// ```
 /// use alluvion::{AnyResource, Sim, source::Cuda};
@@ -27,7 +27,7 @@ pub struct AnyResource {
     resource: Arc<dyn Resource + Send + Sync>,
 }
 
-/// A resource that goes when nobody else has it.
+/// A weak handle of a resource.
 pub(crate) struct WeakResource(Weak<dyn Resource + Send + Sync>);
 
 impl WeakResource {
@@ -44,19 +44,19 @@ static_assertions::assert_impl_all!(AnyResource: Send, Sync, Clone);
 static_assertions::assert_eq_size!(AnyResource, [usize; 2]);
 
 impl AnyResource {
-    /// Takes a resource and forgets its type.
+    /// Takes a resource and erases its type.
     #[must_use]
     pub fn new<R: DeviceAccessible + Send + Sync + 'static>(resource: R) -> Self {
         Self { resource: Arc::new(resource) }
     }
 
-    /// Shares a resource and forgets its type.
+    /// Shares a resource and erases its type.
     #[must_use]
     pub fn from_arc<R: DeviceAccessible + Send + Sync + 'static>(resource: Arc<R>) -> Self {
         Self { resource }
     }
 
-    /// Borrows it.
+    /// Borrows the resource.
     #[must_use]
     pub fn as_ref(&self) -> ResourceRef<'_> {
         ResourceRef::from_erased(&*self.resource)

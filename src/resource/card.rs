@@ -1,16 +1,16 @@
-//! `Card`: what a layer or a source is called, and what it can be told. A recipe and its help are made of these.
+//! `Card`: the name and the arguments of a layer or a source. Recipes and their help are made from cards.
 
-/// What a layer or a source is called, and what it can be told. It stands beside what it is about.
+/// The name and the arguments of a layer or a source. It stands beside the type that it describes.
 pub(crate) struct Card {
-    /// In kebab case: the method that puts the layer over another resource is called the same.
+    /// The name, in kebab case: the same as that of the method that puts the layer over another resource.
     pub(crate) name: &'static str,
-    /// What it is, in a sentence.
+    /// A description of the layer in one sentence.
     pub(crate) about: &'static str,
-    /// The arguments that it takes, in their order.
+    /// The arguments, in their order.
     pub(crate) parameters: &'static [Parameter],
 }
 
-/// An argument that an ingredient takes.
+/// An argument of an ingredient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     pub(crate) name: &'static str,
@@ -19,26 +19,26 @@ pub struct Parameter {
     pub(crate) is_needed: bool,
 }
 
-/// What an argument has to be.
+/// The kind of value that an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArgumentKind {
     Size,
     Count,
     Flag,
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
-    /// One of these, or a size.
+    /// One of these words, or a size.
     WordOrSize(&'static [&'static str]),
-    /// One of these, or a whole number.
+    /// One of these words, or a whole number.
     WordOrCount(&'static [&'static str]),
-    /// Whatever is written there, as the name of a file.
+    /// Any text, such as the name of a file.
     Text,
-    /// A recipe of its own.
+    /// Another recipe.
     Recipe,
 }
 
 impl Parameter {
-    /// What every source has.
+    /// The argument that every source has.
     pub(crate) const GPU: Self = Self::new(
         "gpu",
         ArgumentKind::Count,
@@ -49,30 +49,30 @@ impl Parameter {
         Self { name, kind, about, is_needed: false }
     }
 
-    /// One that cannot be left out.
+    /// An argument that cannot be left out.
     pub(crate) const fn needed(name: &'static str, kind: ArgumentKind, about: &'static str) -> Self {
         Self { name, kind, about, is_needed: true }
     }
 
-    /// Its name, in kebab case.
+    /// The name of the argument, in kebab case.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What it decides, and what it is when it is left out.
+    /// The meaning of the argument, and its default.
     #[must_use]
     pub const fn about(&self) -> &'static str {
         self.about
     }
 
-    /// What it has to be: `a size`, `true or false`.
+    /// The kind of value that it takes: `a size`, `true or false`.
     #[must_use]
     pub fn expects(&self) -> String {
         self.kind.name()
     }
 
-    /// Whether it cannot be left out.
+    /// Returns `true` if it cannot be left out.
     #[must_use]
     pub const fn is_needed(&self) -> bool {
         self.is_needed
@@ -80,7 +80,7 @@ impl Parameter {
 }
 
 impl ArgumentKind {
-    /// What an argument has to be, in words.
+    /// The kind in words.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Size => "a size".into(),
@@ -94,7 +94,7 @@ impl ArgumentKind {
         }
     }
 
-    /// The same in the shortest form, for a list of arguments.
+    /// The kind in the shortest form, for a list of arguments.
     pub(crate) fn short(self) -> String {
         match self {
             Self::Size => "SIZE".into(),

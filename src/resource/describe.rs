@@ -6,7 +6,7 @@ use crate::resource::Resource;
 
 /// A stack of resources as text, outermost first: `Stats(1.2 GiB) > Pool(4 GiB) > CudaAsync(gpu 0)`.
 ///
-/// `{}` prints one line, `{:#}` a layer a line.
+/// `{}` prints one line, `{:#}` one line for each layer.
 ///
 /// ```
 /// use alluvion::{Resource, ResourceExt, Sim, source::Cuda};
@@ -20,13 +20,13 @@ pub struct Describe<'a> {
 }
 
 impl<'a> Describe<'a> {
-    /// Describes a resource that is erased already; others have [`Resource::describe`].
+    /// Describes an erased resource; others have [`Resource::describe`].
     #[must_use]
     pub fn new(resource: &'a dyn Resource) -> Self {
         Self { resource }
     }
 
-    /// The name of a type, without its module and its parameters: how [`forward_resource!`](crate::forward_resource) prints a
+    /// The name of a type, without its module and its parameters, as [`forward_resource!`](crate::forward_resource) prints a
     /// layer.
     ///
     /// ```

@@ -1,23 +1,23 @@
-//! `Figures`: what a layer has counted, for whoever shows it.
+//! `Figures`: the figures that a layer has counted.
 
 use core::fmt;
 
-/// One thing that a layer has counted, at one moment.
+/// One figure of a layer, at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure<'f> {
-    /// As Prometheus has names: `alluvion_live_bytes`.
+    /// The name, in the style of Prometheus: `alluvion_live_bytes`.
     pub name: &'f str,
-    /// Whether it goes up and down.
+    /// Whether it is a gauge or a counter.
     pub kind: FigureKind,
-    /// What it is, in a sentence.
+    /// A description in one sentence.
     pub help: &'f str,
-    /// What tells it from others of that name.
+    /// The labels that distinguish it from others of that name.
     pub labels: &'f [(&'f str, &'f str)],
-    /// The number.
+    /// The value.
     pub value: FigureValue,
 }
 
-/// Whether a figure goes up and down.
+/// Whether a figure is a gauge or a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FigureKind {
     /// It goes up and down.
@@ -26,7 +26,7 @@ pub enum FigureKind {
     Counter,
 }
 
-/// A number.
+/// The value of a figure.
 ///
 /// ```
 /// use alluvion::metrics::Value;
@@ -40,11 +40,11 @@ pub enum FigureKind {
 pub enum FigureValue {
     /// A whole number, written in full.
     Integer(u64),
-    /// Any other.
+    /// Any other number.
     Float(f64),
 }
 
-/// Takes what a layer has counted: see [`Layer::figures`](super::Layer::figures).
+/// Collects the figures of a layer: see [`Layer::figures`](super::Layer::figures).
 ///
 /// ```
 /// use alluvion::resource::Figures;
@@ -65,22 +65,22 @@ pub struct Figures<'t> {
 }
 
 impl<'t> Figures<'t> {
-    /// Hands each figure to `take`, with these labels before its own.
+    /// Passes each figure to `take`, with these labels before its own.
     pub fn new(labels: &'t [(&'t str, &'t str)], take: &'t mut dyn FnMut(&Figure<'_>)) -> Self {
         Self { labels, take }
     }
 
-    /// A figure that goes up and down.
+    /// Adds a figure that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Into<FigureValue>) {
         self.add(name, FigureKind::Gauge, help, value.into());
     }
 
-    /// A figure that only goes up. By custom its name ends in `_total`.
+    /// Adds a figure that only goes up. By custom its name ends in `_total`.
     pub fn counter(&mut self, name: &str, help: &str, value: impl Into<FigureValue>) {
         self.add(name, FigureKind::Counter, help, value.into());
     }
 
-    /// What `body` adds has these labels, too.
+    /// Runs `body`, which adds figures that have these labels, too.
     pub fn labelled(&mut self, labels: &[(&str, &str)], body: impl FnOnce(&mut Figures<'_>)) {
         let labels = [self.labels, labels].concat();
         body(&mut Figures { labels: &labels, take: &mut *self.take });

@@ -1,9 +1,9 @@
 //! `forward_resource!`: the methods that a wrapper does not change.
 
-/// Writes the methods of [`Resource`](crate::Resource) that a wrapper does not change: they do what the resource under it does.
+/// Writes the methods of [`Resource`](crate::Resource) that a wrapper does not change: they call those of the resource under it.
 ///
-/// It stands in the `unsafe impl` of a wrapper, whose author promises what the contract asks for. A method that the contract gets
-/// later is forwarded by the same line.
+/// It stands in the `unsafe impl` of a wrapper, whose author promises to keep the contract. The same line also forwards methods
+/// that later versions add.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,15 +42,15 @@
 /// The argument is the name of the field that holds the upstream, or a closure to the upstream itself, not to a reference to it:
 /// `|this| *this.shared`. After `except` come the methods that are written by hand. Then
 ///
-/// - `fmt_layer` prints the name of the type, `upstream` returns the upstream, and all others ask it;
+/// - `fmt_layer` prints the name of the type, `upstream` returns the upstream, and all others call its methods;
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `except allocate` leaves `allocate_sync` out too, and `except deallocate` leaves `deallocate_sync` out: if these are not
-///   written by hand, they are those of the trait, which go through the methods that are. So no block passes a wrapper by.
+///   written by hand, the trait's defaults apply, which call the methods that are. So no block bypasses a wrapper.
 ///
 /// # A handle
 ///
-/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream` and `layer` too: the wrapper is no
-/// layer of the stack, but another name of the resource, as an [`Arc`](std::sync::Arc) is.
+/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream` and `layer` too: the wrapper is
+/// no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
 #[macro_export]
 macro_rules! forward_resource {
     (handle |$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
@@ -69,7 +69,7 @@ macro_rules! forward_resource {
         $( $crate::forward_resource!(@unless $method $except $to); )+
     };
 
-    // Which names can stand behind `except`.
+    // The names that can stand after `except`.
     (@known allocate) => {};
     (@known deallocate) => {};
     (@known allocate_sync) => {};

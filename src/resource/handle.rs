@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{DeviceAccessible, HostAccessible, Resource};
 use crate::forward_resource;
 
-// SAFETY: everything is forwarded to one resource, which keeps the contract; a handle can be moved without moving it.
+// SAFETY: every method is forwarded to one resource, which keeps the contract; a handle can be moved without moving it.
 unsafe impl<R: Resource + ?Sized> Resource for &R {
     forward_resource!(handle | this | **this);
 }

@@ -1,4 +1,4 @@
-//! `Layer`: the name that a layer is found by, in a stack of which only the outside is known.
+//! `Layer`: the name that a layer is found by in a stack.
 
 use core::any::Any;
 use core::fmt;
@@ -7,11 +7,11 @@ use crate::resource::{Figures, Resource};
 
 /// A layer that [`ResourceExt::find`](crate::ResourceExt::find) finds in a stack, and the type of its book.
 ///
-/// The type over one upstream stands for the type over every upstream: `find::<Stats>()` finds a `Stats<Pool<CudaAsync>>`, and
-/// so does `find::<Stats<Cuda>>()`. The answer is the layer's *book*, a type that names no upstream: a stack that is erased
-/// forgets the types of its upstreams, and keeps the books. A source, which has no upstream, is its own book.
+/// The upstream in the type does not matter: `find::<Stats>()` finds a `Stats<Pool<CudaAsync>>`, and so does
+/// `find::<Stats<Cuda>>()`. The result is the layer's *book*, the data that the layer keeps. Its type names no upstream, so it is
+/// found in an erased stack too. A source, which has no upstream, is its own book.
 ///
-/// # Layers of one's own
+/// # Layers of your own
 ///
 /// A layer implements this trait, and returns its book from [`Resource::layer`]:
 ///
@@ -32,7 +32,7 @@ use crate::resource::{Figures, Resource};
 /// }
 ///
 /// impl<U> Pages<U> {
-///     // The method of `Resource` looks so:
+///     // The method of `Resource` looks like this:
 ///     fn layer(&self) -> Option<LayerBook<'_>> {
 ///         Some(LayerBook::of::<Self>(&self.calls))
 ///     }
@@ -49,15 +49,15 @@ use crate::resource::{Figures, Resource};
     note = "a layer of your own implements `alluvion::resource::Layer`, and returns its book from `Resource::layer`"
 )]
 pub trait Layer {
-    /// The type of the answer.
+    /// The type of the book.
     type Book: Any;
 
-    /// Tells layers apart that have the same type of book: with a name, only layers of this name are found. Without one, every
-    /// layer that has such a book is.
+    /// Distinguishes layers that have the same type of book: with a name, only layers of this name are found. Without one, every
+    /// layer with such a book is found.
     const NAME: Option<&'static str> = None;
 
-    /// Says what the book has counted, for [`Metrics`](crate::metrics::Metrics) and whoever else shows figures. A layer that
-    /// counts nothing says nothing.
+    /// Adds the figures of the book to `to`, for [`Metrics`](crate::metrics::Metrics) and other exporters. By default there are
+    /// none.
     ///
     /// ```
     /// # use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +80,7 @@ pub trait Layer {
     }
 }
 
-/// The book of a layer, and the name of the layer: the answer of [`Resource::layer`].
+/// The book of a layer, and the name of the layer: the result of [`Resource::layer`].
 ///
 /// ```
 /// use alluvion::source::{Cuda, Managed};
@@ -109,7 +109,7 @@ impl<'a> LayerBook<'a> {
         Self { name: L::NAME, book, figures }
     }
 
-    /// What the book has counted: see [`Layer::figures`].
+    /// Adds the figures of the book to `to`: see [`Layer::figures`].
     pub fn figures(self, to: &mut Figures<'_>) {
         (self.figures)(self.book, to);
     }
@@ -177,7 +177,7 @@ mod tests {
         assert!(resource.find::<Cuda>().is_none() && resource.find::<Tracking>().is_none());
     }
 
-    /// One of a user's own.
+    /// A layer of a user.
     struct Pages;
 
     impl Layer for Pages {

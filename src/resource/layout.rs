@@ -6,10 +6,10 @@ use crate::size::GRAIN;
 
 /// Size and alignment of a block, checked once.
 ///
-/// The alignment is a power of two, and the size, rounded up to the alignment or to [`Layout::MIN_ALIGN`], whichever is
-/// larger, is at most `isize::MAX`. So no resource has to fear an overflow when it rounds up, and none can forget to check.
+/// The alignment is a power of two, and the size, rounded up to the alignment or to [`Layout::MIN_ALIGN`], whichever is larger, is
+/// at most `isize::MAX`. So rounding up in a resource never overflows, and needs no check.
 ///
-/// It differs from `core::alloc::Layout`, which converts into it, by that rounding alone.
+/// `core::alloc::Layout` converts into it, and differs by that rounding alone.
 ///
 /// ```
 /// use alluvion::Layout;
@@ -27,7 +27,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Every block is aligned to this at least: what the CUDA driver promises, and RMM's unit.
+    /// Every block is aligned to this at least: the alignment that the CUDA driver promises, and RMM's unit.
     pub const MIN_ALIGN: usize = GRAIN;
 
     /// `bytes` bytes at a multiple of `align`.
@@ -82,7 +82,7 @@ impl Layout {
         self.align
     }
 
-    /// The alignment that a block gets: what was asked for, or 256.
+    /// The alignment that a block gets: the one asked for, at least 256.
     #[must_use]
     pub const fn block_align(self) -> usize {
         if self.align > Self::MIN_ALIGN { self.align } else { Self::MIN_ALIGN }
@@ -100,7 +100,7 @@ impl Layout {
         self.bytes == 0
     }
 
-    /// The address of zero bytes: not null, aligned, not memory. Freeing it does nothing.
+    /// The address for zero bytes: not null, aligned, without memory. Freeing it does nothing.
     #[must_use]
     pub const fn dangling(self) -> DevicePtr {
         match DevicePtr::new(self.block_align() as u64) {

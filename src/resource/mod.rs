@@ -1,7 +1,7 @@
-//! What is a resource?
+//! The contract of resources.
 //!
-//! A [`Resource`] is a source of blocks of memory, ordered by streams. Sources ask a driver; suballocators carve what
-//! another resource gives them; adaptors watch or limit one. All have this one contract.
+//! A [`Resource`] is a source of blocks of memory, ordered by streams. Sources ask a driver; suballocators carve blocks out of the
+//! memory of another resource; adaptors watch or limit one. All have this one contract.
 //!
 //! # The words
 //!
@@ -48,8 +48,8 @@ use crate::stream::StreamRef;
 
 /// A source of blocks of memory on one device, ordered by streams.
 ///
-/// Taken by handle: `&R`, `Box<R>` and `Arc<R>` are resources too, and free each other's blocks. Generic code takes
-/// `R: Resource` and pays nothing; [`ResourceRef`] and [`AnyResource`] are the two ways out of generics.
+/// Handles are resources too: `&R`, `Box<R>` and `Arc<R>` free each other's blocks. Generic code takes `R: Resource` at no cost;
+/// code without generics takes [`ResourceRef`] or [`AnyResource`].
 ///
 /// # Stream ordering
 ///
@@ -73,11 +73,11 @@ use crate::stream::StreamRef;
 ///
 /// # Safety
 ///
-/// An implementation must hand out blocks that are aligned to [`Layout::block_align`] and at least as long as asked for,
-/// that overlap no other live block, and that stay valid until they are deallocated, wherever the resource is moved. What
-/// [`id`](Self::id) says equal must be able to free each other's blocks. No method unwinds.
+/// An implementation must hand out blocks that are aligned to [`Layout::block_align`] and at least as long as asked for, that
+/// overlap no other live block, and that stay valid until they are deallocated, wherever the resource is moved. Resources with
+/// equal [`id`](Self::id) must be able to free each other's blocks. No method unwinds.
 pub unsafe trait Resource {
-    /// A block for work on `stream`. Zero bytes give [`Layout::dangling`] and reach nobody.
+    /// Allocates a block for work on `stream`. Zero bytes give [`Layout::dangling`], without a call of an upstream.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ pub unsafe trait Resource {
     /// device; `Capture` where a capture forbids it; as the driver says. Nothing is lost then.
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error>;
 
-    /// Gives a block back, behind the work that is on `stream`. Cannot fail: what goes wrong is leaked.
+    /// Frees a block, behind the work that is on `stream`. Cannot fail: a block that cannot be freed is leaked.
     ///
     /// # Safety
     ///
@@ -94,7 +94,7 @@ pub unsafe trait Resource {
     /// - Every use of the block is ordered before this point of `stream`, a stream of this device.
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>);
 
-    /// A block that any stream, and the host where it has access, may use as soon as this returns.
+    /// Allocates a block that any stream, and the host if it has access, may use as soon as this returns.
     ///
     /// # Errors
     ///
@@ -109,14 +109,14 @@ pub unsafe trait Resource {
         match stream.synchronize() {
             Ok(()) => Ok(block),
             Err(error) => {
-                // SAFETY: the block came from this resource with this layout just now, and nobody has seen it.
+                // SAFETY: the block came from this resource with this layout just now, and was not handed out.
                 unsafe { self.deallocate(block, layout, stream.as_ref()) };
                 Err(error)
             }
         }
     }
 
-    /// Gives a block back that no work uses any more. When it returns, the block is free.
+    /// Frees a block that no work uses any more. When it returns, the block is free.
     ///
     /// # Safety
     ///
@@ -127,9 +127,9 @@ pub unsafe trait Resource {
         if layout.is_empty() {
             return;
         }
-        // Without a stream there is no place in any order to free it at: the block is leaked.
+        // Without a stream there is no point to free it at: the block is leaked.
         let Ok(stream) = self.device().service_stream() else { return };
-        // SAFETY: the caller's promises; what is over is ordered before every later point of every stream.
+        // SAFETY: the caller's promises; a use that is over is ordered before every later point of every stream.
         unsafe { self.deallocate(block, layout, stream.as_ref()) };
         // A failure means that the context is lost, and the block with it.
         let _ = stream.synchronize();
@@ -138,7 +138,7 @@ pub unsafe trait Resource {
     /// The device that the blocks belong to.
     fn device(&self) -> &Device;
 
-    /// Who can free this resource's blocks.
+    /// The id: resources with the same id free each other's blocks.
     fn id(&self) -> ResourceId;
 
     /// Prints this layer alone, without what is under it: `CudaAsync(gpu 0)`.
@@ -153,9 +153,9 @@ pub unsafe trait Resource {
         self.upstream().map_or(Layout::MIN_ALIGN, Resource::max_align)
     }
 
-    /// Gives memory that no block uses back to where it came from, until at most `keep_bytes` are kept, or what is next in
-    /// turn would leave less: a suballocator gives back whole segments. Returns how many bytes went. A resource that keeps
-    /// nothing returns 0.
+    /// Returns unused memory to the upstream or the driver, until at most `keep_bytes` are kept. A suballocator returns whole
+    /// segments, and stops before the next one would leave less. Returns the number of bytes released; 0 for a resource that keeps
+    /// no memory.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ pub unsafe trait Resource {
         self.upstream().map_or(Ok(0), |upstream| upstream.trim(keep_bytes))
     }
 
-    /// Free and total bytes of the memory that it draws on, as far as the resource knows.
+    /// Free and total bytes of the memory that blocks come from, as far as the resource knows.
     ///
     /// # Errors
     ///

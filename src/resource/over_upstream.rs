@@ -1,11 +1,12 @@
-//! Who may touch the blocks of a layer.
+//! The access markers and `Debug` of a layer over an upstream.
 
-/// What follows from a layer's blocks being those of its upstream, or pieces of them: who may touch them. And its `Debug`,
-/// which is what it is called in the description of a stack.
+/// Implements the access markers of a layer whose blocks are those of its upstream, or pieces of them. Also its `Debug`, which
+/// prints the layer as `describe` does.
 ///
-/// It is not public, as `forward_resource!` is: that the blocks are the upstream's is a promise, and here nobody writes `unsafe`.
+/// Not public, unlike `forward_resource!`: the markers rest on a promise about the blocks, and a use of this macro does not say
+/// `unsafe`.
 ///
-/// `over DeviceAccessible` is for a layer that has the device touch the blocks, and so is a resource over no other.
+/// `over DeviceAccessible` is for a layer that lets the device access the blocks, and so needs an upstream that allows it.
 macro_rules! blocks_of_upstream {
     ($layer:ident) => {
         $crate::resource::blocks_of_upstream!($layer, over Resource);

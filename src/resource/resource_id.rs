@@ -1,11 +1,11 @@
-//! `ResourceId`: can this resource free that block?
+//! `ResourceId`: which resources can free a block.
 
 use core::any::TypeId;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::device::Device;
 
-/// Who can free a block: two resources with one id free each other's blocks.
+/// The id of a resource: two resources with the same id free each other's blocks.
 ///
 /// ```
 /// use alluvion::{Resource, Sim, source::{Cuda, CudaAsync}};
@@ -26,7 +26,7 @@ pub struct ResourceId {
 }
 
 impl ResourceId {
-    /// The id of every `R` on `device` with one `key`: for resources that are views of the same thing.
+    /// The id of every `R` on `device` with this `key`: for resources that are views of the same memory.
     #[must_use]
     pub fn shared<R: 'static>(device: &Device, key: u64) -> Self {
         Self {

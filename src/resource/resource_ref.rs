@@ -9,7 +9,7 @@ use crate::resource::{Describe, DeviceAccessible, HostAccessible, Resource};
 
 /// A borrowed handle of a resource: `Copy`, one pointer while the type is known, two once it is erased.
 ///
-/// A function that need not know the stack takes `ResourceRef<'_>`. It cannot outlive what it names, and it is always
+/// A function that need not know the stack takes `ResourceRef<'_>`. It cannot outlive the resource, and its blocks are always
 /// accessible to the device: only such resources can be erased.
 ///
 /// ```
@@ -42,13 +42,13 @@ impl<'a, R: Resource> ResourceRef<'a, R> {
 }
 
 impl<'a> ResourceRef<'a> {
-    /// Borrows a resource and forgets its type.
+    /// Borrows a resource and erases its type.
     #[must_use]
     pub fn erase<R: DeviceAccessible + Sync>(resource: &'a R) -> Self {
         Self { resource }
     }
 
-    /// What it names.
+    /// Borrows a resource whose type is erased already.
     pub(crate) fn from_erased(resource: &'a (dyn Resource + Send + Sync)) -> Self {
         Self { resource }
     }
@@ -70,7 +70,7 @@ impl<R: ?Sized> Clone for ResourceRef<'_, R> {
 
 impl<R: ?Sized> Copy for ResourceRef<'_, R> {}
 
-// SAFETY: everything is forwarded to one resource, which keeps the contract; the handle can be moved without moving it.
+// SAFETY: every method is forwarded to one resource, which keeps the contract; the handle can be moved without moving it.
 unsafe impl<R: Resource + ?Sized> Resource for ResourceRef<'_, R> {
     forward_resource!(handle | this | *this.resource);
 }

@@ -5,7 +5,7 @@ use core::ops::{Bound, RangeBounds};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout};
 
-/// Bytes of one block: what migrates and what advice is about. It lies within its block, checked when it is made.
+/// Bytes of one block, for migration and advice. It lies within its block, checked when it is made.
 ///
 /// ```
 /// use alluvion::{DevicePtr, Layout, source::BlockRange};
@@ -53,25 +53,25 @@ impl BlockRange {
         if start > end {
             return Err(Error::out_of_range(start, end));
         }
-        // Within a block, so that the address does not overflow; that of an address which is no block's might.
+        // Checked, because the address may be none of a block, and overflow.
         let address = block.address().checked_add(start as u64).and_then(DevicePtr::new);
         let start = address.ok_or_else(|| Error::out_of_range(start, bytes))?;
         Ok(Self { start, bytes: end - (start.address() - block.address()) as usize })
     }
 
-    /// Where it starts.
+    /// The first address.
     #[must_use]
     pub const fn start(self) -> DevicePtr {
         self.start
     }
 
-    /// How long it is.
+    /// The number of bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// Returns `true` if there are no bytes in it.
+    /// Returns `true` if the range has no bytes.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.bytes == 0

@@ -1,6 +1,6 @@
 //! `Callback<A, D>`: memory from two closures.
 
-#![expect(unsafe_code, reason = "passes on what its closures vouch for")]
+#![expect(unsafe_code, reason = "passes on the promises of its closures")]
 
 use core::fmt;
 
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
-/// Memory from two closures: the way in for an allocator that this crate does not know.
+/// Memory from two closures: for an allocator that this crate does not know.
 ///
-/// The closures are told size, alignment and stream. They are called with no lock held, and never for zero bytes. Their
-/// types are part of the resource's, so that nothing is boxed. It frees its own blocks only, not those of another.
+/// The closures get size, alignment and stream. They are called with no lock held, and never for zero bytes. Their types are part
+/// of the type of the resource, so nothing is boxed. The resource frees its own blocks only.
 ///
-/// What `allocate` answers is checked: null is out of memory, as `malloc` means it; a block that is not aligned is
-/// given back and refused. A closure that panics does not unwind into the caller: the panic of `allocate` becomes an
-/// error, that of `deallocate` leaks what it had not freed. The panic hook has printed the message by then.
+/// The result of `allocate` is checked: null means out of memory, as for `malloc`; a misaligned block is freed, and the request
+/// fails. A closure that panics does not unwind into the caller: a panic of `allocate` becomes an error, one of `deallocate` leaks
+/// the block if it was not freed yet. The panic hook has printed the message by then.
 ///
 /// # Stream ordering
 ///
@@ -27,7 +27,7 @@ use crate::stream::StreamRef;
 ///
 /// # Thread safety
 ///
-/// As thread-safe as the closures are: it is `Sync` if they are, and then called from any thread, several at once.
+/// As thread-safe as the closures: it is `Sync` if they are, and they are then called from any thread, several at once.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ where
     A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,
     D: Fn(DevicePtr, Layout, StreamRef<'_>),
 {
-    /// Memory that `allocate` hands out and `deallocate` takes back, on `device`.
+    /// A resource on `device` that calls `allocate` and `deallocate`.
     ///
     /// Alignments above [`Layout::MIN_ALIGN`] are refused; [`with_max_align`](Self::with_max_align) permits more.
     ///
@@ -99,7 +99,7 @@ where
         }
     }
 
-    /// Says that `allocate` honours alignments up to `max_align`. Whether it did is checked at each block.
+    /// Declares that `allocate` honours alignments up to `max_align`. Each block is checked.
     ///
     /// # Errors
     ///
@@ -112,15 +112,15 @@ where
         Ok(self)
     }
 
-    /// Calls `deallocate`, whose panic ends here.
-    fn give_back(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+    /// Calls `deallocate`, and catches its panic.
+    fn call_deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         contain(|| (self.deallocate)(block, layout, stream));
     }
 }
 
-// SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid:
-// `new`'s caller promised it. The alignment is checked here. The closures move with this value, and nobody else has its
-// id. No panic of theirs gets out.
+// SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid: `new`'s caller
+// promised it. The alignment is checked here. The closures move with this value, and no other value has its id. Their panics are
+// caught.
 unsafe impl<A, D> Resource for Callback<A, D>
 where
     A: Fn(Layout, StreamRef<'_>) -> Result<u64, Error>,
@@ -143,7 +143,7 @@ where
             return Err(refusal::refused("Callback", &self.device, layout, || self.memory_info()));
         };
         if !block.is_aligned_to(layout.block_align()) {
-            self.give_back(block, layout, stream);
+            self.call_deallocate(block, layout, stream);
             return Err(Error::invalid_argument(
                 "a block of a callback",
                 "it is not aligned to what was asked for, or to 256",
@@ -155,7 +155,7 @@ where
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         if !layout.is_empty() {
-            self.give_back(block, layout, stream);
+            self.call_deallocate(block, layout, stream);
         }
     }
 

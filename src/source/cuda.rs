@@ -14,8 +14,8 @@ use crate::stream::StreamRef;
 
 /// Device memory straight from the driver, `cuMemAlloc` and `cuMemFree`.
 ///
-/// Every call reaches the driver: about 47 µs a pair on an H200, and the free waits for *all* work of the device. It is
-/// what a pool should sit on, and what to use for a few blocks that live long.
+/// Every call reaches the driver: about 47 µs a pair on an H200, and the free waits for *all* work of the device. Use it under a
+/// pool, or for a few blocks that live long.
 ///
 /// # Stream ordering
 ///
@@ -122,7 +122,7 @@ impl Layer for Cuda {
     type Book = Self;
 }
 
-// SAFETY: it is memory of the device.
+// SAFETY: the blocks are memory of the device.
 unsafe impl DeviceAccessible for Cuda {}
 
 impl fmt::Debug for Cuda {

@@ -16,8 +16,9 @@ use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that this resource owns: `cuMemAllocFromPoolAsync`.
 ///
-/// The pool goes with the resource, without waiting: at once if all that was freed has run, else when another pool of the
-/// device comes or goes later. Blocks that are out, because a container was leaked, stay valid, and their pool stays too.
+/// Dropping the resource destroys the pool, without waiting: at once if all frees have run, otherwise when another pool of the
+/// device is made or dropped later. Blocks that are still live, because a container was leaked, stay valid, and so does their
+/// pool.
 ///
 /// # Stream ordering
 ///
@@ -25,8 +26,8 @@ use crate::stream::StreamRef;
 /// [`CudaAsyncConfig`] allow. [`allocate_sync`](Resource::allocate_sync) and
 /// [`deallocate_sync`](Resource::deallocate_sync) wait for a stream of the crate's own.
 ///
-/// On a stream that captures a graph, allocating and freeing become part of the graph. A block from outside of the graph
-/// cannot be freed there, says the driver: it is kept, and freed by a later call when the capture is over.
+/// On a stream that captures a graph, allocating and freeing become part of the graph. The driver refuses to free a block from
+/// outside of the graph there: it is kept, and freed by a later call when the capture is over.
 ///
 /// # Thread safety
 ///
@@ -46,7 +47,7 @@ use crate::stream::StreamRef;
 /// // SAFETY: `block` came from this resource with this layout, and nothing uses it.
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
 /// stream.synchronize()?;
-/// // The pool keeps what was freed until it is asked for it.
+/// // The pool keeps freed memory until it is trimmed.
 /// assert!(resource.reserved_bytes()? > 0);
 /// assert!(resource.trim(0)? > 0);
 /// # Ok::<(), alluvion::Error>(())
@@ -90,7 +91,7 @@ impl CudaAsync {
 }
 
 impl CudaAsync {
-    /// A pool on `device` that keeps what is freed.
+    /// A pool on `device` that keeps freed memory.
     ///
     /// # Errors
     ///
@@ -99,15 +100,15 @@ impl CudaAsync {
         Self::with_config(device, CudaAsyncConfig::default())
     }
 
-    /// A pool on `device`, of your making.
+    /// A pool on `device` with that configuration.
     ///
-    /// The initial bytes are there when this returns: the device has been waited for.
+    /// The initial bytes are allocated when this returns: it waits for the device.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device has no memory pools, or cannot export them as asked; `InvalidArgument` for an initial
-    /// size above the release threshold; `OutOfMemory` if the initial bytes cannot be had; as the driver says. Nothing is
-    /// lost then: a pool that was made already is destroyed.
+    /// `Unsupported` if the device has no memory pools, or cannot export them as asked; `InvalidArgument` for an initial size
+    /// above the release threshold; `OutOfMemory` if the initial bytes cannot be had; as the driver says. On an error nothing
+    /// leaks: a pool that was already made is destroyed.
     pub fn with_config(device: &Device, config: CudaAsyncConfig) -> Result<Self, Error> {
         config.check(device.capabilities()?)?;
         let initial = Layout::from_bytes(config.initial())?;
@@ -126,12 +127,12 @@ impl CudaAsync {
             made.pool.set_attribute(attribute, value)?;
         }
         let block = made.allocate_sync(initial)?;
-        // SAFETY: `allocate_sync` returned it just now, for this layout, and nobody has used it.
+        // SAFETY: `allocate_sync` returned it just now, for this layout, and it is unused.
         unsafe { made.deallocate_sync(block, initial) };
         Ok(made)
     }
 
-    /// The same pool, borrowed: a resource of its own that frees this one's blocks and cannot outlive it.
+    /// The same pool, borrowed: a second resource that frees the blocks of this one and cannot outlive it.
     #[must_use]
     pub fn view(&self) -> CudaAsyncView<'_> {
         CudaAsyncView::of(self)
@@ -141,7 +142,7 @@ impl CudaAsync {
         &self.pool
     }
 
-    /// The driver's handle, for calls that this crate does not make. It means nothing once the resource is gone.
+    /// The driver's handle, for calls that this crate does not make. It is invalid once the resource is dropped.
     #[must_use]
     pub fn raw_pool(&self) -> RawPool {
         self.pool.raw()
@@ -183,7 +184,7 @@ impl CudaAsync {
         self.pool.bytes(PoolAttribute::UsedHigh)
     }
 
-    /// Sets both high-water marks to what is held and handed out now.
+    /// Sets both high-water marks to the current figures.
     ///
     /// # Errors
     ///
@@ -198,7 +199,7 @@ impl CudaAsync {
 // alignments are refused. Blocks are the pool's, not this value's, and every resource with this id draws on that pool.
 unsafe impl Resource for CudaAsync {
     draw_on_pool! {
-        /// Only what is known on the host to be over can go: synchronise the streams that freed before.
+        /// Only memory whose frees the host knows to be over is returned: synchronise the streams that freed first.
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,7 +215,7 @@ impl Layer for CudaAsync {
     type Book = Self;
 }
 
-// SAFETY: it is memory of the device.
+// SAFETY: the blocks are memory of the device.
 unsafe impl DeviceAccessible for CudaAsync {}
 
 impl fmt::Debug for CudaAsync {
@@ -228,7 +229,8 @@ impl Drop for CudaAsync {
         self.pool.settle();
         // SAFETY:
         // - `pool_create` made it on this device: `with_config`, the only constructor.
-        // - nobody allocates from it again: `self` ends here, and views borrow `self`. Who took `raw_pool` was told.
+        // - no allocation from it follows: `self` ends here, and views borrow `self`. The doc of `raw_pool` says that the handle
+        //   is then invalid.
         unsafe { self.pool.device().retire_pool(self.pool.raw()) };
     }
 }

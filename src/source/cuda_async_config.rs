@@ -1,10 +1,10 @@
-//! `CudaAsyncConfig`: how a pool of the driver is to be made.
+//! `CudaAsyncConfig`: the configuration of a pool of the driver.
 
 use crate::device::Capabilities;
 use crate::driver::{HandleType, PoolAttribute};
 use crate::error::Error;
 
-/// How a [`CudaAsync`](super::CudaAsync) is to be made. Plain knobs, set by chaining.
+/// The configuration of a [`CudaAsync`](super::CudaAsync), set by chaining.
 ///
 /// ```
 /// use alluvion::{Sim, source::{CudaAsync, CudaAsyncConfig}};
@@ -28,7 +28,7 @@ pub struct CudaAsyncConfig {
 }
 
 impl Default for CudaAsyncConfig {
-    /// Nothing at first, everything kept, reuse as the driver likes it (all three ways), no export.
+    /// No initial bytes, all memory kept, all three kinds of reuse, no export.
     fn default() -> Self {
         Self {
             initial_bytes: 0,
@@ -48,7 +48,7 @@ impl CudaAsyncConfig {
         self
     }
 
-    /// Bytes that a synchronisation leaves in the pool; what it holds unused beyond them goes back to the device.
+    /// Bytes that a synchronisation leaves in the pool; further unused memory returns to the device.
     ///
     /// All of them by default: growing again costs a call that can wait for the device.
     pub const fn release_threshold_bytes(mut self, bytes: u64) -> Self {
@@ -68,13 +68,13 @@ impl CudaAsyncConfig {
         self
     }
 
-    /// Whether the driver may make the allocating stream wait for another one, in order to reuse what that one freed.
+    /// Whether the driver may make the allocating stream wait for another one, in order to reuse memory that the other one freed.
     pub const fn reuse_allow_internal_dependencies(mut self, allow: bool) -> Self {
         self.allow_internal_dependencies = Some(allow);
         self
     }
 
-    /// What the pool's memory can be exported as, to other processes. Bits may be combined; each is checked.
+    /// The handle types that the pool's memory can be exported as, to other processes. Bits may be combined; each is checked.
     pub const fn handle_types(mut self, handle_types: HandleType) -> Self {
         self.handle_types = handle_types;
         self
@@ -88,7 +88,7 @@ impl CudaAsyncConfig {
         self.handle_types
     }
 
-    /// What is set on the new pool, and to what.
+    /// The attributes that are set on the new pool, and their values.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (PoolAttribute, u64)> {
         let reuse = [
             (PoolAttribute::ReuseFollowEventDependencies, self.follow_event_dependencies),

@@ -18,13 +18,13 @@ use crate::stream::{OnStream, StreamRef};
 
 /// Stream-ordered managed memory from the device's default managed pool.
 ///
-/// The pool is the driver's and everybody's: no attribute of it is changed, so that it keeps what its release threshold
-/// says (nothing, unless somebody has raised it), and two of these on one device free each other's blocks.
+/// The pool belongs to the driver and is shared with other code: none of its attributes is changed, so it keeps as much as its
+/// release threshold says (nothing, unless other code has raised it). Two of these sources on one device free each other's blocks.
 ///
 /// # Stream ordering
 ///
-/// As for [`CudaAsync`](super::CudaAsync). The host may touch a block once the stream that it was allocated on has been
-/// waited for, which [`allocate_sync`](Resource::allocate_sync) does.
+/// As for [`CudaAsync`](super::CudaAsync). The host may access a block after a wait for the stream that it was allocated on, which
+/// [`allocate_sync`](Resource::allocate_sync) makes.
 ///
 /// # Thread safety
 ///
@@ -100,7 +100,7 @@ impl CudaAsyncManaged {
         self.pool.bytes(PoolAttribute::ReservedCurrent)
     }
 
-    /// Bytes that are handed out, to whomever.
+    /// Bytes that are handed out, to all users of the pool.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl CudaAsyncManaged {
 // alignments are refused. Blocks are the pool's, and every resource with this id draws on that pool.
 unsafe impl Resource for CudaAsyncManaged {
     draw_on_pool! {
-        /// Only what is known on the host to be over can go. The pool is shared: others have to grow it again.
+        /// Only memory whose frees the host knows to be over is returned. The pool is shared: others have to grow it again.
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,12 +151,12 @@ impl Layer for CudaAsyncManaged {
     type Book = Self;
 }
 
-// SAFETY: managed memory is every device's.
+// SAFETY: managed memory is accessible to every device.
 unsafe impl DeviceAccessible for CudaAsyncManaged {}
 
-// SAFETY: the address is valid on the host once the allocation has run, which `allocate_sync` waits for, and the driver
-// exposed it as a number. The host may touch the block at any time that no work touches it, because every device of the
-// machine with managed memory has concurrent managed access: `new` looked.
+// SAFETY: the address is valid on the host once the allocation has run, which `allocate_sync` waits for, and the driver exposed it
+// as a number. The host may touch the block at any time that no work touches it, because every device of the machine with managed
+// memory has concurrent managed access: `new` checked.
 unsafe impl HostAccessible for CudaAsyncManaged {}
 
 impl fmt::Debug for CudaAsyncManaged {

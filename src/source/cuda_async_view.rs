@@ -1,6 +1,6 @@
-//! `CudaAsyncView<'p>`: a memory pool of the driver that somebody else owns.
+//! `CudaAsyncView<'p>`: a memory pool of the driver with another owner.
 
-#![expect(unsafe_code, reason = "draws on a pool whose owner vouched for it")]
+#![expect(unsafe_code, reason = "uses a pool whose owner keeps it alive")]
 
 use core::fmt;
 
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::resource::{DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId};
 use crate::stream::StreamRef;
 
-/// Stream-ordered device memory from a pool of the driver that somebody else owns, for as long as `'p`.
+/// Stream-ordered device memory from a pool of the driver that has another owner, for as long as `'p`.
 ///
-/// Everything that draws on one pool frees each other's blocks: a view frees those of the [`CudaAsync`] that it
-/// borrows, and the reverse. No view changes an attribute of the pool; the attributes are its owner's.
+/// All resources over one pool free each other's blocks: a view frees those of the [`CudaAsync`] that it borrows, and the reverse.
+/// A view changes no attribute of the pool; only its owner does.
 ///
 /// # Stream ordering
 ///
@@ -52,7 +52,7 @@ use crate::stream::StreamRef;
 #[derive(Clone)]
 pub struct CudaAsyncView<'p> {
     pool: DriverPool,
-    /// The owner, if it is one of ours. Its borrow is what keeps the pool alive.
+    /// The owner, if it is a `CudaAsync`. The borrow keeps the pool alive.
     owner: Option<&'p CudaAsync>,
 }
 
@@ -60,18 +60,18 @@ static_assertions::assert_impl_all!(CudaAsyncView<'static>: Send, Sync, Clone, D
 static_assertions::assert_not_impl_any!(CudaAsyncView<'static>: crate::resource::HostAccessible);
 
 impl<'p> CudaAsyncView<'p> {
-    /// The pool of `owner`, as [`CudaAsync::view`] says it from the other side.
+    /// A view of the pool of `owner`: the same as [`CudaAsync::view`].
     #[must_use]
     pub fn of(owner: &'p CudaAsync) -> Self {
         Self { pool: owner.driver_pool().clone(), owner: Some(owner) }
     }
 
-    /// The pool behind a handle: of another library, or of a call that this crate does not make.
+    /// A view of the pool behind a handle: of another library, or from a driver call that this crate does not make.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device has no memory pools; `InvalidArgument` if the handle is null, or if the driver
-    /// notices that there is no such pool (any more), which it need not; as the driver says.
+    /// `Unsupported` if the device has no memory pools; `InvalidArgument` if the handle is null, or if the driver notices that
+    /// there is no such pool, which is not certain; as the driver says.
     ///
     /// # Safety
     ///
@@ -110,7 +110,7 @@ impl<'p> CudaAsyncView<'p> {
         self.pool.bytes(PoolAttribute::ReservedCurrent)
     }
 
-    /// Bytes that are handed out, to whomever.
+    /// Bytes that are handed out, to all users of the pool.
     ///
     /// # Errors
     ///
@@ -136,13 +136,13 @@ unsafe impl Resource for CudaAsyncView<'_> {
         self.pool.fmt_as("CudaAsyncView", f)
     }
 
-    /// The owner, if it is one of ours: the view itself may not be looked up by type, because it borrows.
+    /// The owner, if it is a `CudaAsync`: the view itself cannot be looked up by type, because it borrows.
     fn layer(&self) -> Option<LayerBook<'_>> {
         self.owner.map(LayerBook::of::<CudaAsync>)
     }
 }
 
-// SAFETY: it is memory of the device, or memory that the device may use: `from_raw`'s caller promised it.
+// SAFETY: the blocks are memory of the device, or memory that the device may use: `from_raw`'s caller promised it.
 unsafe impl DeviceAccessible for CudaAsyncView<'_> {}
 
 impl<'p> From<&'p CudaAsync> for CudaAsyncView<'p> {

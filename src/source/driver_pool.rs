@@ -1,4 +1,4 @@
-//! A memory pool of the driver, whoever owns it: the part that every source over one shares.
+//! `DriverPool`: a memory pool of the driver, shared code of every source over one.
 
 #![expect(unsafe_code, reason = "hands a live pool to the driver")]
 
@@ -13,7 +13,7 @@ use crate::resource::{DevicePtr, Layout, ResourceId};
 use crate::stream::StreamRef;
 use crate::sync::Arc;
 
-/// A pool that is live for as long as this value is used. It does not destroy it.
+/// A pool that lives at least as long as this value is used, which does not destroy it.
 #[derive(Clone)]
 pub(super) struct DriverPool {
     device: Device,
@@ -24,7 +24,7 @@ pub(super) struct DriverPool {
 }
 
 impl DriverPool {
-    /// `source` is whose pool it is, for errors.
+    /// `source` is the name of the source, for errors.
     ///
     /// # Safety
     ///
@@ -41,7 +41,7 @@ impl DriverPool {
         self.raw
     }
 
-    /// The same for everything that draws on one pool of the driver, under whatever name.
+    /// The same id for all resources over one pool of the driver, of any type.
     pub(super) fn id(&self) -> ResourceId {
         ResourceId::shared::<RawPool>(&self.device, self.raw.0)
     }
@@ -75,11 +75,12 @@ impl DriverPool {
             return;
         }
         let driver = &**self.device.driver();
-        // Beside a capture of a stream that it is ordered with, the legacy stream takes nothing, and a free would break that capture.
-        // The question breaks nothing. Others need not be asked first: they take the free, or refuse it and go on.
+        // During a capture of a stream that it is ordered with, the legacy stream takes no work, and a free would break that
+        // capture. The query breaks nothing. Other streams need no query: they take the free, or refuse it and continue the
+        // capture.
         let legacy = stream.raw() == RawStream::LEGACY;
         if legacy && stream.is_capturing().is_err_and(|error| error.is_capture()) {
-            // SAFETY: the caller's promises, and nobody has freed it.
+            // SAFETY: the caller's promises, and the block was not freed.
             unsafe { self.postponed.add(block, stream) };
             return;
         }
@@ -97,7 +98,7 @@ impl DriverPool {
         }
     }
 
-    /// Frees what was given back to a stream that captured then.
+    /// Frees the blocks whose frees were postponed because their stream captured.
     pub(super) fn settle(&self) {
         self.postponed.settle(&self.device);
     }
@@ -122,7 +123,7 @@ impl DriverPool {
         Ok(unsafe { driver.pool_set_attribute(self.device.ordinal(), self.raw, attribute, value) }?)
     }
 
-    /// Returns how much less the pool holds afterwards. What other threads take meanwhile is not counted against it.
+    /// Returns how much less the pool holds afterwards, at least 0: other threads may allocate meanwhile.
     pub(super) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         let before = self.bytes(PoolAttribute::ReservedCurrent)?;
         {
@@ -134,7 +135,7 @@ impl DriverPool {
         Ok(before.saturating_sub(self.bytes(PoolAttribute::ReservedCurrent)?))
     }
 
-    /// What the device has free, and what the pool holds and has not handed out.
+    /// The free memory of the device, plus the memory that the pool holds and has not handed out.
     pub(super) fn memory_info(&self) -> Result<MemoryInfo, Error> {
         let info = self.device.memory_info()?;
         let reserved = self.bytes(PoolAttribute::ReservedCurrent)?;
@@ -148,8 +149,8 @@ impl DriverPool {
     }
 }
 
-/// What every resource over a pool does alike, its `pool` field being the pool. The attributes are for `trim`, where the
-/// resources differ in who else feels it.
+/// The methods that are the same for every resource over a pool, which is in its field `pool`. The attributes are for `trim`,
+/// whose docs differ.
 macro_rules! draw_on_pool {
     ($(#[$trim:meta])*) => {
         #[inline]

@@ -16,12 +16,12 @@ use crate::resource::{
 };
 use crate::stream::{OnStream, StreamRef};
 
-/// Managed memory, `cuMemAllocManaged`: one address for the host and every device, pages that go where they are used.
+/// Managed memory, `cuMemAllocManaged`: one address for the host and every device, and pages that migrate to their user.
 ///
-/// It exists only where host and devices may touch managed memory at once. Elsewhere the host would have to stay away
-/// from *all* of it while *any* kernel runs, which no type can promise, so that there [`new`](Self::new) refuses.
+/// It is available only where host and devices may access managed memory at once. Elsewhere the host must not access *any* of it
+/// while *any* kernel runs, which no type can promise, so [`new`](Self::new) fails there.
 ///
-/// Every call reaches the driver, and a free waits for the device: what a pool should sit on.
+/// Every call reaches the driver, and a free waits for the device: use it under a pool.
 ///
 /// # Stream ordering
 ///
@@ -46,7 +46,7 @@ use crate::stream::{OnStream, StreamRef};
 /// let first_half = BlockRange::new(block, layout, ..2048)?;
 /// // SAFETY: the block is live, and freed below when the device is idle.
 /// unsafe { resource.migrate(first_half, Location::Device(0), &stream) }?;
-/// // SAFETY: `block` came from this resource with this layout, and the stream has all that uses it.
+/// // SAFETY: `block` came from this resource with this layout, and all of its uses are on the stream.
 /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
 /// # Ok::<(), alluvion::Error>(())
 /// ```
@@ -82,8 +82,8 @@ impl Managed {
     ///
     /// # Errors
     ///
-    /// `DeviceMismatch` for a stream of another device; `NoDevice` for a location that is not there; a capture error
-    /// while the stream captures; as the driver says.
+    /// `DeviceMismatch` for a stream of another device; `NoDevice` for a location that does not exist; a capture error while the
+    /// stream captures; as the driver says.
     ///
     /// # Safety
     ///
@@ -100,12 +100,11 @@ impl Managed {
         unsafe { migration::migrate(&self.device, range, to, stream) }
     }
 
-    /// Advises on how part of a block will be used. Applies to whole pages, those that the range touches. No bytes
-    /// change.
+    /// Advises on how part of a block will be used. Applies to all pages that the range touches. No bytes change.
     ///
     /// # Errors
     ///
-    /// `NoDevice` for a location that is not there; as the driver says.
+    /// `NoDevice` for a location that does not exist; as the driver says.
     ///
     /// # Safety
     ///
@@ -176,12 +175,12 @@ impl Layer for Managed {
     type Book = Self;
 }
 
-// SAFETY: managed memory is every device's; it is attached to all streams.
+// SAFETY: managed memory is accessible to every device; it is attached to all streams.
 unsafe impl DeviceAccessible for Managed {}
 
-// SAFETY: the address is valid on the host from the return of `cuMemAllocManaged`, and the driver exposed it as a
-// number. The host may touch the block at any time that no work touches it, whatever else the devices do, because every
-// device of the machine with managed memory has concurrent managed access: `new` looked.
+// SAFETY: the address is valid on the host from the return of `cuMemAllocManaged`, and the driver exposed it as a number. The host
+// may touch the block at any time that no work touches it, whatever else the devices do, because every device of the machine with
+// managed memory has concurrent managed access: `new` checked.
 unsafe impl HostAccessible for Managed {}
 
 impl fmt::Debug for Managed {

@@ -1,6 +1,6 @@
-//! What the sources of managed memory share: who may touch it, and where it lives.
+//! Shared code of the sources of managed memory: host access, migration and advice.
 
-#![expect(unsafe_code, reason = "hands ranges that the caller vouched for to the driver")]
+#![expect(unsafe_code, reason = "passes ranges of live blocks to the driver")]
 
 use super::block_range::BlockRange;
 use crate::device::Device;
@@ -8,13 +8,13 @@ use crate::driver::{Advice, DeviceAttribute, Location, RelaxedCapture};
 use crate::error::Error;
 use crate::stream::StreamRef;
 
-/// Succeeds if the host may touch managed memory whenever no work touches *the same* memory.
+/// Succeeds if the host may access managed memory whenever no work accesses *the same* memory.
 ///
-/// Where a device lacks concurrent managed access, the host must touch no managed memory at all while *any* kernel runs
-/// on that device, whatever the kernel touches. No resource could know that, so none hands such memory out. One such
-/// device in the machine is enough: managed memory belongs to all of them.
+/// Where a device lacks concurrent managed access, the host must access no managed memory at all while *any* kernel runs on that
+/// device, even if the kernel uses other memory. No resource can know that, so none hands such memory out. One such device in the
+/// machine is enough: managed memory belongs to all of them.
 ///
-/// The other devices are asked for two attributes, which makes no context on them.
+/// It reads two attributes of the other devices, which makes no context on them.
 pub(super) fn require_host_access(device: &Device, what: &'static str) -> Result<(), Error> {
     const INSTEAD: &str = "use pinned memory, or `Cuda` with copies";
     if !device.capabilities()?.managed_memory {

@@ -1,10 +1,10 @@
-//! Where do bytes come from?
+//! Sources: resources that get memory from a driver or from the host.
 //!
 //! | Source | Driver call | Device | Host | Stream-ordered |
 //! |---|---|---|---|---|
 //! | [`Cuda`] | `cuMemAlloc` | yes | | |
 //! | [`CudaAsync`] | `cuMemAllocFromPoolAsync`, a pool of its own | yes | | yes |
-//! | [`CudaAsyncView`] | the same, a pool of somebody else's | yes | | yes |
+//! | [`CudaAsyncView`] | the same, a pool with another owner | yes | | yes |
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
 //! | [`Pinned`] | `cuMemHostAlloc`, or pages registered by `cuMemHostRegister` | yes | yes | |
@@ -12,8 +12,8 @@
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
 //!
-//! A source asks the driver for each block. To ask it seldom, put a [`pool`](crate::Resource::pool) over one: over [`Cuda`]
-//! or [`CudaAsync`] for the device, over [`Pinned`] for what host and device both touch.
+//! A source calls the driver for each block. To call it seldom, put a [`pool`](crate::ResourceExt::pool) over one: over [`Cuda`]
+//! or [`CudaAsync`] for device memory, over [`Pinned`] for memory that host and device both access.
 
 mod block_range;
 mod callback;

@@ -12,9 +12,9 @@ use crate::resource::{DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId}
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Addresses without memory behind them: what a layer costs is what it adds to this.
+/// Addresses without memory behind them, to measure the cost that a layer adds.
 ///
-/// It never fails and never reaches a driver. Nobody may touch its blocks, so it is neither
+/// It never fails and never reaches a driver. Its blocks must not be accessed, so it is neither
 /// [`DeviceAccessible`](crate::DeviceAccessible) nor [`HostAccessible`](crate::HostAccessible), and no container takes it.
 ///
 /// # Stream ordering
@@ -46,7 +46,7 @@ pub struct Null {
 static_assertions::assert_impl_all!(Null: Send, Sync);
 static_assertions::assert_not_impl_any!(Null: Clone, crate::resource::DeviceAccessible, crate::resource::HostAccessible);
 
-/// The first address: beyond what 57-bit page tables can name, so that a wrong use faults.
+/// The first address: beyond 57-bit page tables, so that an access faults.
 const FIRST: u64 = 1 << 60;
 
 impl Null {
@@ -58,7 +58,7 @@ impl Null {
 }
 
 impl Null {
-    /// Addresses that say they belong to `device`.
+    /// A source of addresses for `device`.
     #[must_use]
     pub fn new(device: &Device) -> Self {
         Self { device: device.clone(), id: ResourceId::unique(), next: AtomicU64::new(FIRST) }

@@ -8,13 +8,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes in a page: 4 KiB on most hosts, 64 KiB on some with Grace.
 pub(super) fn page_bytes() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: every thread that finds nothing computes the same number.
+    // Relaxed: every thread that finds 0 computes the same number.
     match KNOWN.load(Ordering::Relaxed) {
         0 => {
             // SAFETY: it reads a constant of the system.
             let bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-            // The answer cannot be an error for this question; 64 KiB is the largest page in use, and a multiple of the
-            // others.
+            // `sysconf` cannot fail for this name; if it did, 64 KiB is the largest page in use, and a multiple of the others.
             let bytes = bytes.ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(64 << 10);
             KNOWN.store(bytes, Ordering::Relaxed);
             bytes
@@ -23,18 +22,17 @@ pub(super) fn page_bytes() -> usize {
     }
 }
 
-/// New pages, zeroed when they are first touched, and by whom decides where they live. `None` if the host has no more.
+/// New pages, zeroed at the first access, which also decides their NUMA node. `None` if the host has no more.
 ///
 /// `bytes` is a multiple of the page and not 0; `align` is a power of two.
 pub(super) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let page = page_bytes();
-    // What is not aligned by itself is cut out of a larger mapping.
+    // An aligned part is cut out of a larger mapping.
     let slack = align.saturating_sub(page);
     let mapped = map_anywhere(bytes.checked_add(slack)?)?;
     let head = mapped.addr().get().next_multiple_of(align) - mapped.addr().get();
-    // A cut fails where the kernel allows no more mappings, because it makes one more. What is left can still go in one
-    // piece.
-    // SAFETY: these and the ranges below are parts of the mapping that was made just now, and nobody has used them.
+    // A cut makes one more mapping, and fails where the kernel allows no more. The rest can still be unmapped in one piece.
+    // SAFETY: these and the ranges below are parts of the mapping that was made just now, and are unused.
     if head > 0 && !unsafe { unmap(mapped, head) } {
         // SAFETY: as above.
         let _ = unsafe { unmap(mapped, bytes + slack) };
@@ -51,7 +49,7 @@ pub(super) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         let _ = unsafe { unmap(start, bytes + tail) };
         return None;
     }
-    // Blocks are handed out as numbers, which the host and a simulated device turn into pointers again.
+    // Blocks are handed out as numbers, which the host and a simulated device turn back into pointers.
     let _ = start.as_ptr().expose_provenance();
     Some(start)
 }
@@ -71,11 +69,11 @@ fn map_anywhere(bytes: usize) -> Option<NonNull<u8>> {
     if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) }
 }
 
-/// Gives pages back. Returns `true` if they are gone.
+/// Unmaps pages. Returns `true` on success.
 ///
 /// # Safety
 ///
-/// The range is whole pages that `map` returned, or made, and nobody uses them again: neither host nor device.
+/// The range is whole pages that `map` returned, or made, and they are not used again, by host or device.
 pub(super) unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: the pages are ours and unused: the caller's promise.
     unsafe { libc::munmap(start.as_ptr().cast(), bytes) == 0 }

@@ -11,13 +11,13 @@ use crate::sync::Mutex;
 
 /// The blocks of one pool that are waiting to be freed.
 ///
-/// A stream that captures takes the free of what its graph allocates and of nothing else. A buffer that is dropped meanwhile would
-/// be lost; it is kept here with the point of the stream that it was freed at. Once the capture is over, the stream can be waited
-/// for, and the next call that looks frees the block behind that wait, on a stream of the crate's own.
+/// A stream that captures accepts frees only of blocks that its graph allocates. Any other block that is freed meanwhile is kept
+/// here, with the point of the stream that it was freed at. Once the capture is over, the next call of the pool frees the block on
+/// a stream of the crate's own, behind a wait for that point.
 #[derive(Debug, Default)]
 pub(super) struct PostponedFrees {
     blocks: Mutex<Vec<(DevicePtr, Stamp)>>,
-    /// How many there are, so that nobody takes the lock for none. A call that misses the newest leaves it to the next.
+    /// The number of blocks, so that the lock is not taken for none. A call that misses the newest leaves it to the next.
     count: AtomicUsize,
 }
 
@@ -26,9 +26,9 @@ impl PostponedFrees {
     ///
     /// # Safety
     ///
-    /// `block` came from `allocate_async`, nobody else frees it, and its uses come before this point of `stream`.
+    /// `block` came from `allocate_async`, no other code frees it, and its uses come before this point of `stream`.
     pub(super) unsafe fn add(&self, block: DevicePtr, stream: StreamRef<'_>) {
-        // Before the lock: on a stream that somebody else owns it calls the driver.
+        // Before the lock: on a stream with another owner it calls the driver.
         let freed_at = stream.release();
         let Some(mut blocks) = self.blocks.lock_here() else { return };
         blocks.push((block, freed_at));
@@ -36,14 +36,14 @@ impl PostponedFrees {
         self.count.store(blocks.len(), Ordering::Relaxed);
     }
 
-    /// Frees what can be freed by now.
+    /// Frees the blocks that can be freed by now.
     pub(super) fn settle(&self, device: &Device) {
         // Relaxed: a hint, see above.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Ok(service) = device.service_stream() else { return };
-        // Taken out, so that no lock is held over the driver's calls, and nobody else frees them.
+        // Taken out, so that no lock is held over the driver's calls, and no other thread frees them.
         let mut waiting = core::mem::take(&mut *self.blocks.lock());
         waiting.retain(|&(block, freed_at)| {
             let stream = service.as_ref();
@@ -51,8 +51,8 @@ impl PostponedFrees {
                 return true;
             }
             // SAFETY:
-            // - the block came from `allocate_async` and is freed by nobody else: the promise to `add`, and it was taken out.
-            // - its uses come before: the stream has been made to wait for the point that they come before.
+            // - the block came from `allocate_async` and no other code frees it: the promise to `add`, and it was taken out.
+            // - its uses come before: the stream was made to wait for the point that they come before.
             // - the stream is live and of this device: the device keeps it.
             // A failure means that the context is lost, and the block with it.
             let _ = unsafe { device.driver().free_async(device.ordinal(), block.address(), stream.raw()) };

@@ -1,4 +1,4 @@
-//! What a source says when it has no memory.
+//! The errors of a source without memory.
 
 use crate::device::Device;
 use crate::driver::{DriverError, MemoryInfo};
@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::resource::Layout;
 
-/// The error of `source`, a source of this device, after a call of the driver failed. If there was no memory, it tells how much there is:
-/// `memory` is asked then, and not before.
+/// The error of `source`, a source of this device, after a driver call failed. Only an out-of-memory error calls `memory`, for its
+/// report.
 #[cold]
 pub(super) fn failed(
     source: &'static str,
@@ -20,7 +20,7 @@ pub(super) fn failed(
     if error.is_out_of_memory() { report(source, device, layout, Some(error), memory().ok()) } else { error }
 }
 
-/// The error of `source` where nobody else has said that there is no memory.
+/// The out-of-memory error of `source` without an error of the driver.
 #[cold]
 pub(super) fn refused(
     source: &'static str,

@@ -1,6 +1,6 @@
 //! `System`: ordinary memory of the host that the device can read.
 
-#![expect(unsafe_code, reason = "hands out pages of the host, and takes them back")]
+#![expect(unsafe_code, reason = "maps and unmaps pages of the host")]
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -17,7 +17,7 @@ use crate::resource::{
 };
 use crate::stream::StreamRef;
 
-/// How a [`System`] is to place what it hands out. Plain knobs, set by chaining.
+/// The configuration of a [`System`], set by chaining.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a resource is made with it"]
 pub struct SystemConfig {
@@ -25,10 +25,10 @@ pub struct SystemConfig {
 }
 
 impl SystemConfig {
-    /// Bytes of the device's own memory that shall stay free: what of a block does not fit beside them is advised to live
-    /// on the host, the rest on the device. Without it, pages live where they are touched first.
+    /// Bytes of the device's own memory that should stay free: the part of a block that does not fit beside them is advised to
+    /// live on the host, the rest on the device. Without it, pages live where they are accessed first.
     ///
-    /// The device is asked at each allocation what it has free; two allocations at once may both count on the same bytes.
+    /// Each allocation reads the free memory of the device; two allocations at once may both count on the same bytes.
     pub const fn headroom_bytes(mut self, bytes: usize) -> Self {
         self.headroom_bytes = Some(bytes);
         self
@@ -41,14 +41,13 @@ impl SystemConfig {
 /// so: with HMM (an open kernel module, Turing or newer) or on a board that shares page tables (Grace Hopper). Blocks
 /// are whole pages, because a page migrates as one: no block shares its page with another, or with the heap.
 ///
-/// The host may promise more memory than it has. What is touched then ends the process instead of returning an error.
+/// The host may promise more memory than it has. An access can then end the process instead of returning an error.
 ///
 /// # Stream ordering
 ///
-/// A block may be used by any stream, and by the host, as soon as it is allocated. Deallocating waits, on the host,
-/// until the stream is done, because the device may still be reading. While the stream captures nobody can say when its
-/// work will be done, and after an error of the stream nobody knows whether it is: the block is leaked then.
-/// [`deallocate_sync`](Resource::deallocate_sync) does not wait, and never leaks.
+/// A block may be used by any stream, and by the host, as soon as it is allocated. Deallocating waits, on the host, until the
+/// stream is done, because the device may still be reading. If the stream captures, or the wait fails, the end of its work is
+/// unknown, and the block is leaked. [`deallocate_sync`](Resource::deallocate_sync) does not wait, and never leaks.
 ///
 /// # Thread safety
 ///
@@ -80,8 +79,8 @@ pub struct System {
 
 static_assertions::assert_impl_all!(System: Send, Sync, Clone, DeviceAccessible, HostAccessible);
 
-/// The largest alignment that is honoured: the largest page that host and device have in common. The operating system
-/// would honour more; cutting an aligned block out needs that much address space.
+/// The largest alignment: the largest page that host and device have in common. The operating system would allow more, but cutting
+/// out an aligned block needs that much more address space.
 const MAX_ALIGN: usize = 2 << 20;
 
 impl System {
@@ -100,7 +99,7 @@ impl System {
 }
 
 impl System {
-    /// The host's memory, placed where it is touched first.
+    /// The host's memory, placed where it is accessed first.
     ///
     /// # Errors
     ///
@@ -125,7 +124,7 @@ impl System {
         Ok(Self { device: device.clone(), headroom_bytes: config.headroom_bytes })
     }
 
-    /// Tells the driver where fresh pages shall live.
+    /// Advises the driver where new pages should live.
     fn place(&self, start: NonNull<u8>, bytes: usize) -> Result<(), Error> {
         let Some(headroom) = self.headroom_bytes else { return Ok(()) };
         let free = self.device.memory_info()?.free_bytes;
@@ -148,12 +147,13 @@ impl System {
     }
 }
 
-/// How many of `bytes` fit on the device beside the headroom. Advice applies to whole pages, so the cut is between two.
+/// The number of `bytes` that fit on the device beside the headroom. Advice applies to whole pages, so it is a multiple of the
+/// page.
 fn near_bytes(bytes: usize, free: usize, headroom: usize, page: usize) -> usize {
     free.saturating_sub(headroom).min(bytes) / page * page
 }
 
-/// What a block of this layout takes: whole pages.
+/// The bytes that a block of this layout takes: whole pages.
 fn mapped_bytes(layout: Layout) -> Option<usize> {
     layout.bytes().checked_next_multiple_of(pages::page_bytes())
 }
@@ -171,7 +171,7 @@ unsafe impl Resource for System {
         if layout.is_empty() {
             return;
         }
-        // Waiting for a stream that captures would break the capture, and what it recorded may run at any time.
+        // A wait for a stream that captures would break the capture, and recorded work may run at any time.
         if !matches!(stream.is_capturing(), Ok(false)) || stream.synchronize().is_err() {
             return;
         }
@@ -192,7 +192,7 @@ unsafe impl Resource for System {
         match self.place(start, bytes).and(block) {
             Ok(block) => Ok(block),
             Err(error) => {
-                // SAFETY: `map` returned the pages just now, and nobody has seen them.
+                // SAFETY: `map` returned the pages just now, and they were not handed out.
                 let _ = unsafe { pages::unmap(start, bytes) };
                 Err(error)
             }
@@ -227,7 +227,7 @@ unsafe impl Resource for System {
         MAX_ALIGN
     }
 
-    /// Of the host, as far as this process may use it.
+    /// The memory of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
         host_memory::of_host()
     }
@@ -241,7 +241,7 @@ impl Layer for System {
     type Book = Self;
 }
 
-// SAFETY: the device reads and writes pageable memory of this process: `with_config` asked it.
+// SAFETY: the device reads and writes pageable memory of this process: `with_config` checked it.
 unsafe impl DeviceAccessible for System {}
 
 // SAFETY: the pages are mapped for reading and writing in this process, and `map` exposed their provenance. Ordinary

@@ -1,11 +1,11 @@
-//! `Action`: what a row of a log says was done.
+//! `Action`: the action of a row of a log.
 
-/// What a row of a log says was done.
+/// The action of a row of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `allocate`: a block was handed out.
     Allocate,
-    /// `allocate failure`: a block was asked for, and there was none.
+    /// `allocate failure`: an allocation failed.
     AllocateFailure,
     /// `free`: a block was given back.
     Free,

@@ -1,14 +1,14 @@
-//! `Columns`: where a log has what.
+//! `Columns`: the columns of a log.
 
 use super::{Action, Row};
 
 /// The columns of a log, in the order in which RMM writes them.
 const NAMES: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
-/// The columns that a log may have beside them. RMM passes over what it does not know.
+/// Optional columns. RMM skips columns that it does not know.
 const MORE_NAMES: [&str; 2] = ["Tag", "Reserved"];
 
-/// Where each of `NAMES` is in a row, and of `MORE_NAMES` those that there are; and how many columns a row has.
+/// The position of each of `NAMES` in a row, those of the present `MORE_NAMES`, and the number of columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     places: [usize; 6],
@@ -17,7 +17,7 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Of the heading: the columns may come in any order, and others may be among them.
+    /// The columns of a heading: in any order, and others may be among them.
     pub(super) fn of_heading(heading: &str) -> Result<Self, String> {
         let place_of = |name: &str| heading.split(',').position(|column| column.trim() == name);
         let mut places = [0; 6];
@@ -33,7 +33,7 @@ impl Columns {
         let (mut fields, mut more) = ([""; 6], [""; 2]);
         let (mut rest, mut count) = (Some(text), 0);
         while let Some(left) = rest {
-            // A field is some ten bytes: shorter than what makes a search by words worth its start.
+            // A field has about ten bytes: too few for a search by words to pay off.
             let end = left.as_bytes().iter().position(|byte| *byte == b',');
             let (field, after) = end.map_or((left, None), |end| (&left[..end], Some(&left[end + 1..])));
             let is_usual = self.places.get(count) == Some(&count);

@@ -1,10 +1,10 @@
-//! `Cut`: where a log ends before its end.
+//! `Cut`: the place where a log was cut off.
 
 use core::fmt;
 
-/// Where a log ends before its end: its program was killed, its disk was full, or a copy of the file was broken off.
+/// The place where a log was cut off: its program was killed, its disk was full, or a copy of the file was interrupted.
 ///
-/// Everything before that place was read. A row counts when its line has its end: half of a number is a number, too.
+/// All rows before that place were read. A row counts only if its line has a line end, because half of a number is a number, too.
 ///
 /// # Examples
 ///
@@ -35,13 +35,13 @@ impl Cut {
         self.line
     }
 
-    /// How many bytes come before that line: those that were read. Of a log packed by gzip, bytes of its text.
+    /// The number of bytes before that line, which were read. For a log packed by gzip, bytes of the unpacked text.
     #[must_use]
     pub const fn byte(&self) -> u64 {
         self.byte
     }
 
-    /// How it is known that more should come.
+    /// The reason why the log counts as cut.
     #[must_use]
     pub fn why(&self) -> &str {
         &self.why

@@ -13,16 +13,16 @@ const LONGEST: f64 = 366.0 * 24.0 * 60.0 * 60.0;
 pub(super) struct EventColumns;
 
 impl EventColumns {
-    /// How such a log begins.
+    /// The heading of such a log.
     pub(super) const HEADING: &str = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,Location";
 
-    /// Whether that heading is one of these.
+    /// The columns, if the heading is that of such a log.
     pub(super) fn of_heading(heading: &str) -> Option<Self> {
         (heading == Self::HEADING).then_some(Self)
     }
 
     pub(super) fn row(self, line: usize, text: &str) -> Result<Row, String> {
-        // The last is the name of a file of the program's, which may have commas in it.
+        // The last column is the name of a source file, which may have commas in it.
         let fields: Vec<&str> = text.splitn(COUNT, ',').map(str::trim).collect();
         let [event, _, pointer, stream, size, _, _, _, start, ..] = fields[..] else {
             return Err(format!("it has {} columns where the heading has {COUNT}", fields.len()));
@@ -34,7 +34,7 @@ impl EventColumns {
             .ok_or_else(|| wrong("Address", pointer, "an address, 0x and sixteen digits at most"))?;
         let bytes = size.parse().map_err(|_| wrong("Size (bytes)", size, "a number of bytes"))?;
         let action = match event {
-            // A row was written whether the call succeeded or not; the address is what tells.
+            // A row was written whether the call succeeded or not; only the address shows which.
             "Alloc" if address == 0 && bytes > 0 => Action::AllocateFailure,
             "Alloc" => Action::Allocate,
             "Free" => Action::Free,
@@ -45,7 +45,7 @@ impl EventColumns {
         };
         Ok(Row {
             line,
-            // The log does not say which.
+            // The log does not name the thread.
             thread: 0,
             microseconds: microseconds(start).ok_or_else(|| wrong("Start", start, "a number of seconds"))?,
             action,

@@ -1,12 +1,12 @@
-//! What happened?
+//! Traces of allocations, and logs.
 //!
-//! A [`Trace`] is what a program did to its memory: which block was allocated and freed when, on which stream, by which
-//! thread. It is plain data: nothing here allocates from a resource.
+//! A [`Trace`] lists the allocations and frees of a program: which block, when, on which stream, by which thread. It is plain
+//! data: nothing here allocates from a resource.
 //!
 //! [`RmmCsv`] reads the rows of a log in RMM's format, [`Trace::from_rmm_csv`] matches them into events, and [`TraceEvents`] does
-//! so one at a time. A line that says something else than it should is an error that names the line and the reason. A log that was cut is read as far as
-//! it goes, and a [`Cut`] says where it ends.
-//! [`RmmCsvWriter`] writes such a log, as [`Logging`](crate::adaptor::Logging) does while a program runs.
+//! so one at a time. A malformed line is an error that names the line and the reason. A log that was cut off is read as far as it
+//! goes, and a [`Cut`] says where it ends. [`RmmCsvWriter`] writes such a log, as [`Logging`](crate::adaptor::Logging) does while
+//! a program runs.
 
 #![forbid(unsafe_code)]
 

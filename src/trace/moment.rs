@@ -1,15 +1,14 @@
-//! `Moment`: what a log says about a step beside the step itself.
+//! `Moment`: further data of a log about an event.
 
-/// What a log says about an [`Event`](super::Event) beside the event itself. Apart from it, because a replay reads events and
-/// nothing else.
+/// Further data of a log about an [`Event`](super::Event). A type of its own, because a replay reads only events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Microseconds since the midnight before the first row: where a row's time is half a day behind that of the row before,
-    /// another day has begun. A row of a minute before midnight that comes after it is of the day before.
+    /// Microseconds since the midnight before the first row. A new day begins where the time of a row is half a day behind that of
+    /// the row before. A row from the last minute before midnight that comes after that belongs to the day before.
     pub microseconds: u64,
     /// Where the block begins.
     pub address: u64,
-    /// What was reserved then, if the log tells.
+    /// The bytes reserved at that time, if the log has them.
     pub reserved_bytes: Option<u64>,
     /// The place of the row's tag in [`Trace::tags`](super::Trace::tags).
     pub tag: u32,

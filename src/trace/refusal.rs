@@ -5,7 +5,7 @@ use super::Moment;
 /// An allocation that failed: no [`Event`](super::Event), because nothing was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// How many events come before it in [`Trace::events`](super::Trace::events).
+    /// The number of events before it in [`Trace::events`](super::Trace::events).
     pub after_events: usize,
     /// The stream that the call named, numbered as those of events.
     pub stream: u32,
@@ -13,6 +13,6 @@ pub struct Refusal {
     pub thread: u32,
     /// The bytes that were asked for.
     pub bytes: u64,
-    /// When it was, and what for.
+    /// Its time and its tag.
     pub moment: Moment,
 }

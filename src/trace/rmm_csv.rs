@@ -1,4 +1,4 @@
-//! `RmmCsv`: reads the log that RMM writes.
+//! `RmmCsv`: reads logs in RMM's format.
 
 use std::io::{self, BufRead, Read};
 
@@ -7,23 +7,23 @@ use super::event_columns::EventColumns;
 use super::{Cut, Row, RowFormat};
 use crate::error::Error;
 
-/// No row is longer: RMM's are at most 110 bytes. A file without line ends must not fill the memory.
+/// The longest row that is read: RMM's are at most 110 bytes. A file without line ends must not fill the memory.
 const LONGEST: usize = 4096;
 
-/// Before the text of a file that a program for Windows wrote.
+/// The byte order mark that some Windows programs write before the text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The rows of a log in RMM's format, `Thread,Time,Action,Pointer,Size,Stream`, as its logging adaptor writes it.
 ///
-/// Logs of every age of RMM are read: those whose times have a colon before the microseconds (0.16), addresses that are `0x0`
-/// or `(nil)`, and what its C interface kept (up to 0.13), which begins with `Event Type,Device ID,Address`. The latter say
-/// nothing about threads, and their times count from the start of the log.
+/// Logs of every version of RMM are read: those whose times have a colon before the microseconds (0.16), addresses that are `0x0`
+/// or `(nil)`, and logs of its C interface (up to 0.13), which begin with `Event Type,Device ID,Address`. The latter do not name
+/// threads, and their times count from the start of the log.
 ///
-/// Columns are found by the names in the heading. Empty lines are passed over, and a byte order mark before the heading; line
+/// Columns are found by the names in the heading. Empty lines are skipped, and so is a byte order mark before the heading; line
 /// ends may be those of Windows. After an error there are no more rows.
 ///
-/// A log that was cut is read to the last line that has its end, and [`cut`](Self::cut) says where that is. A reader that fails
-/// with `UnexpectedEof`, as those of packed files do, says the same.
+/// A log that was cut off is read to its last complete line, and [`cut`](Self::cut) says where that is. A reader that fails with
+/// `UnexpectedEof`, as those of packed files do, counts as the same.
 ///
 /// # Examples
 ///
@@ -41,13 +41,13 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// ```
 #[derive(Debug)]
 pub struct RmmCsv<B> {
-    lines: Lines<B>,
+    lines: LogLines<B>,
     /// None after the last row.
     columns: Option<Heading>,
     cut: Option<Cut>,
 }
 
-/// What a log begins with, and what its rows are then.
+/// The kind of heading of a log, which decides how its rows are read.
 #[derive(Clone, Copy, Debug)]
 enum Heading {
     OfAdaptor(Columns),
@@ -78,23 +78,23 @@ impl<B: BufRead> RmmCsv<B> {
     /// `Malformed` if it lacks a column, unless a cut has taken it, and if there is nothing at all; `Unreadable` as `lines`
     /// says.
     pub fn new(lines: B) -> Result<Self, Error> {
-        let mut lines = Lines { lines, line: 0, byte: 0, text: Vec::new() };
+        let mut lines = LogLines { lines, line: 0, byte: 0, text: Vec::new() };
         let found = lines.next()?;
         let malformed = |why| Error::malformed(1, why);
         let bytes = lines.text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&lines.text);
         let heading = line_of(bytes).map_err(malformed)?;
-        if matches!(found, Found::End) || (bytes.is_empty() && !lines.text.is_empty()) {
+        if matches!(found, LineRead::End) || (bytes.is_empty() && !lines.text.is_empty()) {
             return Err(malformed("the file is empty: a log has at least its heading".to_owned()));
         }
         let (columns, cut) = match found {
-            Found::Cut(cut) if is_start_of_heading(heading) => (None, Some(cut)),
-            Found::Cut(cut) => Heading::of(heading).map(|_| (None, Some(cut))).map_err(malformed)?,
-            Found::Line | Found::End => (Some(Heading::of(heading).map_err(malformed)?), None),
+            LineRead::Cut(cut) if is_start_of_heading(heading) => (None, Some(cut)),
+            LineRead::Cut(cut) => Heading::of(heading).map(|_| (None, Some(cut))).map_err(malformed)?,
+            LineRead::Line | LineRead::End => (Some(Heading::of(heading).map_err(malformed)?), None),
         };
         Ok(Self { lines, columns, cut })
     }
 
-    /// Where the log ends before its end, if it does: known when there are no more rows.
+    /// The place where the log was cut off, if it was: known after the last row.
     #[must_use]
     pub const fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
@@ -103,9 +103,9 @@ impl<B: BufRead> RmmCsv<B> {
     fn read_row(&mut self, columns: Heading) -> Result<Option<Row>, Error> {
         loop {
             match self.lines.next()? {
-                Found::Line => {}
-                Found::End => return Ok(None),
-                Found::Cut(cut) => {
+                LineRead::Line => {}
+                LineRead::End => return Ok(None),
+                LineRead::Cut(cut) => {
                     self.cut = Some(cut);
                     return Ok(None);
                 }
@@ -132,26 +132,26 @@ impl<B: BufRead> Iterator for RmmCsv<B> {
     }
 }
 
-/// A file, a line at a time.
+/// Reads a file, a line at a time.
 #[derive(Debug)]
-struct Lines<B> {
+struct LogLines<B> {
     lines: B,
-    /// That of `text`, counted from 1.
+    /// The number of the line in `text`, counted from 1.
     line: usize,
-    /// How many bytes come before it.
+    /// The number of bytes before that line.
     byte: u64,
     text: Vec<u8>,
 }
 
-/// What comes next in a file.
-enum Found {
+/// The result of reading the next line.
+enum LineRead {
     Line,
     End,
     Cut(Cut),
 }
 
-impl<B: BufRead> Lines<B> {
-    fn next(&mut self) -> Result<Found, Error> {
+impl<B: BufRead> LogLines<B> {
+    fn next(&mut self) -> Result<LineRead, Error> {
         self.line += 1;
         self.byte += self.text.len() as u64;
         self.text.clear();
@@ -163,15 +163,15 @@ impl<B: BufRead> Lines<B> {
         let why = match read {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => error.to_string(),
             Err(error) => return Err(Error::unreadable(self.line, &error)),
-            Ok(_) if self.text.ends_with(b"\n") => return Ok(Found::Line),
-            Ok(_) if self.text.trim_ascii().is_empty() => return Ok(Found::End),
+            Ok(_) if self.text.ends_with(b"\n") => return Ok(LineRead::Line),
+            Ok(_) if self.text.trim_ascii().is_empty() => return Ok(LineRead::End),
             Ok(_) => "that line has no line end, and is left out".to_owned(),
         };
-        Ok(Found::Cut(Cut { line: self.line, byte: self.byte, why: why.into() }))
+        Ok(LineRead::Cut(Cut { line: self.line, byte: self.byte, why: why.into() }))
     }
 }
 
-/// Whether that is how the heading of a log begins.
+/// Returns `true` if the heading of a log begins like this.
 fn is_start_of_heading(text: &str) -> bool {
     let is_start = |format: RowFormat| {
         let mut heading = Vec::new();

@@ -6,13 +6,13 @@ use super::Row;
 use super::row_format::{Fields, LONGEST_TAG, RowFormat, is_time_of_day};
 use crate::error::Error;
 
-/// So many bytes are gathered before they are written: a write of the system takes as long as formatting twenty rows.
+/// The number of bytes that are buffered before they are written: a system call takes as long as formatting twenty rows.
 const GATHERED: usize = 64 << 10;
 
 /// Writes a log in RMM's format, byte for byte: the heading `Thread,Time,Action,Pointer,Size,Stream`, and a line for each
 /// row. [`RmmCsv`](super::RmmCsv) reads the same rows back.
 ///
-/// A null pointer is `(nil)`, a null stream `0`, everything else hexadecimal, as RMM has them.
+/// A null pointer is `(nil)`, a null stream `0`, all others are hexadecimal, as in RMM.
 ///
 /// # Examples
 ///
@@ -38,13 +38,13 @@ pub struct RmmCsvWriter<W: Write> {
 }
 
 impl<W: Write> RmmCsvWriter<W> {
-    /// RMM's six columns.
+    /// Writes RMM's six columns.
     #[must_use]
     pub fn new(to: W) -> Self {
         Self::with_format(to, RowFormat::default())
     }
 
-    /// RMM's six columns, `Tag` and `Reserved`, which its own reader passes over.
+    /// Writes RMM's six columns, and `Tag` and `Reserved`, which RMM's own reader skips.
     #[must_use]
     pub fn with_tags_and_reserved(to: W) -> Self {
         Self::with_format(to, RowFormat { tags: true, reserved: true })
@@ -56,12 +56,12 @@ impl<W: Write> RmmCsvWriter<W> {
         Self { to, format, gathered }
     }
 
-    /// Writes a row. What the log has no column for is left out, the row's own `line` always.
+    /// Writes a row. Fields without a column in the log are left out, and `line` always.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a row that no line can say, and then nothing is written of it: a time after the end of the day, or
-    /// a tag with a comma, a line end, spaces around it, or more than 2048 bytes. `Unwritable` as the writer says.
+    /// `InvalidArgument` for a row that cannot be written, of which nothing is then written: a time after the end of the day, or a
+    /// tag with a comma, a line end, spaces around it, or more than 2048 bytes. `Unwritable` as the writer says.
     pub fn write(&mut self, row: &Row) -> Result<(), Error> {
         let refused = |why, instead| Err(Error::invalid_argument("a row of a log", why, instead));
         if !is_time_of_day(row.microseconds) {
@@ -82,20 +82,20 @@ impl<W: Write> RmmCsvWriter<W> {
             *row;
         let fields = Fields { thread, microseconds, action, address, bytes, stream, tag, reserved_bytes };
         self.format.row(&fields, &mut self.gathered);
-        if self.gathered.len() >= GATHERED { self.pass_on() } else { Ok(()) }
+        if self.gathered.len() >= GATHERED { self.write_buffer() } else { Ok(()) }
     }
 
-    /// Passes on what is gathered, and flushes the writer under this one.
+    /// Writes the buffered rows, and flushes the writer under this one.
     ///
     /// # Errors
     ///
     /// `Unwritable` as the writer says.
     pub fn flush(&mut self) -> Result<(), Error> {
-        self.pass_on()?;
+        self.write_buffer()?;
         self.to.flush().map_err(|error| Error::unwritable("the log", &error))
     }
 
-    /// As [`flush`](Self::flush), and gives the writer back. A writer that is dropped without has not written its last rows.
+    /// As [`flush`](Self::flush), and returns the writer. A writer that is dropped without a flush loses its last rows.
     ///
     /// # Errors
     ///
@@ -105,9 +105,9 @@ impl<W: Write> RmmCsvWriter<W> {
         Ok(self.to)
     }
 
-    fn pass_on(&mut self) -> Result<(), Error> {
+    fn write_buffer(&mut self) -> Result<(), Error> {
         let written = self.to.write_all(&self.gathered);
-        // Of rows that were written in part nobody knows where they end: they are not written again.
+        // After a partial write it is unknown where the rows end, so they are not written again.
         self.gathered.clear();
         written.map_err(|error| Error::unwritable("the log", &error))
     }

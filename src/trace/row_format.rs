@@ -2,14 +2,14 @@
 
 use super::Action;
 
-/// A second of the clock has so many microseconds, and a day so many seconds.
+/// The microseconds of a second, and the seconds of a day.
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
 
-/// No path of tags is written longer, so that no line is longer than a reader takes.
+/// The longest path of tags that is written, so that no line is longer than a reader accepts.
 pub(crate) const LONGEST_TAG: usize = 2048;
 
-/// How a row of a log is written: RMM's six columns, and those that a log may have beside them.
+/// The columns of a written log: RMM's six, and the optional ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowFormat {
     /// A column `Tag`.
@@ -44,8 +44,8 @@ impl RowFormat {
         into.push(b'\n');
     }
 
-    /// By hand and not by `write!`, which takes four times as long: this bounds how many events a second a log can keep up
-    /// with.
+    /// By hand and not by `write!`, which takes four times as long: this limits the number of events per second that a log can
+    /// take.
     pub(crate) fn row(self, fields: &Fields<'_>, into: &mut Vec<u8>) {
         decimal(into, fields.thread);
         into.push(b',');
@@ -56,7 +56,7 @@ impl RowFormat {
             Action::Free => b",free,",
         });
         match fields.address {
-            // As C prints a null pointer, and as C++ prints one: RMM's columns differ.
+            // A null pointer as C prints it, and as C++ prints it: RMM's columns differ.
             0 => into.extend_from_slice(b"(nil)"),
             address => hexadecimal(into, address),
         }
@@ -88,7 +88,7 @@ pub(crate) fn is_time_of_day(microseconds: u64) -> bool {
 
 /// `HH:MM:SS.ffffff`.
 fn time(into: &mut Vec<u8>, microseconds: u64) {
-    // What is past the end of the day is in its leap second, 23:59:60.
+    // A time after the end of the day lies in its leap second, 23:59:60.
     let within = microseconds.min(DAY - 1);
     let leap = microseconds / DAY;
     let seconds = within / SECOND;
@@ -101,7 +101,7 @@ fn time(into: &mut Vec<u8>, microseconds: u64) {
     digits(into, microseconds % SECOND, 6);
 }
 
-/// A number in exactly so many digits.
+/// Writes a number in exactly `count` digits.
 fn digits(into: &mut Vec<u8>, mut number: u64, count: usize) {
     let start = into.len();
     into.resize(start + count, b'0');

@@ -1,4 +1,4 @@
-//! `Trace`: everything that a program did to its memory.
+//! `Trace`: the allocations and frees of a program.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -8,7 +8,7 @@ use super::{Cut, Event, EventKind, Moment, Refusal, TraceEvents, Unpacked};
 use crate::error::Error;
 use crate::resource::Layout;
 
-/// Everything that a program did to its memory, in the order in which it was logged.
+/// The allocations and frees of a program, in the order in which they were logged.
 ///
 /// # Examples
 ///
@@ -29,29 +29,29 @@ use crate::resource::Layout;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What happened, in order. Each `block` is below [`blocks`](Self::blocks), and so on.
+    /// The events, in order. Each `block` is below [`blocks`](Self::blocks), and so on.
     pub events: Vec<Event>,
-    /// Of each event, when it was and what it was for.
+    /// The time and the tag of each event.
     pub moments: Vec<Moment>,
-    /// What blocks were for, as paths of names with semicolons between them. The first is empty: nobody said.
+    /// The tags of blocks, as paths of names with semicolons between them. The first is empty: no tag.
     pub tags: Vec<String>,
     /// The handle of each stream.
     pub stream_handles: Vec<u64>,
     /// The number that the operating system had given each thread.
     pub thread_numbers: Vec<u64>,
-    /// How many blocks there were.
+    /// The number of blocks.
     pub blocks: u32,
-    /// How many streams there were.
+    /// The number of streams.
     pub streams: u32,
-    /// How many threads there were.
+    /// The number of threads.
     pub threads: u32,
-    /// Allocations that failed. They are no events: nothing was allocated.
+    /// The number of failed allocations. They are no events, because nothing was allocated.
     pub failures: usize,
-    /// Each of them, in order.
+    /// The failed allocations, in order.
     pub refusals: Vec<Refusal>,
     /// Frees of blocks that were not allocated in the log, because it began later. They are no events.
     pub strays: usize,
-    /// Where the log ends before its end, if it does: all of this is from before that place.
+    /// The place where the log was cut off, if it was: this trace ends there.
     pub cut: Option<Cut>,
 }
 
@@ -74,9 +74,9 @@ impl Trace {
 
     /// Reads a log in RMM's format, and matches its rows.
     ///
-    /// Rows of zero bytes are left out, as no resource sees them. A block whose address is handed out again though the log
-    /// has no free of it stays live to the end. What a free says about the size is not believed. Of a log that was cut
-    /// everything is read that is whole: [`cut`](Self::cut) says where it ends.
+    /// Rows of zero bytes are left out, as no resource sees them. A block whose address is allocated again without a logged free
+    /// stays live to the end. The size in a free is ignored. A log that was cut off is read up to its last complete line:
+    /// [`cut`](Self::cut) says where it ends.
     ///
     /// # Errors
     ///

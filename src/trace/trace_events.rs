@@ -9,8 +9,8 @@ use super::{Action, Event, EventKind, Moment, Refusal, RmmCsv, Row, Trace};
 use crate::error::Error;
 use crate::resource::Layout;
 
-/// The events of a log in RMM's format, one at a time: what [`Trace::from_rmm_csv`] collects, for those who need not hold all of
-/// it at once. An event of a trace takes 64 bytes.
+/// The events of a log in RMM's format, one at a time. [`Trace::from_rmm_csv`] collects them, at 64 bytes an event; this iterator
+/// does not keep them.
 ///
 /// Rows are matched as [`Trace::from_rmm_csv`] says. After an error there are no more events.
 ///
@@ -38,16 +38,16 @@ use crate::resource::Layout;
 pub struct TraceEvents<B> {
     rows: RmmCsv<B>,
     is_over: bool,
-    /// All but events and moments.
+    /// All fields but events and moments.
     rest: Trace,
-    /// How many events there were.
+    /// The number of events so far.
     count: usize,
     streams: Numbering<u64>,
     threads: Numbering<u64>,
     tags: Numbering<Box<str>>,
     /// The block at each address, and its bytes.
     live: HashMap<u64, (u32, u64)>,
-    clock: Clock,
+    clock: LogClock,
 }
 
 impl<B: BufRead> TraceEvents<B> {
@@ -68,11 +68,11 @@ impl<B: BufRead> TraceEvents<B> {
             threads: Numbering::default(),
             tags,
             live: HashMap::new(),
-            clock: Clock::default(),
+            clock: LogClock::default(),
         })
     }
 
-    /// All that a trace says beside its events, as far as the log has been read: `events` and `moments` are empty.
+    /// The other fields of the trace, as far as the log has been read: `events` and `moments` are empty.
     #[must_use]
     pub const fn rest(&self) -> &Trace {
         &self.rest
@@ -84,7 +84,7 @@ impl<B: BufRead> TraceEvents<B> {
         self.rest
     }
 
-    /// The event that a row is, if it is one.
+    /// The event of a row, if it is one.
     fn event_of(&mut self, row: &Row) -> Result<Option<(Event, Moment)>, Error> {
         let rest = &mut self.rest;
         let stream = self.streams.number(&row.stream, &mut rest.stream_handles, row)?;
@@ -156,11 +156,11 @@ impl<B: BufRead> Iterator for TraceEvents<B> {
     }
 }
 
-/// The numbers of names: those that come first have the lowest.
+/// Numbers names in the order in which they first appear.
 #[derive(Debug)]
 struct Numbering<N> {
     known: HashMap<N, u32>,
-    /// Rows name mostly what the row before named.
+    /// The name of the row before, which most rows repeat.
     last: Option<(N, u32)>,
 }
 
@@ -196,22 +196,22 @@ fn too_many(row: &Row) -> Error {
     Error::malformed(row.line, "it is one more than 4294967295 of a kind")
 }
 
-/// Makes times of day into times that go on.
+/// Converts times of day into times that increase over days.
 #[derive(Debug, Default)]
-struct Clock {
+struct LogClock {
     before: u64,
     midnight: u64,
 }
 
-impl Clock {
+impl LogClock {
     const DAY: u64 = 24 * 60 * 60 * 1_000_000;
 
-    /// Two threads log a row so close to each other that one comes late. A minute is long for that, and a log that does nothing
-    /// for a whole day less a minute is rare.
+    /// Rows of two threads may come late by this much. A minute is long for that, and a pause of a whole day less a minute is
+    /// rare.
     const LITTLE: u64 = 60 * 1_000_000;
 
-    /// Rows of two threads may stand in another order than their times, by a little: that is no new day, and what comes late
-    /// after midnight is of the day before.
+    /// Rows of two threads may be slightly out of order: that is no new day, and a late row after midnight belongs to the day
+    /// before.
     fn at(&mut self, microseconds: u64) -> u64 {
         if self.midnight >= Self::DAY && microseconds + Self::LITTLE >= self.before + Self::DAY {
             return self.midnight - Self::DAY + microseconds;

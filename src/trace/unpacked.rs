@@ -4,13 +4,13 @@ use std::io::{self, BufRead, Read};
 
 use crate::error::Error;
 
-/// The first byte of whatever gzip made. No text begins with it.
+/// The first byte of a gzip file. No text begins with it.
 const GZIP: u8 = 0x1f;
 
-/// The text of a file, which gzip may have packed, whatever the file is called.
+/// The text of a file, unpacked if gzip has packed it. The name of the file does not matter.
 ///
-/// A file that is packed and was cut reads as far as it goes, and then as `UnexpectedEof`. So does one with other bytes after
-/// the end of what gzip made; zeros, with which some tools fill up a file, are passed over.
+/// A packed file that was cut off reads as far as it goes, and then fails with `UnexpectedEof`. So does one with other bytes after
+/// the end of the gzip data; zeros, with which some tools pad a file, are skipped.
 ///
 /// # Examples
 ///
@@ -82,12 +82,12 @@ impl<B: BufRead> BufRead for Unpacked<B> {
     }
 }
 
-/// What gzip made, one member after the other: flate2's own reader of several calls what is none a wrong header, and does not
-/// say that everything before it was whole.
+/// The members of a gzip file, one after the other. flate2's own reader of several members reports other bytes behind them as a
+/// wrong header, and not that all members before were complete.
 #[cfg(feature = "gzip")]
 #[derive(Debug)]
 struct Members<B: BufRead> {
-    /// None after the last.
+    /// `None` after the last member.
     member: Option<flate2::bufread::GzDecoder<B>>,
 }
 
@@ -123,7 +123,7 @@ impl<B: BufRead> Read for Members<B> {
     }
 }
 
-/// The next byte that is none, which stays.
+/// The next byte that is not zero, without consuming it.
 #[cfg(feature = "gzip")]
 fn after_zeros(file: &mut impl BufRead) -> io::Result<Option<u8>> {
     loop {

@@ -1,6 +1,6 @@
-//! `PinnedConfig` and `NumaPolicy`: the knobs of `Pinned`.
+//! `PinnedConfig` and `NumaPolicy`: the configuration of `Pinned`.
 
-/// How a [`Pinned`](super::Pinned) makes its blocks.
+/// The configuration of a [`Pinned`](super::Pinned).
 ///
 /// ```
 /// use alluvion::source::{NumaPolicy, PinnedConfig};
@@ -9,9 +9,9 @@
 /// assert_eq!(config, PinnedConfig::default().threads(16).numa(NumaPolicy::Node(1)));
 /// ```
 ///
-/// There is no knob to leave the memory unmapped on the device, because a `Pinned` is accessible to it by its type, and
-/// none for write-combined memory: stores to it may be seen by another thread after the lock that guards them was
-/// released, which no `Vec` survives.
+/// There is no option to leave the memory unmapped on the device, because the type promises device access. There is none for
+/// write-combined memory either: another thread may see stores to it only after the lock that guards them was released, which
+/// breaks a `Vec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a source is made with it"]
 pub struct PinnedConfig {
@@ -23,8 +23,8 @@ pub struct PinnedConfig {
 
 /// The host's NUMA node that large blocks are put on.
 ///
-/// It is a preference: where a node is full, absent or forbidden to the process, the memory comes from another one. Small
-/// blocks come from the driver, which puts them where it likes.
+/// It is a preference: if the node is full, absent or forbidden to the process, the memory comes from another one. Small blocks
+/// come from the driver, which chooses their node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NumaPolicy {
@@ -33,17 +33,17 @@ pub enum NumaPolicy {
     NearDevice,
     /// One node, by its number.
     Node(u32),
-    /// As the process does elsewhere: usually the node of the thread that touches a page first.
+    /// The policy of the process: usually the node of the thread that first accesses a page.
     Anywhere,
 }
 
-/// A second thread pays from here on. Eight threads fill and pin 30 MiB a millisecond (4 GiB in 143 ms on an H200 host),
-/// so that one needs about 1 ms for 4 MiB, against some tens of microseconds to start it.
+/// The bytes for each thread: from here on a second thread pays off. Eight threads fill and pin 30 MiB in a millisecond (4 GiB in
+/// 143 ms on an H200 host), so one needs about 1 ms for 4 MiB, and starting it takes some tens of microseconds.
 pub(super) const BYTES_PER_THREAD: usize = 4 << 20;
 
-/// One huge page. From here up the mapped path is ahead of the driver: on an H200 host it takes 0.22 ms against 0.44 at
-/// 2 MiB, 4.7 against 6.1 at 32 MiB and 156 against 1,138 at 4 GiB, and its free a third of the time (`tests/gpu/pinned.rs` prints
-/// the table).
+/// One huge page. From here up the mapped path is faster than the driver: on an H200 host it takes 0.22 ms against 0.44 at 2 MiB,
+/// 4.7 against 6.1 at 32 MiB and 156 against 1,138 at 4 GiB, and its free a third of the time (`tests/gpu/pinned.rs` prints the
+/// table).
 const HUGE_BYTES: usize = 2 << 20;
 
 impl Default for PinnedConfig {
@@ -60,14 +60,14 @@ impl PinnedConfig {
         self
     }
 
-    /// Where large blocks are put.
+    /// The NUMA node of large blocks.
     pub const fn numa(mut self, numa: NumaPolicy) -> Self {
         self.numa = numa;
         self
     }
 
-    /// The size from which a block is mapped in huge pages, touched by several threads and registered, instead of being
-    /// asked of the driver. `usize::MAX` asks the driver for all of them.
+    /// Blocks of this size or more are mapped in huge pages, touched by several threads and registered; smaller ones come from the
+    /// driver. With `usize::MAX` all blocks come from the driver.
     ///
     /// The default is one huge page, 2 MiB.
     pub const fn huge_bytes(mut self, bytes: usize) -> Self {
@@ -75,7 +75,7 @@ impl PinnedConfig {
         self
     }
 
-    /// The most threads that touch one block; never more than the process may run at once. The default is 8.
+    /// The most threads that touch one block; at most the number that the process may run at once. The default is 8.
     pub const fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self

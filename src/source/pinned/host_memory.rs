@@ -1,4 +1,4 @@
-//! How much memory the host has left for this process.
+//! The memory that the host has left for this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 
-/// As [`host_memory`], where an answer is owed.
+/// As [`host_memory`], with an error if the system does not say.
 pub(in crate::source) fn of_host() -> Result<MemoryInfo, Error> {
     host_memory().ok_or_else(|| {
         Error::unsupported(
@@ -17,10 +17,10 @@ pub(in crate::source) fn of_host() -> Result<MemoryInfo, Error> {
     })
 }
 
-/// Free and total memory of the host, as far as this process may use it: the least of what the kernel has available and
-/// what each of its control groups has left. `None` where the system does not say.
+/// Free and total memory of the host, as far as this process may use it: the least of the kernel's available memory and of the
+/// rest of each control group. `None` where the system does not say.
 ///
-/// To touch more than that does not fail: it ends the process, or another one.
+/// To access more than that does not fail: it ends the process, or another one.
 pub(super) fn host_memory() -> Option<MemoryInfo> {
     let mut info = of_kernel(&fs::read_to_string("/proc/meminfo").ok()?)?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -37,16 +37,16 @@ pub(super) fn host_memory() -> Option<MemoryInfo> {
     Some(info)
 }
 
-/// What one version of control groups calls its files, and the lines of `memory.stat` that count the file cache.
-struct Version {
+/// The names of the files of one version of control groups, and of the lines of `memory.stat` that count the file cache.
+struct GroupFiles {
     limit: &'static str,
     used: &'static str,
     cache: [&'static str; 2],
 }
 
-const VERSIONS: [Version; 2] = [
-    Version { limit: "memory.max", used: "memory.current", cache: ["inactive_file", "active_file"] },
-    Version {
+const VERSIONS: [GroupFiles; 2] = [
+    GroupFiles { limit: "memory.max", used: "memory.current", cache: ["inactive_file", "active_file"] },
+    GroupFiles {
         limit: "memory.limit_in_bytes",
         used: "memory.usage_in_bytes",
         cache: ["total_inactive_file", "total_active_file"],
@@ -55,7 +55,7 @@ const VERSIONS: [Version; 2] = [
 
 /// The folders that can limit memory, for one line of `/proc/self/cgroup`: the group's and those above it.
 ///
-/// In a container the path may be the host's, which is not there; then the top is the container's own.
+/// In a container the path may be that of the host, which is not visible; the top folder is then the container's own.
 fn group_folders(line: &str) -> Vec<PathBuf> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
@@ -87,7 +87,7 @@ fn of_kernel(meminfo: &str) -> Option<MemoryInfo> {
 /// `None` for a group without a limit.
 fn of_group(limit: &str, used: &str, stat: &str, cache: [&str; 2]) -> Option<MemoryInfo> {
     let (limit, used): (usize, usize) = (limit.trim().parse().ok()?, used.trim().parse().ok()?);
-    // The cache of files counts as used, and makes way.
+    // The file cache counts as used, and can be reclaimed.
     let cached = cache.iter().filter_map(|key| number(stat, key)).fold(0, usize::saturating_add);
     Some(MemoryInfo { free_bytes: limit.saturating_sub(used.saturating_sub(cached)), total_bytes: limit })
 }

@@ -1,4 +1,4 @@
-//! `Mapping`: anonymous memory of the host, in huge pages where they can be had.
+//! `Mapping`: anonymous memory of the host, in huge pages if possible.
 
 #![expect(unsafe_code, reason = "maps and unmaps memory")]
 
@@ -10,14 +10,14 @@ use super::config::BYTES_PER_THREAD;
 use crate::source::pages::{self, page_bytes};
 use crate::sync::Mutex;
 
-/// A huge page of x86-64, and of AArch64 with pages of 4 KiB. A mapping starts at a multiple of it, or its first and last
+/// A huge page of x86-64, and of AArch64 with pages of 4 KiB. A mapping starts at a multiple of it; otherwise its first and last
 /// part would be small pages.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Anonymous pages that this value owns: unmapped when it is dropped.
 ///
-/// Its addresses have exposed provenance. Nothing reads or writes them here, except that [`populate`](Self::populate) may
-/// write zeros.
+/// Its addresses have exposed provenance. This type does not access the bytes, except that [`populate`](Self::populate) may write
+/// zeros.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonZero<usize>,
@@ -27,7 +27,7 @@ pub(super) struct Mapping {
 static_assertions::assert_impl_all!(Mapping: Send, Sync);
 
 impl Mapping {
-    /// Whole pages for `bytes` at a multiple of `align`, of zeros; `None` if the host has no room for them.
+    /// Maps whole pages of zeros for `bytes` at a multiple of `align`; `None` if the host has no room for them.
     pub(super) fn new(bytes: usize, align: usize) -> Option<Self> {
         let bytes = bytes.checked_next_multiple_of(page_bytes()).filter(|&bytes| bytes > 0)?;
         let start = pages::map(bytes, align.max(HUGE_PAGE))?;
@@ -39,12 +39,12 @@ impl Mapping {
         NonNull::with_exposed_provenance(self.start)
     }
 
-    /// Whole pages.
+    /// The size, in whole pages.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Asks for huge pages: 512 times fewer to touch and to pin. A kernel without them leaves small ones, which work too.
+    /// Asks for huge pages: 512 times fewer to touch and to pin. A kernel without them uses small ones, which work too.
     pub(super) fn prefer_huge_pages(&self) {
         #[cfg(target_os = "linux")]
         // SAFETY: the pages are this value's, and the advice does not change what they hold.
@@ -53,14 +53,14 @@ impl Mapping {
         };
     }
 
-    /// Asks for pages of one NUMA node. Where that cannot be, they come from another one.
+    /// Asks for pages of one NUMA node. If it has none left, they come from another one.
     pub(super) fn prefer_node(&self, node: u32) {
         #[cfg(target_os = "linux")]
         {
             /// As `set_mempolicy(2)` numbers it: this node while it has room, then the others.
             const MPOL_PREFERRED: libc::c_long = 1;
             const BITS: usize = usize::BITS as usize;
-            /// Enough for 1024 nodes, the most that a kernel can be built for.
+            /// A mask for 1024 nodes, the most that a kernel can be built for.
             const WORDS: usize = 1024 / BITS;
             let node = node as usize;
             let mut nodes = [0_usize; WORDS];
@@ -89,7 +89,7 @@ impl Mapping {
             let from = (index * part_bytes).min(self.bytes);
             (self.start.get() + from, part_bytes.min(self.bytes - from))
         };
-        // Nobody starts before all are there. To start a thread maps its stack, which would wait for those at work.
+        // No thread begins before all have started. Starting a thread maps its stack, which would wait for the threads at work.
         let gate = Mutex::new(());
         let closed = gate.lock();
         thread::scope(|scope| {
@@ -111,7 +111,7 @@ impl Mapping {
             for (part, thread) in others {
                 present &= match thread {
                     Ok(thread) => thread.join().unwrap_or(false),
-                    // The process may have no more threads. This one does the work.
+                    // The process may start no more threads, so this one does the work.
                     Err(_) => work(part),
                 };
             }
@@ -119,7 +119,7 @@ impl Mapping {
         })
     }
 
-    /// Gives the pages back to the kernel, which nobody uses any more.
+    /// Returns the pages, which are no longer used, to the kernel.
     pub(super) fn unmap(self) {
         drop(self);
     }
@@ -127,13 +127,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the pages are this value's, and whoever drops it uses them no more.
-        // If the kernel refuses, they stay mapped and are leaked.
+        // SAFETY: the pages are this value's, and its owner uses them no more when it drops the value. If the kernel refuses, they
+        // stay mapped and are leaked.
         let _ = unsafe { pages::unmap(self.start(), self.bytes) };
     }
 }
 
-/// Makes pages present: by calls of the kernel, or by writing to each where it has no such call.
+/// Makes pages present: by a system call, or by writing to each if there is no such call.
 ///
 /// # Safety
 ///
@@ -149,10 +149,9 @@ unsafe fn populate_part(start: usize, bytes: usize) -> bool {
     true
 }
 
-/// `None` if the kernel has no such call, `Some(false)` if the host has no memory.
+/// Makes pages present by a system call. `None` if the kernel has no such call, `Some(false)` if the host has no memory.
 ///
-/// A huge page at a time: whoever maps memory meanwhile, in any thread, waits until the call is over, which takes 0.5 ms
-/// for 2 MiB.
+/// A huge page at a time: a thread that maps memory meanwhile waits until the call returns, which takes 0.5 ms for 2 MiB.
 ///
 /// # Safety
 ///
@@ -188,8 +187,8 @@ unsafe fn populate_by_kernel(start: usize, bytes: usize) -> Option<bool> {
 unsafe fn touch(start: usize, bytes: usize) {
     for page in (start..start + bytes).step_by(page_bytes()) {
         let byte = ptr::with_exposed_provenance_mut::<u8>(page);
-        // SAFETY: the page is mapped, writable and in nobody's use, as the caller promises. Volatile, because the write
-        // matters though nobody reads it.
+        // SAFETY: the page is mapped, writable and in nobody's use, as the caller promises. Volatile, because the write matters
+        // though the byte is not read.
         unsafe { byte.write_volatile(0) };
     }
 }
@@ -221,7 +220,7 @@ mod tests {
         {
             let mut mapping = Mapping::new(bytes, 1).unwrap();
             mapping.prefer_huge_pages();
-            // No machine has this node, and the one after it does not even fit the mask.
+            // No machine has this node, and the one after it does not fit in the mask.
             mapping.prefer_node(1023);
             mapping.prefer_node(u32::MAX);
             mapping.prefer_node(0);

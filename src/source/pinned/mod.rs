@@ -1,6 +1,6 @@
 //! `Pinned`: memory of the host that the device reaches.
 
-#![expect(unsafe_code, reason = "pins memory, and gives it back")]
+#![expect(unsafe_code, reason = "pins and frees memory")]
 
 mod config;
 pub(super) mod host_memory;
@@ -30,27 +30,26 @@ use crate::stream::StreamRef;
 use crate::sync::{Arc, Mutex};
 use mapping::Mapping;
 
-/// Page-locked memory of the host, at one address for the host and for every device: the device reads and writes it by
-/// itself, so that copies run beside everything else.
+/// Page-locked memory of the host, at one address for the host and for every device: the device reads and writes it directly, so
+/// copies run beside other work.
 ///
-/// Small blocks come from the driver (`cuMemHostAlloc`), at 0.5 ms a pair whatever their size. Large ones, from
-/// [`PinnedConfig::huge_bytes`] up, are mapped in huge pages near the device, touched by several threads and registered:
-/// 143 ms for 4 GiB on an H200 host, where the driver took 1,187 ms. Where that cannot be done they come from the driver.
-/// No block is rounded up to more than whole pages.
+/// Small blocks come from the driver (`cuMemHostAlloc`), at 0.5 ms for an allocation and its free, at any size. Large ones, from
+/// [`PinnedConfig::huge_bytes`] up, are mapped in huge pages near the device, touched by several threads and registered: 143 ms
+/// for 4 GiB on an H200 host, where the driver took 1,187 ms. If that is not possible, they come from the driver. Blocks are
+/// rounded up to whole pages at most.
 ///
-/// A clone is the same source: they free each other's blocks. Put a pool over it for anything that allocates often.
+/// Clones are the same source: they free each other's blocks. Put a pool over it for frequent allocations.
 ///
 /// # Stream ordering
 ///
-/// The stream is checked and not used to allocate: a block may be used by any stream, and by the host, as soon as it is
-/// there. [`deallocate`](Resource::deallocate) waits, on the host, for the work of its stream: the device may be reading the block
-/// until then. The driver's own free waits for all work of the device. A block that is freed on a stream while that stream
-/// captures a graph is leaked, because nobody can say when the graph's work will be over.
+/// The stream is checked and not used to allocate: a block may be used by any stream, and by the host, as soon as it is allocated.
+/// [`deallocate`](Resource::deallocate) waits, on the host, for the work of its stream: the device may be reading the block until
+/// then. The driver's own free waits for all work of the device. A block that is freed on a stream that captures a graph is
+/// leaked, because the end of the graph's work cannot be known.
 ///
 /// # Thread safety
 ///
-/// Any thread may call it. A large allocation starts up to [`PinnedConfig::threads`] threads, and has joined them when it
-/// returns.
+/// Any thread may call it. A large allocation starts up to [`PinnedConfig::threads`] threads, and joins them before it returns.
 ///
 /// # Examples
 ///
@@ -74,29 +73,29 @@ pub struct Pinned {
 struct PinnedCore {
     device: Device,
     config: PinnedConfig,
-    /// The node that `config` means on this device.
+    /// The NUMA node that `config` selects on this device.
     node: Option<u32>,
-    /// Whether the device takes memory that was mapped by somebody else.
+    /// Whether the device can pin memory that the driver did not allocate.
     registers: bool,
     id: ResourceId,
-    /// How the blocks were made that the driver does not simply take back by their address, by that address.
-    origins: Mutex<HashMap<u64, Origin>>,
+    /// The origins of the blocks that the driver cannot free by their own address, by that address.
+    origins: Mutex<HashMap<u64, PinnedOrigin>>,
 }
 
-/// How a block was made, if it was not the driver that made it at its address.
-enum Origin {
-    /// Mapped and registered. Forgotten rather than unmapped, unless somebody says so: the device may reach it.
+/// How a block was made, unless the driver made it at its own address.
+enum PinnedOrigin {
+    /// Mapped and registered. Not unmapped when dropped, because the device may access it.
     Mapped(ManuallyDrop<Mapping>),
-    /// The driver's, with this address, and more of it than was asked for: the block starts at an aligned address inside.
+    /// A larger block of the driver at this address: the block starts at an aligned address inside.
     Padded(u64),
 }
 
 static_assertions::assert_impl_all!(Pinned: Send, Sync, Clone, DeviceAccessible, HostAccessible);
 
-/// What the driver aligns to.
+/// The alignment of the driver's blocks.
 const DRIVER_ALIGN: usize = 4096;
 
-/// The largest page of x86-64; nothing is known to need more.
+/// The largest page of x86-64; no use for more is known.
 const MAX_ALIGN: usize = 1 << 30;
 
 impl Pinned {
@@ -126,7 +125,7 @@ impl Pinned {
 }
 
 impl Pinned {
-    /// Pinned memory near `device`, as the default configuration makes it.
+    /// Pinned memory near `device`, with the default configuration.
     ///
     /// # Errors
     ///
@@ -135,7 +134,7 @@ impl Pinned {
         Self::with_config(device, PinnedConfig::default())
     }
 
-    /// Pinned memory made as you say.
+    /// Pinned memory with that configuration.
     ///
     /// # Errors
     ///
@@ -165,7 +164,7 @@ impl Pinned {
         Ok(Self { core: Arc::new(core) })
     }
 
-    /// How it makes its blocks.
+    /// The configuration.
     pub fn config(&self) -> PinnedConfig {
         self.core.config
     }
@@ -176,8 +175,8 @@ impl PinnedCore {
         PinnedFlags { portable: self.config.portable, mapped: true, write_combined: false }
     }
 
-    /// Leave to free beside a capture, or none where the driver refuses it, which is no reason to lose the block. `None` where
-    /// there is no driver to free with, and in a child of the process that the block belongs to.
+    /// Relaxes the capture mode for a free. The inner value is `None` if the driver refuses that, and the block is freed all the
+    /// same. The outer one is `None` if the driver has shut down, and in a child of the process that the block belongs to.
     fn relax_to_free<'d>(&self, driver: &'d dyn Driver) -> Option<Option<RelaxedCapture<'d>>> {
         if self.origins.is_of_parent() {
             return None;
@@ -189,7 +188,7 @@ impl PinnedCore {
         }
     }
 
-    /// Whether the block may have an origin on record. The layout alone decides, so that small blocks need no look.
+    /// Whether the block may have a recorded origin. The layout alone decides, so small blocks need no look-up.
     fn may_have_origin(&self, layout: Layout) -> bool {
         layout.align() > DRIVER_ALIGN || layout.bytes() >= self.config.huge_bytes
     }
@@ -212,9 +211,9 @@ impl PinnedCore {
         self.allocate_by_driver(driver, layout)
     }
 
-    /// Present memory near the device; `None` if the host has none, or not enough of it.
+    /// Maps memory near the device and makes it present; `None` if the host has too little.
     fn map(&self, layout: Layout) -> Option<Mapping> {
-        // The driver answers with an error where the host has too little. To touch it would end the process.
+        // If the host has too little, the driver returns an error, while touching the pages would end the process.
         if host_memory::host_memory().is_some_and(|host| host.free_bytes < layout.bytes()) {
             return None;
         }
@@ -226,23 +225,23 @@ impl PinnedCore {
         mapping.populate(self.config.threads).then_some(mapping)
     }
 
-    /// Pins a mapping; `None` if the driver does not want to.
+    /// Pins a mapping; `None` if the driver refuses.
     fn register(&self, driver: &dyn Driver, mapping: Mapping) -> Result<Option<DevicePtr>, Error> {
         let (ordinal, start) = (self.device.ordinal(), mapping.start());
-        // SAFETY: the mapping is whole pages; `give_back` unmaps it after `unregister_host` only, and the record of it
+        // SAFETY: the mapping is whole pages; `free_block` unmaps it after `unregister_host` only, and the record of it
         // forgets it rather than unmap it.
         let registered = unsafe { driver.register_host(ordinal, start, mapping.bytes(), self.flags()) };
         if let Err(error) = registered {
             let error = Error::of_driver(error, mapping.bytes());
             return if error.is_final() { Err(error) } else { Ok(None) };
         }
-        let origin = Origin::Mapped(ManuallyDrop::new(mapping));
+        let origin = PinnedOrigin::Mapped(ManuallyDrop::new(mapping));
         Ok(self.record(driver, start.as_ptr().expose_provenance() as u64, origin))
     }
 
-    /// A block of `cuMemHostAlloc`, with an aligned address somewhere inside.
+    /// A block of `cuMemHostAlloc`, or an aligned address inside of a larger one.
     fn allocate_by_driver(&self, driver: &dyn Driver, layout: Layout) -> Result<DevicePtr, Error> {
-        // A layout that is rounded up to its alignment does not overflow, so this does not.
+        // A `Layout` does not overflow when rounded up to its alignment, so this sum does not.
         let padding = layout.align().saturating_sub(DRIVER_ALIGN);
         let bytes = layout.bytes() + padding;
         let start = driver
@@ -254,42 +253,42 @@ impl PinnedCore {
         if block == start {
             return DevicePtr::new(start).ok_or_else(refused);
         }
-        self.record(driver, block, Origin::Padded(start)).ok_or_else(refused)
+        self.record(driver, block, PinnedOrigin::Padded(start)).ok_or_else(refused)
     }
 
-    /// Remembers how a block was made; gives it back and returns `None` if there is no memory to remember it in.
-    fn record(&self, driver: &dyn Driver, block: u64, origin: Origin) -> Option<DevicePtr> {
+    /// Records the origin of a block. If there is no memory for the record, frees the block and returns `None`.
+    fn record(&self, driver: &dyn Driver, block: u64, origin: PinnedOrigin) -> Option<DevicePtr> {
         let mut origins = self.origins.lock();
         if origins.try_reserve(1).is_ok() {
             origins.insert(block, origin);
             return DevicePtr::new(block);
         }
         drop(origins);
-        // SAFETY: nobody has seen the block, and it is not on record.
-        unsafe { self.give_back(driver, block, Some(origin)) };
+        // SAFETY: the block was not handed out, and it is not on record.
+        unsafe { self.free_block(driver, block, Some(origin)) };
         None
     }
 
-    /// Takes a block off the record, before its address can be another's.
-    fn forget(&self, block: DevicePtr, layout: Layout) -> Option<Origin> {
+    /// Removes the record of a block, before its address can be reused.
+    fn forget(&self, block: DevicePtr, layout: Layout) -> Option<PinnedOrigin> {
         if self.may_have_origin(layout) { self.origins.lock().remove(&block.address()) } else { None }
     }
 
-    /// Gives a block back to where it came from. What the driver refuses is leaked.
+    /// Frees a block by its origin. A block that the driver refuses is leaked.
     ///
     /// # Safety
     ///
-    /// The block was made by this core, as `origin` says, and is off the record. Nobody uses it: for a mapped one the device
-    /// neither, while the driver waits for the device before it frees what is its own.
-    unsafe fn give_back(&self, driver: &dyn Driver, block: u64, origin: Option<Origin>) {
+    /// The block was made by this core, as `origin` says, and is off the record. The host does not use it again. The device does
+    /// not use a mapped one again; for the driver's own blocks, the driver waits for the device before it frees them.
+    unsafe fn free_block(&self, driver: &dyn Driver, block: u64, origin: Option<PinnedOrigin>) {
         let ordinal = self.device.ordinal();
         let start = match origin {
             None => block,
-            Some(Origin::Padded(start)) => start,
-            Some(Origin::Mapped(mapping)) => {
+            Some(PinnedOrigin::Padded(start)) => start,
+            Some(PinnedOrigin::Mapped(mapping)) => {
                 // SAFETY: `register` registered it, and no work that touches it is left, as the caller promises.
                 let unregistered = unsafe { driver.unregister_host(ordinal, mapping.start()) };
-                // Pages that are still registered stay mapped for ever: the device could reach them.
+                // Pages that are still registered stay mapped for ever: the device could access them.
                 if unregistered.is_ok() {
                     ManuallyDrop::into_inner(mapping).unmap();
                 }
@@ -303,10 +302,10 @@ impl PinnedCore {
     }
 }
 
-// SAFETY: the driver hands out memory that overlaps no other live memory, and so does the kernel of the host; both in whole
-// pages, and larger alignments are seen to above. Blocks are on record in the core, which every clone shares and whose
-// number is the id; where it is not asked, the layout says that the block is the driver's. They are forgotten, and
-// not freed, with the core. Nothing unwinds: `populate` joins threads that do not.
+// SAFETY: the driver hands out memory that overlaps no other live memory, and so does the kernel of the host; both in whole pages,
+// and the code above adds larger alignments. Blocks are recorded in the core, which every clone shares and whose number is the id;
+// for a layout without a record, the block is the driver's. Dropping the core drops the records, and frees no block. Nothing
+// unwinds: `populate` joins threads that do not.
 unsafe impl Resource for Pinned {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         self.core.device.require(stream.device())?;
@@ -319,21 +318,23 @@ unsafe impl Resource for Pinned {
         }
         let driver = &**self.core.device.driver();
         let Some(_relaxed) = self.core.relax_to_free(driver) else { return };
-        // What a graph recorded may run at any time, and to wait for a stream that captures would break the capture.
+        // Work recorded in a graph may run at any time, and a wait for a stream that captures would break the capture.
         let captures = stream.is_capturing();
         if matches!(captures, Ok(true)) {
             return;
         }
         let origin = self.core.forget(block, layout);
-        // The driver waits by itself before it frees its own: 100 ms behind a task of 100 ms. Nobody says that it waits
-        // before it unregisters. Without the wait the device may still be at it, and the pages are leaked.
-        if matches!(origin, Some(Origin::Mapped(_))) && (captures.is_err() || stream.synchronize().is_err()) {
+        // The driver itself waits before it frees its own blocks: 100 ms behind a task of 100 ms. No document says that it waits
+        // before it unregisters. If the wait here fails, the device may still use the pages, and they are leaked.
+        if matches!(origin, Some(PinnedOrigin::Mapped(_)))
+            && (captures.is_err() || stream.synchronize().is_err())
+        {
             return;
         }
         // SAFETY: the block is live and came from this core with this layout, as the caller promises; `forget` took its
         // record away. Its uses come before this point of the stream: for a mapped one they were waited for, and for the
         // others the driver waits.
-        unsafe { self.core.give_back(driver, block.address(), origin) };
+        unsafe { self.core.free_block(driver, block.address(), origin) };
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
@@ -349,7 +350,7 @@ unsafe impl Resource for Pinned {
         let origin = self.core.forget(block, layout);
         // SAFETY: the block is live, came from this core with this layout, and every use is over, as the caller promises;
         // `forget` took its record away.
-        unsafe { self.core.give_back(driver, block.address(), origin) };
+        unsafe { self.core.free_block(driver, block.address(), origin) };
     }
 
     fn device(&self) -> &Device {
@@ -368,7 +369,7 @@ unsafe impl Resource for Pinned {
         MAX_ALIGN
     }
 
-    /// Of the host, as far as this process may use it.
+    /// The memory of the host, as far as this process may use it.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
         host_memory::of_host()
     }
@@ -378,10 +379,10 @@ unsafe impl Resource for Pinned {
     }
 }
 
-// SAFETY: the flags say mapped, host and device have common addresses (`with_config` asked), and the driver refuses to pin
-// where they would differ for the block at hand.
+// SAFETY: the flags say mapped, host and device have common addresses (`with_config` checked), and the driver refuses to pin where
+// they would differ for the block at hand.
 unsafe impl DeviceAccessible for Pinned {}
-// SAFETY: it is ordinary, cached memory of the host, readable and writable, and whoever makes a block exposes its provenance.
+// SAFETY: the blocks are ordinary, cached memory of the host, readable and writable, and the code that makes a block exposes its provenance.
 unsafe impl HostAccessible for Pinned {}
 
 impl Layer for Pinned {

@@ -1,4 +1,4 @@
-//! `Mapping` where there is no `mmap`: never one.
+//! `Mapping` on systems without `mmap`: it cannot be made.
 
 use core::convert::Infallible;
 use core::ptr::NonNull;
