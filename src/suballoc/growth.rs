@@ -2,8 +2,8 @@
 
 /// How much a [`Pool`](super::Pool) takes from its upstream when it has nothing that fits.
 ///
-/// Whatever the policy, never less than the request needs, and never beyond the maximum. If the upstream refuses, the
-/// amount is halved until it is what the request needs.
+/// With every policy it takes at least what the request needs, and never exceeds the maximum. If the upstream refuses,
+/// the amount is halved, down to what the request needs.
 ///
 /// ```
 /// use alluvion::source::Cuda;
@@ -25,14 +25,14 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Growth {
-    /// What the request needs, and up to three times that to spare, but no more than a sixteenth of what the pool has. In whole
-    /// pages of 2 MiB.
+    /// What the request needs, and up to three times that to spare, but no more than 1/16 of the size of the pool. In
+    /// whole pages of 2 MiB.
     ///
-    /// Segments that are free, and over, and too short for the request go back to the upstream first, until they are as much
-    /// as is taken; then that much is taken in one piece. So the pool does not get smaller, and its segments get longer. It
-    /// has the lowest footprint of these policies, for a few more calls of the upstream: some dozen until it has what it needs.
+    /// Empty segments that are too short for the request go back to the upstream first, up to the amount that is taken;
+    /// then that amount is taken in one piece. So the pool keeps its size, and its segments get longer. This policy has
+    /// the lowest footprint, for a few more calls of the upstream: some dozen until the pool has its final size.
     Spare,
-    /// As much as the pool has already, as RMM's. In whole pages of 2 MiB.
+    /// As much as the pool has already, as in RMM. In whole pages of 2 MiB.
     Doubling,
     /// This many bytes.
     Step(usize),

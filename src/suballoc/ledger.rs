@@ -1,4 +1,4 @@
-//! `Ledger`: the live blocks of a suballocator that checks what it is given back.
+//! `Ledger`: the live blocks of a suballocator that checks frees.
 
 use hashbrown::HashMap;
 
@@ -7,16 +7,16 @@ use crate::resource::{DevicePtr, Layout};
 use crate::sync::Mutex;
 use crate::tag::Tag;
 
-/// Two threads meet in one of sixteen books as seldom as a 16-core host can make use of; a book is two cache lines of its own.
+/// With sixteen books, two threads seldom meet in one on a host of 16 cores; a book has two cache lines of its own.
 const BOOKS: usize = 16;
 const BOOK_BITS: u32 = BOOKS.ilog2();
 
-/// Which blocks are live, how large each was asked for, and under which tag.
+/// The live blocks, with the size and the tag of each request.
 ///
-/// It is asked at every allocation and every free of a suballocator that checks, and nowhere else. Entering and leaving cost
-/// 42 ns together with a thousand blocks live, and 120 ns with a million, when the books have left the caches of the processor:
-/// `cargo test --release --features testing --lib -- --ignored --nocapture the_cost_of_a_ledger`, on a virtual machine with two
-/// cores. A live block takes 20 to 39 bytes of the host's memory, and the books do not shrink.
+/// It is used at every allocation and every free of a suballocator that checks. An insertion and a removal cost 42 ns
+/// together with a thousand live blocks, and 120 ns with a million, when the books no longer fit the caches of the
+/// processor: `cargo test --release --features testing --lib -- --ignored --nocapture the_cost_of_a_ledger`, on a
+/// virtual machine with two cores. A live block takes 20 to 39 bytes of the host's memory, and the books do not shrink.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     books: [Book; BOOKS],
@@ -26,8 +26,8 @@ pub(crate) struct Ledger {
 #[repr(align(128))]
 struct Book(Mutex<HashMap<u64, LedgerEntry>>);
 
-/// The bytes and the tag of a block, in one word: a book stays as small as without tags. A block of a suballocator has less than
-/// 1 TiB, 40 bits, and there are 65,537 tags, 17 bits.
+/// The bytes and the tag of a block, in one word, so that tags need no more memory. A block of a suballocator has less
+/// than 1 TiB, 40 bits, and there are 65,537 tags, 17 bits.
 #[derive(Clone, Copy, Debug)]
 struct LedgerEntry(u64);
 
@@ -47,13 +47,13 @@ impl LedgerEntry {
     }
 }
 
-/// What the ledger knows of a block that is given back.
+/// The answer of the ledger about a freed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum LedgerMatch {
-    /// It was live, of this size. Now it is not.
+    /// The block was live, with this size. Now it is not.
     Same,
-    /// It is live, and stays so: it was allocated with so many bytes.
+    /// The block is live, and stays so: it was allocated with `bytes`.
     OtherSize {
         /// The bytes that it was allocated with.
         bytes: usize,
@@ -63,7 +63,7 @@ pub(crate) enum LedgerMatch {
 }
 
 impl Ledger {
-    /// Whether there is a ledger, in the description of a suballocator.
+    /// The parameter `checked` of a suballocator.
     pub(super) const CHECKED: Parameter = Parameter::new(
         "checked",
         ArgumentKind::Flag,
@@ -74,19 +74,19 @@ impl Ledger {
         Self::default()
     }
 
-    /// A block goes out, for what this thread is doing.
+    /// Adds a block that goes out, with the tag of this thread.
     pub(crate) fn insert(&self, block: DevicePtr, layout: Layout) {
         let entry = LedgerEntry::new(layout.bytes(), Tag::current());
         self.book(block).lock().insert(block.address(), entry);
     }
 
-    /// What a block is for; [`Tag::NONE`] for what is not live.
+    /// The tag of a block; [`Tag::NONE`] if it is not live.
     pub(crate) fn tag(&self, block: DevicePtr) -> Tag {
         self.book(block).lock().get(&block.address()).map_or(Tag::NONE, |entry| entry.tag())
     }
 
-    /// A block comes back. Of two threads that give back one block at once, one hears that it was live. Sizes are compared,
-    /// and alignments are not: nothing is done with them at a free.
+    /// Removes a freed block. Of two threads that free one block at once, one gets [`LedgerMatch::Same`]. Sizes are
+    /// compared; alignments are not, because a free does not use them.
     pub(crate) fn remove(&self, block: DevicePtr, layout: Layout) -> LedgerMatch {
         let mut book = self.book(block).lock();
         match book.get(&block.address()) {
@@ -100,7 +100,7 @@ impl Ledger {
     }
 
     fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, LedgerEntry>> {
-        // Fibonacci's hash: the top bits of the product depend on all bits of the address.
+        // Fibonacci hashing: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.books[(hash >> (u64::BITS - BOOK_BITS)) as usize].0
     }
@@ -197,7 +197,7 @@ mod tests {
             let (mut at, pairs) = (0, 4_000_000);
             let begin = std::time::Instant::now();
             for _ in 0..pairs {
-                // In no order that a cache could guess.
+                // In an order that the hardware cannot predict.
                 at = (at + 7919 * 31) % live;
                 assert_eq!(ledger.remove(block(at), layout(256)), LedgerMatch::Same);
                 ledger.insert(block(at), layout(256));

@@ -1,8 +1,9 @@
-//! `Reuse`: what a stream may take of what was freed on another.
+//! `Reuse`: which memory freed on other streams a stream may take.
 
-/// What a stream may take of the memory that was freed on other streams. Each includes those before it.
+/// Which memory freed on other streams a stream may take. Each policy includes those before it.
 ///
-/// What a stream has freed itself, and what it has already waited for, it may always take: that needs no driver call.
+/// A stream may always take memory that it has freed itself, or that it has already waited for: that needs no driver
+/// call.
 ///
 /// ```
 /// use alluvion::source::Cuda;
@@ -26,24 +27,26 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reuse {
-    /// Nothing, while the pool can grow. No stream ever waits for another, unless memory runs out: then the host waits, until
-    /// enough is over.
+    /// None, while the pool can grow. No stream ever waits for another. If memory runs out, the host waits until enough
+    /// work is completed.
     Own,
-    /// Before the pool grows, what is over on the device, as far as the pool asks for it; when it cannot grow, the host waits.
+    /// Before the pool grows: memory of completed work, as far as the pool queries the streams. If it cannot grow, the
+    /// host waits.
     ///
-    /// The pool asks about one stream after the other, those first whose last free is the longest ago, until it has enough. It
-    /// stops where 64 of them are still at work: the next request goes on with those that follow. So a request costs a bounded
-    /// number of queries in vain, however many streams there are, and the pool may grow while something is over that it has not
-    /// asked for.
+    /// The pool queries one stream after the other, the ones with the oldest last free first, until it has enough. It
+    /// stops after 64 busy streams; the next request goes on with the streams that follow. So a request costs a bounded
+    /// number of vain queries for any number of streams, and the pool may grow although a stream that it has not
+    /// queried is completed.
     ///
-    /// Blocks that other streams keep in their caches, for requests of the same size, count as freed, too. The pool takes them
-    /// back for others as long as fewer than half of the streams that lose some ask for them again soon; else it leaves them
-    /// those of short blocks that they use, and grows.
+    /// Blocks in the caches of other streams count as freed, too. The pool takes them as long as fewer than half of the
+    /// streams that lose some need them again soon. Else it leaves the short blocks in caches that are in use, and
+    /// grows.
     Completed,
-    /// The same before the pool grows; and when it cannot grow, anything: the stream waits, on the device, for as few others as
-    /// are enough. The host waits only where no stream can, as for memory of the host or in a capture.
+    /// The same before the pool grows. If it cannot grow, any memory: the stream waits, on the device, for as few
+    /// others as are enough. The host waits only where no stream can: for synchronous calls, or in a capture.
     Wait,
-    /// In models alone: nothing, and the only strategy is the last one. Beside the others it makes a model too large to explore.
+    /// In models only: none, and the only strategy is the last one. With the others, a model of it is too large to
+    /// explore.
     #[cfg(loom)]
     #[doc(hidden)]
     LastStrategy,

@@ -1,12 +1,12 @@
-//! `Status`: what a suballocator holds, and what it has done.
+//! `Status`: the figures of a suballocator.
 
 use crate::resource::Figures;
 
-/// What a suballocator holds, and what it has done since it was made.
+/// The memory that a suballocator holds, and its counters since it was made.
 ///
-/// The bytes add up: `reserved = live + cached + free`. What is reserved and what is free in the core are exact at one moment.
-/// What is cached is found by looking at one cache after the other, so of a block that its users take out of one cache and put
-/// into another meanwhile the bytes count as live or as cached; while nobody does, both are exact. The counts only go up.
+/// The bytes add up: `reserved = live + cached + free`. The reserved bytes and the free ones are exact at one moment.
+/// The cached bytes are read from one cache after the other, so a block that meanwhile moves from one cache to another
+/// counts as live or as cached; without such moves both are exact. The counts only go up.
 ///
 /// ```
 /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -24,7 +24,7 @@ use crate::resource::Figures;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// In blocks that are out; as long as the blocks are, which may be more than was asked for.
+    /// In blocks that are out: the lengths of the blocks, which may be more than the requests.
     pub live_bytes: usize,
     /// How many blocks are out.
     pub live_blocks: usize,
@@ -32,33 +32,34 @@ pub struct Status {
     pub free_bytes: usize,
     /// Free, in the caches of streams and of synchronous calls.
     pub cached_bytes: usize,
-    /// Of the free and cached bytes, those of streams whose last free is not known to be over, a moment later. Nobody is asked.
+    /// Of the free and cached bytes, those of streams whose last free is not known to be completed, read a moment
+    /// later. The driver is not queried.
     pub pending_bytes: usize,
-    /// Taken from the upstream and not given back.
+    /// Taken from the upstream and not returned.
     pub reserved_bytes: usize,
     /// The most that was ever reserved.
     pub peak_reserved_bytes: usize,
-    /// The largest piece in the core, whoever may use it. Where there are more than 64 pieces of nearly that size, it may be that
-    /// of one of these, which is less by 1/32 at most.
+    /// The largest free piece in the core, of any owner. With more than 64 pieces of nearly that size, it may be one of
+    /// them that is less by 1/32 at most.
     pub largest_free_bytes: usize,
-    /// What it takes of the host's memory to know all this.
+    /// The host memory for the bookkeeping.
     pub metadata_bytes: usize,
     /// Allocations served by a cache: no shared lock, no driver call, no heap allocation.
     pub hits: u64,
     /// Allocations served by the core.
     pub misses: u64,
-    /// Of those, blocks that another stream had freed.
+    /// Of the misses, those served with a block that another stream had freed.
     pub steals: u64,
-    /// Waits of a stream for another, on the device, to that end.
+    /// Waits of a stream for another, on the device, to reuse its memory.
     pub waits: u64,
-    /// Events recorded to that end.
+    /// Events recorded for such waits.
     pub events_recorded: u64,
     /// Allocations and frees that reached the upstream.
     pub upstream_calls: u64,
 }
 
 impl Status {
-    /// Each of them by the name that a page of metrics has for it.
+    /// Reports each figure under its name in a page of metrics.
     pub(crate) fn figures(&self, to: &mut Figures<'_>) {
         to.gauge("alluvion_live_bytes", "Bytes in blocks that are out.", self.live_bytes);
         to.gauge("alluvion_live_blocks", "Blocks that are out.", self.live_blocks);
@@ -103,7 +104,8 @@ impl Status {
         );
     }
 
-    /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if it is dust.
+    /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if all pieces are
+    /// small.
     ///
     /// ```
     /// use alluvion::{PoolConfig, Resource, ResourceExt, Sim, source::Cuda};

@@ -25,14 +25,15 @@ use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::ledger::Ledger;
 
-/// The least that a stream takes for its small blocks, as RMM's superblock: 1 MiB.
+/// The memory that a stream reserves for its small blocks, as RMM's superblock: 1 MiB.
 const SUPERBLOCK_BYTES: usize = 1 << 20;
 
-/// Takes a fixed amount of its upstream at once, and never more. A stream that needs small blocks takes a *superblock* of
-/// 1 MiB from the whole and carves it alone, so streams do not lie between each other; larger requests come from the whole.
-/// The default stream of each thread is a stream of its own, so threads that use it have an arena each.
+/// Takes a fixed amount of its upstream at once, and never more. A stream that needs small blocks takes a *superblock*
+/// of 1 MiB from the whole and carves it alone, so the small blocks of streams do not mix; larger requests come from
+/// the whole. The default stream of each thread is a stream of its own, so threads that use it have an arena each.
 ///
-/// When a request does not fit, what other streams have freed is gathered, after a wait where it is not over yet.
+/// When a request does not fit, the memory that other streams have freed is merged, after a wait for work that is not
+/// completed.
 ///
 /// The memory goes back when the arena is dropped, or when [`trim`](Resource::trim) finds all of it unused; then the next
 /// request takes it anew.
@@ -65,10 +66,10 @@ pub struct Arena<U: Resource = AnyResource> {
     bytes: usize,
 }
 
-/// What is told of an arena that has run out.
+/// The function that is called when an arena has run out.
 type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
-/// How large an [`Arena`] is, and whom it tells when it has run out.
+/// The size of an [`Arena`], and the function that it calls when it has run out.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -122,8 +123,8 @@ impl ArenaConfig {
         self
     }
 
-    /// Tells `dump` of every request that fails, before the handlers are asked. It is called with no lock held, so it may
-    /// take a [`snapshot`](Arena::snapshot) of an arena that it has.
+    /// Calls `dump` with the report of every request that fails, before the handlers are asked. No lock is held, so it
+    /// may take a [`snapshot`](Arena::snapshot) of the arena.
     pub fn dump_on_failure(mut self, dump: impl Fn(&OutOfMemory) + Send + Sync + 'static) -> Self {
         self.dump = Some(Arc::new(dump));
         self

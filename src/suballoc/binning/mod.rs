@@ -49,18 +49,18 @@ pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: Arc<U>,
     /// By size, each once.
     bins: Box<[(usize, BinResource<U, B>)]>,
-    /// What all of them honour.
+    /// The largest alignment that all of them honour.
     max_align: usize,
     id: ResourceId,
 }
 
 enum BinResource<U: Resource, B> {
-    /// Boxed, because a search steps over the bins, and a suballocator is a few KiB in place.
+    /// Boxed, because a search steps over the bins, and a suballocator has a few KiB.
     Own(Box<FixedSize<Arc<U>>>),
     Given(B),
 }
 
-/// Decides on the bins of a [`Binning`]: begun by [`Resource::binning`].
+/// Builds a [`Binning`]: begun by [`Resource::binning`].
 ///
 /// ```
 /// use alluvion::{Error, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -105,7 +105,7 @@ impl Binning<crate::resource::AnyResource> {
 }
 
 impl<U: Resource> Binning<U> {
-    /// Begins to decide on bins over `upstream`: what [`Resource::binning`] does.
+    /// Begins to build bins over `upstream`, as [`Resource::binning`] does.
     pub fn over(upstream: U) -> BinningBuilder<U> {
         Binning::with_given_bins(upstream)
     }
@@ -138,7 +138,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
         }
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
@@ -153,7 +153,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
     /// The bin that serves this size; none if the upstream does.
     #[inline]
     fn bin(&self, bytes: usize) -> Option<&BinResource<U, B>> {
-        // A handful of bins: a scan of them is shorter than a search.
+        // There are few bins, so a scan is faster than a search.
         self.bins.iter().find(|(largest, _)| bytes <= *largest).map(|(_, bin)| bin)
     }
 }

@@ -1,4 +1,4 @@
-//! `BlockNode`: what is known of one block.
+//! `BlockNode`: the data of one block.
 
 use super::{Owner, UNIT};
 

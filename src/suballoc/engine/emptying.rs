@@ -6,9 +6,9 @@ const LONGEST_PAUSE: u32 = 64;
 /// Selects the caches that are emptied before the suballocator grows: all of them, as long as few of the emptied ones
 /// miss soon.
 ///
-/// Else the same memory goes round: each emptying serves until those who were emptied ask again, and what each costs grows with
-/// the number of streams. When half of them came back there is a pause, each time twice as long, in which only what is idle is
-/// emptied, and the suballocator grows. Where it cannot grow there is no pause.
+/// Else the same memory goes round: an emptying helps until the emptied streams allocate again, and its cost grows with
+/// the number of streams. If half of the emptied caches have missed, there is a pause, each time twice as long, in
+/// which only idle caches are emptied, and the suballocator grows. Where it cannot grow there is no pause.
 #[derive(Debug, Default)]
 pub(super) struct Emptying {
     /// How many caches of other streams the last emptying took blocks from.
@@ -49,7 +49,7 @@ impl Emptying {
         (self.emptied, self.came_back) = (caches, 0);
     }
 
-    /// One that was emptied has missed.
+    /// Notes that an emptied cache has missed.
     pub(super) fn note_return(&mut self) {
         self.came_back += 1;
     }

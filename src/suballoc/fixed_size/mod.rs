@@ -22,11 +22,11 @@ use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 use crate::suballoc::ledger::Ledger;
 
-/// Blocks of one size, taken from the upstream many at a time: whatever is asked for, up to that size, gets a whole one.
+/// Blocks of one size, taken from the upstream many at a time. Every request up to that size gets a whole block.
 ///
-/// For programs that ask for one size all the time, and as a bin of [`Binning`](super::Binning). Nothing is split unless an
-/// alignment above 256 is asked for, so there is no fragmentation and nothing to merge; what a stream has freed it gets back
-/// first, as with a [`Pool`](super::Pool).
+/// For programs that request one size all the time, and as a bin of [`Binning`](super::Binning). No block is split
+/// unless a request has an alignment above 256, so there is no fragmentation and nothing to merge. A stream first gets
+/// back the blocks that it has freed, as with a [`Pool`](super::Pool).
 ///
 /// # Stream ordering, thread safety, the end
 ///
@@ -56,7 +56,7 @@ pub struct FixedSize<U: Resource = AnyResource> {
     block_units: u32,
 }
 
-/// How a [`FixedSize`] is cut. The defaults are RMM's.
+/// The block size and the limits of a [`FixedSize`]. The defaults are RMM's.
 ///
 /// ```
 /// use alluvion::suballoc::FixedSizeConfig;

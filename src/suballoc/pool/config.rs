@@ -72,26 +72,25 @@ impl PoolConfig {
         self
     }
 
-    /// What a stream may take of what others have freed. Default: [`Reuse::Wait`].
+    /// Which memory freed on other streams a stream may take. Default: [`Reuse::Wait`].
     pub fn reuse(mut self, reuse: Reuse) -> Self {
         self.reuse = reuse;
         self
     }
 
-    /// Keeps a ledger of the live blocks, so that a wrong free is refused rather than believed:
-    /// [`deallocate`](crate::Resource::deallocate) then does nothing, and
-    /// [`try_deallocate`](super::Pool::try_deallocate) says why. Default: in debug builds.
+    /// Keeps a ledger of the live blocks, so that a wrong free is refused: [`deallocate`](crate::Resource::deallocate)
+    /// then does nothing, and [`try_deallocate`](super::Pool::try_deallocate) says why. Default: in debug builds.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
     }
 
-    /// Asks `handler` for help when the pool has tried everything else. Several are asked in turn, with no lock held; one
-    /// that says [`Relief::Freed`] sends the request round again, as long as something has moved.
+    /// Asks `handler` for help when the pool has tried everything else. Several handlers are asked in turn, with no
+    /// lock held. After [`Relief::Freed`] the request is retried, as long as memory was freed or moved.
     ///
-    /// What a handler itself asks of a suballocator asks no handlers. One that panics has freed nothing. A request that is by itself
-    /// more than the [maximum](Self::maximum), or than the upstream has in all, fails before anybody is asked: see
-    /// [`Cause::TooLarge`](crate::error::Cause::TooLarge).
+    /// A request that a handler itself makes asks no handlers. A handler that panics has freed nothing. A request for
+    /// more than the [maximum](Self::maximum), or more than the upstream has in all, fails before any handler is asked:
+    /// see [`Cause::TooLarge`](crate::error::Cause::TooLarge).
     ///
     /// ```
     /// use std::sync::mpsc;
@@ -129,9 +128,10 @@ impl PoolConfig {
     /// Writes a [`Snapshot`](super::Snapshot) to the file `path` when a request finds no memory and fails, with the report of
     /// that request in it: once the handlers have been asked, and with no lock held. `alluvion viz` draws it.
     ///
-    /// The first is `path`, the next three have a number, as in `pool-2.json`, and then there are no more; copies of a
-    /// configuration share that count. A file appears when it is whole, in place of one of that name.
-    /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none; the request fails as it does without.
+    /// The first file is `path`, the next three have a number, as in `pool-2.json`, and there are no more; copies of a
+    /// configuration share that count. A file appears when it is complete, and replaces one of that name.
+    /// [`OutOfMemory::snapshot_file`] says where it is, or why there is none. The error of the request is the same
+    /// without it.
     ///
     /// ```
     /// use alluvion::error::SnapshotFile;

@@ -24,9 +24,10 @@ use crate::suballoc::ledger::Ledger;
 
 /// Takes large segments from its upstream and carves them: blocks of all sizes, for all streams.
 ///
-/// What a stream frees it gets back first, from a cache of its own: no driver call, no shared lock, no heap. What another
-/// stream has freed it gets when its own work comes after that, when the driver says that it is over, or, if the pool
-/// cannot grow, after a wait on the device: see [`Reuse`](super::Reuse). Nothing is written to the memory itself.
+/// A stream first gets back the blocks that it has freed, from a cache of its own: no driver call, no shared lock, no
+/// heap. It gets a block of another stream if its own work comes after the free, if the driver says that the work is
+/// completed, or, if the pool cannot grow, after a wait on the device: see [`Reuse`](super::Reuse). Nothing is written
+/// to the memory itself.
 ///
 /// A request of up to 1 MiB gets a block that is at most an eighth longer; a larger one exactly what it asks for, in units
 /// of 256 bytes.
@@ -35,20 +36,20 @@ use crate::suballoc::ledger::Ledger;
 ///
 /// A block may be used by work ordered after the call. Dropping a stream loses nothing: its blocks stay with the pool.
 ///
-/// Synchronous calls take and give blocks that nothing uses, so a pool over [`Pinned`](crate::source::Pinned) serves the
-/// host's containers without a driver call.
+/// Synchronous calls take and free blocks that no work uses, so a pool over [`Pinned`](crate::source::Pinned) serves
+/// the host's containers without a driver call.
 ///
 /// # Thread safety
 ///
-/// Any thread may call it. Threads with a stream each do not meet; threads that share a stream take turns of a few
+/// Any thread may call it. Threads with a stream each do not contend; threads that share a stream take turns of a few
 /// nanoseconds.
 ///
 /// # The end
 ///
-/// A pool that is dropped waits for the work before what was freed, on the host, and gives its segments back. Containers
-/// keep their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
-/// on every stream that its machine knows: work on others has to be over. Where it cannot wait, because a stream captures or
-/// the context is lost, the segments are leaked. It breaks no capture.
+/// A pool that is dropped waits on the host for the work before each free, and returns its segments. Containers keep
+/// their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
+/// on every stream that its machine knows: work on other streams must be completed before. Where it cannot wait,
+/// because a stream captures or the context is lost, the segments are leaked. No capture is broken.
 ///
 /// # Examples
 ///
@@ -140,8 +141,8 @@ impl<U: Resource> Pool<U> {
         self.engine.reserved_bytes()
     }
 
-    /// Makes `stream` wait, on the device, for all that was freed on other streams, and merges all free memory for it. For
-    /// a safe point before a large request on one stream.
+    /// Makes `stream` wait, on the device, for all frees on other streams, and merges all free memory for it. For a
+    /// safe point before a large request on one stream.
     ///
     /// ```
     /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -183,7 +184,7 @@ impl<U: Resource> Pool<U> {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Resource::allocate), for the first that fails; what was allocated before is given back.
+    /// As [`allocate`](Resource::allocate), for the first that fails; the blocks before it are freed.
     pub fn allocate_many<'s>(
         &self,
         layouts: &[Layout],
@@ -206,7 +207,7 @@ impl<U: Resource> Pool<U> {
         Ok(blocks)
     }
 
-    /// Gives many blocks back: what [`allocate_many`](Self::allocate_many) gave, or others.
+    /// Frees many blocks, from [`allocate_many`](Self::allocate_many) or others.
     ///
     /// # Safety
     ///

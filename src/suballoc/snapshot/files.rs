@@ -11,10 +11,10 @@ use super::{Snapshot, json};
 use crate::error::{OutOfMemory, SnapshotFile};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// So many are written: a program that goes on after it ran out may run out a thousand times a second.
+/// The most files that are written: a program that goes on after it ran out may run out a thousand times a second.
 const MOST: u64 = 4;
 
-/// Where the next file goes. Copies count together.
+/// The path of the next file. Copies share the count.
 #[derive(Clone, Debug)]
 pub(in crate::suballoc) struct SnapshotFiles {
     path: PathBuf,
@@ -26,13 +26,13 @@ impl SnapshotFiles {
         Self { path, begun: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Writes the next file; `None` if there have been enough. The caller holds no lock.
+    /// Writes the next file; `None` after [`MOST`] files. The caller holds no lock.
     pub(in crate::suballoc) fn write(
         &self,
         snapshot: impl FnOnce() -> Snapshot,
         report: &OutOfMemory,
     ) -> Option<SnapshotFile> {
-        // Relaxed: it only gives each file a number of its own. The load keeps the counter from ever coming round.
+        // Relaxed: it only gives each file a number of its own. The load keeps the counter from overflowing.
         if self.begun.load(Ordering::Relaxed) >= MOST {
             return None;
         }
@@ -71,11 +71,12 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Beside it first, so that what has the name is whole, also when the disk is full, and when another pool writes to the same name.
+/// Writes a temporary file first, so that the named file is always complete, also when the disk is full, or another
+/// pool writes to the same name.
 fn write_whole(path: &Path, snapshot: &Snapshot, report: &OutOfMemory) -> io::Result<()> {
-    // Not of `crate::sync`: it lives as long as the process, and no model is about it.
+    // Not of `crate::sync`: it lives as long as the process, and no model covers it.
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: it only gives each piece a name of its own.
+    // Relaxed: it only gives each temporary file a name of its own.
     let number = BEGUN.fetch_add(1, Ordering::Relaxed);
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}-{number}.partial", std::process::id()));
@@ -84,7 +85,7 @@ fn write_whole(path: &Path, snapshot: &Snapshot, report: &OutOfMemory) -> io::Re
         .and_then(|file| json::write(snapshot, Some(report), file))
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // Nothing more can be done about a piece that does not go away either.
+        // If the temporary file cannot be removed either, it stays.
         let _ = fs::remove_file(&beside);
     }
     written

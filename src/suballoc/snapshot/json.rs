@@ -12,12 +12,12 @@ use crate::error::{Cause, OutOfMemory};
 use crate::suballoc::Status;
 use crate::tag::Tag;
 
-/// What a reader that knows an older one may not understand has a higher one.
+/// The version of the format. A change that older readers may not understand raises it.
 const VERSION: u32 = 1;
 
 pub(super) fn write(snapshot: &Snapshot, report: Option<&OutOfMemory>, to: impl Write) -> io::Result<()> {
     let mut to = BufWriter::new(to);
-    // Before 1970 the clock is wrong anyway.
+    // A time before 1970 is wrong anyway.
     let microseconds = snapshot.time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     let device = &snapshot.device;
     writeln!(to, "{{\n\"format\": \"alluvion-snapshot\",\n\"version\": {VERSION},")?;

@@ -40,7 +40,7 @@ use crate::tag::{BlockTags, Tag};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// When it was taken.
+    /// The time of the snapshot.
     pub time: SystemTime,
     /// The device that the memory belongs to.
     pub device: Device,
@@ -53,7 +53,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Writes it as JSON, a segment and a block a line. `docs/snapshot-format.md` says what is where.
+    /// Writes it as JSON, with one line for each segment and each block: see `docs/snapshot-format.md`.
     ///
     /// ```
     /// use alluvion::{PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -73,8 +73,8 @@ impl Snapshot {
         json::write(self, None, to)
     }
 
-    /// Says of each live block what it is for, as far as `tag_of` knows. A suballocator that keeps a ledger, because it is
-    /// [checked](super::PoolConfig::checked), has said so already: the tag of the thread that allocated.
+    /// Gives each live block the tag that `tag_of` returns. In a snapshot of a suballocator with a ledger, because it
+    /// is [checked](super::PoolConfig::checked), each block has the tag of the allocating thread already.
     ///
     /// ```
     /// use alluvion::tag::{Tag, with_tag};
@@ -96,8 +96,8 @@ impl Snapshot {
         }
     }
 
-    /// As [`label`](Self::label), from the book of a layer above, as that of a [`Tracking`](crate::adaptor::Tracking). What lies between
-    /// the two, and has blocks begin further on, does not matter: a block is that of whatever begins in it.
+    /// As [`label`](Self::label), from the book of a [`Tracking`](crate::adaptor::Tracking) layer above. Layers between
+    /// the two may shift the beginning of a block: a block gets the tag of the tracked block that begins in it.
     ///
     /// ```
     /// use alluvion::tag::with_tag;
@@ -125,40 +125,40 @@ impl Snapshot {
     }
 }
 
-/// What was taken from the upstream in one piece: part of a [`Snapshot`].
+/// A segment: memory taken from the upstream in one piece. Part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentView {
     /// Where it begins.
     pub address: DevicePtr,
-    /// How long it is.
+    /// Its length.
     pub bytes: usize,
 }
 
-/// A piece of a segment: part of a [`Snapshot`].
+/// A piece of a segment. Part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockView {
     /// Where it begins.
     pub address: DevicePtr,
-    /// How long it is: at least what was asked for.
+    /// Its length: at least the bytes of the request.
     pub bytes: usize,
-    /// Who has it.
+    /// Its state.
     pub state: BlockState,
-    /// What it is for, if somebody has said so: see [`Snapshot::label`].
+    /// Its tag, if it has one: see [`Snapshot::label`].
     pub tag: Tag,
 }
 
-/// Who has a block: part of a [`Snapshot`].
+/// The state of a block. Part of a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockState {
-    /// It is out.
+    /// Allocated, and not freed.
     Live,
-    /// It is free, in the cache of a stream, or in that of synchronous calls.
+    /// Free, in the cache of a stream, or of synchronous calls (`None`).
     Cached(Option<StreamId>),
-    /// It is free, behind a point of a stream.
+    /// Free, once work up to this point of a stream is completed.
     Pending(Stamp),
-    /// It is free for anybody.
+    /// Free for every stream.
     Free,
 }
