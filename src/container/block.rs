@@ -13,7 +13,7 @@ use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
 use crate::sync::Mutex;
 
-/// Memory of a device with its home stream. Has no `Drop`: its owner has the resource, and calls [`Block::give_back`].
+/// Memory of a device with its home stream. Has no `Drop`: its owner has the resource, and calls [`Block::deallocate_to`].
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(super) address: DevicePtr,
@@ -239,7 +239,7 @@ impl Block {
     /// # Safety
     ///
     /// The block came from `resource`, or from one with its id, and is not used again.
-    pub(super) unsafe fn give_back(&mut self, resource: &impl Resource) {
+    pub(super) unsafe fn deallocate_to(&mut self, resource: &impl Resource) {
         if self.uses.is_of_parent() {
             return;
         }

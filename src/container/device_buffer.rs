@@ -371,7 +371,7 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
         let moved = self.block.copy_into(&fresh, self.block.len, stream);
         let mut unused = if moved.is_ok() { mem::replace(&mut self.block, fresh) } else { fresh };
         // SAFETY: both blocks came from this resource; the one that the buffer does not keep is not used again.
-        unsafe { unused.give_back(&*self.resource) };
+        unsafe { unused.deallocate_to(&*self.resource) };
         moved
     }
 
@@ -452,7 +452,7 @@ impl<'a, R: DeviceAccessible> From<&'a mut DeviceBuffer<R>> for DeviceSliceMut<'
 impl<R: DeviceAccessible> Drop for DeviceBuffer<R> {
     fn drop(&mut self) {
         // SAFETY: the block came from this resource, or one with its id, and its owner is gone.
-        unsafe { self.block.give_back(&*self.resource) };
+        unsafe { self.block.deallocate_to(&*self.resource) };
         // SAFETY: nobody uses it after the drop, and the drop runs once.
         unsafe { ManuallyDrop::drop(&mut self.resource) };
     }

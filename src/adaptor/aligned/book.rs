@@ -35,7 +35,7 @@ pub struct AlignedBook {
 
 /// What the upstream is asked for, to serve a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct UpstreamRequest {
     pub(super) layout: Layout,
     /// How the block is aligned in the end. More than the layout's own: the layout has room to move it.
     pub(super) align: usize,
@@ -85,7 +85,7 @@ impl AlignedBook {
     /// `ShutDown` in a child of the process that it was made in: where a block begins may not be known there.
     /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout that was
     /// asked for is a sound one, and no machine has so much.
-    pub(super) fn ask(&self, layout: Layout) -> Result<Ask, Error> {
+    pub(super) fn request(&self, layout: Layout) -> Result<UpstreamRequest, Error> {
         self.moved.require_here()?;
         layout.require_align(self.max_align())?;
         let too_large = |_| Error::from(OutOfMemory::too_large("Aligned", layout.bytes(), layout.align()));
@@ -93,17 +93,17 @@ impl AlignedBook {
         let align = layout.align().max(wanted);
         if align <= self.honoured {
             let layout = Layout::new(layout.bytes(), align).map_err(too_large)?;
-            return Ok(Ask { layout, align: layout.block_align() });
+            return Ok(UpstreamRequest { layout, align: layout.block_align() });
         }
         // The upstream's block begins at a multiple of what it honours, so that the next multiple of more is at most this far.
         let room = if layout.is_empty() { 0 } else { align - self.honoured };
         // A sum that does not fit is no size of a layout either.
         let bytes = layout.bytes().saturating_add(room);
-        Ok(Ask { layout: Layout::new(bytes, self.honoured).map_err(too_large)?, align })
+        Ok(UpstreamRequest { layout: Layout::new(bytes, self.honoured).map_err(too_large)?, align })
     }
 
     /// AlignedBook a block of the upstream to where it is aligned, and opens the book over it.
-    pub(super) fn open(&self, block: DevicePtr, ask: Ask) -> DevicePtr {
+    pub(super) fn open(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
         let ahead = block.address().wrapping_neg() & (ask.align as u64 - 1);
         if ahead == 0 {
             return block;
@@ -114,7 +114,7 @@ impl AlignedBook {
     }
 
     /// Closes the book over a block, and says where it begins for the upstream.
-    pub(super) fn close(&self, block: DevicePtr, ask: Ask) -> DevicePtr {
+    pub(super) fn close(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
         if ask.align <= self.honoured {
             return block;
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn asked(moves: &AlignedBook, bytes: usize, align: usize) -> (usize, usize, usize) {
-        let ask = moves.ask(layout(bytes, align)).expect("it is honoured");
+        let ask = moves.request(layout(bytes, align)).expect("it is honoured");
         (ask.layout.bytes(), ask.layout.align(), ask.align)
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let moves = AlignedBook::new(4096, 0, 256).expect("a power of two");
         for units in 1..40_u64 {
             let block = DevicePtr::new(units * 256).expect("not null");
-            let ask = moves.ask(layout(100, 1)).expect("it is honoured");
+            let ask = moves.request(layout(100, 1)).expect("it is honoured");
             let moved = moves.open(block, ask);
             assert!(moved.is_aligned_to(4096) && moved >= block);
             assert!(moved.address() + 100 <= block.address() + ask.layout.bytes() as u64);
@@ -179,10 +179,10 @@ mod tests {
     fn the_end_of_all_addresses_is_out_of_memory() {
         let moves = AlignedBook::new(1 << 20, 0, 256).expect("a power of two");
         let largest = isize::MAX as usize - 255;
-        assert!(moves.ask(layout(largest, 1)).unwrap_err().is_out_of_memory());
-        assert!(moves.ask(layout(largest - (1 << 20), 1)).is_ok());
+        assert!(moves.request(layout(largest, 1)).unwrap_err().is_out_of_memory());
+        assert!(moves.request(layout(largest - (1 << 20), 1)).is_ok());
         let whole = AlignedBook::new(1 << 63, 0, 256).expect("a power of two");
-        assert!(whole.ask(layout(1, 1)).unwrap_err().is_out_of_memory());
-        assert!(moves.ask(layout(1, 4 << 20)).unwrap_err().is_alignment());
+        assert!(whole.request(layout(1, 1)).unwrap_err().is_out_of_memory());
+        assert!(moves.request(layout(1, 4 << 20)).unwrap_err().is_alignment());
     }
 }

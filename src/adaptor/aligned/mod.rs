@@ -140,7 +140,7 @@ impl<U: Resource> Aligned<U> {
         layout: Layout,
         allocate: impl FnOnce(Layout) -> Result<DevicePtr, Error>,
     ) -> Result<DevicePtr, Error> {
-        let ask = self.moves.ask(layout)?;
+        let ask = self.moves.request(layout)?;
         // Zero bytes too: the upstream says whether the stream is one of its device.
         let block = allocate(ask.layout)?;
         if layout.is_empty() {
@@ -150,15 +150,15 @@ impl<U: Resource> Aligned<U> {
     }
 
     /// Where a block begins for the upstream, and with what layout. `None` for what was never allocated.
-    fn give_back(&self, block: DevicePtr, layout: Layout) -> Option<(DevicePtr, Layout)> {
-        let ask = self.moves.ask(layout).ok().filter(|ask| !ask.layout.is_empty())?;
+    fn forget(&self, block: DevicePtr, layout: Layout) -> Option<(DevicePtr, Layout)> {
+        let ask = self.moves.request(layout).ok().filter(|ask| !ask.layout.is_empty())?;
         // First: once the upstream has the block, another thread may be given the same address, and enter it. Tested over
         // `Delayed`, and by loom-tests/tests/aligned_address_reuse.rs.
         Some((self.moves.close(block, ask), ask.layout))
     }
 }
 
-// SAFETY: a block is the upstream's, or the part of it from where it is aligned on: `AlignedBook::ask` asks for as many bytes more as
+// SAFETY: a block is the upstream's, or the part of it from where it is aligned on: `AlignedBook::request` asks for as many bytes more as
 // that may lie further on. It stays as long as the upstream's. Only the value itself has its id.
 unsafe impl<U: Resource> Resource for Aligned<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
@@ -166,7 +166,7 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if let Some((block, layout)) = self.give_back(block, layout) {
+        if let Some((block, layout)) = self.forget(block, layout) {
             // SAFETY:
             // - the block is live and the upstream's: `allocate_with` got it there, and only this layer has its id.
             // - the layout fits: it follows from the caller's alone, and `allocate_with` asked with the same.
@@ -180,7 +180,7 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if let Some((block, layout)) = self.give_back(block, layout) {
+        if let Some((block, layout)) = self.forget(block, layout) {
             // SAFETY: as in `deallocate`; uses are over: the caller's promise.
             unsafe { self.upstream.deallocate_sync(block, layout) };
         }

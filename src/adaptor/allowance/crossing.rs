@@ -1,4 +1,4 @@
-//! `Soft`: the limit that tells and does not refuse.
+//! `SoftLimit`: the limit that tells and does not refuse.
 
 use core::cell::Cell;
 use core::fmt;
@@ -43,20 +43,20 @@ pub(super) fn telling() -> Option<Inside> {
 }
 
 /// The soft limit of one allowance.
-pub(super) struct Soft {
+pub(super) struct SoftLimit {
     /// `u64::MAX` for none, which nothing can be above.
     bytes: AtomicU64,
     crossings: AtomicU64,
     observers: Mutex<Vec<Observer>>,
 }
 
-impl Default for Soft {
+impl Default for SoftLimit {
     fn default() -> Self {
         Self { bytes: AtomicU64::new(u64::MAX), crossings: AtomicU64::new(0), observers: Mutex::default() }
     }
 }
 
-impl Soft {
+impl SoftLimit {
     // Relaxed, all: a setting that takes effect from the next request on, and a figure.
 
     pub(super) fn set_bytes(&self, bytes: u64) {

@@ -8,7 +8,7 @@
 
 use std::sync::Weak;
 
-use super::node::Node;
+use super::node::AllowanceNode;
 use crate::driver::DriverResult;
 use crate::sync::{Arc, Token, TokenGuard};
 
@@ -49,7 +49,7 @@ impl Tree {
 #[derive(Default)]
 pub(super) struct Lenders {
     last: u64,
-    list: Vec<(u64, Weak<Node>)>,
+    list: Vec<(u64, Weak<AllowanceNode>)>,
 }
 
 /// A node that has lent room is being dropped, on another thread: it gives that back as soon as it has the turn.
@@ -57,7 +57,7 @@ pub(super) struct Leaving;
 
 impl Lenders {
     /// Enters a node. Returns its number here, which is not 0.
-    pub(super) fn enter(&mut self, node: &Arc<Node>) -> u64 {
+    pub(super) fn enter(&mut self, node: &Arc<AllowanceNode>) -> u64 {
         self.last += 1;
         self.list.push((self.last, Arc::downgrade(node)));
         self.last
@@ -69,7 +69,7 @@ impl Lenders {
 
     /// Closes all purses of the tree, and gives back what was in them. The handles are to be dropped once the turn has been
     /// given back, because the last one of a node asks for it.
-    pub(super) fn recall(&mut self, handles: &mut Vec<Arc<Node>>) -> Result<(), Leaving> {
+    pub(super) fn recall(&mut self, handles: &mut Vec<Arc<AllowanceNode>>) -> Result<(), Leaving> {
         let first = handles.len();
         handles.extend(self.list.iter().filter_map(|(_, node)| node.upgrade()));
         let lenders = &handles[first..];
@@ -88,10 +88,10 @@ impl Lenders {
     }
 
     /// What threads hold of `node`, and of the nodes under it.
-    pub(super) fn credit_below(&self, node: &Node, handles: &mut Vec<Arc<Node>>) -> u64 {
+    pub(super) fn credit_below(&self, node: &AllowanceNode, handles: &mut Vec<Arc<AllowanceNode>>) -> u64 {
         let first = handles.len();
         handles.extend(self.list.iter().filter_map(|(_, lender)| lender.upgrade()));
-        let below = |lender: &&Arc<Node>| lender.upwards().any(|above| core::ptr::eq(above, node));
+        let below = |lender: &&Arc<AllowanceNode>| lender.upwards().any(|above| core::ptr::eq(above, node));
         handles[first..].iter().filter(below).map(|lender| lender.credit()).sum()
     }
 }

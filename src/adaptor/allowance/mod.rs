@@ -10,10 +10,10 @@ mod resource_impl;
 use core::fmt;
 
 pub use crossing::Crossing;
-use node::Node;
-pub(super) use node::Refusal;
+use node::AllowanceNode;
+pub(super) use node::LimitRefusal;
 pub use reservation::Reservation;
-pub(super) use reservation::Taken;
+pub(super) use reservation::TakenRoom;
 pub(super) use resource_impl::resource_by_allowance;
 
 use crate::contain::contain;
@@ -71,7 +71,7 @@ use crate::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct Allowance {
-    node: Arc<Node>,
+    node: Arc<AllowanceNode>,
 }
 
 static_assertions::assert_impl_all!(Allowance: Send, Sync);
@@ -116,7 +116,7 @@ impl Allowance {
     /// At most `hard_bytes`. The name is what errors and descriptions call it.
     #[must_use]
     pub fn new(name: &str, hard_bytes: usize) -> Self {
-        Self { node: Arc::new(Node::new(name, hard_bytes as u64, None)) }
+        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, None)) }
     }
 
     /// An allowance under this one: at most `hard_bytes`, which may be more than is left here, or than there is.
@@ -132,7 +132,7 @@ impl Allowance {
     /// ```
     #[must_use]
     pub fn child(&self, name: &str, hard_bytes: usize) -> Self {
-        Self { node: Arc::new(Node::new(name, hard_bytes as u64, Some(self.clone()))) }
+        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, Some(self.clone()))) }
     }
 
     /// Sets the soft limit, of all handles: observers are told when more than `bytes` come to be out.
@@ -247,21 +247,21 @@ impl Allowance {
     /// Takes room for a block.
     // Always: out of line its answer goes through memory, which costs as much as one of the two exchanges of a pair.
     #[inline(always)]
-    pub(super) fn take_for(&self, layout: Layout) -> Result<Taken<'_>, Refusal> {
+    pub(super) fn take_for(&self, layout: Layout) -> Result<TakenRoom<'_>, LimitRefusal> {
         self.take(layout.rounded_bytes())
     }
 
     /// Takes room for `whole_bytes`, in whole units.
     // Always: as above.
     #[inline(always)]
-    fn take(&self, whole_bytes: usize) -> Result<Taken<'_>, Refusal> {
+    fn take(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
         if self.parent().is_some() {
             return self.take_below_a_root(whole_bytes);
         }
         match self.node.take_at_root(whole_bytes as u64) {
             Ok(used) => {
                 // Before anybody is told: it goes back, whatever an observer does.
-                let taken = Taken::new(self, whole_bytes);
+                let taken = TakenRoom::new(self, whole_bytes);
                 if let Some(used) = used.crossing() {
                     self.tell(&[(0, used)]);
                 }
@@ -271,11 +271,11 @@ impl Allowance {
         }
     }
 
-    fn take_below_a_root(&self, whole_bytes: usize) -> Result<Taken<'_>, Refusal> {
+    fn take_below_a_root(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
         match self.node.take_below_a_root(whole_bytes as u64) {
             Ok(crossings) => {
                 // As above.
-                let taken = Taken::new(self, whole_bytes);
+                let taken = TakenRoom::new(self, whole_bytes);
                 if !crossings.is_empty() {
                     self.tell(&crossings);
                 }
@@ -287,7 +287,7 @@ impl Allowance {
 
     /// Refuses what is more than anybody has.
     #[cold]
-    fn refuse(&self) -> Refusal {
+    fn refuse(&self) -> LimitRefusal {
         self.node.refuse(0, self.node.used())
     }
 

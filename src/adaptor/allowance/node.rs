@@ -1,11 +1,11 @@
-//! `Node`: the counts of one allowance, and how they change together.
+//! `AllowanceNode`: the counts of one allowance, and how they change together.
 
 use core::mem;
 
 use smallvec::SmallVec;
 
 use super::Allowance;
-use super::crossing::Soft;
+use super::crossing::SoftLimit;
 use super::lending::{Lenders, Tree};
 use super::purse::Purses;
 use crate::error::Error;
@@ -45,12 +45,12 @@ const LEAST: u64 = if cfg!(loom) { 256 } else { 16 << 10 };
 /// writes no line of memory that another thread writes. What is lent lies below the hard and the soft limit of each node, so
 /// what is taken from a purse crosses neither. A request that finds too little left calls everything back before it is
 /// refused, and before it crosses a soft limit: see [`Tree`].
-pub(super) struct Node {
+pub(super) struct AllowanceNode {
     /// Shared with the reports of what is refused: no copy is made of it.
     pub(super) name: LimitName,
     pub(super) hard: u64,
     pub(super) parent: Option<Allowance>,
-    pub(super) soft: Soft,
+    pub(super) soft: SoftLimit,
     /// What is out and what is lent, which together are never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
     /// root, and below by who has the turn.
     taken: AtomicU64,
@@ -67,7 +67,7 @@ pub(super) struct Node {
 
 /// What is out of one node, after something was taken.
 #[derive(Clone, Copy)]
-pub(super) struct Taking {
+pub(super) struct TakeOutcome {
     used: u64,
     crosses: bool,
 }
@@ -77,20 +77,20 @@ pub(super) type Crossings = SmallVec<[(usize, u64); 2]>;
 
 /// The node that had not enough left: how far above the one that was to be taken from, and what was out then.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::adaptor) struct Refusal {
+pub(in crate::adaptor) struct LimitRefusal {
     height: usize,
     used: u64,
 }
 
 /// A count that leaves no room, as it was read.
-struct Short(u64);
+struct NoRoom(u64);
 
 #[inline]
 fn is_lent(taken: u64) -> bool {
     taken & LENT != 0
 }
 
-impl Node {
+impl AllowanceNode {
     pub(super) fn new(name: &str, hard: u64, parent: Option<Allowance>) -> Self {
         let tree = parent.as_ref().map_or_else(Arc::default, |parent| Arc::clone(&parent.node.tree));
         Self {
@@ -98,7 +98,7 @@ impl Node {
             name: name.replace(char::is_control, "_").into(),
             hard,
             parent,
-            soft: Soft::default(),
+            soft: SoftLimit::default(),
             taken: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
@@ -160,9 +160,9 @@ impl Node {
 
     /// Takes `bytes` from here, where nothing is above.
     #[inline]
-    pub(super) fn take_at_root(self: &Arc<Self>, bytes: u64) -> Result<Taking, Refusal> {
+    pub(super) fn take_at_root(self: &Arc<Self>, bytes: u64) -> Result<TakeOutcome, LimitRefusal> {
         if is_lent(self.taken.load(Ordering::Relaxed)) && (self.purses.take(bytes) || self.refill(bytes)) {
-            return Ok(Taking::WITHIN);
+            return Ok(TakeOutcome::WITHIN);
         }
         match self.exchange(bytes, 0) {
             Ok((before, has_met)) => {
@@ -171,17 +171,17 @@ impl Node {
                 }
                 Ok(self.note(before, bytes))
             }
-            Err(Short(taken)) if !is_lent(taken) => Err(self.refuse(0, taken)),
+            Err(NoRoom(taken)) if !is_lent(taken) => Err(self.refuse(0, taken)),
             Err(_) => self.take_in_turn(bytes).map(|crossings| match crossings.first() {
-                Some(&(_, used)) => Taking { used, crosses: true },
-                None => Taking::WITHIN,
+                Some(&(_, used)) => TakeOutcome { used, crosses: true },
+                None => TakeOutcome::WITHIN,
             }),
         }
     }
 
     /// Takes `bytes` from here and from all above, or from none.
     #[inline]
-    pub(super) fn take_below_a_root(self: &Arc<Self>, bytes: u64) -> Result<Crossings, Refusal> {
+    pub(super) fn take_below_a_root(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
         if is_lent(self.taken.load(Ordering::Relaxed)) && self.purses.take(bytes) {
             return Ok(Crossings::new());
         }
@@ -190,7 +190,7 @@ impl Node {
 
     /// Takes `bytes` with the turn of the tree. What is lent is called back where it is in the way.
     #[inline(never)]
-    fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, Refusal> {
+    fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
         if self.tree.is_of_parent() {
             return Err(self.refuse(0, self.taken()));
         }
@@ -210,7 +210,7 @@ impl Node {
                     drop(lenders);
                     return Ok(crossings);
                 }
-                Err((height, Short(taken))) if !is_lent(taken) => {
+                Err((height, NoRoom(taken))) if !is_lent(taken) => {
                     drop(lenders);
                     let refusing = self.upwards().nth(height).unwrap_or(self);
                     return Err(self.too_large(bytes).unwrap_or_else(|| refusing.refuse(height, taken)));
@@ -241,10 +241,10 @@ impl Node {
     }
 
     /// Takes `bytes` from here and from all above, or from none. The caller has the turn.
-    fn take_from_each(&self, bytes: u64) -> Result<Crossings, (usize, Short)> {
+    fn take_from_each(&self, bytes: u64) -> Result<Crossings, (usize, NoRoom)> {
         let mut crossings = Crossings::new();
         let mut note =
-            |height, taking: Taking| crossings.extend(taking.crossing().map(|used| (height, used)));
+            |height, taking: TakeOutcome| crossings.extend(taking.crossing().map(|used| (height, used)));
         for (height, node) in self.upwards().enumerate() {
             if node.parent.is_none() {
                 let (before, _) = node.exchange(bytes, 0).map_err(|short| (height, short))?;
@@ -264,9 +264,9 @@ impl Node {
 
     /// The count, if it leaves no room for `bytes`. While some is lent, there is none above the soft limit either.
     #[inline]
-    fn is_short_of(&self, bytes: u64, taken: u64) -> Option<Short> {
+    fn is_short_of(&self, bytes: u64, taken: u64) -> Option<NoRoom> {
         let limit = if is_lent(taken) { self.ceiling() } else { self.hard };
-        (bytes > limit.saturating_sub(taken & !LENT)).then_some(Short(taken))
+        (bytes > limit.saturating_sub(taken & !LENT)).then_some(NoRoom(taken))
     }
 
     /// The lower one of the limits.
@@ -277,7 +277,7 @@ impl Node {
     /// Takes from a root alone, and sets `flag`. Returns what was taken before and whether another thread was met, or the count
     /// that was in the way.
     #[inline]
-    fn exchange(&self, bytes: u64, flag: u64) -> Result<(u64, bool), Short> {
+    fn exchange(&self, bytes: u64, flag: u64) -> Result<(u64, bool), NoRoom> {
         let mut taken = self.taken.load(Ordering::Relaxed);
         let mut has_met = false;
         loop {
@@ -296,7 +296,7 @@ impl Node {
 
     /// Writes down what follows from `bytes` more than `before`.
     #[inline]
-    fn note(&self, before: u64, bytes: u64) -> Taking {
+    fn note(&self, before: u64, bytes: u64) -> TakeOutcome {
         let used = before + bytes;
         self.note_peak(used);
         // Of all who take, the one that crosses sees it, because each has a `before` of its own.
@@ -304,7 +304,7 @@ impl Node {
         if crosses {
             self.soft.count();
         }
-        Taking { used, crosses }
+        TakeOutcome { used, crosses }
     }
 
     #[inline]
@@ -324,16 +324,16 @@ impl Node {
     /// Refuses `bytes` because of a node whose limit is less, if there is one: more room elsewhere would not help. The tree is not
     /// locked by the caller.
     #[cold]
-    fn too_large(&self, bytes: u64) -> Option<Refusal> {
+    fn too_large(&self, bytes: u64) -> Option<LimitRefusal> {
         let (height, node) = self.upwards().enumerate().find(|(_, node)| bytes > node.hard)?;
         Some(node.refuse(height, node.used()))
     }
 
     #[cold]
-    pub(super) fn refuse(&self, height: usize, used: u64) -> Refusal {
+    pub(super) fn refuse(&self, height: usize, used: u64) -> LimitRefusal {
         // Relaxed: a figure.
         self.refusals.fetch_add(1, Ordering::Relaxed);
-        Refusal { height, used }
+        LimitRefusal { height, used }
     }
 
     /// Another thread wrote the count of this root between a look at it and an exchange.
@@ -494,7 +494,7 @@ impl Node {
     }
 }
 
-impl Taking {
+impl TakeOutcome {
     /// Nothing was crossed.
     const WITHIN: Self = Self { used: 0, crosses: false };
 
@@ -505,7 +505,7 @@ impl Taking {
     }
 }
 
-impl Refusal {
+impl LimitRefusal {
     /// The error of a request that `refused_by`, a layer, has asked `asked` for. One allocation on the heap of the host, because
     /// whoever asks whether there is room asks often.
     #[cold]
@@ -530,7 +530,7 @@ impl Refusal {
     }
 }
 
-impl Drop for Node {
+impl Drop for AllowanceNode {
     /// One after the other: a tree may be deeper than the stack.
     fn drop(&mut self) {
         self.retire();

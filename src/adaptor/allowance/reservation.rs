@@ -2,7 +2,7 @@
 
 use core::mem;
 
-use super::{Allowance, Refusal};
+use super::{Allowance, LimitRefusal};
 use crate::error::Error;
 use crate::error::{LimitName, OutOfMemory};
 use crate::resource::Layout;
@@ -39,8 +39,9 @@ impl Reservation {
             Some(whole_bytes) => allowance.take(whole_bytes).map(|taken| (taken, whole_bytes)),
             None => Err(allowance.refuse()),
         };
-        let into_error =
-            |refusal: Refusal| refusal.into_error("Allowance", allowance, bytes, Layout::MIN_ALIGN, None);
+        let into_error = |refusal: LimitRefusal| {
+            refusal.into_error("Allowance", allowance, bytes, Layout::MIN_ALIGN, None)
+        };
         let (taken, whole_bytes) = taken.map_err(into_error)?;
         taken.keep();
         Ok(Self { allowance: allowance.clone(), bytes: whole_bytes })
@@ -89,12 +90,12 @@ impl Drop for Reservation {
 
 /// Room for one block, which goes back unless it is kept.
 #[must_use = "what is dropped goes back"]
-pub(in super::super) struct Taken<'a> {
+pub(in super::super) struct TakenRoom<'a> {
     allowance: &'a Allowance,
     bytes: usize,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> TakenRoom<'a> {
     pub(super) fn new(allowance: &'a Allowance, bytes: usize) -> Self {
         Self { allowance, bytes }
     }
@@ -105,7 +106,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenRoom<'_> {
     fn drop(&mut self) {
         self.allowance.give(self.bytes);
     }

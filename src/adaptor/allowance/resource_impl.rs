@@ -28,7 +28,7 @@ macro_rules! resource_by_allowance {
         impl<U: Resource> $name<U> {
             /// Room for a block. What is wrong with the request is said before that there is none: freeing would not help.
             #[inline]
-            fn room(&self, layout: Layout, stream: Option<StreamRef<'_>>) -> Result<Taken<'_>, Error> {
+            fn room(&self, layout: Layout, stream: Option<StreamRef<'_>>) -> Result<TakenRoom<'_>, Error> {
                 self.allowance.take_for(layout).or_else(|refusal| {
                     if let Some(stream) = stream {
                         self.device().require(stream.device())?;

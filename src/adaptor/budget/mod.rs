@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::allowance::{Taken, resource_by_allowance};
+use super::allowance::{TakenRoom, resource_by_allowance};
 use super::{Allowance, Reservation};
 use crate::driver::MemoryInfo;
 use crate::error::Error;

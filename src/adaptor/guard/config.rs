@@ -6,7 +6,7 @@ use super::Trespass;
 use crate::resource::Layout;
 use crate::sync::Arc;
 
-pub(super) type Handler = Arc<dyn Fn(&Trespass) + Send + Sync>;
+pub(super) type TrespassHandler = Arc<dyn Fn(&Trespass) + Send + Sync>;
 
 /// How closely a [`Guard`](super::Guard) looks, and whom it tells.
 ///
@@ -26,7 +26,7 @@ pub struct GuardConfig {
     pub(super) redzone_bytes: usize,
     pub(super) quarantine_bytes: usize,
     pub(super) verify_bytes: usize,
-    pub(super) handler: Option<Handler>,
+    pub(super) handler: Option<TrespassHandler>,
 }
 
 impl Default for GuardConfig {

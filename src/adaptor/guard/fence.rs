@@ -31,12 +31,12 @@ const FREED: u8 = 0xDD;
 pub(super) struct Fence {
     /// Where the upstream's block begins.
     pub(super) origin: DevicePtr,
-    pub(super) plan: Plan,
+    pub(super) plan: FencePlan,
 }
 
 /// Where in the upstream's block a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct FencePlan {
     /// As it was asked for.
     pub(super) layout: Layout,
     /// As the upstream is asked.
@@ -59,7 +59,7 @@ pub(super) struct Zone {
 /// A zone, and how far into the staging it is copied.
 pub(super) type Part = (Zone, usize);
 
-impl Plan {
+impl FencePlan {
     /// # Errors
     ///
     /// `OutOfMemory` if with its redzones it is more than a layout can have.
@@ -86,7 +86,7 @@ impl Fence {
     }
 
     fn behind(&self) -> Zone {
-        let Plan { layout, whole, front, .. } = self.plan;
+        let FencePlan { layout, whole, front, .. } = self.plan;
         let bytes = whole.bytes() - front - layout.bytes();
         Zone { offset: layout.bytes() as isize, bytes, expected: REDZONE, kind: TrespassKind::Behind }
     }
@@ -210,7 +210,7 @@ mod tests {
 
     fn fence(bytes: usize, align: usize, redzone: usize) -> Fence {
         let layout = Layout::new(bytes, align).expect("a small layout");
-        let plan = Plan::new(layout, redzone).expect("there is room");
+        let plan = FencePlan::new(layout, redzone).expect("there is room");
         Fence { origin: DevicePtr::new(1 << 30).expect("not null"), plan }
     }
 
@@ -220,7 +220,7 @@ mod tests {
             [(1, 1, 256), (100, 256, 1), (256, 512, 300), (5000, 4096, 256), (1000, 8192, 10_000)]
         {
             let fence = fence(bytes, align, redzone);
-            let Plan { whole, layout, .. } = fence.plan;
+            let FencePlan { whole, layout, .. } = fence.plan;
             assert!(fence.block().is_aligned_to(layout.block_align()));
             assert_eq!((whole.align(), whole.bytes() % 256), (align, 0));
             let [before, behind] = fence.redzones();
@@ -248,11 +248,13 @@ mod tests {
     #[test]
     fn what_has_no_room_for_its_redzones_is_out_of_memory() {
         let largest = Layout::new(isize::MAX as usize - 255, 1).expect("the largest");
-        assert!(Plan::new(largest, 256).unwrap_err().is_out_of_memory());
+        assert!(FencePlan::new(largest, 256).unwrap_err().is_out_of_memory());
         assert!(
-            Plan::new(Layout::new(1, 1).expect("a small layout"), usize::MAX).unwrap_err().is_out_of_memory()
+            FencePlan::new(Layout::new(1, 1).expect("a small layout"), usize::MAX)
+                .unwrap_err()
+                .is_out_of_memory()
         );
         let aligned = Layout::new(1, 1 << 62).expect("it fits");
-        assert!(Plan::new(aligned, 256).unwrap_err().is_out_of_memory());
+        assert!(FencePlan::new(aligned, 256).unwrap_err().is_out_of_memory());
     }
 }

@@ -9,9 +9,9 @@ mod staging;
 mod trespass;
 
 pub use book::GuardBook;
-use book::{Kept, Live};
+use book::{Kept, LiveBlock};
 pub use config::GuardConfig;
-use fence::{Fence, Plan};
+use fence::{Fence, FencePlan};
 pub use trespass::{Damage, Trespass, TrespassKind};
 
 use core::fmt;
@@ -247,7 +247,7 @@ fn bring_behind(raised: Option<Stamp>, stream: StreamRef<'_>) -> bool {
     raised.is_none_or(|raised| stream.wait_for(&Frontier::of(raised)).is_ok())
 }
 
-// SAFETY: a block is the middle of one of the upstream's, as `Plan` lays it out: aligned, because what is before it is a multiple of
+// SAFETY: a block is the middle of one of the upstream's, as `FencePlan` lays it out: aligned, because what is before it is a multiple of
 // its alignment, and as long as asked for. It stays until the upstream gets it back: when it is freed, or leaves the quarantine.
 // Only the value itself has its id.
 unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
@@ -257,7 +257,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         self.watch.require_here()?;
         layout.require_align(self.max_align())?;
-        let plan = Plan::new(layout, self.watch.redzone_bytes())?;
+        let plan = FencePlan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
         // The legacy stream says that another one captures by an error.
         let may_fill = || matches!(stream.is_capturing(), Ok(false));
@@ -284,7 +284,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         // First: once the upstream has it, another thread may be given the address.
         let Some(live) = self.watch.close(block, layout, Some(stream.id())) else { return };
-        let Live { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
+        let LiveBlock { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
         // Before it is asked whether the stream captures: to be given memory may run code of the user's.
         let staging = if is_guarded { self.watch.stage(&live) } else { None };
         let is_looked_at =
@@ -320,7 +320,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         self.watch.require_here()?;
         layout.require_align(self.max_align())?;
-        let plan = Plan::new(layout, self.watch.redzone_bytes())?;
+        let plan = FencePlan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
         let service = self.device().service_stream()?;
         let origin = self.take(plan.whole, || true, |whole| self.upstream.allocate_sync(whole))?;
@@ -343,7 +343,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         // First: once the upstream has it, another thread may be given the address.
         let Some(live) = self.watch.close(block, layout, None) else { return };
-        let Live { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
+        let LiveBlock { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
         let service = self.device().service_stream().ok().filter(|_| is_guarded);
         let service = service.filter(|service| bring_behind(raised, service.as_ref()));
         if let Some(service) = service {

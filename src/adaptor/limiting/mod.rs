@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::Allowance;
-use super::allowance::{Taken, resource_by_allowance};
+use super::allowance::{TakenRoom, resource_by_allowance};
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::forward_resource;

@@ -62,17 +62,17 @@ pub struct GuardBook {
 
 #[derive(Default)]
 struct Book {
-    live: HashMap<DevicePtr, Live>,
+    live: HashMap<DevicePtr, LiveBlock>,
     /// Copies that are queued.
     pending: Pending<Check>,
     quarantine: VecDeque<Kept>,
     quarantined_bytes: usize,
     found: Vec<Trespass>,
-    counts: Counts,
+    counts: GuardCounts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct GuardCounts {
     found: u64,
     verified: u64,
     unverified: u64,
@@ -80,7 +80,7 @@ struct Counts {
 
 /// A block that is out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
+pub(super) struct LiveBlock {
     pub(super) fence: Fence,
     /// Up to when its redzones are written. `None` if that is over.
     pub(super) raised: Option<Stamp>,
@@ -272,7 +272,7 @@ impl GuardBook {
         self.tell(&[trespass]);
     }
 
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> GuardCounts {
         self.book.lock_here().map(|book| book.counts).unwrap_or_default()
     }
 
@@ -298,7 +298,7 @@ impl GuardBook {
 
     /// Opens the book over a block.
     pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
-        let live = Live { fence, raised, is_guarded, tag: Tag::current() };
+        let live = LiveBlock { fence, raised, is_guarded, tag: Tag::current() };
         // The upstream may be the user's, and have forked.
         if let Some(mut book) = self.book.lock_here() {
             book.live.insert(fence.block(), live);
@@ -306,7 +306,12 @@ impl GuardBook {
     }
 
     /// Closes it. `None` if the block is not live, which is reported, as is a wrong layout.
-    pub(super) fn close(&self, block: DevicePtr, layout: Layout, stream: Option<StreamId>) -> Option<Live> {
+    pub(super) fn close(
+        &self,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamId>,
+    ) -> Option<LiveBlock> {
         // In a child of the process that it was made in, the block is leaked.
         let closed = self.book.lock_here()?.live.remove(&block);
         let Some(live) = closed else {
@@ -335,7 +340,7 @@ impl GuardBook {
     /// [`stage`](Self::stage), for this block.
     pub(super) unsafe fn inspect(
         &self,
-        live: &Live,
+        live: &LiveBlock,
         staging: Option<Staging>,
         stream: StreamRef<'_>,
         freed_on: Option<StreamId>,
@@ -348,7 +353,7 @@ impl GuardBook {
     }
 
     /// Where to copy the redzones of a block to, if there is room.
-    pub(super) fn stage(&self, live: &Live) -> Option<Staging> {
+    pub(super) fn stage(&self, live: &LiveBlock) -> Option<Staging> {
         self.room_for(&live.fence.redzones())
     }
 
@@ -402,7 +407,7 @@ impl GuardBook {
     }
 
     /// Keeps a poisoned block back. `false` if it is too large for that.
-    pub(super) fn keep(&self, live: &Live, freed: Stamp, freed_on: Option<StreamId>) -> bool {
+    pub(super) fn keep(&self, live: &LiveBlock, freed: Stamp, freed_on: Option<StreamId>) -> bool {
         let bytes = live.fence.plan.whole.bytes();
         if bytes > self.config.quarantine_bytes {
             return false;
@@ -413,7 +418,7 @@ impl GuardBook {
     }
 
     /// Keeps a block back that nobody can say of when its redzones are written: until somebody can.
-    pub(super) fn keep_unordered(&self, live: &Live, freed: Frontier, freed_on: Option<StreamId>) {
+    pub(super) fn keep_unordered(&self, live: &LiveBlock, freed: Frontier, freed_on: Option<StreamId>) {
         let about = live.about(freed_on);
         self.keep_again(Kept { fence: live.fence, freed, is_poisoned: false, about });
     }
@@ -453,7 +458,7 @@ impl Book {
     }
 }
 
-impl Live {
+impl LiveBlock {
     fn about(&self, stream: Option<StreamId>) -> About {
         About { block: self.fence.block(), bytes: self.fence.plan.layout.bytes(), tag: self.tag, stream }
     }

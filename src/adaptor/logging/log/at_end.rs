@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::os;
-use super::shared::Shared;
+use super::shared::LogShared;
 use super::writer::is_writer;
 use crate::sync::{Arc, MadeIn, Mutex};
 
@@ -14,10 +14,10 @@ use crate::sync::{Arc, MadeIn, Mutex};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The logs there are. Held for a few instructions.
-static LOGS: OnceLock<Mutex<Vec<Weak<Shared>>>> = OnceLock::new();
+static LOGS: OnceLock<Mutex<Vec<Weak<LogShared>>>> = OnceLock::new();
 
 /// Has the log flushed when the process exits or panics.
-pub(super) fn watch(shared: &Arc<Shared>) {
+pub(super) fn watch(shared: &Arc<LogShared>) {
     static EXIT: Once = Once::new();
     static PANIC: Once = Once::new();
     if MadeIn::this_process() != MadeIn::FIRST || cfg!(loom) {

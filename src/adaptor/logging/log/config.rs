@@ -6,9 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use super::files::{Admission, Files, PATIENCE, Refusal, Tenancy, identity_of};
-use super::shared::Shared;
-use super::sink::{Plain, Sink};
+use super::files::{ClaimOutcome, ClaimRefusal, FileClaim, Files, PATIENCE, identity_of};
+use super::shared::LogShared;
+use super::sink::{PlainSink, Sink};
 use super::writer::Writer;
 use super::{FailureHook, Log};
 use crate::environment;
@@ -116,10 +116,10 @@ impl LogConfig {
         let files = Files::of_this_process()
             .ok_or_else(|| refused("this process is the child of more forks than logs know of"))?;
         match files.enter(identity, self.format, PATIENCE) {
-            Ok(Admission::Join(log)) => Ok(log),
-            Ok(Admission::Alone(tenancy)) => self.begin_in(file, path, is_packed, Some(tenancy)),
-            Err(Refusal::StillWritten) => Err(refused("the last log in it is still being written")),
-            Err(Refusal::Columns) => Err(Error::invalid_argument(
+            Ok(ClaimOutcome::Join(log)) => Ok(log),
+            Ok(ClaimOutcome::Alone(claim)) => self.begin_in(file, path, is_packed, Some(claim)),
+            Err(ClaimRefusal::StillWritten) => Err(refused("the last log in it is still being written")),
+            Err(ClaimRefusal::Columns) => Err(Error::invalid_argument(
                 "a log in a file that another is in",
                 "their columns differ",
                 "choose the same columns, or another file",
@@ -133,7 +133,7 @@ impl LogConfig {
         file: File,
         path: &Path,
         is_packed: bool,
-        tenancy: Option<Tenancy>,
+        claim: Option<FileClaim>,
     ) -> Result<Log, Error> {
         // What is no file on a disk has nothing to be emptied of.
         if file.metadata().is_ok_and(|found| found.is_file()) {
@@ -141,10 +141,10 @@ impl LogConfig {
         }
         #[cfg(feature = "gzip")]
         let sink: Box<dyn Sink> =
-            if is_packed { Box::new(super::sink::Gzip::new(file)) } else { Box::new(Plain(file)) };
+            if is_packed { Box::new(super::sink::GzipSink::new(file)) } else { Box::new(PlainSink(file)) };
         #[cfg(not(feature = "gzip"))]
-        let (sink, _): (Box<dyn Sink>, _) = (Box::new(Plain(file)), is_packed);
-        self.begin(sink, path.display(), tenancy)
+        let (sink, _): (Box<dyn Sink>, _) = (Box::new(PlainSink(file)), is_packed);
+        self.begin(sink, path.display(), claim)
     }
 
     /// A log in the file that the environment names: `ALLUVION_LOG_FILE`, else `RMM_LOG_FILE`.
@@ -180,18 +180,18 @@ impl LogConfig {
     ///
     /// `Unwritable` if the system has no thread for it.
     pub fn write_to(self, writer: impl Write + Send + 'static) -> Result<Log, Error> {
-        self.begin(Box::new(Plain(writer)), "writer", None)
+        self.begin(Box::new(PlainSink(writer)), "writer", None)
     }
 
     fn begin(
         self,
         sink: Box<dyn Sink>,
         name: impl fmt::Display,
-        tenancy: Option<Tenancy>,
+        claim: Option<FileClaim>,
     ) -> Result<Log, Error> {
-        let shared = Arc::new(Shared::new(name.to_string(), self.room));
-        let place = tenancy.as_ref().map(Tenancy::place);
-        let writer = Writer::new(&shared, sink, tenancy, self.format, self.failure_hook);
+        let shared = Arc::new(LogShared::new(name.to_string(), self.room));
+        let place = claim.as_ref().map(FileClaim::place);
+        let writer = Writer::new(&shared, sink, claim, self.format, self.failure_hook);
         let log = Log::begin(shared, writer, self.format)?;
         if let Some(place) = place {
             place.enter(&log);

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use super::shared::Shared;
-use super::{Log, Owner};
+use super::shared::LogShared;
+use super::{Log, LogOwner};
 #[cfg(not(loom))]
 use crate::sync::MadeIn;
 use crate::sync::{Arc, Condvar, Mutex};
@@ -23,50 +23,50 @@ const GENERATIONS: usize = 16;
 /// The files that logs are in, until their writers have closed them.
 #[derive(Default)]
 pub(super) struct Files {
-    tenants: Mutex<Tenants>,
+    open: Mutex<OpenFiles>,
     /// One has gone, or its log has been made.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Tenants {
-    all: Vec<Tenant>,
+struct OpenFiles {
+    all: Vec<OpenFile>,
     /// The number of the next one: no two have one, so that a log that is late is not entered for another.
     next: u64,
 }
 
 /// Who has a file.
-struct Tenant {
+struct OpenFile {
     file: Identity,
-    /// Of its tenancy.
+    /// Of its claim.
     number: u64,
     /// None while the log is being made.
-    made: Option<Made>,
+    made: Option<LogEntry>,
 }
 
-struct Made {
-    log: Weak<Owner>,
-    shared: Arc<Shared>,
+struct LogEntry {
+    log: Weak<LogOwner>,
+    shared: Arc<LogShared>,
     format: RowFormat,
 }
 
 /// The right to write a file, alone. The writer of a log drops it when it has closed the file.
-pub(super) struct Tenancy {
+pub(super) struct FileClaim {
     files: Arc<Files>,
     number: u64,
 }
 
 /// What becomes of a log that is to be in some file.
-pub(super) enum Admission {
+pub(super) enum ClaimOutcome {
     /// It is the log that is there.
     Join(Log),
     /// Nobody writes the file.
-    Alone(Tenancy),
+    Alone(FileClaim),
 }
 
 /// Why there can be no log in some file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ClaimRefusal {
     /// The log in it has others.
     Columns,
     /// The last one in it is not written to its end, and nobody has it any more.
@@ -102,48 +102,48 @@ impl Files {
         file: Identity,
         format: RowFormat,
         patience: Duration,
-    ) -> Result<Admission, Refusal> {
+    ) -> Result<ClaimOutcome, ClaimRefusal> {
         let until = Instant::now() + patience;
-        let mut tenants = self.tenants.lock();
+        let mut open = self.open.lock();
         loop {
-            let Some(tenant) = tenants.all.iter().find(|tenant| tenant.file == file) else {
-                let number = tenants.next;
-                tenants.next += 1;
-                tenants.all.push(Tenant { file, number, made: None });
-                return Ok(Admission::Alone(Tenancy { files: Arc::clone(self), number }));
+            let Some(file_entry) = open.all.iter().find(|file_entry| file_entry.file == file) else {
+                let number = open.next;
+                open.next += 1;
+                open.all.push(OpenFile { file, number, made: None });
+                return Ok(ClaimOutcome::Alone(FileClaim { files: Arc::clone(self), number }));
             };
             // One that has failed is not written any more: its writer lets go of it.
-            if let Some(made) = tenant.made.as_ref().filter(|made| made.shared.failure().is_none()) {
+            if let Some(made) = file_entry.made.as_ref().filter(|made| made.shared.failure().is_none()) {
                 if made.log.strong_count() > 0 && made.format != format {
-                    return Err(Refusal::Columns);
+                    return Err(ClaimRefusal::Columns);
                 }
                 // No handle is dropped here, which could be the last and would wait for its writer.
                 if let Some(log) = made.log.upgrade() {
-                    return Ok(Admission::Join(Log(log)));
+                    return Ok(ClaimOutcome::Join(Log(log)));
                 }
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Refusal::StillWritten);
+                return Err(ClaimRefusal::StillWritten);
             }
-            tenants = self.changed.wait_timeout(tenants, left);
+            open = self.changed.wait_timeout(open, left);
         }
     }
 }
 
-impl Tenancy {
-    /// What says that the log has been made, if the tenancy is still there then.
-    pub(super) fn place(&self) -> Place {
-        Place { files: Arc::clone(&self.files), number: self.number }
+impl FileClaim {
+    /// What says that the log has been made, if the claim is still there then.
+    pub(super) fn place(&self) -> ClaimNumber {
+        ClaimNumber { files: Arc::clone(&self.files), number: self.number }
     }
 }
 
-impl Drop for Tenancy {
+impl Drop for FileClaim {
     fn drop(&mut self) {
         let gone = {
-            let mut tenants = self.files.tenants.lock();
-            let at = tenants.all.iter().position(|tenant| tenant.number == self.number);
-            at.map(|at| tenants.all.swap_remove(at))
+            let mut open = self.files.open.lock();
+            let at = open.all.iter().position(|file_entry| file_entry.number == self.number);
+            at.map(|at| open.all.swap_remove(at))
         };
         drop(gone);
         self.files.changed.notify_all();
@@ -151,20 +151,21 @@ impl Drop for Tenancy {
 }
 
 /// Where a log is to be entered once it is made.
-pub(super) struct Place {
+pub(super) struct ClaimNumber {
     files: Arc<Files>,
     number: u64,
 }
 
-impl Place {
+impl ClaimNumber {
     /// The log has been made. Its writer may have failed by now, and be gone.
     pub(super) fn enter(self, log: &Log) {
         let made =
-            Made { log: Arc::downgrade(&log.0), shared: Arc::clone(&log.0.shared), format: log.0.format };
+            LogEntry { log: Arc::downgrade(&log.0), shared: Arc::clone(&log.0.shared), format: log.0.format };
         {
-            let mut tenants = self.files.tenants.lock();
-            if let Some(tenant) = tenants.all.iter_mut().find(|tenant| tenant.number == self.number) {
-                tenant.made = Some(made);
+            let mut open = self.files.open.lock();
+            if let Some(file_entry) = open.all.iter_mut().find(|file_entry| file_entry.number == self.number)
+            {
+                file_entry.made = Some(made);
             }
         }
         self.files.changed.notify_all();
@@ -199,12 +200,12 @@ mod tests {
 
     const FILE: Identity = (1, 2);
 
-    fn alone(files: &Arc<Files>, patience: Duration) -> Option<Tenancy> {
+    fn alone(files: &Arc<Files>, patience: Duration) -> Option<FileClaim> {
         match files.enter(FILE, RowFormat::default(), patience) {
-            Ok(Admission::Alone(tenancy)) => Some(tenancy),
-            Ok(Admission::Join(log)) => panic!("{log:?} is not in it"),
+            Ok(ClaimOutcome::Alone(claim)) => Some(claim),
+            Ok(ClaimOutcome::Join(log)) => panic!("{log:?} is not in it"),
             Err(refusal) => {
-                assert_eq!(refusal, Refusal::StillWritten);
+                assert_eq!(refusal, ClaimRefusal::StillWritten);
                 None
             }
         }
@@ -215,12 +216,15 @@ mod tests {
         let files = Arc::<Files>::default();
         let first = alone(&files, Duration::ZERO).expect("nobody is there");
         assert!(alone(&files, Duration::ZERO).is_none());
-        assert!(matches!(files.enter((1, 3), RowFormat::default(), Duration::ZERO), Ok(Admission::Alone(_))));
+        assert!(matches!(
+            files.enter((1, 3), RowFormat::default(), Duration::ZERO),
+            Ok(ClaimOutcome::Alone(_))
+        ));
         drop(first);
         let second = alone(&files, Duration::ZERO).expect("the first has gone");
         assert!(alone(&files, Duration::from_millis(1)).is_none());
         drop(second);
-        assert!(files.tenants.lock().all.is_empty());
+        assert!(files.open.lock().all.is_empty());
     }
 
     #[test]
@@ -236,29 +240,29 @@ mod tests {
             }
             drop(first);
         });
-        assert!(files.tenants.lock().all.is_empty());
+        assert!(files.open.lock().all.is_empty());
     }
 
     /// The one that joins is not dropped on the way, and the one that is over is not joined.
     #[test]
     fn a_log_is_joined_while_somebody_has_it_and_it_goes_on() {
         let files = Arc::<Files>::default();
-        let tenancy = alone(&files, Duration::ZERO).expect("nobody is there");
+        let claim = alone(&files, Duration::ZERO).expect("nobody is there");
         let log = Log::write_to(std::io::sink()).expect("there is a thread for it");
-        tenancy.place().enter(&log);
+        claim.place().enter(&log);
         let format = RowFormat::default();
-        assert!(matches!(files.enter(FILE, format, Duration::ZERO), Ok(Admission::Join(_))));
+        assert!(matches!(files.enter(FILE, format, Duration::ZERO), Ok(ClaimOutcome::Join(_))));
         let others = RowFormat { tags: true, ..format };
-        assert_eq!(files.enter(FILE, others, Duration::ZERO).err(), Some(Refusal::Columns));
+        assert_eq!(files.enter(FILE, others, Duration::ZERO).err(), Some(ClaimRefusal::Columns));
         log.0.shared.fail(crate::Error::out_of_memory(1));
         assert!(alone(&files, Duration::ZERO).is_none(), "its writer has the file");
         drop(log);
-        assert_eq!(files.enter(FILE, others, Duration::ZERO).err(), Some(Refusal::StillWritten));
-        drop(tenancy);
+        assert_eq!(files.enter(FILE, others, Duration::ZERO).err(), Some(ClaimRefusal::StillWritten));
+        drop(claim);
         let next = alone(&files, Duration::ZERO).expect("its writer has gone");
         // A log that is done before it is entered is not entered for the next one.
         let late = Log::write_to(std::io::sink()).expect("there is a thread for it");
-        Place { files: Arc::clone(&files), number: next.number - 1 }.enter(&late);
+        ClaimNumber { files: Arc::clone(&files), number: next.number - 1 }.enter(&late);
         assert!(alone(&files, Duration::ZERO).is_none());
     }
 }

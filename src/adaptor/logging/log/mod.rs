@@ -17,7 +17,7 @@ use std::path::Path;
 
 pub use config::LogConfig;
 use record::{Record, nanoseconds_now};
-use shared::Shared;
+use shared::LogShared;
 use writer::{Writer, is_writer};
 
 use crate::error::Error;
@@ -74,13 +74,13 @@ type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Log(Arc<Owner>);
+pub struct Log(Arc<LogOwner>);
 
 static_assertions::assert_impl_all!(Log: Send, Sync, Clone);
 
 /// The end of a log: dropped with the last handle.
-struct Owner {
-    shared: Arc<Shared>,
+struct LogOwner {
+    shared: Arc<LogShared>,
     format: RowFormat,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -113,11 +113,11 @@ impl Log {
         LogConfig::default().write_to(writer)
     }
 
-    fn begin(shared: Arc<Shared>, writer: Writer, format: RowFormat) -> Result<Self, Error> {
+    fn begin(shared: Arc<LogShared>, writer: Writer, format: RowFormat) -> Result<Self, Error> {
         let spawned = Builder::new().name("alluvion-log".to_owned()).spawn(move || writer.run());
         let thread = spawned.map_err(|error| Error::unwritable(&shared.name, &error))?;
         at_end::watch(&shared);
-        Ok(Self(Arc::new(Owner { shared, format, writer: Mutex::new(Some(thread)) })))
+        Ok(Self(Arc::new(LogOwner { shared, format, writer: Mutex::new(Some(thread)) })))
     }
 
     /// Waits until all rows that were logged before the call are written.
@@ -196,7 +196,7 @@ impl Log {
     }
 }
 
-impl Drop for Owner {
+impl Drop for LogOwner {
     fn drop(&mut self) {
         if self.shared.is_of_parent() {
             // There is no such thread here to wait for, or to let go of: the lock leaks it.

@@ -20,7 +20,7 @@ pub(super) struct Queue<const WORDS: usize> {
     next: Apart<AtomicU64>,
     /// 1 while the thread that pops sleeps, or is about to.
     asleep: Apart<AtomicU64>,
-    places: Box<[Place<WORDS>]>,
+    places: Box<[QueueSlot<WORDS>]>,
 }
 
 /// The queue has no room.
@@ -29,7 +29,7 @@ pub(super) struct Full;
 
 /// Room for a row. With seven words a line of the cache.
 #[repr(align(64))]
-struct Place<const WORDS: usize> {
+struct QueueSlot<const WORDS: usize> {
     /// The ticket whose row may be put here; one more once it is there.
     turn: AtomicU64,
     words: [AtomicU64; WORDS],
@@ -39,7 +39,7 @@ impl<const WORDS: usize> Queue<WORDS> {
     /// Room for `count` rows, rounded up to a power of two, at least two.
     pub(super) fn new(count: usize) -> Self {
         let count = count.clamp(2, 1 << 30).next_power_of_two();
-        let place = |turn| Place {
+        let place = |turn| QueueSlot {
             turn: AtomicU64::new(turn as u64),
             words: core::array::from_fn(|_| AtomicU64::new(0)),
         };
@@ -50,7 +50,7 @@ impl<const WORDS: usize> Queue<WORDS> {
         }
     }
 
-    fn place(&self, ticket: u64) -> &Place<WORDS> {
+    fn place(&self, ticket: u64) -> &QueueSlot<WORDS> {
         &self.places[ticket as usize & (self.places.len() - 1)]
     }
 

@@ -1,4 +1,4 @@
-//! `Shared`: what the threads that allocate and the one that writes have in common.
+//! `LogShared`: what the threads that allocate and the one that writes have in common.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
 /// What the threads that allocate and the one that writes have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct LogShared {
     pub(super) records: Records,
     /// What the log is called: its file, as a rule.
     pub(super) name: String,
@@ -43,7 +43,7 @@ struct Flushes {
     done: u64,
 }
 
-impl Shared {
+impl LogShared {
     pub(super) fn new(name: String, room: usize) -> Self {
         Self {
             records: Records::new(room),

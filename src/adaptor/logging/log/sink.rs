@@ -12,9 +12,9 @@ pub(super) trait Sink: Send {
 }
 
 /// Bytes as they are.
-pub(super) struct Plain<W>(pub(super) W);
+pub(super) struct PlainSink<W>(pub(super) W);
 
-impl<W: Write + Send> Sink for Plain<W> {
+impl<W: Write + Send> Sink for PlainSink<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all(bytes)
     }
@@ -29,20 +29,20 @@ impl<W: Write + Send> Sink for Plain<W> {
 /// A file of gzip has an end, and one without it is refused by most programs. So each flush ends a member, and what comes later
 /// begins another: `gzip` and all that is like it read several as one.
 #[cfg(feature = "gzip")]
-pub(super) struct Gzip<W: Write> {
+pub(super) struct GzipSink<W: Write> {
     to: Option<W>,
     member: Option<flate2::write::GzEncoder<W>>,
 }
 
 #[cfg(feature = "gzip")]
-impl<W: Write> Gzip<W> {
+impl<W: Write> GzipSink<W> {
     pub(super) fn new(to: W) -> Self {
         Self { to: Some(to), member: None }
     }
 }
 
 #[cfg(feature = "gzip")]
-impl<W: Write + Send> Sink for Gzip<W> {
+impl<W: Write + Send> Sink for GzipSink<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let gone = || io::Error::other("it has failed before");
         if self.member.is_none() {

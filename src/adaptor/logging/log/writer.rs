@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::io;
 
-use super::files::Tenancy;
+use super::files::FileClaim;
 use super::record::Record;
-use super::shared::Shared;
+use super::shared::LogShared;
 use super::sink::Sink;
 use super::{FailureHook, os};
 use crate::contain::contain;
@@ -46,10 +46,10 @@ pub(super) fn is_writer() -> bool {
 
 /// The thread that formats rows and writes them, alone: it is the only one that calls the sink.
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LogShared>,
     sink: Box<dyn Sink>,
     /// Of the file that the sink writes, if it is one.
-    tenancy: Option<Tenancy>,
+    claim: Option<FileClaim>,
     format: RowFormat,
     failure_hook: FailureHook,
     microseconds_ahead_of_utc: i64,
@@ -61,9 +61,9 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<LogShared>,
         sink: Box<dyn Sink>,
-        tenancy: Option<Tenancy>,
+        claim: Option<FileClaim>,
         format: RowFormat,
         failure_hook: FailureHook,
     ) -> Self {
@@ -73,7 +73,7 @@ impl Writer {
         Self {
             shared: Arc::clone(shared),
             sink,
-            tenancy,
+            claim,
             format,
             failure_hook,
             microseconds_ahead_of_utc: os::seconds_ahead_of_utc(seconds) * 1_000_000,
@@ -91,17 +91,17 @@ impl Writer {
             Some(Err(error)) => Some(error),
             None => Some(io::Error::other("the writer panicked")),
         };
-        let Self { shared, sink, tenancy, failure_hook, .. } = self;
+        let Self { shared, sink, claim, failure_hook, .. } = self;
         let failure = failure.map(|error| Error::unwritable(&shared.name, &error));
         if let Some(error) = &failure {
             shared.fail(error.clone());
         }
         // A file is closed, and free for the next log, before anybody is told: they may make that log. A sink of somebody's own
         // may take for ever to go, and does so behind that.
-        let of_theirs = match tenancy {
-            Some(tenancy) => {
+        let of_theirs = match claim {
+            Some(claim) => {
                 drop(sink);
-                drop(tenancy);
+                drop(claim);
                 None
             }
             None => Some(sink),
@@ -117,7 +117,7 @@ impl Writer {
     fn write(&mut self) -> io::Result<()> {
         let mut naps = 0;
         loop {
-            // Acquire: pairs with the release in `Shared::stop`. In that order: after it no row is pushed.
+            // Acquire: pairs with the release in `LogShared::stop`. In that order: after it no row is pushed.
             let is_last = self.shared.is_over.load(Ordering::Acquire) != 0;
             let asked = self.shared.flushes_asked();
             let count = self.format_what_is_there()?;

@@ -74,9 +74,9 @@ impl fmt::Display for SignedSize {
 }
 
 /// A number of blocks.
-struct Blocks(i64);
+struct BlockCount(i64);
 
-impl fmt::Display for Blocks {
+impl fmt::Display for BlockCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} block{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
@@ -85,13 +85,13 @@ impl fmt::Display for Blocks {
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bytes, allocations, failures } = self;
-        write!(f, "{} in {}", SignedSize(bytes.live), Blocks(allocations.live))?;
-        write!(f, ", at most {} in {}", SignedSize(bytes.peak), Blocks(allocations.peak))?;
+        write!(f, "{} in {}", SignedSize(bytes.live), BlockCount(allocations.live))?;
+        write!(f, ", at most {} in {}", SignedSize(bytes.peak), BlockCount(allocations.peak))?;
         if bytes.peak_error != 0 || allocations.peak_error != 0 {
             let least = |counter: &Counter| counter.peak.wrapping_sub(counter.peak_error);
-            write!(f, " (at least {} in {})", SignedSize(least(bytes)), Blocks(least(allocations)))?;
+            write!(f, " (at least {} in {})", SignedSize(least(bytes)), BlockCount(least(allocations)))?;
         }
-        write!(f, ", in all {} in {}", SignedSize(bytes.total), Blocks(allocations.total))?;
+        write!(f, ", in all {} in {}", SignedSize(bytes.total), BlockCount(allocations.total))?;
         write!(f, ", {failures} failure{}", if *failures == 1 { "" } else { "s" })
     }
 }

@@ -14,7 +14,7 @@ pub(super) use counts::SignedSize;
 pub use counts::{Counter, Counts, TagCounts};
 use frame::{Frame, Frames, Peak, Sums};
 pub use scope::Scope;
-use shard::{Count, Shard, bump};
+use shard::{Count, StatsShard, bump};
 
 use crate::error::Error;
 use crate::stream::Places;
@@ -80,7 +80,7 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct StatsBook {
-    shards: Places<Shard>,
+    shards: Places<StatsShard>,
     /// The interval that runs: from one scope's beginning to the next one's. A shard whose interval is another has counted
     /// nothing in this one.
     interval: AtomicU64,
@@ -88,7 +88,7 @@ pub struct StatsBook {
     slack: [i64; 2],
     summit: Apart<Token<Summit>>,
     /// For threads that have no seat any more, in turn.
-    seatless: Shard,
+    seatless: StatsShard,
     turn: Mutex<()>,
     frames: Mutex<Frames>,
 }
@@ -111,7 +111,7 @@ impl StatsBook {
             interval: AtomicU64::new(0),
             slack,
             summit: Apart::default(),
-            seatless: Shard::new(0, slack),
+            seatless: StatsShard::new(0, slack),
             turn: Mutex::default(),
             frames: Mutex::default(),
         }
@@ -137,7 +137,7 @@ impl StatsBook {
         let none =
             TagCounts { tag: Tag::NONE, bytes: total[0] as u64, allocations: total[1] as u64, failures };
         let mut tags = HashMap::<Tag, TagCounts>::new();
-        for of in self.shards().flat_map(Shard::tags) {
+        for of in self.shards().flat_map(StatsShard::tags) {
             let known = tags.entry(of.tag).or_insert(TagCounts {
                 tag: of.tag,
                 bytes: 0,
@@ -198,7 +198,7 @@ impl StatsBook {
 
     /// Where this thread counts: made now if need be.
     #[cold]
-    fn first(&self, count: impl FnOnce(&Shard)) {
+    fn first(&self, count: impl FnOnce(&StatsShard)) {
         if self.frames.is_of_parent() {
             // Another thread of the parent may have made a shard, or counted in the one for all, and be in the middle of it.
             return;
@@ -208,7 +208,7 @@ impl StatsBook {
                 // While nobody reads: who looks at all shards has the scopes locked.
                 let frames = self.frames.lock();
                 let interval = self.interval.load(Ordering::Relaxed);
-                let shard = self.shards.get_or_make(seat, || Shard::new(interval, self.slack));
+                let shard = self.shards.get_or_make(seat, || StatsShard::new(interval, self.slack));
                 drop(frames);
                 count(shard);
             }
@@ -220,7 +220,7 @@ impl StatsBook {
     }
 
     #[inline]
-    fn come(&self, shard: &Shard, bytes: u64, tag: Tag) {
+    fn come(&self, shard: &StatsShard, bytes: u64, tag: Tag) {
         // One of them is negative: one sign to look at.
         let is_higher = (shard.bytes.come(bytes) | shard.blocks.come(1)) < 0;
         // Relaxed: who begins a scope and then has others allocate in it has told them so by other means.
@@ -236,7 +236,7 @@ impl StatsBook {
     }
 
     #[inline]
-    fn go(&self, shard: &Shard, bytes: u64) {
+    fn go(&self, shard: &StatsShard, bytes: u64) {
         if (shard.bytes.go(bytes) | shard.blocks.go(1)) < 0 {
             self.fall(shard, bytes as i64);
         }
@@ -244,7 +244,7 @@ impl StatsBook {
 
     /// There is more than ever in this interval, or it is a new one.
     #[inline(never)]
-    fn rise(&self, shard: &Shard, came: i64) {
+    fn rise(&self, shard: &StatsShard, came: i64) {
         self.enter_interval(shard, came, 1);
         shard.bytes.raise();
         shard.blocks.raise();
@@ -255,13 +255,13 @@ impl StatsBook {
 
     /// There is so much less that others must know.
     #[cold]
-    fn fall(&self, shard: &Shard, went: i64) {
+    fn fall(&self, shard: &StatsShard, went: i64) {
         self.enter_interval(shard, went.wrapping_neg(), -1);
         self.publish(shard);
     }
 
     /// The highest point of an interval that is over is no point of this one, which began with what was there before the call.
-    fn enter_interval(&self, shard: &Shard, came: i64, blocks: i64) {
+    fn enter_interval(&self, shard: &StatsShard, came: i64, blocks: i64) {
         let interval = self.interval.load(Ordering::Relaxed);
         if shard.interval.load(Ordering::Relaxed) != interval {
             shard.bytes.begin_interval(came);
@@ -274,7 +274,7 @@ impl StatsBook {
     /// Tells the others what this thread has. Between two such calls of a thread, what it has moves by at most the slack, so
     /// the sum of what was told is right to one slack for each thread.
     #[cold]
-    fn publish(&self, shard: &Shard) {
+    fn publish(&self, shard: &StatsShard) {
         let Some(mut summit) = self.summit.lock_here() else { return };
         for (at, count) in shard.counts().into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
@@ -284,7 +284,7 @@ impl StatsBook {
     }
 
     /// All of them. The caller has the scopes locked, so that none is being made.
-    fn shards(&self) -> impl Iterator<Item = &Shard> {
+    fn shards(&self) -> impl Iterator<Item = &StatsShard> {
         self.shards.iter().chain([&self.seatless])
     }
 

@@ -1,4 +1,4 @@
-//! `Shard`: what one thread has counted.
+//! `StatsShard`: what one thread has counted.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ use crate::tag::Tag;
 /// next one that has it comes after it: see [`Seat`](crate::sync::Seat).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Shard {
+pub(super) struct StatsShard {
     /// The interval in which `bytes.high` and `blocks.high` were reached: see `Summit`.
     pub(super) interval: AtomicU64,
     pub(super) bytes: Count,
@@ -23,7 +23,7 @@ pub(super) struct Shard {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Shard>() == 128);
+const _: () = assert!(size_of::<StatsShard>() == 128);
 
 /// One thing that a thread counts. Differences are two's complement: more may have gone than came, because another thread
 /// frees what this one has allocated.
@@ -139,7 +139,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardId(usize);
 
-impl Shard {
+impl StatsShard {
     pub(super) fn id(&self) -> ShardId {
         ShardId(core::ptr::from_ref(self).addr())
     }

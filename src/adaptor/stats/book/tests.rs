@@ -28,9 +28,9 @@ impl Program {
         Self { tally: StatsBook::new(slack_bytes), threads, live: [0; 2] }
     }
 
-    fn shard(&self, thread: u32) -> &Shard {
+    fn shard(&self, thread: u32) -> &StatsShard {
         let interval = self.tally.interval.load(Ordering::Relaxed);
-        self.tally.shards.get_or_make(thread % self.threads, || Shard::new(interval, self.tally.slack))
+        self.tally.shards.get_or_make(thread % self.threads, || StatsShard::new(interval, self.tally.slack))
     }
 
     fn allocate(&mut self, thread: u32, bytes: u64) {

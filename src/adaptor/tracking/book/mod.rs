@@ -56,10 +56,10 @@ pub struct TrackingBook {
 /// In lines of its own: each is locked by another thread.
 #[derive(Default)]
 #[repr(align(128))]
-struct Page(Mutex<Blocks>);
+struct Page(Mutex<PageBlocks>);
 
 #[derive(Default)]
-struct Blocks {
+struct PageBlocks {
     out: HashMap<u64, Holding>,
     /// Wide, so that no sum of sizes is too large for it.
     bytes: u128,
