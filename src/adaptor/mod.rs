@@ -1,8 +1,8 @@
 //! Who watches, who forbids?
 //!
-//! An adaptor is a layer over another resource: it counts, writes down, limits or checks what passes, and hands out its
-//! upstream's blocks. Layers nest as generics and are built from the inside out, each by the method of
-//! [`Resource`](crate::Resource) that is called as its file is.
+//! An adaptor is a layer over another resource: it counts, logs, limits or checks its calls, and hands out its
+//! upstream's blocks. Layers nest as generics and are built from the inside out, each by the method with the name of
+//! its file.
 //!
 //! | Layer | What it does | Its book |
 //! |---|---|---|
@@ -18,14 +18,15 @@
 //! | [`Prefetch`] | managed memory migrates before it is used | [`PrefetchBook`] |
 //! | [`ThreadSafe`] | lets threads share a resource that is not `Sync` | [`ThreadSafeBook`] |
 //!
-//! All that label what they see do so with the [`Tag`](crate::tag::Tag) of the calling thread: [`with_tag`](crate::tag::with_tag).
+//! Layers that label allocations use the [`Tag`](crate::tag::Tag) of the calling thread:
+//! [`with_tag`](crate::tag::with_tag).
 //!
 //! # The words, beside those of [`resource`](crate::resource)
 //!
-//! - The *book* of an adaptor is what it knows beside its upstream: plain data, without a type parameter, which
+//! - The *book* of an adaptor is its own state: plain data, without a type parameter, which
 //!   [`find`](crate::Resource::find) finds from outside, through any handle.
-//! - A book is *closed* over a block before the upstream gets the block back: from then on another thread may own the
-//!   address.
+//! - A book is *closed* over a block, which removes its entry, before the upstream gets the block back: from then on
+//!   another thread may own the address.
 
 mod aligned;
 mod allowance;

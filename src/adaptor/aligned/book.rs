@@ -7,11 +7,11 @@ use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
 use crate::sync::Mutex;
 
-/// Larger alignments than the upstream's are honoured up to this one at least, by asking for more: 2 MiB, a page of the
-/// device, which is also what a suballocator honours.
+/// Alignments up to this one at least are honoured over every upstream, by longer requests: 2 MiB, a page of the
+/// device, as in suballocators.
 const MAX_ALIGN: usize = 2 << 20;
 
-/// Where the blocks of an [`Aligned`](super::Aligned) really begin: of those that begin elsewhere than their users think.
+/// The upstream addresses of the blocks of an [`Aligned`](super::Aligned) that begin elsewhere for their users.
 ///
 /// ```
 /// use alluvion::adaptor::Aligned;
@@ -27,17 +27,18 @@ const MAX_ALIGN: usize = 2 << 20;
 pub struct AlignedBook {
     alignment: usize,
     threshold_bytes: usize,
-    /// What the upstream honours by itself. Asked once: what a block was asked for with, it is given back with.
+    /// The largest alignment of the upstream. Asked once, because a block must be freed with the layout that it was
+    /// allocated with.
     honoured: usize,
-    /// From where a block begins for its user to where it begins for the upstream.
+    /// From the address for the user to the address for the upstream.
     moved: Mutex<HashMap<DevicePtr, DevicePtr>>,
 }
 
-/// What the upstream is asked for, to serve a layout.
+/// The request to the upstream that serves a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UpstreamRequest {
     pub(super) layout: Layout,
-    /// How the block is aligned in the end. More than the layout's own: the layout has room to move it.
+    /// The final alignment of the block. If it is more than the layout's, the layout has room for it.
     pub(super) align: usize,
 }
 
@@ -52,25 +53,25 @@ impl AlignedBook {
         Ok(Self { alignment, threshold_bytes, honoured, moved: Mutex::default() })
     }
 
-    /// What blocks of at least [`threshold_bytes`](Self::threshold_bytes) are aligned to.
+    /// The alignment of blocks of at least [`threshold_bytes`](Self::threshold_bytes).
     #[must_use]
     pub fn alignment(&self) -> usize {
         self.alignment
     }
 
-    /// How long a block must be.
+    /// The least length of a block that is aligned.
     #[must_use]
     pub fn threshold_bytes(&self) -> usize {
         self.threshold_bytes
     }
 
-    /// How many live blocks begin elsewhere than the upstream's.
+    /// The number of live blocks that begin elsewhere than the upstream's.
     #[must_use]
     pub fn moved_blocks(&self) -> usize {
         self.moved.lock_here().map_or(0, |moved| moved.len())
     }
 
-    /// Where a live block begins for the upstream: elsewhere only if it was moved.
+    /// The address of a live block for the upstream.
     #[must_use]
     pub fn origin(&self, block: DevicePtr) -> DevicePtr {
         self.moved.lock_here().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
@@ -82,9 +83,9 @@ impl AlignedBook {
 
     /// # Errors
     ///
-    /// `ShutDown` in a child of the process that it was made in: where a block begins may not be known there.
-    /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout that was
-    /// asked for is a sound one, and no machine has so much.
+    /// `ShutDown` in a forked child of the process that it was made in, where the record may be incomplete.
+    /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout
+    /// that was asked for is a sound one, and no machine has so much.
     pub(super) fn request(&self, layout: Layout) -> Result<UpstreamRequest, Error> {
         self.moved.require_here()?;
         layout.require_align(self.max_align())?;
@@ -102,7 +103,7 @@ impl AlignedBook {
         Ok(UpstreamRequest { layout: Layout::new(bytes, self.honoured).map_err(too_large)?, align })
     }
 
-    /// AlignedBook a block of the upstream to where it is aligned, and opens the book over it.
+    /// Moves a block of the upstream to its first aligned address, and records that.
     pub(super) fn open(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
         let ahead = block.address().wrapping_neg() & (ask.align as u64 - 1);
         if ahead == 0 {
@@ -113,7 +114,7 @@ impl AlignedBook {
         moved
     }
 
-    /// Closes the book over a block, and says where it begins for the upstream.
+    /// Removes the record of a block. Returns its address for the upstream.
     pub(super) fn close(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
         if ask.align <= self.honoured {
             return block;

@@ -18,15 +18,15 @@ use crate::resource::{
 use crate::size::Size;
 use crate::stream::StreamRef;
 
-/// Aligns blocks to more than was asked for, and to more than its upstream honours: files that are read to the device
-/// directly want pages of 4096 bytes.
+/// Aligns blocks to more than the request says, and to more than its upstream honours. For example, files that are read
+/// directly to the device need pages of 4096 bytes.
 ///
-/// What the upstream honours is asked of it, and wastes nothing. Where it honours less, more bytes are asked for, and the block
-/// begins where it is aligned: `alignment - 256` bytes more over a driver's memory. Only blocks that really begin elsewhere are
-/// written down.
+/// An alignment that the upstream honours is passed on, and wastes nothing. A larger one makes the request longer, by
+/// `alignment - 256` bytes over a driver's memory, and the block begins at the first aligned address. Only blocks that
+/// begin elsewhere than the upstream's are recorded.
 ///
-/// What a call asks for itself is honoured too, whichever is larger; so [`max_align`](Resource::max_align) is 2 MiB at least, over
-/// every upstream.
+/// The larger one of this alignment and that of the request is honoured, so [`max_align`](Resource::max_align) is 2 MiB
+/// at least, over every upstream.
 ///
 /// # Stream ordering
 ///
@@ -34,7 +34,7 @@ use crate::stream::StreamRef;
 ///
 /// # Thread safety
 ///
-/// As the upstream's. Blocks that the upstream does not align by itself are entered under one lock.
+/// As the upstream's. Blocks that the upstream does not align by itself are recorded under one lock.
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ static_assertions::assert_impl_all!(Aligned<crate::source::Cuda>: Send, Sync, De
 static_assertions::assert_not_impl_any!(Aligned<crate::source::Cuda>: Clone, HostAccessible);
 static_assertions::assert_impl_all!(Aligned<crate::source::Pinned>: HostAccessible);
 
-/// What [`Aligned`] aligns, and to what. A number is the alignment of all blocks.
+/// Which blocks [`Aligned`] aligns, and to what alignment. A number is the alignment of all blocks.
 ///
 /// ```
 /// use alluvion::adaptor::AlignedConfig;
@@ -149,7 +149,8 @@ impl<U: Resource> Aligned<U> {
         Ok(self.moves.open(block, ask))
     }
 
-    /// Where a block begins for the upstream, and with what layout. `None` for what was never allocated.
+    /// The block as the upstream knows it, with its layout. Its record is removed. `None` for zero bytes and for
+    /// unknown blocks.
     fn forget(&self, block: DevicePtr, layout: Layout) -> Option<(DevicePtr, Layout)> {
         let ask = self.moves.request(layout).ok().filter(|ask| !ask.layout.is_empty())?;
         // First: once the upstream has the block, another thread may be given the same address, and enter it. Tested over

@@ -1,4 +1,4 @@
-//! `Budget`: within a limit that others share.
+//! `Budget`: a limit that other resources share.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -16,10 +16,10 @@ use crate::resource::{
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 
-/// Hands out what its [`Allowance`] permits, which other resources, on any device, may share.
+/// Limits the live bytes by an [`Allowance`], which other resources, on any device, may share.
 ///
-/// All is as with [`Limiting`](super::Limiting), which is a budget of its own: room is taken before the upstream is asked, from
-/// the allowance and from all above it, or from none.
+/// As [`Limiting`](super::Limiting), which has an allowance of its own: room is taken before the upstream is asked,
+/// from the allowance and from all above it, or from none.
 ///
 /// # Stream ordering
 ///
@@ -27,8 +27,8 @@ use crate::stream::{OnStream, StreamRef};
 ///
 /// # Thread safety
 ///
-/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, also between resources, and
-/// threads that meet at it again and again share no line of memory.
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, also between resources,
+/// and threads that often use it share no cache line.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ impl Budget {
 }
 
 impl<U> Budget<U> {
-    /// What `allowance` permits of `upstream`.
+    /// A layer over `upstream`, limited by `allowance`.
     #[must_use]
     pub fn new(upstream: U, allowance: Allowance) -> Self {
         Self { upstream, allowance, id: ResourceId::unique() }
@@ -79,9 +79,9 @@ impl<U> Budget<U> {
 }
 
 impl<U: Resource> Budget<U> {
-    /// A block out of what was set aside before: it cannot be refused because others were faster.
+    /// A block from reserved bytes: it cannot be refused because other threads were faster.
     ///
-    /// The reservation has less left then. The block is freed as any other, and its bytes go back to the allowance.
+    /// The reservation shrinks by the block. The block is freed as any other, and its bytes go back to the allowance.
     ///
     /// ```
     /// use alluvion::adaptor::Allowance;

@@ -15,31 +15,31 @@ use crate::resource::{
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
 
-/// How often one request is sent to the upstream, at most: a handler that gives back one thing at a time may have many. There is
-/// an end, because other threads may go on changing the figures, for ever, under a handler that frees nothing.
+/// The most attempts of one request: a handler that frees one thing at a time may need many. The bound is needed
+/// because other threads may change the figures for ever while the handler frees nothing.
 const ATTEMPTS: u32 = 1024;
 
-/// How often in a row a handler may say that it has freed something, and no figure has changed. More than once, because what it
-/// frees may be where nobody counts, or be taken by others at once.
+/// The most answers [`Relief::Freed`] in a row without a change of the figures. More than one, because the freed memory
+/// may not be counted, or may be taken by other threads at once.
 const IDLE_ATTEMPTS: u32 = 3;
 
-/// Asks a handler when its upstream is out of memory, and tries again if the handler has freed some.
+/// Asks a handler when its upstream is out of memory, and retries if the handler has freed some.
 ///
-/// The handler is told all that is known: the report of who refused; where a resource of your own gives none, one made from the
-/// request, the limit that was hit, and what the upstream says of its memory, where all that is not free counts as live. Other
-/// errors pass, and so does what no handler can help with: a request that is by itself
+/// The handler gets the report of the resource that refused. If a resource of your own gives none, the layer makes one
+/// from the request, the limit that was hit, and the memory figures of the upstream, where all memory that is not free
+/// counts as live. Other errors are returned at once, and so is a request that no handler can help with, because it is
 /// [too large](crate::error::Cause::TooLarge).
 ///
-/// It runs on the thread whose request failed, with no lock held, so it may free and allocate. What it asks for itself asks no
-/// handlers, here or elsewhere, and fails if there is none. If it panics it has freed nothing.
+/// It runs on the thread whose request failed, with no lock held, so it may free and allocate. Its own requests ask no
+/// handlers, here or elsewhere, and fail without memory. If it panics, it has freed nothing.
 ///
 /// # How long it is asked
 ///
-/// As long as it answers [`Relief::Freed`] and the request still fails, but not without end: after 3 answers in a row that
-/// changed no figure of the report, and after 1,024 in all, the request fails with what the upstream said last.
+/// As long as it answers [`Relief::Freed`] and the request still fails, within bounds: after 3 answers in a row that
+/// changed no figure of the report, and after 1,024 in all, the request fails with the last error of the upstream.
 ///
-/// A [`Pool`](crate::Pool) has handlers of its own (`PoolConfig::on_out_of_memory`), which it asks before it fails; those here
-/// are asked after them.
+/// A [`Pool`](crate::Pool) has handlers of its own (`PoolConfig::on_out_of_memory`), which are asked before the handler
+/// of this layer.
 ///
 /// # Stream ordering, thread safety
 ///
@@ -83,7 +83,7 @@ static_assertions::assert_impl_all!(FailureCallback<crate::source::Cuda>: Send, 
 static_assertions::assert_not_impl_any!(FailureCallback<crate::source::Cuda>: Clone, crate::resource::HostAccessible);
 static_assertions::assert_impl_all!(FailureCallback<crate::source::Pinned>: crate::resource::HostAccessible);
 
-/// The book of a [`FailureCallback`]: how often its handler was asked, and what came of it.
+/// The book of a [`FailureCallback`]: how often its handler was asked, and with which results.
 #[derive(Debug, Default)]
 pub struct FailureCallbackBook {
     asked: AtomicU64,
@@ -94,7 +94,7 @@ pub struct FailureCallbackBook {
 impl FailureCallbackBook {
     // Relaxed, all: figures.
 
-    /// How often the handler was asked.
+    /// The number of calls of the handler.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
@@ -136,7 +136,7 @@ impl<U> FailureCallback<U> {
 }
 
 impl<U: Resource> FailureCallback<U> {
-    /// Goes on after a first failure, until a try succeeds or there is nobody to help.
+    /// Retries after a first failure, until a request succeeds or the handler cannot help.
     #[cold]
     fn appeal(
         &self,
@@ -209,7 +209,7 @@ impl<U: Resource> FailureCallback<U> {
     }
 }
 
-/// What shows that something has changed between two attempts.
+/// The figures that show a change between two attempts.
 #[derive(PartialEq, Eq)]
 struct Amounts {
     bytes: [usize; 5],

@@ -1,4 +1,4 @@
-//! `FallbackBook`: which blocks came from the second of two resources.
+//! `FallbackBook`: the blocks of the second resource.
 
 use core::fmt;
 use std::collections::HashSet;
@@ -24,13 +24,13 @@ static_assertions::assert_impl_all!(FallbackBook: Send, Sync);
 impl FallbackBook {
     // Relaxed, all that count: figures, but for one read, which says why.
 
-    /// Blocks that the second resource has out.
+    /// The live blocks of the second resource.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
         self.blocks.load(Ordering::Relaxed) as usize
     }
 
-    /// Their bytes, as they were asked for.
+    /// Their requested bytes.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) as usize
@@ -65,7 +65,7 @@ impl FallbackBook {
         &self.addresses[(mixed >> (u64::BITS - SHARDS.ilog2())) as usize]
     }
 
-    /// Remembers a block of the second resource.
+    /// Records a block of the second resource.
     pub(super) fn enter(&self, block: DevicePtr, layout: Layout) {
         if layout.is_empty() {
             return;
@@ -76,7 +76,7 @@ impl FallbackBook {
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets a block, and says whether it was one of the second resource.
+    /// Removes a block. Returns `true` if it was one of the second resource.
     #[inline]
     pub(super) fn leave(&self, block: DevicePtr, layout: Layout) -> bool {
         // Relaxed: whoever frees a block comes after its `enter`, as the one who passed the block on saw to; so the read sees at

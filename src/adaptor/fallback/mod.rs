@@ -1,4 +1,4 @@
-//! `Fallback`: another resource for when the first one is out.
+//! `Fallback`: a second resource for when the first one is out of memory.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources to two of them")]
 
@@ -21,25 +21,24 @@ use crate::stream::StreamRef;
 
 /// Asks a second resource when the first one is out of memory.
 ///
-/// Only then: another error of the first passes. When both are out, the error is that of the first. A block goes back to where
-/// it came from, which the [`FallbackBook`] remembers; that of the first is found not to be in it.
+/// Other errors of the first are returned. If both are out of memory, the error is that of the first. A block goes back
+/// to the resource that it came from: the [`FallbackBook`] records the blocks of the second.
 ///
-/// It serves alignments that both honour, and who may touch its blocks is who may touch those of both. Both are trimmed, each
-/// down to what is asked for. Of its memory it says what the one says that has more, because a request is served by one, and
-/// both may draw on the same. [`upstream`](Resource::upstream) and
-/// [`find`](Resource::find) go on to the first; [`second`](Self::second) is the other one, and the description
-/// shows it in parentheses.
+/// It serves alignments that both honour, and its blocks are accessible where those of both are. A trim trims both,
+/// each down to the given size. Its memory figures are those of the resource with more memory, because one resource
+/// serves a request, and both may share one upstream. [`upstream`](Resource::upstream) and [`find`](Resource::find) go
+/// on to the first; [`second`](Self::second) is the other one, and the description shows it in parentheses.
 ///
 /// Both must hand out memory, in which no two live blocks have one address: two [`Null`](crate::source::Null)s do not.
 ///
 /// # Stream ordering
 ///
-/// As that of the one that a block came from.
+/// As that of the resource that a block came from.
 ///
 /// # Thread safety
 ///
-/// As the two; what the second has out is in sixteen sets, each with a lock of its own. While it has nothing out, a free is
-/// one read more.
+/// As both resources'. The blocks of the second are recorded in sixteen sets, each with a lock of its own. While there
+/// are none, a free costs one more read.
 ///
 /// # Examples
 ///
@@ -118,19 +117,19 @@ impl<U: Resource, F: Resource> Fallback<U, F> {
 }
 
 impl<U, F> Fallback<U, F> {
-    /// What it stands over, and asks first.
+    /// The first resource, which is asked first.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
     }
 
-    /// What it asks when the first is out.
+    /// The second resource, which is asked if the first is out of memory.
     #[must_use]
     pub fn second(&self) -> &F {
         &self.second
     }
 
-    /// Its book: what the second has out.
+    /// Its book: the live blocks of the second resource.
     #[must_use]
     pub fn spill(&self) -> &FallbackBook {
         &self.spill

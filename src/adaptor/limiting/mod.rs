@@ -1,4 +1,4 @@
-//! `Limiting`: so much and no more.
+//! `Limiting`: a limit of the live bytes.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -16,22 +16,23 @@ use crate::resource::{
 use crate::size::Size;
 use crate::stream::StreamRef;
 
-/// Hands out at most so many bytes at a time.
+/// Limits the bytes that are live at a time.
 ///
-/// Room is taken from its [`Allowance`] before the upstream is asked, and goes back if the upstream fails, so at no instant is
-/// more out than the limit, and no request is refused because of one that fails itself. Blocks count in whole units of 256
-/// bytes; zero bytes do not count. To share a limit between resources, or to have limits within limits, use a
-/// [`Budget`](super::Budget).
+/// Room is taken from its [`Allowance`] before the upstream is asked, and returned if the upstream fails. So the live
+/// bytes never exceed the limit, and no request is refused because of one that fails itself. Blocks count in whole
+/// units of 256 bytes; zero bytes do not count. To share a limit between resources, or to have limits within limits,
+/// use a [`Budget`](super::Budget).
 ///
-/// It limits what its callers have. Over a [`Pool`](crate::Pool) that is what is live, whatever the pool keeps for later; under
-/// a pool it is what the pool has, and a pool that reaches it gives back what it has free before it fails.
+/// It limits the blocks of its callers. Over a [`Pool`](crate::Pool) these are the live blocks, without the free memory
+/// of the pool. Under a pool they are its segments, and a pool that reaches the limit returns its empty segments before
+/// it fails.
 ///
-/// # A snapshot of what is live
+/// # A snapshot of the live blocks
 ///
-/// It has no blocks of its own to draw, and a pool under it has not run out, so no snapshot is written when it refuses. A pool with a
-/// [`maximum`](crate::PoolConfig::maximum) and
-/// [`snapshot_on_out_of_memory`](crate::PoolConfig::snapshot_on_out_of_memory) in its place writes one; over this layer a
-/// [`FailureCallback`](super::FailureCallback) does:
+/// This layer has no blocks of its own to draw, and a pool under it has not run out, so no snapshot is written when it
+/// refuses. A pool with a [`maximum`](crate::PoolConfig::maximum) and
+/// [`snapshot_on_out_of_memory`](crate::PoolConfig::snapshot_on_out_of_memory) in its place writes one; over this layer
+/// a [`FailureCallback`](super::FailureCallback) does:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,8 +62,8 @@ use crate::stream::StreamRef;
 ///
 /// # Thread safety
 ///
-/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and threads that meet at it
-/// again and again share no line of memory.
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and threads that often
+/// use it share no cache line.
 ///
 /// # Examples
 ///
@@ -106,13 +107,13 @@ impl<U> Limiting<U> {
         Self { upstream, allowance: Allowance::new("Limiting", bytes), id: ResourceId::unique() }
     }
 
-    /// The most that may be out.
+    /// The limit.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.allowance.limit_bytes()
     }
 
-    /// What is out.
+    /// The live bytes.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.allowance.used_bytes()

@@ -1,4 +1,4 @@
-//! `PrefetchBook`: what `Prefetch` knows of the memory under it.
+//! `PrefetchBook`: the book of `Prefetch`.
 
 use crate::driver::Code;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::source::System;
 use crate::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Whether the memory under a [`Prefetch`](super::Prefetch) migrates, and how often that was asked of it.
+/// Whether the memory under a [`Prefetch`](super::Prefetch) migrates, and the number of migrations.
 ///
 /// ```
 /// use alluvion::adaptor::Prefetch;
@@ -34,14 +34,14 @@ const MIGRATES: u64 = 1;
 const STAYS: u64 = 2;
 
 impl PrefetchBook {
-    /// Looks at what `resource` stands on.
+    /// A book for a layer over `resource`.
     pub(super) fn over(resource: &dyn Resource) -> Self {
         let memory = AtomicU64::new(memory_of(resource));
         Self { memory, queued: AtomicU64::new(0), refused: AtomicU64::new(0) }
     }
 
-    /// Whether the memory migrates. `None` while nobody knows: over a source that this crate has not, until the driver has been
-    /// asked about its first block.
+    /// Whether the memory migrates. `None` while it is unknown: over a source of your own, until the driver has
+    /// answered for its first block.
     #[must_use]
     pub fn migrates(&self) -> Option<bool> {
         // Relaxed: who reads an older answer asks the driver once more.
@@ -51,25 +51,25 @@ impl PrefetchBook {
         }
     }
 
-    /// How many migrations have been queued.
+    /// The number of queued migrations.
     #[must_use]
     pub fn queued(&self) -> u64 {
         // Relaxed: a figure for people.
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// How many the driver has refused. The blocks were served all the same.
+    /// The number of migrations that the driver has refused. The blocks were served all the same.
     #[must_use]
     pub fn refused(&self) -> u64 {
         // Relaxed: a figure for people.
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Notes what the driver said.
+    /// Notes the driver's answer.
     pub(super) fn note(&self, queued: &Result<(), Error>) {
         let (counter, memory) = match queued {
             Ok(()) => (&self.queued, MIGRATES),
-            // What a driver says of memory that does not migrate. Of other failures nothing follows.
+            // The driver's answers for memory that cannot migrate. Other errors say nothing about the memory.
             Err(error) if matches!(error.code(), Some(Code::INVALID_VALUE | Code::NOT_SUPPORTED)) => {
                 (&self.refused, STAYS)
             }

@@ -18,20 +18,20 @@ use crate::resource::{
 };
 use crate::stream::StreamRef;
 
-/// Has each block of managed memory migrate to the device as soon as it is allocated, so that kernels do not fault it in page by
-/// page.
+/// Makes each block of managed memory migrate to the device when it is allocated, so that kernels do not fault it in
+/// page by page.
 ///
-/// It is a hint: where the driver refuses it, the block is served all the same. Over memory that does not migrate nothing is asked
-/// for; what the memory is it sees from the source at the bottom, or, if that is not one of this crate's, from what the driver says
-/// about the first block. While the stream captures nothing is asked for either.
+/// A migration is a hint: if the driver refuses it, the block is served all the same. Memory that cannot migrate is
+/// left alone: the layer learns its kind from the source at the bottom, or, if that is not one of this crate's, from
+/// the driver's answer for the first block. There are no migrations while the stream captures.
 ///
-/// Blocks that are allocated synchronously stay where they are: no stream waits for them, and the host may be what wants them.
+/// Blocks that are allocated synchronously do not migrate: there is no stream to do so, and the host may use them.
 ///
-/// A block costs two driver calls: whether the stream captures, and the migration.
+/// Each block costs two driver calls: one asks whether the stream captures, one queues the migration.
 ///
 /// # Stream ordering
 ///
-/// As the upstream's. The migration comes before whatever may use the block, and before its free, as the allocation does.
+/// As the upstream's. The migration comes before every use of the block, and before its free, as the allocation does.
 ///
 /// # Thread safety
 ///
@@ -68,7 +68,7 @@ impl Prefetch {
 }
 
 impl<U: DeviceAccessible> Prefetch<U> {
-    /// A layer over `upstream`, whose blocks the device may touch: they are brought there.
+    /// A layer over `upstream`, whose blocks migrate to its device.
     #[must_use]
     pub fn new(upstream: U) -> Self {
         let hints = PrefetchBook::over(&upstream);
@@ -81,7 +81,7 @@ impl<U: DeviceAccessible> Prefetch<U> {
         &self.upstream
     }
 
-    /// What it knows of the memory.
+    /// Its book: whether the memory migrates, and the migrations so far.
     #[must_use]
     pub fn hints(&self) -> &PrefetchBook {
         &self.hints

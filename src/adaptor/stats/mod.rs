@@ -1,4 +1,4 @@
-//! `Stats`: counts what passes.
+//! `Stats`: counts allocations and frees.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -18,14 +18,14 @@ use crate::resource::{
 };
 use crate::stream::StreamRef;
 
-/// Counts bytes and blocks: what is live, the most that was, all that ever came, and what was refused.
+/// Counts bytes and blocks: live, peak and total, and refused requests.
 ///
 /// Its book is a [`StatsBook`], which has scopes and tags. A pair of calls costs 5 ns at most, takes no lock, and shares no line of
 /// memory with another thread: `alluvion bench layers` measures it.
 ///
-/// Bytes are those that were asked for, not what the upstream rounds them up to. Requests for zero bytes are passed on and not
-/// counted; RMM counts them as allocations. A block is counted when the upstream has given it, and is off the books before
-/// the upstream gets it back.
+/// Bytes are the requested ones, before the upstream rounds them up. Requests for zero bytes are passed on and not
+/// counted; RMM counts them as allocations. A block is counted after the upstream has allocated it, and its free before
+/// the upstream frees it.
 ///
 /// # Stream ordering
 ///
@@ -74,7 +74,7 @@ impl Stats {
 }
 
 impl<U> Stats<U> {
-    /// Counts what `upstream` gives and gets.
+    /// Counts the calls to `upstream`.
     #[must_use]
     pub fn new(upstream: U) -> Self {
         Self::with_slack(upstream, SLACK_BYTES)
@@ -96,7 +96,7 @@ impl<U> Stats<U> {
         Self { upstream, tally: StatsBook::new(slack_bytes), id: ResourceId::unique() }
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
@@ -108,7 +108,7 @@ impl<U> Stats<U> {
         &self.tally
     }
 
-    /// What was counted: see [`StatsBook::counts`].
+    /// The counts: see [`StatsBook::counts`].
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.tally.counts()

@@ -1,4 +1,4 @@
-//! `ByTag`: what one thread has allocated under each tag.
+//! `ByTag`: the allocations of one thread under each tag.
 
 use hashbrown::HashMap;
 
@@ -6,10 +6,10 @@ use crate::stream::Places;
 use crate::sync::{AtomicU64, Ordering, Token};
 use crate::tag::Tag;
 
-/// The last tag of each of so many sorts is found without looking it up: a thread changes between a few.
+/// The number of recent tags that are found without a lookup: a thread changes between a few tags.
 const RECENT: usize = 8;
 
-/// What a thread has allocated under one tag.
+/// The allocations of a thread under one tag.
 #[derive(Debug)]
 pub(super) struct OfTag {
     pub(super) tag: Tag,
@@ -18,10 +18,10 @@ pub(super) struct OfTag {
     pub(super) failures: AtomicU64,
 }
 
-/// The counts of one thread, in the order in which it first used the tags: memory by how many those are, and not by their numbers,
-/// which count the tags of all threads.
+/// The counts of one thread, in the order in which it first used the tags. The memory depends on the number of these
+/// tags, and not on the tags of other threads.
 ///
-/// The thread that has the seat writes; others read what there is, without a lock.
+/// The thread that has the seat writes; other threads read, without a lock.
 #[derive(Debug, Default)]
 pub(super) struct ByTag {
     /// Tags, with the places of their counts: see `packed`. Tag 0 is none.

@@ -1,28 +1,28 @@
-//! `Counts`: what a tally has counted.
+//! `Counts`: the results of counting.
 
 use core::fmt;
 
 use crate::size::Size;
 use crate::tag::Tag;
 
-/// One thing that is counted: how much of it is live, the most that was live, and all that ever came.
+/// The live amount, its peak, and the total of one counted quantity: bytes, or blocks.
 ///
-/// Less than nothing may be live: blocks that are freed in a scope may have been allocated before it.
+/// The live amount may be negative: blocks that are freed in a scope may have been allocated before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counter {
-    /// What came, less what went.
+    /// The allocated amount, less the freed one.
     pub live: i64,
-    /// The most that `live` has been, or more by up to `peak_error`. Never less than the truth.
+    /// An upper bound of the peak of `live`, too high by at most `peak_error`.
     pub peak: i64,
-    /// By how much the most that was live may be less than `peak`. It is 0, and `peak` exact, where one thread has counted, and
-    /// with a [slack](super::super::Stats::with_slack) of 0.
+    /// By how much `peak` may be too high. It is 0 where only one thread has counted, and with a
+    /// [slack](super::super::Stats::with_slack) of 0.
     pub peak_error: i64,
-    /// What came.
+    /// The allocated amount.
     pub total: i64,
 }
 
-/// What was allocated and freed, in one scope or since the tally was made.
+/// The allocations and frees in one scope, or since the layer was made.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
@@ -41,21 +41,21 @@ pub struct Counter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Counts {
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub bytes: Counter,
-    /// The allocations, each of which is a block while it is live.
+    /// The allocated blocks.
     pub allocations: Counter,
     /// The requests that the upstream refused.
     pub failures: u64,
 }
 
-/// What was allocated under one tag. Only what comes is known by tag: a free does not say which tag the block had.
+/// The allocations under one tag. Frees are not counted by tag: a free does not say which tag the block had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TagCounts {
-    /// The tag of the allocating thread; `Tag::NONE` for what was allocated outside of all scopes.
+    /// The tag of the allocating thread; `Tag::NONE` outside of all tag scopes.
     pub tag: Tag,
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub bytes: u64,
     /// The allocations.
     pub allocations: u64,
@@ -63,7 +63,7 @@ pub struct TagCounts {
     pub failures: u64,
 }
 
-/// Bytes that may be fewer than none.
+/// A number of bytes that may be negative.
 pub(in crate::adaptor) struct SignedSize(pub(in crate::adaptor) i64);
 
 impl fmt::Display for SignedSize {

@@ -1,26 +1,26 @@
-//! `Frame`: what was there when a scope began.
+//! `Frame`: the counts at the beginning of a scope.
 
 use super::shard::ShardId;
 use super::{Counter, Counts};
 
-/// What has been counted, as a sum over all threads.
+/// The counts, summed over all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
-    /// Bytes and blocks: what came, less what went.
+    /// Live bytes and blocks.
     pub(super) live: [i64; 2],
-    /// Bytes and blocks: what came.
+    /// Allocated bytes and blocks.
     pub(super) total: [i64; 2],
     pub(super) failures: u64,
 }
 
-/// A scope that is open: where its counters begin, and the most that was live meanwhile.
+/// An open scope: the counts at its beginning, and its peaks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     began: Sums,
     peak: Peak,
 }
 
-/// What is known of a highest point of bytes and of blocks: it is at least `least` and at most `most`.
+/// The bounds of a peak of bytes and blocks: it is at least `least` and at most `most`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peak {
     pub(super) least: [i64; 2],
@@ -28,12 +28,12 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// So much it was, exactly.
+    /// An exact peak.
     pub(super) fn exactly(live: [i64; 2]) -> Self {
         Self { least: live, most: live }
     }
 
-    /// The higher one of two highest points.
+    /// The higher one of two peaks.
     fn or(&mut self, other: Self) {
         for at in 0..2 {
             self.least[at] = self.least[at].max(other.least[at]);
@@ -47,12 +47,12 @@ impl Frame {
         Self { began: now, peak: Peak::exactly(now.live) }
     }
 
-    /// So much was live at some time while it was open.
+    /// Raises its peak to one that was reached while it was open.
     pub(super) fn reach(&mut self, peak: Peak) {
         self.peak.or(peak);
     }
 
-    /// What was counted since it began.
+    /// The counts since it began.
     pub(super) fn counts(&self, now: &Sums) -> Counts {
         let counter = |of: usize| Counter {
             live: now.live[of].wrapping_sub(self.began.live[of]),
@@ -71,22 +71,23 @@ impl Frame {
 /// The scopes that are open.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// What each shard had when the interval that runs began, in their order. Those that came later had nothing.
+    /// The counts of each shard at the beginning of the current interval, in their order. Later shards had counted
+    /// nothing then.
     pub(super) lives: Vec<(ShardId, [i64; 2])>,
-    /// Since the tally was made.
+    /// The frame of the whole time since the layer was made.
     pub(super) whole: Frame,
-    /// Those that were pushed, the innermost last.
+    /// The pushed scopes, the innermost last.
     pub(super) pushed: Vec<Frame>,
-    /// Those that somebody holds, each with its number.
+    /// The scopes that callers hold, each with its number.
     held: Vec<(u64, Frame)>,
     next: u64,
 }
 
 impl Frames {
-    /// The number of a scope that nobody holds: the first is 1.
+    /// The number of no scope: the first has 1.
     pub(super) const NOBODYS: u64 = 0;
 
-    /// The one that was pushed last.
+    /// The scope that was pushed last.
     pub(super) fn top(&self) -> &Frame {
         self.pushed.last().unwrap_or(&self.whole)
     }
@@ -105,7 +106,7 @@ impl Frames {
         self.held.retain(|(held, _)| *held != number);
     }
 
-    /// So much was live at some time while all of them were open.
+    /// Raises all their peaks to one that was reached while all were open.
     pub(super) fn reach(&mut self, peak: Peak) {
         let held = self.held.iter_mut().map(|(_, frame)| frame);
         for frame in self.pushed.iter_mut().chain(held).chain([&mut self.whole]) {

@@ -21,43 +21,44 @@ use crate::stream::Places;
 use crate::sync::{Apart, AtomicU64, Mutex, MutexGuard, Ordering, Seat, Token};
 use crate::tag::Tag;
 
-/// By how many bytes a thread's share may move before it tells the others. To know the most that was live at a time, threads
-/// have to meet. One that takes and gives back blocks of 256 B to 1 MiB, 32 to 64 at a time, has moved by more than this once in
-/// 250 calls; by 1 MiB, once in 17. Of the memory of a device 4 MiB is a thirty-thousandth.
+/// By how many bytes a thread's live bytes may change before it publishes them. A common peak needs shared writes. A
+/// thread that holds 32 to 64 blocks of 256 B to 1 MiB changes by more than this once in 250 calls; by 1 MiB, once in
+/// 17. 4 MiB are about 1/30,000 of the memory of a device.
 pub(super) const SLACK_BYTES: usize = 4 << 20;
 
-/// More slack than anything moves by, and so little that what is live plus it is no overflow, which would look like a fall.
+/// The largest slack: more than any change, and so little that adding it to the live amount does not overflow.
 const MOST_SLACK: u64 = 1 << 61;
 
 /// Bytes of slack for one block of slack: 64 blocks beside 4 MiB.
 const BYTES_OF_A_BLOCK: usize = 64 << 10;
 
-/// What [`Stats`](super::Stats) has counted.
+/// The counts of a [`Stats`](super::Stats) layer.
 ///
-/// Every thread counts for itself, in a line of memory that is its own: a block that comes and goes costs loads and stores,
-/// and no thread waits for another. What is read is the sum. It is exact as soon as what was counted comes before the reading:
-/// on the same thread, or because threads were joined. While others count, a block that one thread has allocated and another
-/// freed may be missed or seen in between.
+/// Every thread counts in cache lines of its own: an allocation and its free cost loads and stores, and no thread waits
+/// for another. A reader gets the sum. The sum is exact for calls that happen before the reading: on the same thread,
+/// or on threads that were joined. While other threads count, a block that one thread allocates and another frees may
+/// be counted in part.
 ///
 /// # Peaks
 ///
-/// A peak is never less than the truth, and [`peak_error`](Counter::peak_error) says by how much it may be more.
+/// A peak is never too low, and [`peak_error`](Counter::peak_error) says by how much it may be too high.
 ///
-/// The peak of one thread is exact. Threads tell each other when their share has moved by more than a slack, 4 MiB or 64
-/// blocks unless [`Stats::with_slack`](super::Stats::with_slack) says otherwise, so with `n` threads the error is at most
-/// `2 n + 1` times that. It is at most what the peaks of the threads add up to, too: of four that held 1 MiB each the peak is 4 MiB,
-/// whether they held it at once or one after the other. A slack of 0 makes every peak exact, and threads meet at every call.
+/// The peak of one thread is exact. A thread publishes its counts when they have changed by more than a slack, 4 MiB or
+/// 64 blocks unless [`Stats::with_slack`](super::Stats::with_slack) says otherwise, so with `n` threads the error is at
+/// most `2 n + 1` times the slack. A peak is also at most the sum of the threads' peaks: for four threads that held 1
+/// MiB each it is 4 MiB, whether they held it at once or one after the other. A slack of 0 makes every peak exact, and
+/// every call takes a shared lock.
 ///
 /// # Tags
 ///
-/// What comes is counted by [`Tag`], too. What goes is not: a free does not say under which tag the block was allocated, and
-/// the tag of the thread that frees is another thing. What is live by tag is known to [`Tracking`](super::Tracking).
+/// Allocations are counted by [`Tag`], too. Frees are not: a free does not say under which tag the block was allocated,
+/// and the freeing thread may have another tag. [`Tracking`](super::Tracking) knows the live blocks by tag.
 ///
-/// A thread takes memory for the tags that it uses, however many others there are: about 100 bytes for each, and 3 KiB for the first.
+/// A thread takes memory for the tags that it uses only: about 100 bytes for each, and 3 KiB for the first.
 ///
 /// # Forks
 ///
-/// In a child of the process that it was made in, nothing is counted, and all counts are 0.
+/// In a forked child of the process that it was made in, calls are not counted, and all counts are 0.
 ///
 /// # Examples
 ///
@@ -81,24 +82,24 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// ```
 pub struct StatsBook {
     shards: Places<StatsShard>,
-    /// The interval that runs: from one scope's beginning to the next one's. A shard whose interval is another has counted
-    /// nothing in this one.
+    /// The current interval: from the beginning of one scope to that of the next. A shard with another interval has
+    /// counted nothing in this one.
     interval: AtomicU64,
     /// Of bytes and of blocks.
     slack: [i64; 2],
     summit: Apart<Token<Summit>>,
-    /// For threads that have no seat any more, in turn.
+    /// For threads without a seat, under a lock.
     seatless: StatsShard,
     turn: Mutex<()>,
     frames: Mutex<Frames>,
 }
 
-/// The highest point of the interval, as far as threads have told.
+/// The peak of the interval, as far as it is published.
 #[derive(Default)]
 struct Summit {
-    /// The sum of what they told last: of bytes, and of blocks.
+    /// The sum of the last published counts: of bytes, and of blocks.
     published: [i64; 2],
-    /// The most that this sum was, with the highest point of the thread that told on top.
+    /// The peak of this sum, with the peak of the publishing thread added.
     peak: [i64; 2],
 }
 
@@ -117,19 +118,19 @@ impl StatsBook {
         }
     }
 
-    /// What was counted in the scope that was [pushed](Self::push) last; if none was, since the tally was made.
+    /// The counts of the scope that was [pushed](Self::push) last; without one, since the layer was made.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.look().map(|(frames, now)| frames.top().counts(&now)).unwrap_or_default()
     }
 
-    /// What was counted since the tally was made, whatever scopes there are.
+    /// The counts since the layer was made, across all scopes.
     #[must_use]
     pub fn whole(&self) -> Counts {
         self.look().map(|(frames, now)| frames.whole.counts(&now)).unwrap_or_default()
     }
 
-    /// What was allocated under each tag since the tally was made, in the order in which the tags first came up.
+    /// The allocations under each tag since the layer was made, in the order in which the tags were first used.
     #[must_use]
     pub fn by_tag(&self) -> Vec<TagCounts> {
         let Some(_frames) = self.frames.lock_here() else { return Vec::new() };
@@ -148,7 +149,7 @@ impl StatsBook {
             known.allocations += of.blocks.load(Ordering::Relaxed);
             known.failures += of.failures.load(Ordering::Relaxed);
         }
-        // What is not under any tag is the rest. Other threads count meanwhile, so it may seem to be less than nothing.
+        // The rest has no tag. Other threads count meanwhile, so it may seem to be negative.
         let rest = tags.values().fold(none, |rest, of| TagCounts {
             bytes: rest.bytes.saturating_sub(of.bytes),
             allocations: rest.allocations.saturating_sub(of.allocations),
@@ -163,7 +164,7 @@ impl StatsBook {
         by_tag
     }
 
-    /// What there is now: what came, less what went.
+    /// The live amounts now.
     pub(super) fn live_bytes(&self) -> i64 {
         self.frames.lock_here().map_or(0, |_frames| self.sums().live[0])
     }
@@ -196,7 +197,7 @@ impl StatsBook {
         });
     }
 
-    /// Where this thread counts: made now if need be.
+    /// The shard of this thread, made at its first use.
     #[cold]
     fn first(&self, count: impl FnOnce(&StatsShard)) {
         if self.frames.is_of_parent() {
@@ -379,11 +380,11 @@ impl StatsBook {
         Some(enter(&mut frames, Frame::begin(now), &now))
     }
 
-    /// Begins a scope, in which everything is counted from 0, by all threads. Returns the counts of the one that was the last
-    /// until now.
+    /// Begins a scope, in which the calls of all threads are counted from 0. Returns the counts of the scope that was
+    /// the last until now.
     ///
-    /// This is RMM's stack of counters: there is one, and threads that push and pop at the same time mix their scopes up. A
-    /// [`scope`](Self::scope) is its owner's.
+    /// This is RMM's stack of counters: there is one, so threads that push and pop at the same time mix up their
+    /// scopes. A [`scope`](Self::scope) belongs to its owner.
     ///
     /// ```
     /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
@@ -409,12 +410,13 @@ impl StatsBook {
         pushed.unwrap_or_default()
     }
 
-    /// Ends the scope that was pushed last, and returns its counts. They belong to the one around it from then on: its peak is
-    /// the higher one of its own and of what it had when the scope began, with the scope's on top.
+    /// Ends the scope that was pushed last, and returns its counts, which are added to the scope around it. The peak of
+    /// that scope is the higher one of its own, and of its live amount when the ended scope began plus the peak of the
+    /// ended scope.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if nothing is pushed.
+    /// `InvalidArgument` if no scope is pushed.
     pub fn pop(&self) -> Result<Counts, Error> {
         let popped = self.look().and_then(|(mut frames, now)| Some((frames.pushed.pop()?, now)));
         popped
@@ -422,7 +424,8 @@ impl StatsBook {
             .ok_or_else(|| Error::invalid_argument("the scope to pop", "none is pushed", "push one before"))
     }
 
-    /// Begins a scope of the caller's own: what everybody counts until it is ended, whatever others push and pop.
+    /// Begins a scope of the caller's own: it counts the calls of all threads until it is ended, whatever scopes others
+    /// push and pop.
     ///
     /// ```
     /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
@@ -440,7 +443,7 @@ impl StatsBook {
         Scope::new(self, self.begin(|frames, frame, _| frames.hold(frame)).unwrap_or(Frames::NOBODYS))
     }
 
-    /// Runs `body`, and tells what everybody counted meanwhile.
+    /// Runs `body`, and returns the counts of all threads meanwhile.
     ///
     /// ```
     /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
@@ -470,7 +473,7 @@ impl StatsBook {
     }
 }
 
-/// The counts since it was made, on one line; then a line for each tag, if there are any.
+/// The counts since the layer was made, on one line; then a line for each tag, if there are any.
 impl fmt::Display for StatsBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.whole())?;

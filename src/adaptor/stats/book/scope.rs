@@ -1,4 +1,4 @@
-//! `Scope`: a stretch of time, for which a tally has counts of its own.
+//! `Scope`: a stretch of time with counts of its own.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use super::{Counts, StatsBook};
 /// A stretch of time, for which a [`StatsBook`] has counts of its own, by all threads: what
 /// [`StatsBook::scope`](super::StatsBook::scope) begins.
 ///
-/// One that is leaked goes on being counted, to no harm.
+/// A leaked scope goes on counting, to no harm.
 #[must_use = "a scope that is dropped tells nothing"]
 pub struct Scope<'t> {
     tally: &'t StatsBook,
@@ -19,13 +19,13 @@ impl<'t> Scope<'t> {
         Self { tally, number }
     }
 
-    /// What has been counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.tally.counts_of(self.number)
     }
 
-    /// Ends it, and tells what was counted.
+    /// Ends it, and returns its counts.
     #[must_use]
     pub fn end(self) -> Counts {
         self.counts()

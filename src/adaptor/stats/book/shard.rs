@@ -1,4 +1,4 @@
-//! `StatsShard`: what one thread has counted.
+//! `StatsShard`: the counts of one thread.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,8 @@ use super::by_tag::{ByTag, OfTag};
 use crate::sync::{AtomicU64, Ordering};
 use crate::tag::Tag;
 
-/// Numbers that one thread writes and others read, in lines of their own. Two lines, because a processor fetches them in pairs.
+/// Numbers that one thread writes and others read, in cache lines of their own. Two lines, because a processor fetches
+/// them in pairs.
 ///
 /// Accesses are Relaxed where nothing else is said: there is one writer, so nothing is lost between a load and a store of its own; who reads an exact
 /// number comes after what was counted by other means, such as a join. The writer is the thread that has the seat, and the
@@ -25,26 +26,24 @@ pub(super) struct StatsShard {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<StatsShard>() == 128);
 
-/// One thing that a thread counts. Differences are two's complement: more may have gone than came, because another thread
-/// frees what this one has allocated.
+/// One quantity that a thread counts. Differences are two's complement: a thread may free more than it has allocated.
 ///
-/// What came and what went are two numbers, so that an allocation and its free store once each, to places that do not wait for
-/// each other.
+/// Allocations and frees are two numbers, so that each call stores once, and the two stores are independent.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     came: AtomicU64,
     went: AtomicU64,
-    /// The most that there was since the interval began, or since it was published.
+    /// The peak since the interval began, or since the last publication.
     high: AtomicU64,
-    /// The most that there was in the interval, before it was published last.
+    /// The peak in the interval before the last publication.
     top: AtomicU64,
-    /// What there was when it was published.
+    /// The live amount at the last publication.
     published: AtomicU64,
-    /// What there may be no less of before it is published again.
+    /// Below this live amount it is published again.
     floor: AtomicU64,
 }
 
-/// Adds to a number that nobody else writes.
+/// Adds to a number that no other thread writes.
 #[inline]
 pub(super) fn bump(number: &AtomicU64, by: u64) -> u64 {
     let sum = number.load(Ordering::Relaxed).wrapping_add(by);
@@ -58,14 +57,14 @@ fn signed(number: &AtomicU64) -> i64 {
 }
 
 impl Count {
-    /// Counts what comes. Returns a negative number if there is more than ever, as far as this thread knows.
+    /// Counts an allocation. Returns a negative number if the live amount is a new peak of this thread.
     #[inline]
     pub(super) fn come(&self, amount: u64) -> i64 {
         let live = bump(&self.came, amount).wrapping_sub(self.went.load(Ordering::Relaxed));
         signed(&self.high).wrapping_sub(live as i64)
     }
 
-    /// Counts what goes. Returns a negative number if it has to be published.
+    /// Counts a free. Returns a negative number if the live amount has to be published.
     #[inline]
     pub(super) fn go(&self, amount: u64) -> i64 {
         let went = self.went.load(Ordering::Relaxed).wrapping_add(amount);
@@ -87,29 +86,29 @@ impl Count {
         signed(&self.came)
     }
 
-    /// The most that there was in the interval.
+    /// The peak in the interval.
     pub(super) fn highest(&self) -> i64 {
         // Acquire: pairs with the releases of those who write it. Who sees it begin anew has seen it go to `top`.
         let high = self.high.load(Ordering::Acquire) as i64;
         high.max(signed(&self.top))
     }
 
-    /// Nothing has come or gone.
+    /// Returns `true` if no call has been counted.
     pub(super) fn is_untouched(&self) -> bool {
         (self.came.load(Ordering::Relaxed) | self.went.load(Ordering::Relaxed)) == 0
     }
 
-    /// By how much the highest point lies above what was published.
+    /// By how much the peak is above the published amount.
     pub(super) fn rise(&self) -> i64 {
         signed(&self.high).wrapping_sub(signed(&self.published))
     }
 
-    /// By how much what is there now differs from what was published.
+    /// By how much the live amount differs from the published one.
     pub(super) fn drift(&self) -> i64 {
         self.live().wrapping_sub(signed(&self.published))
     }
 
-    /// The highest point is that before `amount` came.
+    /// Sets the peak to the live amount before `amount` was allocated.
     pub(super) fn begin_interval(&self, amount: i64) {
         let before = self.live().wrapping_sub(amount) as u64;
         self.top.store(before, Ordering::Relaxed);
@@ -117,7 +116,7 @@ impl Count {
         self.high.store(before, Ordering::Release);
     }
 
-    /// The highest point is now, if it is higher.
+    /// Raises the peak to the live amount.
     pub(super) fn raise(&self) {
         let live = self.live();
         if live > signed(&self.high) {
@@ -125,7 +124,7 @@ impl Count {
         }
     }
 
-    /// What there is now has been published.
+    /// Notes that the live amount has been published.
     pub(super) fn settle(&self, slack: i64) {
         let live = self.live();
         self.top.store(signed(&self.top).max(signed(&self.high)) as u64, Ordering::Relaxed);
@@ -135,7 +134,7 @@ impl Count {
     }
 }
 
-/// Which shard it is: shards do not move.
+/// The identity of a shard, by its address: shards do not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShardId(usize);
 
@@ -149,7 +148,7 @@ impl StatsShard {
         [&self.bytes, &self.blocks]
     }
 
-    /// One that has counted nothing, and publishes what falls below `-slack`.
+    /// A new shard, which publishes a live amount below `-slack`.
     pub(super) fn new(interval: u64, slack: [i64; 2]) -> Self {
         let shard = Self::default();
         shard.interval.store(interval, Ordering::Relaxed);
@@ -158,7 +157,7 @@ impl StatsShard {
         shard
     }
 
-    /// Where this thread counts what it allocates under `tag`. Made when it first does.
+    /// The counts of this thread under `tag`, made at the first use.
     pub(super) fn of_tag(&self, tag: Tag) -> &OfTag {
         self.by_tag.get_or_init(Box::default).of(tag)
     }
