@@ -1,21 +1,21 @@
-//! What is handed out, by whom, and what was given back lately.
+//! `Allocations`: the live allocations, and those that were freed lately.
 
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
 
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::HostBytes;
-use super::machine::Machine;
-use super::memory::{Backing, BackingId, Mapping, Rights};
+use super::machine::SimMachine;
+use super::memory::{Backing, BackingId, Rights, SimMapping};
 use crate::driver::{Call, Code};
 
 /// `cuMemAlloc` hands out multiples of this, aligned to it.
 pub(super) const UNIT: u64 = 512;
 
-/// How many ranges that were given back are remembered, to tell a second free from a wrong one.
+/// The number of freed ranges that are kept, to distinguish a double free from an invalid one.
 const FREED_KEPT: usize = 4096;
 
-/// Where an allocation comes from, and who takes it back.
+/// The kind of an allocation, which also decides the call that frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllocationKind {
     Device,
@@ -26,7 +26,7 @@ pub(super) enum AllocationKind {
     Pooled(u64),
     /// From an allocation in the graph with this number.
     Graph(u64),
-    /// Physical memory behind reserved addresses. Only remembered, never out: mappings are kept elsewhere.
+    /// Physical memory behind reserved addresses. Only among freed ranges: live mappings are kept elsewhere.
     Mapped,
 }
 
@@ -54,18 +54,18 @@ impl AllocationKind {
     }
 }
 
-/// Memory that is out.
+/// A live allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Allocation {
     pub(super) kind: AllocationKind,
     pub(super) ordinal: u32,
-    /// Bytes that were asked for; the ones behind them are nobody's.
+    /// The bytes that were asked for; the padding behind them belongs to no allocation.
     pub(super) bytes: u64,
-    /// Who allocated it, and from where in the order of things it may be used.
+    /// The allocating access, whose point is the earliest use.
     pub(super) made: Access,
 }
 
-/// Memory that was given back.
+/// A freed allocation.
 #[derive(Clone, Debug)]
 pub(super) struct Freed {
     pub(super) kind: AllocationKind,
@@ -73,7 +73,7 @@ pub(super) struct Freed {
     pub(super) freed: Access,
 }
 
-/// Everything that is out, and what came back lately.
+/// The live allocations, and those that were freed lately.
 #[derive(Debug, Default)]
 pub(super) struct Allocations {
     live: BTreeMap<u64, Allocation>,
@@ -86,7 +86,7 @@ impl Allocations {
         self.live.insert(address, allocation);
     }
 
-    /// Forgets what was given back in a range that is in use again.
+    /// Removes freed allocations in a range that is in use again.
     pub(super) fn forget_freed(&mut self, address: u64, bytes: u64) {
         let end = address + bytes;
         let stale: Vec<u64> = self
@@ -124,13 +124,13 @@ impl Allocations {
         (address < start + allocation.bytes).then_some((start, allocation))
     }
 
-    /// What was given back and had this address in it.
+    /// The freed allocation that contained this address.
     pub(super) fn freed_containing(&self, address: u64) -> Option<&Freed> {
         let (&start, freed) = self.freed.range(..=address).next_back()?;
         (address < start + freed.bytes).then_some(freed)
     }
 
-    /// Returns `true` if any of the range is out.
+    /// Returns `true` if any byte of the range is allocated.
     pub(super) fn overlaps(&self, address: u64, bytes: u64) -> bool {
         let before = self.live.range(..address.saturating_add(bytes)).next_back();
         before.is_some_and(|(&start, allocation)| start + allocation.bytes > address)
@@ -141,7 +141,7 @@ impl Allocations {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// A call of the host about a range, as hazards name it.
     pub(super) fn by_host(&self, call: Call, address: u64, bytes: u64, mode: AccessMode) -> Access {
         Access {
@@ -163,11 +163,11 @@ impl Machine {
         })?;
         self.take_bytes(ordinal, held)?;
         let Some(address) = self.memory.take_addresses(held, UNIT) else {
-            self.give_back_bytes(ordinal, held);
+            self.free_device_bytes(ordinal, held);
             return Err(Code::OUT_OF_MEMORY);
         };
         let backing = self.memory.add_device_backing();
-        self.memory.map(address, Mapping { bytes: held, backing, rights: Rights::Device(ordinal) });
+        self.memory.map(address, SimMapping { bytes: held, backing, rights: Rights::Device(ordinal) });
         let made = self.by_host(Call::AllocateDevice, address, asked, AccessMode::Allocate);
         self.allocations
             .add(address, Allocation { kind: AllocationKind::Device, ordinal, bytes: asked, made });
@@ -190,7 +190,7 @@ impl Machine {
         Ok(self.add_host(ordinal, block, bytes as u64, kind, call))
     }
 
-    /// How much host memory is held with so much more, if the machine permits that.
+    /// The host memory in use after `bytes` more, if the machine permits that.
     fn with_pinned(&self, bytes: usize) -> Result<u64, Code> {
         let held = self.pinned_bytes.saturating_add(bytes as u64);
         if held > self.config.pinned_bytes as u64 { Err(Code::OUT_OF_MEMORY) } else { Ok(held) }
@@ -224,13 +224,13 @@ impl Machine {
     ) -> NonNull<u8> {
         let (address, pointer) = (block.address(), block.pointer());
         let backing = self.memory.add_host_backing(block);
-        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Everyone });
+        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Everyone });
         let made = self.by_host(call, address, bytes, AccessMode::Allocate);
         self.allocations.add(address, Allocation { kind, ordinal, bytes, made });
         pointer
     }
 
-    /// Checks that `call` may take the address back. Reports what is wrong if it may not.
+    /// Checks that `call` may free the address. Reports the mistake if it may not.
     pub(super) fn check_free(
         &mut self,
         ordinal: u32,
@@ -274,10 +274,10 @@ impl Machine {
         Err(code)
     }
 
-    /// Takes back memory that has a mapping of its own: anything but memory of a pool.
+    /// Frees memory that has a mapping of its own: any but memory of a pool.
     ///
-    /// Returns the block of the host, if it was one; it is the caller's to free.
-    pub(super) fn take_back(&mut self, address: u64, call: Call) -> Option<HostBytes> {
+    /// Returns the block of the host, if it was one, for the caller to free.
+    pub(super) fn remove_allocation(&mut self, address: u64, call: Call) -> Option<HostBytes> {
         let bytes = self.allocations.get(address)?.bytes;
         self.watch_host_free(call, address, bytes);
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
@@ -286,8 +286,8 @@ impl Machine {
         self.watch.forget(mapping.backing);
         match self.memory.remove_backing(mapping.backing)? {
             Backing::Device(_) => {
-                self.memory.give_back_addresses(address, mapping.bytes, UNIT);
-                self.give_back_bytes(allocation.ordinal, mapping.bytes);
+                self.memory.free_addresses(address, mapping.bytes, UNIT);
+                self.free_device_bytes(allocation.ordinal, mapping.bytes);
                 None
             }
             Backing::Host(block) => {
@@ -306,7 +306,7 @@ impl Machine {
     ) -> Option<(u64, BackingId)> {
         let address = self.memory.take_addresses(bytes, align)?;
         let backing = self.memory.add_device_backing();
-        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Device(ordinal) });
+        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Device(ordinal) });
         Some((address, backing))
     }
 }

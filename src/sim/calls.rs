@@ -1,4 +1,4 @@
-//! How often each driver call was made.
+//! `CallCounts`: the number of driver calls of each kind.
 
 use core::fmt;
 use core::ops::{Index, Sub};
@@ -7,9 +7,9 @@ use crate::driver::Call;
 
 const KINDS: usize = Call::ALL.len();
 
-/// How often each kind of call was made, whether it succeeded or not.
+/// The number of calls of each kind, successful or not.
 ///
-/// Two snapshots subtract, which is how a test says *this path makes no driver call*.
+/// Two snapshots can be subtracted, so that a test can check that a path makes no driver call.
 ///
 /// ```
 /// use alluvion::sim::{SimConfig, SimDriver};
@@ -60,7 +60,7 @@ impl Index<Call> for CallCounts {
 impl Sub for CallCounts {
     type Output = Self;
 
-    /// What was called since `earlier`.
+    /// The calls since `earlier`.
     fn sub(mut self, earlier: Self) -> Self {
         for (count, before) in self.0.iter_mut().zip(earlier.0) {
             *count = count.saturating_sub(before);

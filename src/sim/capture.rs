@@ -1,21 +1,20 @@
-//! Stream capture: recording work in place of running it, and what that forbids.
+//! Stream capture: recording work instead of running it, and the calls that it forbids.
 //!
-//! The rules are CUDA's. A stream that captures records; one that waits for an event of a capture joins it;
-//! whatever would tie the capture to something outside of it is refused, and breaks it. Calls that are *potentially
-//! unsafe* are refused, and break the captures they conflict with, by the modes of the captures and of the calling
-//! thread.
+//! The rules are CUDA's. A stream that captures records; one that waits for an event of a capture joins it; a dependency between
+//! the capture and work outside of it is refused, and breaks it. Calls that are *potentially unsafe* are refused, and break the
+//! captures they conflict with, by the modes of the captures and of the calling thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
-use super::clock::{Clock, LaneId, Point};
-use super::graph::{GraphMemory, GraphState, Node};
+use super::clock::{LaneClock, LaneId, Point};
+use super::graph::{GraphMemory, GraphNode, GraphState};
 use super::hazard::HazardKind;
 use super::kernel::Range;
 use super::lane::{LaneKind, Work};
-use super::machine::Machine;
-use super::stream::Stream;
+use super::machine::SimMachine;
+use super::stream::SimStream;
 use crate::driver::{Call, CaptureMode, CaptureStatus, Code};
 
 /// CUDA's code for a dependency between two captures.
@@ -30,7 +29,7 @@ struct Branch {
     ordinal: u32,
     lane: LaneId,
     recorded: u64,
-    clock: Clock,
+    clock: LaneClock,
 }
 
 /// A capture that was begun and not ended.
@@ -42,31 +41,31 @@ struct Capture {
     origin: u64,
     invalidated: bool,
     branches: Vec<Branch>,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     memory: Vec<GraphMemory>,
 }
 
-/// Captures, and the graphs that came of them.
+/// Captures, and their graphs.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     modes: HashMap<ThreadId, CaptureMode>,
     captures: HashMap<u64, Capture>,
-    /// Which capture a stream takes part in, and as which branch.
+    /// The capture and the branch of each stream that captures.
     streams: HashMap<u64, (u64, usize)>,
     pub(super) graphs: HashMap<u64, GraphState>,
     ids: u64,
 }
 
-/// Where work on a stream goes.
+/// The destination of work on a stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Target {
+pub(super) enum WorkTarget {
     /// Into a queue.
     Queue(LaneId),
     /// Into a branch of a capture.
     Capture(u64, usize),
 }
 
-/// Returns `true` for calls that may do things behind a capture's back.
+/// Returns `true` for calls that are potentially unsafe during a capture.
 const fn is_potentially_unsafe(call: Call) -> bool {
     matches!(
         call,
@@ -95,10 +94,10 @@ const fn is_potentially_unsafe_outside(call: Call) -> bool {
     matches!(call, Call::AllocateAsync | Call::FreeAsync | Call::StreamSynchronize | Call::StreamQuery)
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn exchange_capture_mode(&mut self, mode: CaptureMode) -> CaptureMode {
         let thread = thread::current().id();
-        // Threads in the mode that they start with are not kept: there may be no end of them.
+        // Threads in their initial mode are not kept, because their number is not bounded.
         match mode {
             CaptureMode::Global => self.captures.modes.remove(&thread),
             _ => self.captures.modes.insert(thread, mode),
@@ -112,7 +111,7 @@ impl Machine {
     }
 
     /// The same for a call on a stream that does not capture.
-    pub(super) fn check_modes_outside(&mut self, call: Call, stream: &Stream) -> Result<(), Code> {
+    pub(super) fn check_modes_outside(&mut self, call: Call, stream: &SimStream) -> Result<(), Code> {
         if is_potentially_unsafe_outside(call) {
             self.check_modes(call, Some(stream.ordinal))
         } else {
@@ -155,7 +154,7 @@ impl Machine {
         Err(self.break_captures(&broken, words, Code::CAPTURE_UNSUPPORTED))
     }
 
-    /// Breaks captures, reports why, and returns the code for whoever broke them.
+    /// Breaks captures, reports the reason, and returns the code for the call that broke them.
     fn break_captures(&mut self, broken: &[u64], words: String, code: Code) -> Code {
         for id in broken {
             if let Some(capture) = self.captures.captures.get_mut(id) {
@@ -180,20 +179,20 @@ impl Machine {
             .collect()
     }
 
-    /// Where work on the stream goes now, if it may go anywhere.
-    pub(super) fn target(&mut self, stream: &Stream) -> Result<Target, Code> {
+    /// The destination of work on the stream, if it may be submitted now.
+    pub(super) fn target(&mut self, stream: &SimStream) -> Result<WorkTarget, Code> {
         if let Some(&(id, branch)) = self.captures.streams.get(&stream.handle) {
             return match self.captures.captures.get(&id) {
-                Some(capture) if !capture.invalidated => Ok(Target::Capture(id, branch)),
+                Some(capture) if !capture.invalidated => Ok(WorkTarget::Capture(id, branch)),
                 _ => Err(Code::CAPTURE_INVALIDATED),
             };
         }
         self.check_legacy(stream)?;
-        Ok(Target::Queue(stream.lane))
+        Ok(WorkTarget::Queue(stream.lane))
     }
 
     /// The legacy stream cannot be used while a blocking stream of its device captures.
-    fn check_legacy(&mut self, stream: &Stream) -> Result<(), Code> {
+    fn check_legacy(&mut self, stream: &SimStream) -> Result<(), Code> {
         if !stream.is_legacy() || self.captures.streams.is_empty() {
             return Ok(());
         }
@@ -208,8 +207,8 @@ impl Machine {
         Err(self.break_captures(&broken, words, Code::CAPTURE_IMPLICIT))
     }
 
-    /// A stream that captures can be neither waited for nor asked.
-    pub(super) fn check_not_capturing(&mut self, call: Call, stream: &Stream) -> Result<(), Code> {
+    /// A stream that captures can be neither waited for nor queried.
+    pub(super) fn check_not_capturing(&mut self, call: Call, stream: &SimStream) -> Result<(), Code> {
         let Some(&(id, _)) = self.captures.streams.get(&stream.handle) else {
             self.check_legacy(stream)?;
             return self.check_modes_outside(call, stream);
@@ -218,14 +217,14 @@ impl Machine {
         Err(self.break_captures(&[id], words, Code::CAPTURE_UNSUPPORTED))
     }
 
-    /// The number of a stream that captures cannot be asked for, in no mode: the question breaks the capture.
-    pub(super) fn check_id_may_be_asked(&mut self, call: Call, stream: &Stream) -> Result<(), Code> {
+    /// The number of a stream that captures cannot be queried, in any mode: the query breaks the capture.
+    pub(super) fn check_id_may_be_asked(&mut self, call: Call, stream: &SimStream) -> Result<(), Code> {
         let Some(&(id, _)) = self.captures.streams.get(&stream.handle) else { return Ok(()) };
         let words = format!("{} on stream {}, which captures", call.symbol(), stream.id);
         Err(self.break_captures(&[id], words, Code::CAPTURE_UNSUPPORTED))
     }
 
-    pub(super) fn capture_status(&self, stream: &Stream) -> Result<CaptureStatus, Code> {
+    pub(super) fn capture_status(&self, stream: &SimStream) -> Result<CaptureStatus, Code> {
         if stream.is_legacy() && !self.captures_of_blocking_streams(stream.ordinal).is_empty() {
             return Err(Code::CAPTURE_IMPLICIT);
         }
@@ -237,12 +236,12 @@ impl Machine {
     }
 
     /// Queues or records work.
-    pub(super) fn put(&mut self, target: Target, work: Work, name: Arc<str>, ranges: &[Range]) {
+    pub(super) fn put(&mut self, target: WorkTarget, work: Work, name: Arc<str>, ranges: &[Range]) {
         match target {
-            Target::Queue(lane) => {
+            WorkTarget::Queue(lane) => {
                 self.submit(lane, work, name, ranges);
             }
-            Target::Capture(id, branch) => {
+            WorkTarget::Capture(id, branch) => {
                 let Some(capture) = self.captures.captures.get_mut(&id) else { return };
                 let Some(branch) = capture.branches.get_mut(branch) else { return };
                 branch.recorded += 1;
@@ -250,7 +249,7 @@ impl Machine {
                 let needs = branch.clock.clone();
                 branch.clock.raise(point);
                 let ordinal = branch.ordinal;
-                capture.nodes.push(Node { ordinal, work, name, ranges: ranges.into(), point, needs });
+                capture.nodes.push(GraphNode { ordinal, work, name, ranges: ranges.into(), point, needs });
             }
         }
     }
@@ -260,47 +259,47 @@ impl Machine {
         self.captures.captures.get_mut(&id).map(|capture| &mut capture.memory)
     }
 
-    /// What an event recorded on a branch stands for.
-    pub(super) fn branch_clock(&self, id: u64, branch: usize) -> Clock {
+    /// The clock of an event that is recorded on a branch.
+    pub(super) fn branch_clock(&self, id: u64, branch: usize) -> LaneClock {
         let capture = self.captures.captures.get(&id);
         capture
             .and_then(|capture| capture.branches.get(branch))
-            .map_or_else(Clock::default, |b| b.clock.clone())
+            .map_or_else(LaneClock::default, |b| b.clock.clone())
     }
 
     /// Orders a stream after an event, either of which may belong to a capture.
     pub(super) fn wait_captured(
         &mut self,
-        stream: &Stream,
-        event: Option<(u64, Clock)>,
+        stream: &SimStream,
+        event: Option<(u64, LaneClock)>,
         is_recorded: bool,
     ) -> Result<Option<LaneId>, Code> {
         match (self.target(stream)?, event) {
-            (Target::Queue(lane), None) => Ok(Some(lane)),
-            (Target::Queue(_), Some((id, clock))) => {
+            (WorkTarget::Queue(lane), None) => Ok(Some(lane)),
+            (WorkTarget::Queue(_), Some((id, clock))) => {
                 let capture = self.captures.captures.get(&id);
                 let (is_over, is_open) = (capture.is_none(), capture.is_some_and(|it| !it.invalidated));
                 if !is_open || stream.is_legacy() {
                     let code = self.captured_event(id, "was waited for outside of it");
-                    // What an H200 says of an event whose capture is over.
+                    // The code of an H200 for an event whose capture is over.
                     return Err(if is_over { Code::INVALID_VALUE } else { code });
                 }
                 self.join_capture(stream, id, clock);
                 Ok(None)
             }
-            (Target::Capture(id, branch), Some((other, clock))) if id == other => {
+            (WorkTarget::Capture(id, branch), Some((other, clock))) if id == other => {
                 let capture = self.captures.captures.get_mut(&id);
                 if let Some(branch) = capture.and_then(|capture| capture.branches.get_mut(branch)) {
                     branch.clock.join(&clock);
                 }
                 Ok(None)
             }
-            (Target::Capture(id, _), Some((other, _))) if self.captures.captures.contains_key(&other) => {
+            (WorkTarget::Capture(id, _), Some((other, _))) if self.captures.captures.contains_key(&other) => {
                 let words = "a stream of one capture waited for an event of another".to_owned();
                 Err(self.break_captures(&[id, other], words, CAPTURE_MERGE))
             }
-            (Target::Capture(..), None) if !is_recorded => Ok(None),
-            (Target::Capture(id, _), _) => {
+            (WorkTarget::Capture(..), None) if !is_recorded => Ok(None),
+            (WorkTarget::Capture(id, _), _) => {
                 let words = format!(
                     "stream {} captures and waited for an event from outside of the capture",
                     stream.id
@@ -316,7 +315,7 @@ impl Machine {
         self.break_captures(&[id], words, Code::CAPTURED_EVENT)
     }
 
-    fn join_capture(&mut self, stream: &Stream, id: u64, clock: Clock) {
+    fn join_capture(&mut self, stream: &SimStream, id: u64, clock: LaneClock) {
         let Some(capture) = self.captures.captures.get_mut(&id) else { return };
         let index = capture.branches.len();
         let lane = LaneId(u32::try_from(index).unwrap_or(u32::MAX));
@@ -324,7 +323,7 @@ impl Machine {
         self.captures.streams.insert(stream.handle, (id, index));
     }
 
-    pub(super) fn begin_capture(&mut self, stream: &Stream, mode: CaptureMode) -> Result<(), Code> {
+    pub(super) fn begin_capture(&mut self, stream: &SimStream, mode: CaptureMode) -> Result<(), Code> {
         if stream.is_legacy() || self.captures.streams.contains_key(&stream.handle) {
             return Err(Code::INVALID_VALUE);
         }
@@ -341,12 +340,12 @@ impl Machine {
             memory: Vec::new(),
         };
         self.captures.captures.insert(id, capture);
-        self.join_capture(stream, id, Clock::default());
+        self.join_capture(stream, id, LaneClock::default());
         Ok(())
     }
 
     /// Ends the capture that was begun on the stream. Returns the graph's number and its nodes.
-    pub(super) fn end_capture(&mut self, stream: &Stream) -> Result<(u64, Vec<Node>), Code> {
+    pub(super) fn end_capture(&mut self, stream: &SimStream) -> Result<(u64, Vec<GraphNode>), Code> {
         let &(id, _) = self.captures.streams.get(&stream.handle).ok_or(Code::INVALID_VALUE)?;
         let capture = self.captures.captures.get(&id).ok_or(Code::INVALID_VALUE)?;
         if capture.origin != stream.handle {
@@ -377,7 +376,7 @@ impl Machine {
         Ok((id, capture.nodes))
     }
 
-    /// A destroyed stream takes its capture with it, if the capture was begun on it.
+    /// Destroying a stream ends the capture that was begun on it.
     pub(super) fn forget_capture_of(&mut self, handle: u64) {
         let Some((id, _)) = self.captures.streams.remove(&handle) else { return };
         if self.captures.captures.get(&id).is_some_and(|capture| capture.origin == handle)

@@ -1,7 +1,7 @@
-//! Vector clocks: who is ordered before whom.
+//! `LaneClock`: the order of operations, as vector clocks.
 //!
-//! Queued work lives on *lanes*. A lane runs its operations one after another, so an operation is named by its lane
-//! and its place on it, and everything that it is ordered after is one number per lane.
+//! Queued work lives on *lanes*. A lane runs its operations one after another, so an operation is identified by its lane and its
+//! place on it. The operations that come before it are one number per lane.
 
 use smallvec::SmallVec;
 
@@ -16,21 +16,21 @@ pub(super) struct Point {
     pub(super) sequence: u64,
 }
 
-/// For each lane, up to where its operations are ordered before whatever holds the clock.
+/// For each lane, the last operation that is ordered before the owner of the clock.
 ///
-/// Sorted by lane. Most clocks have one or two entries: what the host has seen done is left out (see `Lanes::prune`).
+/// Sorted by lane. Most clocks have one or two entries: operations that the host has seen done are left out (see `Lanes::prune`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Clock(SmallVec<[(LaneId, u64); 4]>);
+pub(super) struct LaneClock(SmallVec<[(LaneId, u64); 4]>);
 
-impl Clock {
-    /// The clock of somebody who is ordered after `point` alone.
+impl LaneClock {
+    /// The clock that covers `point` alone.
     pub(super) fn of(point: Point) -> Self {
         let mut clock = Self::default();
         clock.raise(point);
         clock
     }
 
-    /// Up to where the lane is covered; 0 for not at all.
+    /// The last covered operation of the lane; 0 for none.
     pub(super) fn get(&self, lane: LaneId) -> u64 {
         self.0.binary_search_by_key(&lane, |entry| entry.0).map_or(0, |index| self.0[index].1)
     }
@@ -43,14 +43,14 @@ impl Clock {
         }
     }
 
-    /// Covers whatever `other` covers.
+    /// Covers all that `other` covers.
     pub(super) fn join(&mut self, other: &Self) {
         for point in other.points() {
             self.raise(point);
         }
     }
 
-    /// Keeps the entries that `keep` wants.
+    /// Keeps the entries for which `keep` returns `true`.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Point) -> bool) {
         self.0.retain(|&mut (lane, sequence)| keep(Point { lane, sequence }));
     }
@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn a_join_is_the_pointwise_maximum() {
-        let mut left = Clock::of(point(1, 5));
+        let mut left = LaneClock::of(point(1, 5));
         left.raise(point(3, 2));
-        let mut right = Clock::of(point(3, 7));
+        let mut right = LaneClock::of(point(3, 7));
         right.raise(point(2, 1));
         left.join(&right);
         let points: Vec<_> = left.points().map(|p| (p.lane.0, p.sequence)).collect();
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn raising_never_lowers() {
-        let mut clock = Clock::of(point(1, 5));
+        let mut clock = LaneClock::of(point(1, 5));
         clock.raise(point(1, 3));
         assert_eq!(clock.get(LaneId(1)), 5);
         clock.retain(|p| p.lane != LaneId(1));
-        assert_eq!(clock, Clock::default());
+        assert_eq!(clock, LaneClock::default());
     }
 }

@@ -1,9 +1,9 @@
-//! How a simulated machine is to be.
+//! `SimConfig`: the configuration of a simulated machine.
 
 use super::CostModel;
 use crate::driver::DeviceAttribute;
 
-/// What a simulated machine has: devices, memory, a seed. Plain knobs, set by chaining.
+/// The configuration of a simulated machine: devices, memory, a seed. Set by chaining.
 ///
 /// ```
 /// use alluvion::driver::Driver;
@@ -27,8 +27,8 @@ pub struct SimConfig {
 }
 
 impl Default for SimConfig {
-    /// One device with 256 MiB, no limit on pinned memory, seed 0, driver 13.0, calls that cost nothing; a panic where hazards go
-    /// unseen.
+    /// One device with 256 MiB, no limit on pinned memory, seed 0, driver 13.0, calls that cost nothing, and a panic if hazards
+    /// are not read.
     fn default() -> Self {
         Self {
             devices: 1,
@@ -44,7 +44,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// How many devices there are; 0 makes a machine without any.
+    /// The number of devices; 0 is allowed.
     #[must_use]
     pub const fn devices(mut self, devices: u32) -> Self {
         self.devices = devices;
@@ -65,29 +65,29 @@ impl SimConfig {
         self
     }
 
-    /// Decides every choice that hardware would leave to chance, and the junk in fresh memory.
+    /// Decides every choice that is random on hardware, and the junk in fresh memory.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The driver version, numbered as CUDA does: 12020 is 12.2. Older drivers lack what they lacked.
+    /// The driver version, numbered as CUDA does: 12020 is 12.2. Older drivers lack the same features as CUDA's.
     #[must_use]
     pub const fn version(mut self, version: u32) -> Self {
         self.version = version;
         self
     }
 
-    /// Whether a [`Sim`](crate::Sim) that is dropped panics if there are hazards that nobody has asked for. Default: it does. Switch
-    /// it off for a program that makes mistakes on purpose and does not look at them.
+    /// Whether dropping a [`Sim`](crate::Sim) panics if there are hazards that the test has not read. Default: it does. Switch it
+    /// off for a program that makes mistakes on purpose and does not check for them.
     ///
     /// ```
     /// use alluvion::Sim;
     /// use alluvion::sim::SimConfig;
     ///
     /// let sim = Sim::with_config(SimConfig::default().panic_on_unseen_hazards(false));
-    /// drop(sim); // Whatever was done on it.
+    /// drop(sim); // Never panics.
     /// ```
     #[must_use]
     pub const fn panic_on_unseen_hazards(mut self, panics: bool) -> Self {
@@ -95,14 +95,14 @@ impl SimConfig {
         self
     }
 
-    /// What each call adds to [`SimDriver::clock_ns`](super::SimDriver::clock_ns).
+    /// The cost that each call adds to [`SimDriver::clock_ns`](super::SimDriver::clock_ns).
     #[must_use]
     pub fn cost(mut self, cost: CostModel) -> Self {
         self.cost = cost;
         self
     }
 
-    /// Overrides an attribute of every device; what it switches off then fails with the driver's own code.
+    /// Overrides an attribute of every device; calls of a feature that it switches off fail with the driver's own code.
     #[must_use]
     pub fn attribute(mut self, attribute: DeviceAttribute, value: i32) -> Self {
         self.attributes.push((None, attribute, value));
@@ -116,7 +116,7 @@ impl SimConfig {
         self
     }
 
-    /// The attribute of a device: the last override, else what an H200 says.
+    /// The attribute of a device: the last override, otherwise that of an H200.
     pub(super) fn attribute_of(&self, ordinal: u32, attribute: DeviceAttribute) -> i32 {
         use DeviceAttribute as A;
         let is_meant =

@@ -1,4 +1,4 @@
-//! What a driver call costs.
+//! `CostModel`: the cost of driver calls.
 //!
 //! Figures of one H200 machine (driver 580.159.04, CUDA 13.0, 16 vCPU Intel Xeon, Linux VM), one thread, medians.
 //! *Pair* figures of an allocation and its free are split where only the pair was measured.
@@ -33,7 +33,7 @@ impl CostModel {
         Self { call_ns: [0; KINDS], mib_ns: [0; KINDS] }
     }
 
-    /// What an H200 charged.
+    /// The costs measured on an H200.
     ///
     /// | call | ns | ns per MiB | measured as |
     /// |---|---|---|---|
@@ -54,7 +54,7 @@ impl CostModel {
     /// | `cuMemUnmap` | 11,300 | 17 | 11,328 for 2 MiB; 19,937 for 512 MiB |
     /// | `cuMemRelease` | 7,000 | 237 | 7,351 for 2 MiB; 128,470 for 512 MiB |
     ///
-    /// Calls that were not measured cost nothing: a cost that nobody measured would be an invention.
+    /// Calls that were not measured cost nothing, because a guess would look like a measurement.
     #[must_use]
     pub const fn h200() -> Self {
         Self::free()
@@ -90,7 +90,7 @@ impl CostModel {
         self
     }
 
-    /// What a call about `bytes` costs.
+    /// The cost of a call for `bytes`.
     #[must_use]
     pub fn cost_ns(&self, call: Call, bytes: u64) -> u64 {
         let size_ns = u128::from(self.mib_ns[call as usize]) * u128::from(bytes) / (1 << 20);

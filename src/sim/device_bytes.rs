@@ -1,4 +1,4 @@
-//! Bytes of a device: there from the start, full of junk, and paid for when they are first written.
+//! `DeviceBytes`: bytes of a device, full of junk at first, and allocated when they are first written.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ const PAGE: u64 = 4096;
 
 /// A range of bytes that costs nothing until it is written.
 ///
-/// What was never written reads as junk: never zero, and the same for the same seed.
+/// Bytes that were never written read as junk: never zero, and the same for the same seed.
 #[derive(Debug)]
 pub(super) struct DeviceBytes {
     pages: HashMap<u64, Box<[u8]>>,
@@ -42,7 +42,7 @@ impl DeviceBytes {
         }
     }
 
-    /// Makes the range junk again, as memory is whose owner changed. Whole pages go back to costing nothing.
+    /// Makes the range junk again, as for a new owner. Whole pages are released.
     pub(super) fn scramble(&mut self, offset: u64, bytes: u64) {
         let mut done = 0;
         while done < bytes {
@@ -67,7 +67,7 @@ impl DeviceBytes {
     }
 }
 
-/// The page of an offset, where in the page it is, and how many of `most` bytes the page still has from there.
+/// The page of an offset, the position in that page, and how many of `most` bytes lie in the page from there.
 fn split(offset: u64, most: usize) -> (u64, usize, usize) {
     let start = (offset % PAGE) as usize;
     (offset / PAGE, start, most.min(PAGE as usize - start))
@@ -87,11 +87,11 @@ fn chunks_mut(offset: u64, mut rest: &mut [u8]) -> impl Iterator<Item = (u64, us
     })
 }
 
-/// Fills with bytes that look like nothing: a hash of where they are, made odd so that none is zero.
+/// Fills with junk: a hash of the position, made odd so that no byte is zero.
 pub(super) fn junk(seed: u64, offset: u64, into: &mut [u8]) {
     let word = |at: u64| (mix(seed ^ (at / 8)) | 0x0101_0101_0101_0101).to_le_bytes();
     let skipped = (offset % 8) as usize;
-    // Whole words where the range is aligned, as pages are: a hash per byte is what tests would spend their time on.
+    // Whole words where the range is aligned, as pages are: a hash per byte would dominate the time of tests.
     let (head, rest) = into.split_at_mut(into.len().min((8 - skipped) % 8));
     let head_bytes = head.len();
     head.copy_from_slice(&word(offset)[skipped..skipped + head_bytes]);

@@ -1,4 +1,4 @@
-//! The handle to a simulated machine, and what a test asks of it.
+//! `SimDriver`: the handle to a simulated machine, with methods for tests.
 
 #![expect(unsafe_code, reason = "launching a kernel is as unsafe as queueing a copy")]
 
@@ -11,7 +11,7 @@ use super::hazard::Hazard;
 use super::kernel::{Kernel, in_callback};
 use super::lane::Work;
 use super::live::Live;
-use super::machine::{Guard, Machine, Shared};
+use super::machine::{MachineGuard, SharedMachine, SimMachine};
 use super::schedule::{Scheduler, Seeded};
 use super::{CallCounts, SimConfig};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
@@ -19,8 +19,8 @@ use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 
 /// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
 ///
-/// See the [module](super) for what it simulates. The methods here are for tests: what was called, what went wrong,
-/// what is still out, and what shall fail next. They take raw handles and cost no simulated time.
+/// See the [module](super) for what it simulates. The methods here are for tests: they count calls, return hazards and live
+/// objects, and inject faults. They take raw handles and cost no simulated time.
 ///
 /// # Thread safety
 ///
@@ -35,7 +35,7 @@ use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 /// let driver = SimDriver::new(SimConfig::default());
 /// let address = driver.allocate_device(0, 1024)?;
 /// let mut back = [0_u8; 1024];
-/// // SAFETY: both ranges are live until the host has waited, below, and nobody else touches them.
+/// // SAFETY: both ranges are live until the host has waited, below, and no other code uses them.
 /// unsafe {
 ///     driver.fill_async(0, address, FillValue::U8(7), 1024, RawStream::LEGACY)?;
 /// }
@@ -47,9 +47,9 @@ use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 /// # Ok::<(), alluvion::driver::DriverError>(())
 /// ```
 pub struct SimDriver {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedMachine>,
     host_call_runner: Once,
-    /// A machine whose every schedule is explored moves only when the program makes it.
+    /// While every schedule is explored, only the program moves the machine.
     is_explored: bool,
 }
 
@@ -63,8 +63,8 @@ impl SimDriver {
 
     pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
         let is_explored = matches!(scheduler, Scheduler::Scripted(_));
-        let machine = Mutex::new(Machine::new(config, scheduler));
-        let shared = Arc::new(Shared { machine, changed: Condvar::default() });
+        let machine = Mutex::new(SimMachine::new(config, scheduler));
+        let shared = Arc::new(SharedMachine { machine, changed: Condvar::default() });
         Arc::new(Self { shared, host_call_runner: Once::new(), is_explored })
     }
 
@@ -72,7 +72,7 @@ impl SimDriver {
     ///
     /// # Errors
     ///
-    /// Those of any call that queues work. What the kernel does wrong shows at a later synchronisation.
+    /// Those of any call that queues work. An error of the kernel itself is returned by a later synchronisation.
     ///
     /// # Safety
     ///
@@ -88,61 +88,61 @@ impl SimDriver {
         Ok(())
     }
 
-    /// The mistakes so far.
+    /// The hazards so far.
     #[must_use]
     pub fn hazards(&self) -> Vec<Hazard> {
-        let take_a_look = |machine: &mut Machine| {
+        let take_a_look = |machine: &mut SimMachine| {
             machine.hazards_seen = machine.hazards.len();
             machine.hazards.clone()
         };
         self.look(take_a_look).unwrap_or_default()
     }
 
-    /// The mistakes since they were last taken.
+    /// The hazards since they were last taken.
     #[must_use]
     pub fn take_hazards(&self) -> Vec<Hazard> {
-        let take = |machine: &mut Machine| {
+        let take = |machine: &mut SimMachine| {
             machine.hazards_seen = 0;
             core::mem::take(&mut machine.hazards)
         };
         self.look(take).unwrap_or_default()
     }
 
-    /// The mistakes that nobody has asked for, if the configuration wants them to be told of.
+    /// The hazards that the test has not read, if the configuration asks for a panic.
     pub(crate) fn unseen_hazards(&self) -> Vec<Hazard> {
-        let unseen = |machine: &mut Machine| match machine.config.panics_on_unseen_hazards {
+        let unseen = |machine: &mut SimMachine| match machine.config.panics_on_unseen_hazards {
             true => machine.hazards[machine.hazards_seen..].to_vec(),
             false => Vec::new(),
         };
         self.look(unseen).unwrap_or_default()
     }
 
-    /// The allocations and the streams that are out, but for the streams in `kept`.
+    /// The live allocations and streams, except for the streams in `kept`.
     pub(crate) fn leaked_blocks_and_streams(&self, kept: &[RawStream]) -> Vec<Hazard> {
         let leaked =
-            |machine: &mut Machine| machine.block_leaks().chain(machine.stream_leaks(kept)).collect();
+            |machine: &mut SimMachine| machine.block_leaks().chain(machine.stream_leaks(kept)).collect();
         self.look(leaked).unwrap_or_default()
     }
 
-    /// How often each call was made.
+    /// The number of calls of each kind.
     #[must_use]
     pub fn calls(&self) -> CallCounts {
         self.look(|machine| machine.calls.clone()).unwrap_or_default()
     }
 
-    /// What is out now.
+    /// The number of live objects of each kind.
     #[must_use]
     pub fn live(&self) -> Live {
         self.look(|machine| machine.live()).unwrap_or_default()
     }
 
-    /// One hazard for each thing that is out now: what a test asks for at its end.
+    /// One hazard for each live object: for the end of a test.
     #[must_use]
     pub fn leaks(&self) -> Vec<Hazard> {
         self.look(|machine| machine.leaks()).unwrap_or_default()
     }
 
-    /// Simulated time: what the calls so far have cost, in nanoseconds.
+    /// Simulated time: the cost of the calls so far, in nanoseconds.
     #[must_use]
     pub fn clock_ns(&self) -> u64 {
         self.look(|machine| machine.clock_ns).unwrap_or_default()
@@ -153,19 +153,18 @@ impl SimDriver {
         let _ = self.look(|machine| machine.faults.add(fault));
     }
 
-    /// Takes back all faults that have not struck.
+    /// Removes all faults that have not occurred yet.
     pub fn clear_faults(&self) {
         let _ = self.look(|machine| machine.faults.clear());
     }
 
-    /// How many faults have not struck.
+    /// The number of faults that have not occurred yet.
     #[must_use]
     pub fn faults_left(&self) -> usize {
         self.look(|machine| machine.faults.left()).unwrap_or_default()
     }
 
-    /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`, whichever that
-    /// is.
+    /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`.
     pub fn poison(&self, ordinal: u32, code: Code) {
         if !self.is_of_parent() {
             let mut machine = self.shared.machine.lock();
@@ -180,16 +179,21 @@ impl SimDriver {
         self.shared.machine.is_of_parent()
     }
 
-    /// Looks at the machine, unless it belongs to another process.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Machine) -> T) -> Option<T> {
+    /// Reads the machine, unless it belongs to another process.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut SimMachine) -> T) -> Option<T> {
         self.shared.machine.lock_here().map(|mut machine| look(&mut machine))
     }
 
-    /// Begins a driver call: counts it, charges it, and fails if anything stands against it.
-    pub(super) fn enter(&self, call: Call, ordinal: Option<u32>, bytes: u64) -> DriverResult<Guard<'_>> {
+    /// Begins a driver call: counts it, charges it, and fails if the call is not allowed.
+    pub(super) fn enter(
+        &self,
+        call: Call,
+        ordinal: Option<u32>,
+        bytes: u64,
+    ) -> DriverResult<MachineGuard<'_>> {
         let mut machine = self.lock(call)?;
         if let Err(code) = machine.charge(call, ordinal, bytes) {
-            // A sticky fault lets go whoever waits for the device.
+            // A sticky fault wakes the threads that wait for the device.
             self.shared.changed.notify_all();
             drop(self.shared.drop_discarded(machine));
             return Err(DriverError::new(call, code));
@@ -201,15 +205,15 @@ impl SimDriver {
         Ok(machine)
     }
 
-    /// As [`Self::enter`], for what is no call of the driver seam.
-    pub(super) fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<Guard<'_>> {
+    /// As [`Self::enter`], for a method that is no driver call.
+    pub(super) fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<MachineGuard<'_>> {
         let machine = self.lock(call)?;
         machine.health(ordinal).map_err(of(call))?;
         Ok(machine)
     }
 
-    pub(super) fn lock(&self, call: Call) -> DriverResult<Guard<'_>> {
-        // A driver may be anybody's, and a call of it may take as long as work of the device does.
+    pub(super) fn lock(&self, call: Call) -> DriverResult<MachineGuard<'_>> {
+        // A driver may be foreign code, and a call of it may take as long as work of the device does.
         assert_no_lock_is_held();
         let Some(mut machine) = self.shared.machine.lock_here() else {
             return Err(DriverError::new(call, Code::NOT_INITIALIZED));
@@ -223,7 +227,7 @@ impl SimDriver {
         Ok(machine)
     }
 
-    /// Sees to it that host functions run even if nobody ever waits for them.
+    /// Starts the thread that runs host functions that no call waits for.
     pub(super) fn start_host_call_runner(&self) {
         self.shared.changed.notify_all();
         if self.is_explored {
@@ -231,7 +235,7 @@ impl SimDriver {
         }
         self.host_call_runner.call_once(|| {
             let shared = Arc::clone(&self.shared);
-            // Without the thread, a host function runs when somebody waits for it, as everything else does.
+            // Without the thread, a host function runs when a call waits for it, as all other work does.
             let _ = thread::Builder::new()
                 .name("simulated machine".to_owned())
                 .spawn(move || shared.run_overdue_host_calls());
@@ -255,7 +259,7 @@ impl fmt::Debug for SimDriver {
 }
 
 impl Drop for SimDriver {
-    /// Queued work is dropped, not run. Memory of the host that is still out is leaked: somebody may hold it.
+    /// Queued work is dropped, not run. Live memory of the host is leaked, because it may still be in use.
     fn drop(&mut self) {
         if self.is_of_parent() {
             return;

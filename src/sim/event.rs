@@ -1,11 +1,11 @@
-//! Events: what a stream had on it when it was asked.
+//! Events: the work that was on a stream at a record.
 
 use std::collections::HashMap;
 
-use super::capture::Target;
-use super::clock::Clock;
+use super::capture::WorkTarget;
+use super::clock::LaneClock;
 use super::hazard::HazardKind;
-use super::machine::Machine;
+use super::machine::SimMachine;
 use crate::driver::{Code, RawEvent, RawStream};
 
 /// Handles of events start here.
@@ -13,19 +13,19 @@ const FIRST_HANDLE: u64 = 0xe7e7_0000;
 
 /// An event.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
+pub(super) struct SimEvent {
     pub(super) ordinal: u32,
-    /// What was on the stream at the last record; nothing before the first.
-    pub(super) clock: Clock,
-    /// The capture that it was last recorded in, if it was, and where in it.
-    pub(super) captured: Option<(u64, Clock)>,
+    /// The work that was on the stream at the last record; none before the first.
+    pub(super) clock: LaneClock,
+    /// The capture that it was last recorded in, if any, and the branch.
+    pub(super) captured: Option<(u64, LaneClock)>,
     recorded: bool,
 }
 
 /// Every event of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    events: HashMap<u64, Event>,
+    events: HashMap<u64, SimEvent>,
     recycled: Vec<u64>,
     handles: u64,
 }
@@ -35,20 +35,21 @@ impl Events {
         self.events.len()
     }
 
-    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawEvent, &Event)> {
+    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawEvent, &SimEvent)> {
         self.events.iter().map(|(&handle, event)| (RawEvent(handle), event))
     }
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn create_event(&mut self, ordinal: u32) -> RawEvent {
         let handle = self.events.recycled.pop().unwrap_or_else(|| {
             self.events.handles += 1;
             FIRST_HANDLE + self.events.handles * 0x20
         });
-        self.events
-            .events
-            .insert(handle, Event { ordinal, clock: Clock::default(), captured: None, recorded: false });
+        self.events.events.insert(
+            handle,
+            SimEvent { ordinal, clock: LaneClock::default(), captured: None, recorded: false },
+        );
         RawEvent(handle)
     }
 
@@ -68,21 +69,23 @@ impl Machine {
         let stream = self.stream(ordinal, stream)?;
         self.event(Some(ordinal), raw)?;
         let (clock, captured) = match self.target(&stream)? {
-            Target::Queue(lane) => {
+            WorkTarget::Queue(lane) => {
                 let mut clock = self.lanes.joined(lane);
                 self.lanes.prune(&mut clock);
                 (clock, None)
             }
-            Target::Capture(id, branch) => (Clock::default(), Some((id, self.branch_clock(id, branch)))),
+            WorkTarget::Capture(id, branch) => {
+                (LaneClock::default(), Some((id, self.branch_clock(id, branch))))
+            }
         };
         let event = self.event(Some(ordinal), raw)?;
-        *event = Event { ordinal, clock, captured, recorded: true };
+        *event = SimEvent { ordinal, clock, captured, recorded: true };
         Ok(())
     }
 
     pub(super) fn wait_event(&mut self, ordinal: u32, stream: RawStream, raw: RawEvent) -> Result<(), Code> {
         let stream = self.stream(ordinal, stream)?;
-        let Event { clock, captured, recorded, .. } = self.event(None, raw)?.clone();
+        let SimEvent { clock, captured, recorded, .. } = self.event(None, raw)?.clone();
         if let Some(lane) = self.wait_captured(&stream, captured, recorded)?
             && let Some(lane) = self.lanes.get_mut(lane)
         {
@@ -91,8 +94,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What an event stands for, to somebody who asks or waits for it.
-    pub(super) fn event_goal(&mut self, ordinal: u32, raw: RawEvent) -> Result<Clock, Code> {
+    /// The work that a query or a wait for the event concerns.
+    pub(super) fn event_goal(&mut self, ordinal: u32, raw: RawEvent) -> Result<LaneClock, Code> {
         let event = self.event(Some(ordinal), raw)?.clone();
         match event.captured {
             None => Ok(event.clock),
@@ -100,8 +103,8 @@ impl Machine {
         }
     }
 
-    /// The event that a handle means; of this device, if one is named.
-    pub(super) fn event(&mut self, ordinal: Option<u32>, raw: RawEvent) -> Result<&mut Event, Code> {
+    /// The event of a handle; it must be of device `ordinal`, if given.
+    pub(super) fn event(&mut self, ordinal: Option<u32>, raw: RawEvent) -> Result<&mut SimEvent, Code> {
         let words = match self.events.events.get(&raw.0) {
             None => format!("{raw:?} is no event, or was destroyed before it was used"),
             Some(event) => match ordinal.filter(|&ordinal| ordinal != event.ordinal) {

@@ -1,4 +1,4 @@
-//! Every schedule of a small program, one after another.
+//! `explore`: runs a small program under every schedule.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::SimConfig;
-use super::clock::Clock;
+use super::clock::LaneClock;
 use super::driver::SimDriver;
 use super::kernel::panic_words;
 use super::schedule::Scheduler;
 
-/// Schedules that [`explore`] runs at most. Ten streams with one operation each have 3,628,800; a program that
-/// needs more than this many should be made smaller, or given its own limit with [`explore_up_to`].
+/// The most schedules that [`explore`] runs. Ten streams with one operation each have 3,628,800; a program that needs more should
+/// be made smaller, or run by [`explore_up_to`] with a limit of its own.
 const DEFAULT_LIMIT: u64 = 100_000;
 
 /// The choices that a scheduler made, enough to make them again.
@@ -53,7 +53,7 @@ impl FromStr for Schedule {
     }
 }
 
-/// How an exploration went.
+/// The result of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an exploration that hit its limit has not seen every schedule"]
 pub struct Explored {
@@ -65,10 +65,9 @@ pub struct Explored {
 
 /// Runs a program under every schedule, each time on a new machine.
 ///
-/// Wherever more than one queue could go on, each gets its turn; each query on unfinished work is answered both
-/// ways (a second query on the same work, with nothing submitted in between, is not put off again). Kernels,
-/// copies, fills, stream-ordered allocations and frees, and host functions are one step each; event records and
-/// waits are none, since they only order steps.
+/// If more than one queue could go on, each is tried first; each query on unfinished work is answered both ways (a second query on
+/// the same work, with nothing submitted in between, is not put off again). Kernels, copies, fills, stream-ordered allocations and
+/// frees, and host functions are one step each; event records and waits are none, since they only order steps.
 ///
 /// The program must do the same on the same schedule: one thread, no clock, no chance. Host functions run only when
 /// something waits for them, and should return without waiting for the program.
@@ -131,22 +130,22 @@ pub fn replay(config: SimConfig, schedule: &Schedule, mut program: impl FnMut(&A
     run(&config, script, &mut program);
 }
 
-/// One choice: which of how many. A script that was typed in does not know how many.
+/// One choice among a number of options. A schedule that was parsed from text does not know that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
     taken: u32,
     options: Option<u32>,
 }
 
-/// A scheduler that makes the choices it is told to, and the first one from there on.
+/// A scheduler that makes the scripted choices, and then always takes the first option.
 #[derive(Debug)]
 pub(super) struct Scripted {
     script: Vec<Choice>,
     made: Vec<Choice>,
-    /// Set when the program turned out not to be the one that the script was written for.
+    /// Set when the choices of the program do not match the script.
     diverged: bool,
-    /// What queries were put off since this many submissions.
-    put_off: (u64, Vec<Clock>),
+    /// The queries that were put off, and the number of submissions at that time.
+    put_off: (u64, Vec<LaneClock>),
 }
 
 impl Scripted {
@@ -170,7 +169,7 @@ impl Scripted {
     }
 
     /// Chooses whether a query waits for its work to be done.
-    pub(super) fn query_advances(&mut self, submissions: u64, goal: &Clock) -> bool {
+    pub(super) fn query_advances(&mut self, submissions: u64, goal: &LaneClock) -> bool {
         if self.put_off.0 != submissions {
             self.put_off = (submissions, Vec::new());
         }
@@ -254,7 +253,7 @@ mod tests {
     #[test]
     fn a_query_is_put_off_once() {
         let mut scripted = Scripted::new(Vec::new());
-        let goal = Clock::default();
+        let goal = LaneClock::default();
         assert!(!scripted.query_advances(5, &goal));
         assert!(scripted.query_advances(5, &goal));
         assert!(!scripted.query_advances(6, &goal));

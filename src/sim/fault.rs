@@ -1,12 +1,12 @@
-//! Errors on demand.
+//! `Fault`: injected errors.
 
 use crate::driver::{Call, Code};
 
-/// An error that one of the coming calls shall return in place of being made.
+/// An error that a later call returns instead of being made.
 ///
-/// A fault that is not sticky has no other effect: the call changes nothing, and what is queued runs. A sticky one loses the
-/// context of the device, so that its queued work never runs and every later call on it fails with the same code; so does a
-/// fault whose code [is sticky](Code::is_sticky).
+/// A fault that is not sticky has no other effect: the call changes nothing, and queued work runs. A sticky one loses the context
+/// of the device, so that its queued work never runs and every later call on it fails with the same code; so does a fault whose
+/// code [is sticky](Code::is_sticky).
 ///
 /// ```
 /// use alluvion::sim::{Fault, SimConfig, SimDriver};
@@ -39,7 +39,7 @@ impl Fault {
         Self::new(Some(call), n, code)
     }
 
-    /// Fails the `n`-th coming call of whatever kind, counted from 1.
+    /// Fails the `n`-th coming call of any kind, counted from 1.
     ///
     /// # Panics
     ///
@@ -65,7 +65,7 @@ impl Fault {
     }
 }
 
-/// The faults that have not struck yet.
+/// The faults that have not occurred yet.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 

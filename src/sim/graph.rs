@@ -7,31 +7,31 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind, UNIT};
-use super::capture::Target;
-use super::clock::{Clock, LaneId, Point};
+use super::capture::WorkTarget;
+use super::clock::{LaneClock, LaneId, Point};
 use super::driver::SimDriver;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::kernel::Range;
 use super::lane::{LaneKind, Work};
-use super::machine::{Machine, Shared};
-use super::memory::{Mapping, Rights};
-use super::stream::Stream;
+use super::machine::{SharedMachine, SimMachine};
+use super::memory::{Rights, SimMapping};
+use super::stream::SimStream;
 use super::virtual_memory::GRANULARITY;
 use crate::contain::contain;
 use crate::driver::{Call, CaptureMode, Code, RawGraph, RawStream};
 
-/// A recorded operation. Its place and what it needs are in terms of the capture's own lanes.
+/// A recorded operation. Its point and its dependencies refer to lanes of the capture.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct GraphNode {
     pub(super) ordinal: u32,
     pub(super) work: Work,
     pub(super) name: Arc<str>,
     pub(super) ranges: Box<[Range]>,
     pub(super) point: Point,
-    pub(super) needs: Clock,
+    pub(super) needs: LaneClock,
 }
 
-/// Memory that an allocation recorded in a graph got. It belongs to the graph; each launch hands it out anew.
+/// The memory of an allocation that was recorded in a graph. It belongs to the graph; each launch allocates it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraphMemory {
     ordinal: u32,
@@ -39,35 +39,35 @@ pub(super) struct GraphMemory {
     bytes: u64,
 }
 
-/// The number of no graph: they count up from 0.
+/// A number that no graph has: they count up from 0.
 const NO_GRAPH: u64 = u64::MAX;
 
-/// What the machine knows of a graph.
+/// The state of a graph in the machine.
 #[derive(Debug)]
 pub(super) struct GraphState {
     memory: Vec<GraphMemory>,
-    /// What must have run before the graph's memory may go.
-    last: Clock,
+    /// The work that must have run before the graph's memory may be freed.
+    last: LaneClock,
     dropped: bool,
 }
 
 impl GraphState {
     pub(super) fn new(memory: Vec<GraphMemory>) -> Self {
-        Self { memory, last: Clock::default(), dropped: false }
+        Self { memory, last: LaneClock::default(), dropped: false }
     }
 }
 
 /// Work that a capture recorded.
 ///
-/// Dropping it gives back the memory that its allocations use, once nothing uses that any more.
+/// Dropping it frees the memory of its allocations, once it is no longer used.
 pub struct SimGraph {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMachine>,
     id: u64,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
 }
 
 impl SimGraph {
-    /// How many operations there are. Event records and waits are edges, not nodes.
+    /// The number of operations. Event records and waits are edges, not nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -75,14 +75,14 @@ impl SimGraph {
 }
 
 impl SimGraph {
-    /// Its number alone, and no operations: whoever has that can destroy it, and nothing else.
+    /// A handle without the operations, which can only be destroyed.
     pub(super) fn into_raw(mut self) -> RawGraph {
         self.drop_nodes();
         let id = core::mem::replace(&mut self.id, NO_GRAPH);
         RawGraph(id)
     }
 
-    /// Their closures are the user's, and may panic where they are dropped.
+    /// Their closures are foreign code, and may panic when they are dropped.
     fn drop_nodes(&mut self) {
         for node in core::mem::take(&mut self.nodes) {
             contain(|| drop(node));
@@ -106,7 +106,7 @@ impl Drop for SimGraph {
 }
 
 impl SimDriver {
-    /// Begins to record what is queued on a stream, in place of running it.
+    /// Begins to record the work that is queued on a stream, instead of running it.
     ///
     /// # Errors
     ///
@@ -139,9 +139,8 @@ impl SimDriver {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] if memory that the graph allocates is still out from the launch before, or if it
-    /// holds a host function that was launched: functions of this seam run once. [`Code::CAPTURE_UNSUPPORTED`] if
-    /// the stream captures.
+    /// [`Code::INVALID_VALUE`] if memory that the graph allocates is still live from the launch before, or if it holds a host
+    /// function that was launched: functions of this seam run once. [`Code::CAPTURE_UNSUPPORTED`] if the stream captures.
     ///
     /// # Safety
     ///
@@ -162,7 +161,7 @@ impl SimDriver {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// Records an allocation: memory of the graph's own, at an address that stays.
     pub(super) fn record_allocation(
         &mut self,
@@ -177,17 +176,17 @@ impl Machine {
         let bytes = asked.checked_next_multiple_of(GRANULARITY).ok_or(Code::OUT_OF_MEMORY)?;
         self.take_bytes(ordinal, bytes)?;
         let Some(address) = self.memory.take_addresses(bytes, UNIT) else {
-            self.give_back_bytes(ordinal, bytes);
+            self.free_device_bytes(ordinal, bytes);
             return Err(Code::OUT_OF_MEMORY);
         };
         let backing = self.memory.add_device_backing();
-        self.memory.map(address, Mapping { bytes, backing, rights: Rights::Device(ordinal) });
+        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Device(ordinal) });
         if let Some(memory) = self.capture_memory(id) {
             memory.push(GraphMemory { ordinal, address, bytes });
         }
         let work = Work::Allocate { address, bytes };
         let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
-        self.put(Target::Capture(id, branch), work, Call::AllocateAsync.symbol().into(), &[range]);
+        self.put(WorkTarget::Capture(id, branch), work, Call::AllocateAsync.symbol().into(), &[range]);
         Ok(address)
     }
 
@@ -202,16 +201,16 @@ impl Machine {
             return Err(self.refuse(HazardKind::IllegalDuringCapture, words, Code::INVALID_VALUE));
         }
         let range = Range { address, bytes: 0, mode: AccessMode::Free };
-        self.put(Target::Capture(id, branch), Work::Nothing, Call::FreeAsync.symbol().into(), &[range]);
+        self.put(WorkTarget::Capture(id, branch), Work::Nothing, Call::FreeAsync.symbol().into(), &[range]);
         Ok(())
     }
 
-    fn launch_graph(&mut self, stream: &Stream, graph: &SimGraph) -> Result<(), Code> {
+    fn launch_graph(&mut self, stream: &SimStream, graph: &SimGraph) -> Result<(), Code> {
         let lane = match self.target(stream)? {
-            Target::Queue(lane) => lane,
-            Target::Capture(..) => return Err(Code::CAPTURE_UNSUPPORTED),
+            WorkTarget::Queue(lane) => lane,
+            WorkTarget::Capture(..) => return Err(Code::CAPTURE_UNSUPPORTED),
         };
-        let is_out = |node: &Node| match node.work {
+        let is_out = |node: &GraphNode| match node.work {
             Work::Allocate { address, .. } => self.allocations.get(address).is_some(),
             Work::Host(ref function) => function.was_queued(),
             _ => false,
@@ -220,13 +219,13 @@ impl Machine {
             return Err(Code::INVALID_VALUE);
         }
         let mut base = self.lanes.joined(lane);
-        // Launches of one graph follow each other, on whatever streams.
+        // Launches of one graph follow each other, on any streams.
         if let Some(state) = self.captures.graphs.get_mut(&graph.id) {
             self.lanes.prune(&mut state.last);
             base.join(&state.last);
         }
         let mut lanes: HashMap<LaneId, LaneId> = HashMap::new();
-        let mut after: HashMap<Point, Clock> = HashMap::new();
+        let mut after: HashMap<Point, LaneClock> = HashMap::new();
         let mut end = base.clone();
         for node in &graph.nodes {
             let (ordinal, branch) = (node.ordinal, node.point.lane.0);
@@ -260,7 +259,7 @@ impl Machine {
         Ok(())
     }
 
-    fn submit_node(&mut self, node: &Node, lane: LaneId, graph: u64) {
+    fn submit_node(&mut self, node: &GraphNode, lane: LaneId, graph: u64) {
         let (work, name) = (node.work.clone(), Arc::clone(&node.name));
         match node.ranges[..] {
             [Range { address, bytes, mode: AccessMode::Allocate }] => {
@@ -297,14 +296,14 @@ impl Machine {
         (bytes, point)
     }
 
-    /// What a hazard says of an operation that was just submitted.
+    /// The access of an operation that was just submitted, for hazards.
     pub(super) fn by_lane(&self, lane: LaneId, operation: Arc<str>, range: Range, point: Point) -> Access {
         let Range { address, bytes, mode } = range;
         let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
         Access { operation, stream, address, bytes, mode, submission: self.submissions, point: Some(point) }
     }
 
-    /// A graph goes, and its memory when nothing uses that any more. Returns `false` if there is none of that number.
+    /// Drops a graph, and frees its memory once it is no longer used. Returns `false` if there is no graph of that number.
     pub(super) fn drop_graph(&mut self, id: u64) -> bool {
         let Some(graph) = self.captures.graphs.get_mut(&id).filter(|graph| !graph.dropped) else {
             return false;
@@ -314,7 +313,7 @@ impl Machine {
         true
     }
 
-    /// Takes back the memory of graphs that are gone, unless something still uses it.
+    /// Frees the memory of dropped graphs, unless it is still used.
     pub(super) fn release_dropped_graphs(&mut self) {
         let graphs = &self.captures.graphs;
         let is_over = |graph: &GraphState| {
@@ -333,8 +332,8 @@ impl Machine {
         if let Some(mapping) = self.memory.unmap(memory.address) {
             self.watch.forget(mapping.backing);
             self.memory.remove_backing(mapping.backing);
-            self.memory.give_back_addresses(memory.address, memory.bytes, UNIT);
-            self.give_back_bytes(memory.ordinal, memory.bytes);
+            self.memory.free_addresses(memory.address, memory.bytes, UNIT);
+            self.free_device_bytes(memory.ordinal, memory.bytes);
         }
     }
 

@@ -1,11 +1,11 @@
-//! What a program did wrong, whether or not it showed this time.
+//! `Hazard`: a mistake of a program, whether or not it had an effect this time.
 
 use core::fmt;
 use std::sync::Arc;
 
 use super::clock::Point;
 
-/// What sort of mistake a [`Hazard`] is.
+/// The kind of a [`Hazard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum HazardKind {
@@ -21,15 +21,15 @@ pub enum HazardKind {
     NoAccess,
     /// Memory freed twice.
     DoubleFree,
-    /// A free of something that was never allocated, or by the wrong call.
+    /// A free of memory that was never allocated, or by the wrong call.
     InvalidFree,
-    /// Memory freed or unmapped while work that nobody waited for still uses it.
+    /// Memory freed or unmapped while work that was not waited for still uses it.
     FreeInUse,
-    /// Memory or a handle that was never given back.
+    /// Memory or a handle that was never released.
     Leak,
     /// A handle used after it was destroyed, or on another device than its own.
     StaleHandle,
-    /// A kernel touched what it had not declared.
+    /// A kernel used memory that it had not declared.
     UndeclaredAccess,
     /// A call that a capture forbids.
     IllegalDuringCapture,
@@ -66,7 +66,7 @@ impl fmt::Display for HazardKind {
     }
 }
 
-/// Who does the work, in words: a stream of a device, a graph, or the host.
+/// The name of the stream that does the work: a stream of a device, a graph, or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StreamLabel {
@@ -95,7 +95,7 @@ pub enum StreamLabel {
     Graph {
         /// The device.
         ordinal: u32,
-        /// Which of the graph's branches.
+        /// The branch of the graph.
         branch: u32,
     },
 }
@@ -112,7 +112,7 @@ impl fmt::Display for StreamLabel {
     }
 }
 
-/// What an operation does to its bytes.
+/// The effect of an operation on its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AccessMode {
@@ -120,11 +120,11 @@ pub enum AccessMode {
     Read,
     /// Writes them.
     Write,
-    /// Needs them to exist, and changes nothing (a prefetch).
+    /// Needs them to exist, and does not change them (a prefetch).
     Touch,
-    /// Brings them into being.
+    /// Allocates them.
     Allocate,
-    /// Gives them back.
+    /// Frees them.
     Free,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for AccessMode {
     }
 }
 
-/// One operation's use of one range of bytes.
+/// The use of one range of bytes by one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     pub(super) operation: Arc<str>,
@@ -149,18 +149,18 @@ pub struct Access {
     pub(super) bytes: u64,
     pub(super) mode: AccessMode,
     pub(super) submission: u64,
-    /// Where it is in the order of things; `None` for the host, which is ordered after whatever it has waited for.
+    /// The point of the operation on its lane; `None` for the host, which is ordered after the work that it has waited for.
     pub(super) point: Option<Point>,
 }
 
 impl Access {
-    /// What the operation is called: a kernel's name, or the driver call.
+    /// The name of the operation: that of a kernel, or the driver call.
     #[must_use]
     pub fn operation(&self) -> &str {
         &self.operation
     }
 
-    /// Who does it.
+    /// The stream that does it.
     #[must_use]
     pub const fn stream(&self) -> StreamLabel {
         self.stream
@@ -172,19 +172,19 @@ impl Access {
         self.address
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What it does to them.
+    /// The effect on the bytes.
     #[must_use]
     pub const fn mode(&self) -> AccessMode {
         self.mode
     }
 
-    /// The how-manieth submission of the machine it was, counted from 1.
+    /// The number of the submission in the machine, counted from 1.
     #[must_use]
     pub const fn submission(&self) -> u64 {
         self.submission
@@ -198,11 +198,10 @@ impl fmt::Display for Access {
     }
 }
 
-/// A mistake, with the accesses that make it one and what was missing.
+/// A mistake, with the accesses involved and the missing order or the broken rule.
 ///
-/// Races, uses before ready and frees in use are found from the order that the program *asked for*, not from the
-/// one in which things happened to run: a program without hazards has none under any schedule of the same
-/// submissions.
+/// Races, uses before ready and frees in use are found from the order that the program *asked for*, not from the one in which work
+/// happened to run: a program without hazards has none under any schedule of the same submissions.
 ///
 /// It prints as one paragraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,7 +213,7 @@ pub struct Hazard {
 }
 
 impl Hazard {
-    /// What sort of mistake it is.
+    /// The kind of the mistake.
     #[must_use]
     pub const fn kind(&self) -> HazardKind {
         self.kind
@@ -226,13 +225,13 @@ impl Hazard {
         self.first.as_ref()
     }
 
-    /// The access that made it a mistake.
+    /// The later access, which completed the mistake.
     #[must_use]
     pub const fn second(&self) -> Option<&Access> {
         self.second.as_ref()
     }
 
-    /// What should have been there: the missing edge, or the broken rule.
+    /// The missing edge, or the broken rule.
     #[must_use]
     pub fn missing(&self) -> &str {
         &self.missing

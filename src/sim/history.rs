@@ -1,4 +1,4 @@
-//! Who touched which bytes last: the memory of the race detector.
+//! `History`: the last accesses to each byte, for the race detector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use smallvec::SmallVec;
 use super::clock::Point;
 use super::hazard::{Access, AccessMode};
 
-/// A history is swept of what can race with nothing any more when it has grown to this many spans, and to twice what
-/// was left of it from then on.
+/// A history is first swept of accesses that can no longer race when it has this many spans, and then each time it has doubled
+/// since the last sweep.
 const FIRST_SWEEP: usize = 256;
 
-/// Bytes with the same past.
+/// Bytes with the same last accesses.
 #[derive(Clone, Debug)]
-struct Span {
+struct HistorySpan {
     end: u64,
     write: Option<Arc<Access>>,
-    /// Reads since the last write, none ordered before another.
+    /// The reads since the last write, none ordered before another.
     reads: SmallVec<[Arc<Access>; 2]>,
 }
 
 /// For each byte of a backing, its last write and the reads since.
 #[derive(Debug)]
 pub(super) struct History {
-    spans: BTreeMap<u64, Span>,
+    spans: BTreeMap<u64, HistorySpan>,
     sweep_at: usize,
 }
 
@@ -39,7 +39,7 @@ fn is_ordered(access: &Access, ordered: &dyn Fn(Point) -> bool) -> bool {
 }
 
 impl History {
-    /// Adds an access. `ordered` says what it comes after; whatever conflicts and is not ordered goes into `found`,
+    /// Adds an access. `ordered` says which points it comes after; conflicting accesses that are not ordered are added to `found`,
     /// once.
     pub(super) fn note(
         &mut self,
@@ -58,7 +58,7 @@ impl History {
         }
     }
 
-    /// Whatever touched the range and is not ordered.
+    /// The accesses to the range that are not ordered.
     pub(super) fn unordered(
         &self,
         start: u64,
@@ -75,7 +75,7 @@ impl History {
         found
     }
 
-    /// Forgets the range: it has a new owner.
+    /// Clears the range, for a new owner.
     pub(super) fn clear(&mut self, start: u64, end: u64) {
         self.split(start);
         self.split(end);
@@ -84,7 +84,7 @@ impl History {
         }
     }
 
-    /// Forgets what everybody is ordered after, when it is time to.
+    /// Removes accesses that all later work is ordered after, if a sweep is due.
     pub(super) fn sweep(&mut self, is_observed: &dyn Fn(Point) -> bool) {
         if self.spans.len() < self.sweep_at {
             return;
@@ -112,7 +112,7 @@ impl History {
             }
         }
         let write = Some(Arc::clone(access));
-        self.spans.insert(start, Span { end, write, reads: SmallVec::new() });
+        self.spans.insert(start, HistorySpan { end, write, reads: SmallVec::new() });
     }
 
     fn note_read(
@@ -126,7 +126,7 @@ impl History {
         let fresh = |end| {
             let mut reads = SmallVec::new();
             reads.push(Arc::clone(access));
-            Span { end, write: None, reads }
+            HistorySpan { end, write: None, reads }
         };
         let mut at = start;
         for key in self.keys(start, end) {
@@ -137,7 +137,7 @@ impl History {
             if let Some(write) = &span.write {
                 add_unordered(write, ordered, found);
             }
-            // Whoever comes after this read comes after those that it comes after.
+            // Work after this read also comes after the reads before it.
             span.reads.retain(|other| !is_ordered(other, ordered));
             span.reads.push(Arc::clone(access));
             at = span.end;

@@ -1,4 +1,4 @@
-//! Bytes of the host: pinned, managed and registered memory, and ordinary memory that a copy names.
+//! `HostBytes`: pinned, managed and registered memory of the host, and access to ordinary memory.
 
 #![expect(unsafe_code, reason = "reads and writes memory of the host by address, as a DMA engine does")]
 
@@ -11,18 +11,17 @@ const PAGE: usize = 4096;
 
 /// A block of host memory that the device can reach, at one address for both.
 ///
-/// It does not free itself: what a program has not given back may still be in somebody's hands when the machine goes,
-/// and is leaked rather than pulled away.
+/// It does not free itself: the program may still use a live block when the machine is dropped, so the block is leaked.
 #[derive(Debug)]
 pub(super) struct HostBytes {
     start: NonNull<u8>,
     bytes: usize,
-    /// What the host handed out, with the block inside; `None` if somebody else owns it.
+    /// The allocation of the host that contains the block; `None` if other code owns the block.
     owned: Option<NonNull<u8>>,
 }
 
-// SAFETY: the block is raw memory that belongs to no thread; who reads and writes it when is governed by the
-// contract of the driver calls that queue the accesses.
+// SAFETY: the block is raw memory that belongs to no thread; the contract of the driver calls that queue the accesses governs
+// reads and writes.
 unsafe impl Send for HostBytes {}
 
 impl HostBytes {
@@ -39,13 +38,13 @@ impl HostBytes {
         Some(Self { start, bytes, owned: Some(base) })
     }
 
-    /// What is asked of the host: a page more, and no alignment. Where an alignment is asked for, the standard library
-    /// clears the memory by hand and touches every page of it, and 32 MiB take 60 ms in place of none.
+    /// The layout of the host allocation: a page more, and no alignment. For an aligned request the standard library clears the
+    /// memory itself, which touches every page: 32 MiB take 60 ms instead of none.
     fn layout(bytes: usize) -> Option<Layout> {
         Layout::from_size_align(bytes.checked_add(PAGE).filter(|_| bytes > 0)?, 1).ok()
     }
 
-    /// Memory that somebody else owns and has registered.
+    /// Registered memory that other code owns.
     pub(super) fn registered(start: NonNull<u8>, bytes: usize) -> Self {
         let _ = start.as_ptr().expose_provenance();
         Self { start, bytes, owned: None }
@@ -60,11 +59,11 @@ impl HostBytes {
         self.start
     }
 
-    /// Gives the pages back, if they are ours.
+    /// Frees the pages, unless other code owns them.
     ///
     /// # Safety
     ///
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     pub(super) unsafe fn free(self) {
         if let Some(base) = self.owned
             && let Some(layout) = Self::layout(self.bytes)
@@ -112,7 +111,7 @@ impl HostBytes {
 ///
 /// # Safety
 ///
-/// The bytes at `address` are mapped, initialised, and written by nobody meanwhile.
+/// The bytes at `address` are mapped and initialised, and no code writes them meanwhile.
 pub(super) unsafe fn read_pageable(address: u64, into: &mut [u8]) {
     let from = core::ptr::with_exposed_provenance::<u8>(address as usize);
     // SAFETY:
@@ -125,7 +124,7 @@ pub(super) unsafe fn read_pageable(address: u64, into: &mut [u8]) {
 ///
 /// # Safety
 ///
-/// The bytes at `address` are mapped, writable, and used by nobody meanwhile.
+/// The bytes at `address` are mapped and writable, and no code uses them meanwhile.
 pub(super) unsafe fn write_pageable(address: u64, from: &[u8]) {
     let to = core::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     // SAFETY:

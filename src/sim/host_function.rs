@@ -1,20 +1,20 @@
-//! Functions of the host in queues.
+//! `QueuedFunction`: a function of the host in a queue.
 
 use core::fmt;
 
 use crate::sync::Mutex;
 
 /// A function that runs once, held by a queue or by a graph, or by both.
-pub(super) struct HostFunction(Mutex<State>);
+pub(super) struct QueuedFunction(Mutex<FunctionState>);
 
-struct State {
+struct FunctionState {
     function: Option<Box<dyn FnOnce() + Send>>,
     queued: bool,
 }
 
-impl HostFunction {
+impl QueuedFunction {
     pub(super) fn new(function: Box<dyn FnOnce() + Send>) -> Self {
-        Self(Mutex::new(State { function: Some(function), queued: false }))
+        Self(Mutex::new(FunctionState { function: Some(function), queued: false }))
     }
 
     /// Notes that a queue holds the function. It can be put in one once.
@@ -32,8 +32,8 @@ impl HostFunction {
     }
 }
 
-impl fmt::Debug for HostFunction {
+impl fmt::Debug for QueuedFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HostFunction")
+        f.write_str("QueuedFunction")
     }
 }

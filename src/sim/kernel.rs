@@ -1,4 +1,4 @@
-//! Kernels: closures that say what they touch.
+//! Kernels: closures that declare the memory that they use.
 
 use core::any::Any;
 use core::cell::Cell;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::device_bytes::junk;
 use super::hazard::{AccessMode, Hazard, HazardKind, StreamLabel};
-use super::machine::Shared;
+use super::machine::SharedMachine;
 use crate::contain::contain_and_read;
 use crate::driver::Code;
 
-type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
+type KernelBody = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
 
 /// Work for a device: a name, the ranges that it reads and writes, and a closure that does it.
 ///
-/// The ranges are what hazards are found by; the closure is held to them. A kernel without a closure touches its
-/// ranges in name only, which is enough to check an order.
+/// Hazards are found from the ranges, and the closure may use no other memory. A kernel without a closure only declares its
+/// ranges, which is enough to check the order.
 ///
 /// ```
 /// use alluvion::sim::{Kernel, SimConfig, SimDriver};
@@ -36,10 +36,10 @@ type Body = dyn Fn(&mut DeviceMemory<'_>) + Send + Sync;
 pub struct Kernel {
     pub(super) name: Arc<str>,
     pub(super) ranges: Vec<Range>,
-    body: Option<Arc<Body>>,
+    body: Option<Arc<KernelBody>>,
 }
 
-/// A range that an operation says it touches.
+/// A range that an operation declares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) address: u64,
@@ -48,7 +48,7 @@ pub(super) struct Range {
 }
 
 impl Kernel {
-    /// A kernel that touches nothing yet. Hazards call it by its name.
+    /// A kernel that uses no memory yet. Hazards print its name.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), ranges: Vec::new(), body: None }
     }
@@ -63,7 +63,7 @@ impl Kernel {
         self.touches(address, bytes, AccessMode::Write)
     }
 
-    /// What the kernel does when it runs. A kernel in a graph may run more than once.
+    /// Sets the closure that the kernel runs. A kernel in a graph may run more than once.
     pub fn run(mut self, body: impl Fn(&mut DeviceMemory<'_>) + Send + Sync + 'static) -> Self {
         self.body = Some(Arc::new(body));
         self
@@ -76,7 +76,7 @@ impl Kernel {
         self
     }
 
-    /// Returns `true` if the whole range was declared for this.
+    /// Returns `true` if the whole range was declared for this mode.
     fn declares(&self, address: u64, bytes: u64, mode: AccessMode) -> bool {
         let end = address.saturating_add(bytes);
         let mut at = address;
@@ -96,8 +96,13 @@ impl Kernel {
         true
     }
 
-    /// Runs the closure with no lock held. Returns what the kernel did to the device's health.
-    pub(super) fn execute(&self, shared: &Shared, ordinal: u32, stream: StreamLabel) -> Result<(), Code> {
+    /// Runs the closure with no lock held. Returns the health of the device afterwards.
+    pub(super) fn execute(
+        &self,
+        shared: &SharedMachine,
+        ordinal: u32,
+        stream: StreamLabel,
+    ) -> Result<(), Code> {
         let Some(body) = &self.body else { return Ok(()) };
         let mut memory = DeviceMemory { shared, kernel: self, ordinal, stream, failed: None };
         let panic = run_callback(|| body(&mut memory)).err();
@@ -122,11 +127,11 @@ impl fmt::Debug for Kernel {
 
 /// Memory as a running kernel sees it.
 ///
-/// Touching what is not mapped loses the context, as on hardware: the kernel runs on, reads junk, and every later
-/// call on the device fails with [`Code::ILLEGAL_ADDRESS`].
+/// Using memory that is not mapped loses the context, as on hardware: the kernel runs on, reads junk, and every later call on the
+/// device fails with [`Code::ILLEGAL_ADDRESS`].
 #[derive(Debug)]
 pub struct DeviceMemory<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedMachine,
     kernel: &'a Kernel,
     ordinal: u32,
     stream: StreamLabel,
@@ -194,7 +199,7 @@ pub(super) fn in_callback() -> bool {
     IN_CALLBACK.get()
 }
 
-/// Runs a closure of the user's. A panic ends there, and comes back as its words.
+/// Runs a foreign closure. Catches a panic, and returns its message.
 pub(super) fn run_callback(callback: impl FnOnce()) -> Result<(), String> {
     let before = IN_CALLBACK.replace(true);
     let outcome = contain_and_read(callback, panic_words);
@@ -202,7 +207,7 @@ pub(super) fn run_callback(callback: impl FnOnce()) -> Result<(), String> {
     outcome
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(super) fn panic_words(payload: &(dyn Any + Send)) -> String {
     let words = payload.downcast_ref::<&str>().map(|words| (*words).to_owned());
     words.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no words".to_owned())

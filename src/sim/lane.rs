@@ -4,20 +4,20 @@ use core::fmt;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::clock::{Clock, LaneId, Point};
+use super::clock::{LaneClock, LaneId, Point};
 use super::hazard::StreamLabel;
-use super::host_function::HostFunction;
+use super::host_function::QueuedFunction;
 use super::kernel::Kernel;
 use crate::driver::FillValue;
 
-/// How a lane is ordered with the others of its device, beyond the waits that were asked for.
+/// The order of a lane with the others of its device, apart from explicit waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneKind {
-    /// Waits for every blocking lane, and they for it.
+    /// Waits for every blocking lane, which wait for it too.
     Legacy,
     /// Ordered with the legacy lane.
     Blocking,
-    /// Ordered with nobody.
+    /// Ordered with no other lane.
     Independent,
 }
 
@@ -25,11 +25,11 @@ pub(super) enum LaneKind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     pub(super) address: u64,
-    /// Ordinary memory of the host, about which the machine knows nothing but what the caller promised.
+    /// Ordinary memory of the host, which is as the caller has promised.
     pub(super) pageable: bool,
 }
 
-/// What an operation does when it runs.
+/// The work of an operation.
 #[derive(Clone)]
 pub(super) enum Work {
     Copy {
@@ -43,13 +43,13 @@ pub(super) enum Work {
         count: u64,
     },
     Kernel(Kernel),
-    Host(Arc<HostFunction>),
+    Host(Arc<QueuedFunction>),
     /// Memory of a pool gets a new owner.
     Allocate {
         address: u64,
         bytes: u64,
     },
-    /// Changes no byte: a free, a prefetch.
+    /// Changes no bytes: a free, a prefetch.
     Nothing,
 }
 
@@ -72,8 +72,8 @@ pub(super) struct Operation {
     pub(super) work: Work,
     pub(super) name: Arc<str>,
     pub(super) point: Point,
-    /// What must have run before it.
-    pub(super) needs: Clock,
+    /// The operations that must have run before it.
+    pub(super) needs: LaneClock,
 }
 
 /// One queue.
@@ -82,8 +82,8 @@ pub(super) struct Lane {
     pub(super) ordinal: u32,
     pub(super) kind: LaneKind,
     pub(super) label: StreamLabel,
-    /// What later work on the lane is ordered after.
-    pub(super) clock: Clock,
+    /// The operations that later work on the lane is ordered after.
+    pub(super) clock: LaneClock,
     submitted: u64,
     completed: u64,
     observed: u64,
@@ -96,7 +96,7 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: BTreeMap<LaneId, Lane>,
-    /// Lanes with something in the queue.
+    /// Lanes with queued work.
     busy: BTreeSet<LaneId>,
     next: u32,
 }
@@ -109,7 +109,7 @@ impl Lanes {
             ordinal,
             kind,
             label,
-            clock: Clock::default(),
+            clock: LaneClock::default(),
             submitted: 0,
             completed: 0,
             observed: 0,
@@ -129,9 +129,9 @@ impl Lanes {
         self.lanes.get_mut(&id)
     }
 
-    /// What work submitted to the lane now would be ordered after, the legacy stream's rules included.
-    pub(super) fn joined(&self, id: LaneId) -> Clock {
-        let Some(lane) = self.lanes.get(&id) else { return Clock::default() };
+    /// The operations that work submitted to the lane now would be ordered after, including the rules of the legacy stream.
+    pub(super) fn joined(&self, id: LaneId) -> LaneClock {
+        let Some(lane) = self.lanes.get(&id) else { return LaneClock::default() };
         let mut clock = lane.clock.clone();
         let partner = match lane.kind {
             LaneKind::Legacy => LaneKind::Blocking,
@@ -152,7 +152,7 @@ impl Lanes {
     }
 
     /// Queues work behind what the lane holds.
-    pub(super) fn push(&mut self, work: Work, name: Arc<str>, mut needs: Clock, point: Point) {
+    pub(super) fn push(&mut self, work: Work, name: Arc<str>, mut needs: LaneClock, point: Point) {
         self.prune(&mut needs);
         if let Some(lane) = self.lanes.get_mut(&point.lane) {
             lane.submitted = point.sequence;
@@ -164,7 +164,7 @@ impl Lanes {
     }
 
     /// Returns `true` if all that the clock covers has run.
-    pub(super) fn completed(&self, clock: &Clock) -> bool {
+    pub(super) fn completed(&self, clock: &LaneClock) -> bool {
         clock.points().all(|point| self.has_run(point))
     }
 
@@ -179,18 +179,18 @@ impl Lanes {
         })
     }
 
-    /// Returns `true` if whoever holds the clock, submitting now, comes after `point`.
-    pub(super) fn covers(&self, clock: &Clock, point: Point) -> bool {
+    /// Returns `true` if work with that clock, submitted now, comes after `point`.
+    pub(super) fn covers(&self, clock: &LaneClock, point: Point) -> bool {
         clock.get(point.lane) >= point.sequence || self.is_observed(point)
     }
 
-    /// Returns `true` if the host has seen it done: whatever is submitted from now on comes after it.
+    /// Returns `true` if the host has seen it done: all work submitted from now on comes after it.
     pub(super) fn is_observed(&self, point: Point) -> bool {
         self.lanes.get(&point.lane).is_none_or(|lane| lane.observed >= point.sequence)
     }
 
     /// Notes that the host has seen all of it done.
-    pub(super) fn observe(&mut self, clock: &Clock) {
+    pub(super) fn observe(&mut self, clock: &LaneClock) {
         for point in clock.points() {
             if let Some(lane) = self.lanes.get_mut(&point.lane) {
                 lane.observed = lane.observed.max(point.sequence);
@@ -199,14 +199,14 @@ impl Lanes {
         }
     }
 
-    /// Drops what the host has seen done from a clock: it says nothing any more.
-    pub(super) fn prune(&self, clock: &mut Clock) {
+    /// Drops operations that the host has seen done from a clock: all later work comes after them.
+    pub(super) fn prune(&self, clock: &mut LaneClock) {
         clock.retain(|point| !self.is_observed(point));
     }
 
     /// All work of a device.
-    pub(super) fn all_of(&self, ordinal: u32) -> Clock {
-        let mut clock = Clock::default();
+    pub(super) fn all_of(&self, ordinal: u32) -> LaneClock {
+        let mut clock = LaneClock::default();
         for lane in self.lanes.values().filter(|lane| lane.ordinal == ordinal) {
             clock.join(&lane.clock);
         }
@@ -243,7 +243,7 @@ impl Lanes {
         self.remove_if_over(point.lane);
     }
 
-    /// Takes away all work of a device, as if it had run.
+    /// Removes all work of a device, as if it had run.
     pub(super) fn discard(&mut self, ordinal: u32) -> Vec<Work> {
         let mut discarded = Vec::new();
         for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.ordinal == ordinal) {
@@ -254,7 +254,7 @@ impl Lanes {
         discarded
     }
 
-    /// Notes that nothing more will be submitted to the lane.
+    /// Notes that no more work will be submitted to the lane.
     pub(super) fn retire(&mut self, id: LaneId) {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.retired = true;
@@ -319,7 +319,7 @@ mod tests {
         assert!(lanes.ready().is_empty());
         lanes.finish(first);
         assert_eq!(lanes.ready(), [b]);
-        assert!(!lanes.completed(&Clock::of(second)));
+        assert!(!lanes.completed(&LaneClock::of(second)));
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         lanes.start(id);
         lanes.finish(point);
         assert!(lanes.get(id).is_some() && !lanes.is_observed(point));
-        lanes.observe(&Clock::of(point));
+        lanes.observe(&LaneClock::of(point));
         assert!(lanes.get(id).is_none() && lanes.is_observed(point) && lanes.has_run(point));
     }
 }

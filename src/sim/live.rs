@@ -1,13 +1,13 @@
-//! What a program holds.
+//! `Live`: the live objects of a program.
 
 use core::fmt;
 
 use super::allocation::AllocationKind;
 use super::hazard::{Hazard, HazardKind};
-use super::machine::Machine;
+use super::machine::SimMachine;
 use crate::driver::RawStream;
 
-/// How much of each kind of thing is out: what a leak check compares with nothing.
+/// The number of live objects of each kind, for leak checks.
 ///
 /// ```
 /// use alluvion::driver::Driver;
@@ -51,7 +51,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns `true` if nothing is out.
+    /// Returns `true` if there are no live objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -88,7 +88,7 @@ impl fmt::Display for Live {
     }
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn live(&self) -> Live {
         let mut live = Live {
             reservations: self.virtual_memory.reservations().count(),
@@ -113,7 +113,7 @@ impl Machine {
         live
     }
 
-    /// Whatever is out, one by one.
+    /// A hazard for each live object.
     pub(super) fn leaks(&self) -> Vec<Hazard> {
         let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
         let mut leaks: Vec<_> = self.block_leaks().collect();
@@ -134,7 +134,7 @@ impl Machine {
         leaks
     }
 
-    /// The allocations that are out.
+    /// A hazard for each live allocation.
     pub(super) fn block_leaks(&self) -> impl Iterator<Item = Hazard> {
         self.allocations.iter().map(|(_, allocation)| {
             let made = Some(allocation.made.clone());
@@ -143,7 +143,7 @@ impl Machine {
         })
     }
 
-    /// The streams that are out, but for `kept`.
+    /// A hazard for each live stream, except for `kept`.
     pub(super) fn stream_leaks(&self, kept: &[RawStream]) -> impl Iterator<Item = Hazard> {
         self.streams.iter_live().filter(|(handle, _)| !kept.contains(handle)).map(|(handle, stream)| {
             let (id, ordinal) = (stream.id, stream.ordinal);

@@ -1,18 +1,16 @@
 //! The state of a simulated machine, and the rules that every call passes through.
 
-#![expect(
-    unsafe_code,
-    reason = "copies to and from memory of the host whose lifetime the caller vouched for"
-)]
+#![expect(unsafe_code, reason = "copies to and from memory of the host whose lifetime the caller promised")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::access_check::Watch;
 use super::allocation::Allocations;
 use super::calls::CallCounts;
 use super::capture::Captures;
-use super::clock::{Clock, LaneId, Point};
+use super::clock::{LaneClock, LaneId, Point};
 use super::config::SimConfig;
 use super::event::Events;
 use super::fault::Faults;
@@ -20,47 +18,46 @@ use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::{read_pageable, write_pageable};
 use super::kernel::Range;
 use super::lane::{LaneKind, Lanes, Side, Work};
-use super::memory::{Accessor, DEVICE_START, Memory, Refusal};
+use super::memory::{AccessRefusal, Accessor, AddressSpace, DEVICE_START};
 use super::pool::Pools;
 use super::schedule::Scheduler;
 use super::stream::Streams;
 use super::virtual_memory::VirtualMemory;
-use super::watch::Watch;
 use crate::driver::{Call, Code, DeviceAttribute, FillValue, HandleType};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// Bytes that a copy moves at a time: a page or more, and little enough for a stack.
+/// Bytes that a copy moves at a time: a page or more, and small enough for a stack.
 const CHUNK: usize = 16 << 10;
 
-/// What threads share: the machine, and a bell that rings whenever something in it has changed.
+/// The machine, shared between threads, and a condition that is notified at each change.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) machine: Mutex<Machine>,
+pub(super) struct SharedMachine {
+    pub(super) machine: Mutex<SimMachine>,
     pub(super) changed: Condvar,
 }
 
 /// A locked machine.
-pub(super) type Guard<'a> = MutexGuard<'a, Machine>;
+pub(super) type MachineGuard<'a> = MutexGuard<'a, SimMachine>;
 
 /// One device.
 #[derive(Debug)]
-pub(super) struct Device {
+pub(super) struct SimDevice {
     pub(super) total_bytes: u64,
     pub(super) free_bytes: u64,
     /// The error that the context was lost by.
     pub(super) lost: Option<Code>,
 }
 
-/// Everything that there is.
+/// The state of the machine.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimMachine {
     pub(super) config: SimConfig,
-    pub(super) devices: Vec<Device>,
+    pub(super) devices: Vec<SimDevice>,
     pub(super) lanes: Lanes,
     pub(super) streams: Streams,
     pub(super) events: Events,
     pub(super) captures: Captures,
-    pub(super) memory: Memory,
+    pub(super) memory: AddressSpace,
     pub(super) allocations: Allocations,
     pub(super) pools: Pools,
     pub(super) virtual_memory: VirtualMemory,
@@ -71,17 +68,17 @@ pub(super) struct Machine {
     pub(super) pinned_bytes: u64,
     pub(super) submissions: u64,
     pub(super) hazards: Vec<Hazard>,
-    /// How many of the hazards somebody has asked for.
+    /// The number of hazards that the test has read.
     pub(super) hazards_seen: usize,
     pub(super) watch: Watch,
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
-    /// Work that will never run. Its closures are the user's, so that it is dropped with no lock held.
+    /// Work that will never run. Its closures are foreign code, so it is dropped with no lock held.
     pub(super) discarded: Vec<Work>,
     pub(super) closed: bool,
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
         let total_bytes = config.memory_bytes as u64;
         let mut lanes = Lanes::default();
@@ -92,7 +89,7 @@ impl Machine {
             let lane = lanes.add(ordinal, LaneKind::Legacy, StreamLabel::Legacy { ordinal });
             streams.add_legacy(ordinal, lane);
             pools.add_defaults(ordinal);
-            devices.push(Device { total_bytes, free_bytes: total_bytes, lost: None });
+            devices.push(SimDevice { total_bytes, free_bytes: total_bytes, lost: None });
         }
         Self {
             devices,
@@ -100,7 +97,7 @@ impl Machine {
             streams,
             events: Events::default(),
             captures: Captures::default(),
-            memory: Memory::new(config.seed),
+            memory: AddressSpace::new(config.seed),
             allocations: Allocations::default(),
             pools,
             virtual_memory: VirtualMemory::default(),
@@ -120,24 +117,24 @@ impl Machine {
         }
     }
 
-    /// Counts and charges a call; says what fault strikes it.
+    /// Counts and charges a call; returns the code of an injected fault.
     pub(super) fn charge(&mut self, call: Call, ordinal: Option<u32>, bytes: u64) -> Result<(), Code> {
         self.calls.add(call);
         self.clock_ns = self.clock_ns.saturating_add(self.config.cost.cost_ns(call, bytes));
         let Some((code, sticky)) = self.faults.strike(call) else { return Ok(()) };
         if sticky {
-            // A call that names no device loses them all: whoever hears of a lost context may rely on it.
+            // A call without a device loses all contexts, so that its error is true.
             let all = 0..self.config.devices;
             ordinal.map_or(all, |ordinal| ordinal..ordinal + 1).for_each(|ordinal| self.lose(ordinal, code));
         }
         Err(code)
     }
 
-    pub(super) fn device(&self, ordinal: u32) -> Result<&Device, Code> {
+    pub(super) fn device(&self, ordinal: u32) -> Result<&SimDevice, Code> {
         self.devices.get(ordinal as usize).ok_or(Code::INVALID_DEVICE)
     }
 
-    pub(super) fn device_mut(&mut self, ordinal: u32) -> Result<&mut Device, Code> {
+    pub(super) fn device_mut(&mut self, ordinal: u32) -> Result<&mut SimDevice, Code> {
         self.devices.get_mut(ordinal as usize).ok_or(Code::INVALID_DEVICE)
     }
 
@@ -146,7 +143,7 @@ impl Machine {
         self.device(ordinal)?.lost.map_or(Ok(()), Err)
     }
 
-    /// Loses the context: queued work is gone, every later call fails with the first error.
+    /// Loses the context: drops queued work, and every later call fails with the first error.
     pub(super) fn lose(&mut self, ordinal: u32, code: Code) {
         let Ok(device) = self.device_mut(ordinal) else { return };
         if device.lost.is_none() {
@@ -166,7 +163,7 @@ impl Machine {
         if known.contains(handle_types) { Ok(()) } else { Err(Code::INVALID_VALUE) }
     }
 
-    /// Reports a broken rule and returns the code that the caller answers with.
+    /// Reports a broken rule and returns the code for the caller.
     pub(super) fn refuse(&mut self, kind: HazardKind, words: String, code: Code) -> Code {
         self.report(Hazard::rule(kind, words));
         code
@@ -179,13 +176,13 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn give_back_bytes(&mut self, ordinal: u32, bytes: u64) {
+    pub(super) fn free_device_bytes(&mut self, ordinal: u32, bytes: u64) {
         if let Ok(device) = self.device_mut(ordinal) {
             device.free_bytes += bytes;
         }
     }
 
-    /// Queues work on a lane, and looks at what it touches.
+    /// Queues work on a lane, and checks its accesses.
     pub(super) fn submit(&mut self, lane: LaneId, work: Work, name: Arc<str>, ranges: &[Range]) -> Point {
         let point = self.lanes.next_point(lane);
         let needs = self.lanes.joined(lane);
@@ -208,14 +205,14 @@ impl Machine {
         point
     }
 
-    /// Notes that the host has waited for everything in `clock`.
-    pub(super) fn host_waited(&mut self, ordinal: u32, clock: &Clock) {
+    /// Notes that the host has waited for all operations of `clock`.
+    pub(super) fn host_waited(&mut self, ordinal: u32, clock: &LaneClock) {
         self.lanes.observe(clock);
         self.release_over_threshold(ordinal);
         self.release_dropped_graphs();
     }
 
-    /// What a copy or a fill may name: memory of the machine, throughout, or ordinary memory of the host.
+    /// One side of a copy or a fill: memory of the machine, all of it, or ordinary memory of the host.
     pub(super) fn side(&mut self, call: Call, lane: LaneId, range: Range) -> Result<Side, Code> {
         let Range { address, bytes, mode } = range;
         if address < DEVICE_START && !self.memory.is_mapped(address) {
@@ -233,7 +230,7 @@ impl Machine {
         Err(Code::INVALID_VALUE)
     }
 
-    /// Does an operation that needs no code of the user's.
+    /// Runs an operation that calls no foreign code.
     pub(super) fn perform(&mut self, work: &Work) -> Result<(), Code> {
         match *work {
             Work::Copy { to, from, bytes } => self.copy(to, from, bytes),
@@ -342,7 +339,7 @@ impl Machine {
         self.memory.write(address, from, Accessor::Kernel(ordinal)).map_err(refused)
     }
 
-    /// Ordinary memory of the host, on a device that can reach it. What a kernel did not declare is never followed.
+    /// Returns `true` for ordinary memory of the host, on a device that can access it, if the kernel declared it.
     fn is_reachable_pageable(&self, ordinal: u32, address: u64, declared: bool) -> bool {
         declared
             && address < DEVICE_START
@@ -351,9 +348,9 @@ impl Machine {
     }
 }
 
-/// The error of work that touched what it must not.
-pub(super) fn refused(refusal: Refusal) -> Code {
+/// The code of work with a forbidden access.
+pub(super) fn refused(refusal: AccessRefusal) -> Code {
     match refusal {
-        Refusal::Unmapped(_) | Refusal::Forbidden(_) => Code::ILLEGAL_ADDRESS,
+        AccessRefusal::Unmapped(_) | AccessRefusal::Forbidden(_) => Code::ILLEGAL_ADDRESS,
     }
 }

@@ -1,4 +1,4 @@
-//! The address space: which bytes are behind which address, and who may touch them.
+//! `AddressSpace`: the bytes behind each address, and the allowed accesses.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,39 +8,39 @@ use super::device_bytes::{DeviceBytes, mix};
 use super::host_bytes::HostBytes;
 use crate::driver::MapAccess;
 
-/// Addresses of devices start here. No process has memory there: user space ends at 2^47, or at 2^56 for those who
-/// ask for it by address. So a host that follows a device address by mistake faults.
+/// Addresses of devices start here. No process has memory there: user space ends at 2^47, or at 2^56 for mappings at a requested
+/// address. So a host that dereferences a device address by mistake faults.
 pub(super) const DEVICE_START: u64 = 1 << 48;
 
 /// Addresses of devices end here, as they do on hardware with 49 bits of them.
 pub(super) const DEVICE_END: u64 = 1 << 49;
 
-/// Nothing is ever mapped in the last bytes before the next range, so that an access off the end hits nothing.
+/// The unmapped bytes before the next range, so that an access past the end faults.
 const GUARD: u64 = 4096;
 
-/// Bytes that exist, whatever address they have.
+/// The number of a backing: bytes without an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BackingId(u64);
 
-/// Where a backing's bytes really are.
+/// The bytes of a backing.
 #[derive(Debug)]
 pub(super) enum Backing {
     Device(DeviceBytes),
     Host(HostBytes),
 }
 
-/// Who may touch a mapping.
+/// The accessors that may use a mapping.
 #[derive(Debug)]
 pub(super) enum Rights {
     /// Kernels of one device; copies of any.
     Device(u32),
-    /// Everyone: memory of the host.
+    /// All: memory of the host.
     Everyone,
-    /// Whom `memory_set_access` named.
+    /// Those set by `memory_set_access`.
     Virtual(SmallVec<[(u32, MapAccess); 2]>),
 }
 
-/// Who asks.
+/// The origin of an access.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Accessor {
     /// A kernel of a device.
@@ -64,9 +64,9 @@ impl Rights {
     }
 }
 
-/// A run of addresses with bytes behind it.
+/// A range of addresses with a backing.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct SimMapping {
     pub(super) bytes: u64,
     pub(super) backing: BackingId,
     pub(super) rights: Rights,
@@ -81,29 +81,29 @@ pub(super) struct Piece {
     pub(super) offset: u64,
 }
 
-/// Why an access cannot be.
+/// The reason why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum AccessRefusal {
     /// Nothing is mapped at this address.
     Unmapped(u64),
-    /// What is mapped at this address is not for the accessor.
+    /// The mapping at this address does not allow the accessor.
     Forbidden(u64),
 }
 
-/// Every address of the machine.
+/// All addresses of the machine.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct AddressSpace {
     seed: u64,
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: BTreeMap<u64, SimMapping>,
     backings: HashMap<BackingId, Backing>,
     next_backing: u64,
     next_address: u64,
-    /// Addresses given back, by size and alignment, last in first out: an address is handed out again as early as
-    /// can be, which is what brings out who still thinks it is his.
+    /// Freed addresses, by size and alignment, last in first out: an address is reused as early as possible, which exposes uses
+    /// after a free.
     recycled: HashMap<(u64, u64), Vec<u64>>,
 }
 
-impl Memory {
+impl AddressSpace {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -129,7 +129,7 @@ impl Memory {
         Some(start)
     }
 
-    pub(super) fn give_back_addresses(&mut self, address: u64, bytes: u64, align: u64) {
+    pub(super) fn free_addresses(&mut self, address: u64, bytes: u64, align: u64) {
         self.recycled.entry((bytes, align)).or_default().push(address);
     }
 
@@ -153,16 +153,16 @@ impl Memory {
         self.backings.remove(&id)
     }
 
-    pub(super) fn map(&mut self, address: u64, mapping: Mapping) {
+    pub(super) fn map(&mut self, address: u64, mapping: SimMapping) {
         self.mappings.insert(address, mapping);
     }
 
-    pub(super) fn unmap(&mut self, address: u64) -> Option<Mapping> {
+    pub(super) fn unmap(&mut self, address: u64) -> Option<SimMapping> {
         self.mappings.remove(&address)
     }
 
     /// The mappings that touch the range, in order.
-    pub(super) fn mappings_in(&self, address: u64, bytes: u64) -> impl Iterator<Item = (u64, &Mapping)> {
+    pub(super) fn mappings_in(&self, address: u64, bytes: u64) -> impl Iterator<Item = (u64, &SimMapping)> {
         let end = address.saturating_add(bytes);
         let first = self.mappings.range(..=address).next_back().map_or(address, |(&start, _)| start);
         self.mappings
@@ -171,7 +171,7 @@ impl Memory {
             .filter(move |&(start, mapping)| start + mapping.bytes > address)
     }
 
-    pub(super) fn mapping_mut(&mut self, address: u64) -> Option<&mut Mapping> {
+    pub(super) fn mapping_mut(&mut self, address: u64) -> Option<&mut SimMapping> {
         self.mappings.get_mut(&address)
     }
 
@@ -180,13 +180,13 @@ impl Memory {
         self.mappings_in(address, 1).next().is_some()
     }
 
-    /// Returns `true` if what is mapped at `address` was mapped by `memory_map`.
+    /// Returns `true` if `memory_map` made the mapping at `address`.
     pub(super) fn is_virtual(&self, address: u64) -> bool {
         let mapping = self.mappings_in(address, 1).next();
         mapping.is_some_and(|(_, mapping)| matches!(mapping.rights, Rights::Virtual(_)))
     }
 
-    /// The backings behind a range, as far as anything is mapped there, whoever may touch it.
+    /// The backings behind the mapped parts of a range, for any accessor.
     pub(super) fn mapped_pieces(&self, address: u64, bytes: u64) -> SmallVec<[Piece; 2]> {
         let end = address.saturating_add(bytes);
         let pieces = self.mappings_in(address, bytes).map(|(start, mapping)| {
@@ -204,8 +204,8 @@ impl Memory {
         bytes: u64,
         accessor: Accessor,
         write: bool,
-    ) -> Result<SmallVec<[Piece; 2]>, Refusal> {
-        let end = address.checked_add(bytes).ok_or(Refusal::Unmapped(address))?;
+    ) -> Result<SmallVec<[Piece; 2]>, AccessRefusal> {
+        let end = address.checked_add(bytes).ok_or(AccessRefusal::Unmapped(address))?;
         let mut pieces = SmallVec::new();
         let mut at = address;
         for (start, mapping) in self.mappings_in(address, bytes) {
@@ -213,7 +213,7 @@ impl Memory {
                 break;
             }
             if !mapping.rights.allow(accessor, write) {
-                return Err(Refusal::Forbidden(at));
+                return Err(AccessRefusal::Forbidden(at));
             }
             let until = end.min(start + mapping.bytes);
             pieces.push(Piece {
@@ -224,30 +224,40 @@ impl Memory {
             });
             at = until;
         }
-        if at < end { Err(Refusal::Unmapped(at)) } else { Ok(pieces) }
+        if at < end { Err(AccessRefusal::Unmapped(at)) } else { Ok(pieces) }
     }
 
-    pub(super) fn read(&self, address: u64, into: &mut [u8], accessor: Accessor) -> Result<(), Refusal> {
+    pub(super) fn read(
+        &self,
+        address: u64,
+        into: &mut [u8],
+        accessor: Accessor,
+    ) -> Result<(), AccessRefusal> {
         for piece in self.pieces(address, into.len() as u64, accessor, false)? {
             let start = (piece.address - address) as usize;
             let chunk = &mut into[start..start + piece.bytes as usize];
             match self.backings.get(&piece.backing) {
                 Some(Backing::Device(bytes)) => bytes.read(piece.offset, chunk),
                 Some(Backing::Host(bytes)) => bytes.read(piece.offset, chunk),
-                None => return Err(Refusal::Unmapped(piece.address)),
+                None => return Err(AccessRefusal::Unmapped(piece.address)),
             }
         }
         Ok(())
     }
 
-    pub(super) fn write(&mut self, address: u64, from: &[u8], accessor: Accessor) -> Result<(), Refusal> {
+    pub(super) fn write(
+        &mut self,
+        address: u64,
+        from: &[u8],
+        accessor: Accessor,
+    ) -> Result<(), AccessRefusal> {
         for piece in self.pieces(address, from.len() as u64, accessor, true)? {
             let start = (piece.address - address) as usize;
             let chunk = &from[start..start + piece.bytes as usize];
             match self.backings.get_mut(&piece.backing) {
                 Some(Backing::Device(bytes)) => bytes.write(piece.offset, chunk),
                 Some(Backing::Host(bytes)) => bytes.write(piece.offset, chunk),
-                None => return Err(Refusal::Unmapped(piece.address)),
+                None => return Err(AccessRefusal::Unmapped(piece.address)),
             }
         }
         Ok(())
@@ -267,47 +277,50 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn mapped(memory: &mut Memory, bytes: u64, rights: Rights) -> u64 {
+    fn mapped(memory: &mut AddressSpace, bytes: u64, rights: Rights) -> u64 {
         let backing = memory.add_device_backing();
         let address = memory.take_addresses(bytes, 512).unwrap();
-        memory.map(address, Mapping { bytes, backing, rights });
+        memory.map(address, SimMapping { bytes, backing, rights });
         address
     }
 
     #[test]
     fn addresses_are_never_the_hosts_and_never_touch() {
-        let mut memory = Memory::new(0);
+        let mut memory = AddressSpace::new(0);
         let first = memory.take_addresses(512, 512).unwrap();
         let second = memory.take_addresses(512, 512).unwrap();
         assert!(first >= DEVICE_START && second >= first + 512 + GUARD && second < DEVICE_END);
-        memory.give_back_addresses(first, 512, 512);
-        memory.give_back_addresses(second, 512, 512);
+        memory.free_addresses(first, 512, 512);
+        memory.free_addresses(second, 512, 512);
         assert_eq!(memory.take_addresses(512, 512), Some(second), "the last given back comes first");
         assert_eq!(memory.take_addresses(DEVICE_END, 512), None);
     }
 
     #[test]
     fn an_access_must_be_mapped_throughout() {
-        let mut memory = Memory::new(0);
+        let mut memory = AddressSpace::new(0);
         let address = mapped(&mut memory, 512, Rights::Device(0));
         let mut byte = [0; 2];
         assert_eq!(memory.read(address + 510, &mut byte, Accessor::Kernel(0)), Ok(()));
         let end = address + 512;
-        assert_eq!(memory.read(address + 511, &mut byte, Accessor::Kernel(0)), Err(Refusal::Unmapped(end)));
-        assert_eq!(memory.write(address, &byte, Accessor::Kernel(1)), Err(Refusal::Forbidden(address)));
+        assert_eq!(
+            memory.read(address + 511, &mut byte, Accessor::Kernel(0)),
+            Err(AccessRefusal::Unmapped(end))
+        );
+        assert_eq!(memory.write(address, &byte, Accessor::Kernel(1)), Err(AccessRefusal::Forbidden(address)));
         assert_eq!(memory.write(address, &byte, Accessor::CopyEngine), Ok(()));
         memory.unmap(address);
-        assert_eq!(memory.write(address, &byte, Accessor::CopyEngine), Err(Refusal::Unmapped(address)));
+        assert_eq!(memory.write(address, &byte, Accessor::CopyEngine), Err(AccessRefusal::Unmapped(address)));
     }
 
     #[test]
     fn an_access_may_span_mappings_that_touch() {
-        let mut memory = Memory::new(0);
+        let mut memory = AddressSpace::new(0);
         let address = memory.take_addresses(1024, 512).unwrap();
         for start in [address, address + 512] {
             let backing = memory.add_device_backing();
             let access = SmallVec::from_slice(&[(0, MapAccess::ReadWrite)]);
-            memory.map(start, Mapping { bytes: 512, backing, rights: Rights::Virtual(access) });
+            memory.map(start, SimMapping { bytes: 512, backing, rights: Rights::Virtual(access) });
         }
         let data: Vec<u8> = (0..100).collect();
         memory.write(address + 462, &data, Accessor::Kernel(0)).unwrap();

@@ -5,7 +5,7 @@
 //!
 //! - **Work runs only when it must**, in any order that the program allows: see `schedule.rs`, and
 //!   [`SimConfig::seed`].
-//! - **Mistakes are found whether or not they show**: [`SimDriver::hazards`].
+//! - **Mistakes are found whether or not they have an effect**: [`SimDriver::hazards`].
 //! - **Addresses of device memory are never the host's**: a host that follows one faults. Pinned and managed memory
 //!   is real memory of the host, at the same address for both.
 //! - **Fresh device memory is junk**, never zero, and the same for the same seed.
@@ -14,21 +14,19 @@
 //!
 //! # When work runs
 //!
-//! When the host waits for it, or for something behind it; when a query decides, by the seed, to move things on; when a
-//! pool is out of memory and waits for what is still to be freed. A wait runs what it needs, and before, between or after
-//! that whatever else could run. So the source of a copy is read late, and what nobody waited for may not have
-//! happened.
+//! When the host waits for it, or for work behind it; when a query decides, by the seed, to run work; when a pool is out of memory
+//! and waits for pending frees. A wait runs the work that it needs, and before, between or after that any other work that could
+//! run. So the source of a copy is read late, and work that was not waited for may not have run.
 //!
-//! A kernel runs on the thread that forces it. A host function runs on a thread of its own; one that does not return
-//! stalls its stream and what waits for it, and nothing else: other streams go on, can be given work and waited for. A
-//! host function that is next in line runs within 50 ms although nobody waits for it, as it would on hardware, and
-//! pulls what is before it along. Apart from that, a program of one thread and one seed has one schedule.
+//! A kernel runs on the thread that forces it. A host function runs on a thread of its own; one that does not return stalls its
+//! stream and the work that waits for it, and no other stream. A host function in a queue runs within 50 ms even without a wait,
+//! as it would on hardware, after the work before it. Apart from that, a program of one thread and one seed has one schedule.
 //!
 //! # What counts as ordered
 //!
-//! The order of a stream; an event that was recorded and waited for; the rules of the legacy stream; and the host, when
-//! it has waited for something, or a query said that it was done, or a host function behind it has begun (which may
-//! have told the host so). Everything that the host submits from then on comes after it.
+//! The order of a stream; an event that was recorded and waited for; the rules of the legacy stream; and the host, when it has
+//! waited for work, or a query said that the work was done, or a host function behind it has begun (which may have told the host
+//! so). All work that the host submits from then on comes after it.
 //!
 //! # What is not simulated
 //!
@@ -36,6 +34,7 @@
 //! export to other processes. The simulator cannot see what the host does with its own memory, so it finds races of
 //! the host with the device only by their effect.
 
+mod access_check;
 mod allocation;
 mod calls;
 mod capture;
@@ -44,6 +43,7 @@ mod config;
 mod cost;
 mod device_bytes;
 mod driver;
+mod driver_impl;
 mod event;
 mod explore;
 mod fault;
@@ -59,10 +59,8 @@ mod machine;
 mod memory;
 mod pool;
 mod schedule;
-mod seam;
 mod stream;
 mod virtual_memory;
-mod watch;
 
 pub use calls::CallCounts;
 pub use config::SimConfig;

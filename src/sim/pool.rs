@@ -1,7 +1,7 @@
 //! Memory pools: allocation in the order of streams.
 //!
-//! A pool holds segments of device memory and carves blocks out of them. A free block remembers what its free was
-//! ordered after; who may take it, and when, follows from that and from the pool's reuse attributes:
+//! A pool holds segments of device memory and carves blocks out of them. A free block keeps the clock of its free. That and the
+//! pool's reuse attributes decide which stream may take it, and when:
 //!
 //! 1. the stream that freed it, at once;
 //! 2. with `ReuseFollowEventDependencies`, a stream that has waited for the free;
@@ -9,46 +9,46 @@
 //! 4. when the pool cannot grow, with `ReuseAllowInternalDependencies`, any stream, which is then made to wait;
 //! 5. when nothing else is left, any stream, after the host has waited for the pending frees.
 
-#![expect(unsafe_code, reason = "gives memory of the host back when a pool of managed memory shrinks")]
+#![expect(unsafe_code, reason = "frees memory of the host when a pool of managed memory shrinks")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::allocation::{Allocation, AllocationKind};
-use super::clock::{Clock, LaneId};
+use super::clock::{LaneClock, LaneId};
 use super::hazard::{AccessMode, Hazard, HazardKind};
 use super::host_bytes::HostBytes;
 use super::kernel::Range;
 use super::lane::Work;
-use super::machine::Machine;
-use super::memory::{Backing, Mapping, Rights};
+use super::machine::SimMachine;
+use super::memory::{Backing, Rights, SimMapping};
 use crate::driver::{Call, Code, PoolAttribute, PoolKind, PoolProperties, RawPool};
 
 /// Blocks are multiples of this, aligned to it.
 const UNIT: u64 = 512;
 
-/// A pool grows by at least this much, as an H200's does, if there is as much.
+/// A pool grows by at least this many bytes, as on an H200, if the device has them.
 const SEGMENT: u64 = 32 << 20;
 
-/// The least that a pool grows by.
+/// The unit of growth.
 const SEGMENT_UNIT: u64 = 2 << 20;
 
 /// Handles of pools start here.
 const FIRST_HANDLE: u64 = 0x9001_0000;
 
-/// Bytes that nobody holds.
+/// A free block.
 #[derive(Clone, Debug, Default)]
 struct FreeBlock {
     bytes: u64,
     /// The frees of its parts, as far as the host has not seen them done.
-    frees: Clock,
-    /// What those frees were ordered after, themselves included.
-    after: Clock,
+    frees: LaneClock,
+    /// The operations that those frees were ordered after, including the frees.
+    after: LaneClock,
 }
 
 /// A pool.
 #[derive(Debug)]
-struct Pool {
+struct SimPool {
     ordinal: u32,
     kind: PoolKind,
     max_bytes: u64,
@@ -62,22 +62,22 @@ struct Pool {
     reserved_high: u64,
     used: u64,
     used_high: u64,
-    /// The handle is gone; the pool goes when its last block comes back.
+    /// The handle is destroyed; the pool is removed when its last block is freed.
     destroyed: bool,
 }
 
 /// Every pool of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    pools: HashMap<u64, Pool>,
+    pools: HashMap<u64, SimPool>,
     defaults: HashMap<(u32, PoolKind), u64>,
     handles: u64,
 }
 
-/// How far a search for a free block may go.
+/// Which free blocks a search may return.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// Blocks that can be had without making anybody wait.
+enum BlockSearch {
+    /// Blocks that need no wait.
     Free,
     /// Blocks that the stream must be made to wait for.
     Waiting,
@@ -118,7 +118,7 @@ impl Pools {
     fn add(&mut self, ordinal: u32, kind: PoolKind, max_bytes: u64) -> u64 {
         self.handles += 1;
         let handle = FIRST_HANDLE + self.handles * 0x10;
-        let pool = Pool {
+        let pool = SimPool {
             ordinal,
             kind,
             max_bytes: if max_bytes == 0 { u64::MAX } else { max_bytes },
@@ -139,7 +139,7 @@ impl Pools {
     }
 }
 
-impl Pool {
+impl SimPool {
     /// Returns `true` if the whole segment is free.
     fn is_free(&self, start: u64, bytes: u64) -> bool {
         let parts = self.free.range(start..start + bytes);
@@ -170,8 +170,8 @@ impl Pool {
     }
 }
 
-impl Machine {
-    fn pool(&mut self, ordinal: u32, raw: RawPool) -> Result<&mut Pool, Code> {
+impl SimMachine {
+    fn pool(&mut self, ordinal: u32, raw: RawPool) -> Result<&mut SimPool, Code> {
         let is_live =
             self.pools.pools.get(&raw.0).is_some_and(|pool| !pool.destroyed && pool.ordinal == ordinal);
         if !is_live {
@@ -192,7 +192,7 @@ impl Machine {
         self.pool(ordinal, raw)?;
         self.settle(raw.0);
         let pool = self.pool(ordinal, raw)?;
-        let waited_for = pool.free.values().all(|block| block.frees == Clock::default());
+        let waited_for = pool.free.values().all(|block| block.frees == LaneClock::default());
         if pool.used > 0 || !waited_for {
             // Driver 580 may crash here, whatever its manual says.
             let what =
@@ -244,7 +244,7 @@ impl Machine {
             (PoolAttribute::ReuseAllowOpportunistic, 0 | 1) => pool.opportunistic = value == 1,
             (PoolAttribute::ReuseAllowInternalDependencies, 0 | 1) => pool.internal = value == 1,
             (PoolAttribute::ReleaseThreshold, _) => pool.release_threshold = value,
-            // A mark that is taken back starts again from what there is now.
+            // A mark that is reset starts again at the current value.
             (PoolAttribute::ReservedHigh, 0) => pool.reserved_high = pool.reserved,
             (PoolAttribute::UsedHigh, 0) => pool.used_high = pool.used,
             _ => return Err(Code::INVALID_VALUE),
@@ -267,13 +267,13 @@ impl Machine {
         }
         let bytes = asked.checked_next_multiple_of(UNIT).ok_or(Code::OUT_OF_MEMORY)?;
         let found = self
-            .find_free(raw.0, bytes, lane, Reach::Free)
+            .find_free(raw.0, bytes, lane, BlockSearch::Free)
             .or_else(|| {
                 self.settle(raw.0);
-                self.find_free(raw.0, bytes, lane, Reach::Free)
+                self.find_free(raw.0, bytes, lane, BlockSearch::Free)
             })
             .or_else(|| self.grow(raw.0, bytes))
-            .or_else(|| self.find_free(raw.0, bytes, lane, Reach::Waiting));
+            .or_else(|| self.find_free(raw.0, bytes, lane, BlockSearch::Waiting));
         let address = found.ok_or(Code::OUT_OF_MEMORY)?;
         self.carve(raw.0, address, bytes, lane);
         self.forget_past(address, bytes);
@@ -291,10 +291,10 @@ impl Machine {
         let (asked, point) = self.end_allocation(lane, address);
         let AllocationKind::Pooled(handle) = kind else { return Ok(()) };
         let bytes = asked.next_multiple_of(UNIT);
-        let after = self.lanes.get(lane).map_or_else(|| Clock::of(point), |lane| lane.clock.clone());
+        let after = self.lanes.get(lane).map_or_else(|| LaneClock::of(point), |lane| lane.clock.clone());
         if let Some(pool) = self.pools.pools.get_mut(&handle) {
             pool.used -= bytes;
-            pool.free.insert(address, FreeBlock { bytes, frees: Clock::of(point), after });
+            pool.free.insert(address, FreeBlock { bytes, frees: LaneClock::of(point), after });
             if pool.destroyed {
                 self.release(handle, 0);
             }
@@ -302,16 +302,16 @@ impl Machine {
         Ok(())
     }
 
-    /// What must run before all that is free in the pool can be had by anybody.
-    pub(super) fn pending_frees(&self, raw: RawPool) -> Clock {
-        let mut clock = Clock::default();
+    /// The frees that must run before any stream can take all free memory of the pool.
+    pub(super) fn pending_frees(&self, raw: RawPool) -> LaneClock {
+        let mut clock = LaneClock::default();
         for block in self.pools.pools.get(&raw.0).into_iter().flat_map(|pool| pool.free.values()) {
             clock.join(&block.frees);
         }
         clock
     }
 
-    /// At a synchronisation, pools go back to what they may keep.
+    /// At a synchronisation, pools shrink to their release threshold.
     pub(super) fn release_over_threshold(&mut self, ordinal: u32) {
         let of_device = self.pools.pools.iter().filter(|(_, pool)| pool.ordinal == ordinal);
         let thresholds: Vec<(u64, u64)> = of_device
@@ -323,7 +323,7 @@ impl Machine {
         }
     }
 
-    /// Forgets what the host has seen done, and joins blocks that anybody may have, or that were freed together.
+    /// Drops frees that the host has seen done, and joins blocks that any stream may take, or that were freed together.
     fn settle(&mut self, handle: u64) {
         let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
         for block in pool.free.values_mut() {
@@ -333,16 +333,16 @@ impl Machine {
         let opportunistic = pool.opportunistic;
         let lanes = &self.lanes;
         let is_open = |block: &FreeBlock| {
-            block.frees == Clock::default() || (opportunistic && lanes.completed(&block.frees))
+            block.frees == LaneClock::default() || (opportunistic && lanes.completed(&block.frees))
         };
         pool.coalesce(|left, right| (is_open(left) && is_open(right)) || left.frees == right.frees);
     }
 
     /// The free block to cut from: one of the stream's own if there is one, the smallest that is large enough.
-    fn find_free(&mut self, handle: u64, bytes: u64, lane: LaneId, reach: Reach) -> Option<u64> {
+    fn find_free(&mut self, handle: u64, bytes: u64, lane: LaneId, reach: BlockSearch) -> Option<u64> {
         let clock = self.lanes.joined(lane);
         let pool = self.pools.pools.get_mut(&handle)?;
-        if reach == Reach::Waiting && pool.internal {
+        if reach == BlockSearch::Waiting && pool.internal {
             pool.coalesce(|_, _| true);
         }
         let is_own = |block: &FreeBlock| block.frees.get(lane) > 0;
@@ -352,14 +352,14 @@ impl Machine {
                     || self.lanes.is_observed(point)
                     || (pool.follow_events && self.lanes.covers(&clock, point))
                     || (pool.opportunistic && self.lanes.has_run(point))
-                    || (reach == Reach::Waiting && pool.internal)
+                    || (reach == BlockSearch::Waiting && pool.internal)
             })
         };
         let fits = pool.free.iter().filter(|(_, block)| block.bytes >= bytes && may_take(block));
         fits.min_by_key(|(_, block)| (!is_own(block), block.bytes)).map(|(&address, _)| address)
     }
 
-    /// Cuts a block off a free one. The stream comes after whatever the free one came after.
+    /// Cuts a block off a free one. The stream then comes after the frees of that block.
     fn carve(&mut self, handle: u64, address: u64, bytes: u64, lane: LaneId) {
         let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
         let Some(block) = pool.free.remove(&address) else { return };
@@ -392,7 +392,7 @@ impl Machine {
                 match self.add_device_mapping(ordinal, bytes, SEGMENT_UNIT) {
                     Some((address, _)) => address,
                     None => {
-                        self.give_back_bytes(ordinal, bytes);
+                        self.free_device_bytes(ordinal, bytes);
                         return None;
                     }
                 }
@@ -406,7 +406,7 @@ impl Machine {
                 self.pinned_bytes = held;
                 let address = block.address();
                 let backing = self.memory.add_host_backing(block);
-                self.memory.map(address, Mapping { bytes, backing, rights: Rights::Everyone });
+                self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Everyone });
                 address
             }
         };
@@ -418,7 +418,7 @@ impl Machine {
         Some(address)
     }
 
-    /// Gives back segments that are free throughout and that no work is left in, until at most `keep_bytes` are held.
+    /// Releases segments that are entirely free and have no work left, until at most `keep_bytes` are held.
     fn release(&mut self, handle: u64, keep_bytes: u64) {
         let Some(pool) = self.pools.pools.get(&handle) else { return };
         let mut held = pool.reserved;
@@ -456,8 +456,8 @@ impl Machine {
                 unsafe { block.free() };
             }
             _ => {
-                self.memory.give_back_addresses(start, bytes, SEGMENT_UNIT);
-                self.give_back_bytes(ordinal, bytes);
+                self.memory.free_addresses(start, bytes, SEGMENT_UNIT);
+                self.free_device_bytes(ordinal, bytes);
             }
         }
     }
@@ -468,7 +468,7 @@ mod tests {
     use super::super::clock::Point;
     use super::*;
 
-    fn pool() -> Pool {
+    fn pool() -> SimPool {
         let mut pools = Pools::default();
         let handle = pools.add(0, PoolKind::Device, 0);
         let mut pool = pools.pools.remove(&handle).unwrap();
@@ -477,11 +477,12 @@ mod tests {
     }
 
     fn block(bytes: u64, freed: Option<u64>) -> FreeBlock {
-        let frees = freed.map(|sequence| Clock::of(Point { lane: LaneId(1), sequence })).unwrap_or_default();
+        let frees =
+            freed.map(|sequence| LaneClock::of(Point { lane: LaneId(1), sequence })).unwrap_or_default();
         FreeBlock { bytes, after: frees.clone(), frees }
     }
 
-    fn starts(pool: &Pool) -> Vec<(u64, u64)> {
+    fn starts(pool: &SimPool) -> Vec<(u64, u64)> {
         pool.free.iter().map(|(&start, block)| (start, block.bytes)).collect()
     }
 

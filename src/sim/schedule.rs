@@ -1,61 +1,60 @@
 //! When queued work runs, and in which order.
 //!
-//! Work runs when it must: when the host waits for it, or for something behind it; when a query decides to move
-//! things on; when a pool is out of memory and waits for what is still to be freed. Whenever several queues could
-//! go on, the scheduler picks. Nothing else moves the machine, with one exception: a host function that nobody has
-//! waited for within [`HOST_CALL_PATIENCE`] is run by a thread of the machine's own, because on hardware it would
-//! have run, too.
+//! Work runs when it must: when the host waits for it, or for work behind it; when a query decides to run work; when a pool is out
+//! of memory and waits for pending frees. If several queues could go on, the scheduler picks one. There is one exception: a thread
+//! of the machine runs a host function that was not waited for within [`HOST_CALL_PATIENCE`], because hardware would have run it,
+//! too.
 //!
 //! # Host functions and kernels
 //!
-//! A kernel runs on the thread that forces it, a host function on a thread of its own, both with no lock held. A
-//! host function that does not return stalls its stream and what waits for it, nothing else: whoever forced it goes
-//! on with other streams after [`HOST_CALL_GRACE`], and waits only if nothing else is left to run.
+//! A kernel runs on the thread that forces it, a host function on a thread of its own, both with no lock held. A host function
+//! that does not return stalls only its stream and the work that waits for it: the thread that forced it goes on with other
+//! streams after [`HOST_CALL_GRACE`], and waits only if no other work is left.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use super::clock::{Clock, LaneId, Point};
+use super::clock::{LaneClock, LaneId, Point};
 use super::device_bytes::mix;
 use super::explore::Scripted;
 use super::hazard::{Hazard, HazardKind};
 use super::kernel::run_callback;
 use super::lane::{Operation, Work};
-use super::machine::{Guard, Machine, Shared};
+use super::machine::{MachineGuard, SharedMachine, SimMachine};
 use crate::contain::contain;
 use crate::driver::Code;
 
-/// How long a host function that was just started is given to return before other work overtakes it. Short functions
-/// (all but deliberate stalls) thus run as if at once, so that a seed gives one schedule.
+/// The time for a started host function to return before other work overtakes it. So short functions (all but deliberate stalls)
+/// run as if at once, and a seed gives one schedule.
 const HOST_CALL_GRACE: Duration = Duration::from_millis(20);
 
-/// The same when every schedule is explored: being late must not look like another schedule.
+/// The same when every schedule is explored: a late function must not look like another schedule.
 const EXPLORED_HOST_CALL_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a host function stays in its queue when nobody waits for it.
+/// The time that a host function stays in its queue without a wait.
 const HOST_CALL_PATIENCE: Duration = Duration::from_millis(50);
 
-/// Makes the choices that hardware leaves to chance.
+/// Makes the choices that are random on hardware.
 #[derive(Debug)]
 pub(super) enum Scheduler {
     /// Adversarial and random, from a seed.
     Seeded(Seeded),
-    /// Exhaustive: told what to choose.
+    /// Exhaustive: follows a script.
     Scripted(Scripted),
 }
 
-/// How a wait treats work that it does not need.
+/// The treatment of work that a wait does not need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
-    /// Leaves it alone, so that what nobody waited for has not happened.
+    /// Does not run it, so that work without a wait has not happened.
     Late,
-    /// Runs it first, so that what nobody held back has happened.
+    /// Runs it first, so that all work that could run has happened.
     Early,
     /// Either.
     Mixed,
 }
 
-/// A scheduler that looks for trouble.
+/// A scheduler that makes unlikely schedules likely.
 #[derive(Debug)]
 pub(super) struct Seeded {
     state: u64,
@@ -94,8 +93,8 @@ impl Scheduler {
         }
     }
 
-    /// How many operations a query on something unfinished runs, at most, before it answers.
-    fn query_steps(&mut self, submissions: u64, goal: &Clock) -> usize {
+    /// The most operations that a query on unfinished work runs before it returns.
+    fn query_steps(&mut self, submissions: u64, goal: &LaneClock) -> usize {
         match self {
             Self::Seeded(seeded) => [0, 0, 1, 4][seeded.below(4)],
             Self::Scripted(scripted) => match scripted.query_advances(submissions, goal) {
@@ -105,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// Which of the lanes that could go on does. `needed` are those that the wait is for.
+    /// Picks one of the lanes that could go on. `needed` are those that the wait is for.
     fn pick(&mut self, ready: &[LaneId], needed: &[LaneId]) -> LaneId {
         match self {
             Self::Seeded(seeded) => seeded.pick(ready, needed),
@@ -114,9 +113,9 @@ impl Scheduler {
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// The lane whose next operation runs next, if any can.
-    fn pick(&mut self, goal: &Clock) -> Option<LaneId> {
+    fn pick(&mut self, goal: &LaneClock) -> Option<LaneId> {
         let ready = self.lanes.ready();
         if ready.is_empty() {
             return None;
@@ -144,22 +143,30 @@ impl Machine {
     }
 }
 
-impl Shared {
+impl SharedMachine {
     /// Runs work until all of `goal` has run.
-    pub(super) fn run_until<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, goal: &Clock) -> Guard<'a> {
+    pub(super) fn run_until<'a>(
+        self: &'a Arc<Self>,
+        mut machine: MachineGuard<'a>,
+        goal: &LaneClock,
+    ) -> MachineGuard<'a> {
         machine.scheduler.begin_wait();
         while !machine.lanes.completed(goal) {
             machine = match machine.pick(goal) {
                 Some(lane) => self.run_one(machine, lane),
-                // Everything that could run is running, on other threads.
+                // All work that could run is running, on other threads.
                 None => self.changed.wait(machine),
             };
         }
         self.drop_discarded(machine)
     }
 
-    /// Lets a query move the machine a little, without waiting for anything.
-    pub(super) fn nudge<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, goal: &Clock) -> Guard<'a> {
+    /// Lets a query run some work, without waiting.
+    pub(super) fn nudge<'a>(
+        self: &'a Arc<Self>,
+        mut machine: MachineGuard<'a>,
+        goal: &LaneClock,
+    ) -> MachineGuard<'a> {
         if machine.lanes.completed(goal) {
             return machine;
         }
@@ -174,7 +181,7 @@ impl Shared {
         self.drop_discarded(machine)
     }
 
-    fn run_one<'a>(self: &'a Arc<Self>, mut machine: Guard<'a>, lane: LaneId) -> Guard<'a> {
+    fn run_one<'a>(self: &'a Arc<Self>, mut machine: MachineGuard<'a>, lane: LaneId) -> MachineGuard<'a> {
         let Some(operation) = machine.lanes.start(lane) else { return machine };
         let Some((ordinal, label)) = machine.lanes.get(lane).map(|lane| (lane.ordinal, lane.label)) else {
             return machine;
@@ -184,7 +191,8 @@ impl Shared {
             Work::Kernel(kernel) => {
                 drop(machine);
                 let outcome = kernel.execute(self, ordinal, label);
-                // Its closure is the user's, and may panic where it is dropped; whoever waits for this must not wait for ever.
+                // Its closure is foreign code, and may panic when it is dropped; that must not leave a waiting thread waiting for
+                // ever.
                 contain(|| drop(kernel));
                 self.done(self.machine.lock(), ordinal, point, outcome)
             }
@@ -207,11 +215,11 @@ impl Shared {
 
     fn done<'a>(
         &'a self,
-        mut machine: Guard<'a>,
+        mut machine: MachineGuard<'a>,
         ordinal: u32,
         point: Point,
         outcome: Result<(), Code>,
-    ) -> Guard<'a> {
+    ) -> MachineGuard<'a> {
         machine.lanes.finish(point);
         if let Err(code) = outcome {
             machine.lose(ordinal, code);
@@ -237,7 +245,7 @@ impl Shared {
             }
             drop(shared.done(machine, ordinal, point, Ok(())));
         };
-        // The function is sent, not captured, so that it is still here to be run if there is no thread to be had.
+        // The function is sent, not captured, so that it can still run here if no thread can be started.
         let (sender, receiver) = mpsc::channel();
         let run_there = run.clone();
         let thread =
@@ -252,7 +260,7 @@ impl Shared {
         }
     }
 
-    fn wait_for_host_call<'a>(&'a self, mut machine: Guard<'a>, point: Point) -> Guard<'a> {
+    fn wait_for_host_call<'a>(&'a self, mut machine: MachineGuard<'a>, point: Point) -> MachineGuard<'a> {
         let grace = match machine.scheduler {
             Scheduler::Seeded(_) => HOST_CALL_GRACE,
             Scheduler::Scripted(_) => EXPLORED_HOST_CALL_GRACE,
@@ -268,8 +276,8 @@ impl Shared {
         machine
     }
 
-    /// Drops work that a lost context took away, unlocked: its closures are the user's.
-    pub(super) fn drop_discarded<'a>(&'a self, mut machine: Guard<'a>) -> Guard<'a> {
+    /// Drops the work of a lost context, unlocked: its closures are foreign code.
+    pub(super) fn drop_discarded<'a>(&'a self, mut machine: MachineGuard<'a>) -> MachineGuard<'a> {
         if machine.discarded.is_empty() {
             return machine;
         }
@@ -281,7 +289,7 @@ impl Shared {
         self.machine.lock()
     }
 
-    /// Runs host functions that nobody waits for, until the machine is closed.
+    /// Runs host functions that no call waits for, until the machine is closed.
     pub(super) fn run_overdue_host_calls(self: &Arc<Self>) {
         let mut machine = self.machine.lock();
         while !machine.closed {
@@ -294,7 +302,7 @@ impl Shared {
                 machine = self.changed.wait_timeout(machine, left);
                 continue;
             }
-            machine = match machine.pick(&Clock::of(point)) {
+            machine = match machine.pick(&LaneClock::of(point)) {
                 Some(lane) => self.run_one(machine, lane),
                 None => self.changed.wait(machine),
             };
@@ -306,7 +314,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// What a scheduler in a mood picks of three lanes of which the first is needed.
+    /// The picks of a scheduler in a mood among three lanes, of which the first is needed.
     fn picked(mood: Mood, needed: &[LaneId]) -> Vec<LaneId> {
         let ready = [LaneId(1), LaneId(2), LaneId(3)];
         let mut picked: Vec<LaneId> =

@@ -6,25 +6,25 @@ use std::thread::{self, ThreadId};
 use super::clock::LaneId;
 use super::hazard::{HazardKind, StreamLabel};
 use super::lane::LaneKind;
-use super::machine::Machine;
+use super::machine::SimMachine;
 use crate::driver::{Code, RawStream, StreamFlags};
 
 /// The least and the greatest priority, as of an H200.
 pub(super) const PRIORITY_RANGE: (i32, i32) = (0, -5);
 
-/// Handles that are handed out start here: far from the special values, and no address of anything.
+/// The first handle that is handed out: far from the special values, and not a valid address.
 const FIRST_HANDLE: u64 = 0x5715_0000;
 
-/// Handles of per-thread streams, which no program ever sees, start here.
+/// The first internal handle of a per-thread stream, which programs never see.
 const FIRST_PER_THREAD: u64 = 1 << 62;
 
-/// Handles of legacy streams, which no program ever sees either, start here.
+/// The first internal handle of a legacy stream, which programs never see either.
 const FIRST_LEGACY: u64 = 1 << 63;
 
 /// A stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
-    /// The machine's own handle, which tells apart what the special handles mean.
+pub(super) struct SimStream {
+    /// The machine's own handle: the special handles stand for several streams.
     pub(super) handle: u64,
     pub(super) ordinal: u32,
     pub(super) lane: LaneId,
@@ -32,7 +32,7 @@ pub(super) struct Stream {
     pub(super) id: u64,
 }
 
-impl Stream {
+impl SimStream {
     pub(super) const fn is_legacy(&self) -> bool {
         self.handle >= FIRST_LEGACY
     }
@@ -41,7 +41,7 @@ impl Stream {
 /// Every stream of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    streams: HashMap<u64, Stream>,
+    streams: HashMap<u64, SimStream>,
     /// Handles of destroyed streams, last in first out: the next stream gets the value of the last one destroyed.
     recycled: Vec<u64>,
     per_thread: HashMap<(ThreadId, u32), u64>,
@@ -53,20 +53,20 @@ impl Streams {
     pub(super) fn add_legacy(&mut self, ordinal: u32, lane: LaneId) {
         let id = self.next_id();
         let handle = FIRST_LEGACY + u64::from(ordinal);
-        self.streams.insert(handle, Stream { handle, ordinal, lane, id });
+        self.streams.insert(handle, SimStream { handle, ordinal, lane, id });
     }
 
-    pub(super) fn by_handle(&self, handle: u64) -> Option<&Stream> {
+    pub(super) fn by_handle(&self, handle: u64) -> Option<&SimStream> {
         self.streams.get(&handle)
     }
 
-    /// How many streams the program has made and not destroyed.
+    /// The number of streams that the program has made and not destroyed.
     pub(super) fn live(&self) -> usize {
         self.streams.keys().filter(|&&handle| handle < FIRST_PER_THREAD).count()
     }
 
     /// Every stream that the program has made and not destroyed.
-    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawStream, &Stream)> {
+    pub(super) fn iter_live(&self) -> impl Iterator<Item = (RawStream, &SimStream)> {
         let made = self.streams.iter().filter(|&(&handle, _)| handle < FIRST_PER_THREAD);
         made.map(|(&handle, stream)| (RawStream(handle), stream))
     }
@@ -77,7 +77,7 @@ impl Streams {
     }
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn create_stream(&mut self, ordinal: u32, flags: StreamFlags) -> RawStream {
         let id = self.streams.next_id();
         let kind = if flags.blocking { LaneKind::Blocking } else { LaneKind::Independent };
@@ -86,7 +86,7 @@ impl Machine {
             self.streams.handles += 1;
             FIRST_HANDLE + self.streams.handles * 0x40
         });
-        self.streams.streams.insert(handle, Stream { handle, ordinal, lane, id });
+        self.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
         RawStream(handle)
     }
 
@@ -102,8 +102,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The stream that a handle means, on this device and to the calling thread.
-    pub(super) fn stream(&mut self, ordinal: u32, raw: RawStream) -> Result<Stream, Code> {
+    /// The stream of a handle, on this device and for the calling thread.
+    pub(super) fn stream(&mut self, ordinal: u32, raw: RawStream) -> Result<SimStream, Code> {
         let handle = match raw {
             RawStream(0) | RawStream::LEGACY => FIRST_LEGACY + u64::from(ordinal),
             RawStream::PER_THREAD => self.per_thread(ordinal),
@@ -134,7 +134,7 @@ impl Machine {
         let id = self.streams.next_id();
         let handle = FIRST_PER_THREAD + id;
         let lane = self.lanes.add(ordinal, LaneKind::Blocking, StreamLabel::PerThread { ordinal, id });
-        self.streams.streams.insert(handle, Stream { handle, ordinal, lane, id });
+        self.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
         self.streams.per_thread.insert(key, handle);
         handle
     }

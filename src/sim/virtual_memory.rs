@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::allocation::{AllocationKind, Freed};
 use super::hazard::{AccessMode, HazardKind};
-use super::machine::Machine;
-use super::memory::{BackingId, Mapping, Rights};
+use super::machine::SimMachine;
+use super::memory::{BackingId, Rights, SimMapping};
 use crate::driver::{Call, Code, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
@@ -17,7 +17,7 @@ pub(super) const GRANULARITY: u64 = 2 << 20;
 
 /// Reserved addresses.
 #[derive(Clone, Copy, Debug)]
-struct Reservation {
+struct AddressReservation {
     ordinal: u32,
     bytes: u64,
     align: u64,
@@ -37,7 +37,7 @@ struct Physical {
 /// Reservations and physical memory of the machine.
 #[derive(Debug, Default)]
 pub(super) struct VirtualMemory {
-    reservations: BTreeMap<u64, Reservation>,
+    reservations: BTreeMap<u64, AddressReservation>,
     physical: HashMap<u64, Physical>,
     by_backing: HashMap<BackingId, u64>,
     handles: u64,
@@ -58,12 +58,12 @@ impl VirtualMemory {
         self.physical.get(&memory.0).map_or(0, |physical| physical.bytes)
     }
 
-    /// How many mappings there are.
+    /// The number of mappings.
     pub(super) fn mappings(&self) -> usize {
         self.physical.values().map(|physical| physical.mappings).sum()
     }
 
-    fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, Reservation)> {
+    fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, AddressReservation)> {
         let (&start, &reservation) = self.reservations.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
         (end <= start + reservation.bytes && reservation.ordinal == ordinal).then_some((start, reservation))
@@ -74,7 +74,7 @@ fn is_whole(value: u64) -> bool {
     value.is_multiple_of(GRANULARITY)
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn virtual_reserve(&mut self, ordinal: u32, bytes: usize, align: usize) -> Result<u64, Code> {
         let (bytes, align) = (bytes as u64, align as u64);
         if bytes == 0 || !is_whole(bytes) || (align != 0 && !align.is_power_of_two()) {
@@ -82,7 +82,7 @@ impl Machine {
         }
         let align = align.max(GRANULARITY);
         let address = self.memory.take_addresses(bytes, align).ok_or(Code::OUT_OF_MEMORY)?;
-        self.virtual_memory.reservations.insert(address, Reservation { ordinal, bytes, align });
+        self.virtual_memory.reservations.insert(address, AddressReservation { ordinal, bytes, align });
         Ok(address)
     }
 
@@ -102,7 +102,7 @@ impl Machine {
             return Err(self.refuse(HazardKind::FreeInUse, words, Code::INVALID_VALUE));
         }
         self.virtual_memory.reservations.remove(&address);
-        self.memory.give_back_addresses(address, bytes, reservation.align);
+        self.memory.free_addresses(address, bytes, reservation.align);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Machine {
         }
         self.allocations.forget_freed(address, bytes);
         let rights = Rights::Virtual(SmallVec::new());
-        self.memory.map(address, Mapping { bytes, backing: physical.backing, rights });
+        self.memory.map(address, SimMapping { bytes, backing: physical.backing, rights });
         if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
             physical.mappings += 1;
         }
@@ -201,7 +201,7 @@ impl Machine {
         let Location::Device(accessor) = accessor else { return Err(Code::INVALID_VALUE) };
         self.device(accessor)?;
         for start in self.whole_mappings(ordinal, address, bytes as u64)? {
-            if let Some(Mapping { rights: Rights::Virtual(rights), .. }) = self.memory.mapping_mut(start) {
+            if let Some(SimMapping { rights: Rights::Virtual(rights), .. }) = self.memory.mapping_mut(start) {
                 rights.retain(|entry| entry.0 != accessor);
                 rights.push((accessor, access));
             }
@@ -215,8 +215,8 @@ impl Machine {
         if mapped == bytes { Ok(starts) } else { Err(Code::INVALID_VALUE) }
     }
 
-    /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error:
-    /// unmapping what is not mapped succeeds on an H200 with driver 580.
+    /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error: unmapping an
+    /// unmapped range succeeds on an H200 with driver 580.
     fn mappings_inside(&self, ordinal: u32, address: u64, bytes: u64) -> Result<(Vec<u64>, u64), Code> {
         if bytes == 0 || self.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
             return Err(Code::INVALID_VALUE);
@@ -242,7 +242,7 @@ impl Machine {
         }
     }
 
-    /// Physical memory goes back to its device when no handle and no mapping holds it.
+    /// Physical memory returns to its device when no handle and no mapping holds it.
     fn drop_physical_if_over(&mut self, handle: u64) {
         let Some(physical) = self.virtual_memory.physical.get(&handle).copied() else { return };
         if physical.released && physical.mappings == 0 {
@@ -250,16 +250,16 @@ impl Machine {
             self.virtual_memory.by_backing.remove(&physical.backing);
             self.memory.remove_backing(physical.backing);
             self.watch.forget(physical.backing);
-            self.give_back_bytes(physical.ordinal, physical.bytes);
+            self.free_device_bytes(physical.ordinal, physical.bytes);
         }
     }
 }
 
-/// CUDA's code for what the operating system refuses.
+/// CUDA's code for an error of the operating system.
 const OPERATING_SYSTEM: Code = Code(304);
 
-/// A handle that says which memory it is: there is no other process that could have a part of this machine. The descriptor
-/// is one end of a pipe, and what is in it is the number.
+/// A handle that contains the number of the memory: no other process can share this machine. The descriptor is one end of a pipe
+/// that holds the number.
 pub(super) fn exported(memory: RawMemory, handle_type: HandleType) -> Result<ExportedMemory, Code> {
     match handle_type {
         #[cfg(unix)]

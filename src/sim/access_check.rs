@@ -1,27 +1,27 @@
-//! Looks at every access when it is submitted, and finds what is wrong with it.
+//! Checks every access when it is submitted, and reports hazards.
 //!
-//! An access is judged by what was asked for, not by what has run: it may touch a byte if every conflicting access
-//! before it is ordered before it, by its stream, by events, by the legacy stream's rules, or because the host has
-//! waited for it. What the host may have been told by a host function counts as waited for, too.
+//! An access is judged by the submitted order, not by the work that has run: it may touch a byte if every conflicting access
+//! before it is ordered before it, by its stream, by events, by the legacy stream's rules, or because the host has waited for it.
+//! Work that a host function may have reported to the host counts as waited for, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::clock::{Clock, Point};
+use super::clock::{LaneClock, Point};
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::history::History;
-use super::machine::Machine;
-use super::memory::{Accessor, BackingId, DEVICE_START, Refusal};
+use super::machine::SimMachine;
+use super::memory::{AccessRefusal, Accessor, BackingId, DEVICE_START};
 use crate::driver::{Call, DeviceAttribute};
 
-/// Hazards kept. A program that makes more has been told.
+/// The most hazards that are kept.
 const HAZARDS_KEPT: usize = 4096;
 
-/// The past of every byte that work may touch.
+/// The history of every byte that work may access.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     histories: HashMap<BackingId, History>,
-    /// Of ordinary memory of the host, by address.
+    /// The history of ordinary memory of the host, by address.
     pageable: History,
 }
 
@@ -31,7 +31,7 @@ impl Watch {
     }
 }
 
-/// What the second access lacks.
+/// The edge that the second access lacks, in words.
 fn missing_edge(first: &Access, second: &Access) -> String {
     let (from, to, submission) = (first.stream, second.stream, first.submission);
     if to == StreamLabel::Host {
@@ -44,7 +44,7 @@ fn missing_edge(first: &Access, second: &Access) -> String {
     )
 }
 
-impl Machine {
+impl SimMachine {
     pub(super) fn report(&mut self, hazard: Hazard) {
         if self.hazards.len() < HAZARDS_KEPT {
             self.hazards.push(hazard);
@@ -57,8 +57,8 @@ impl Machine {
         self.report(Hazard { kind, first: Some(first.clone()), second: Some(second.clone()), missing });
     }
 
-    /// Judges an access that is ordered after `needs`, and remembers it.
-    pub(super) fn watch(&mut self, access: Access, accessor: Accessor, needs: &Clock) {
+    /// Checks an access that is ordered after `needs`, and records it.
+    pub(super) fn watch(&mut self, access: Access, accessor: Accessor, needs: &LaneClock) {
         if let Some(hazard) = self.judge(&access, accessor) {
             self.report(hazard);
         }
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// What is wrong with where an access goes, if anything is.
+    /// The hazard of an access to a wrong address, if it is one.
     pub(super) fn judge(&self, access: &Access, accessor: Accessor) -> Option<Hazard> {
         let (address, bytes) = (access.address, access.bytes);
         let hazard = |kind, first: Option<&Access>, missing: String| {
@@ -94,14 +94,14 @@ impl Machine {
             };
         }
         match self.memory.pieces(address, bytes, accessor, access.mode == AccessMode::Write) {
-            Err(Refusal::Forbidden(at)) => {
+            Err(AccessRefusal::Forbidden(at)) => {
                 return hazard(
                     HazardKind::NoAccess,
                     None,
                     format!("what is mapped at {at:#x} was not opened to it"),
                 );
             }
-            Err(Refusal::Unmapped(at)) if self.allocations.containing(address).is_none() => {
+            Err(AccessRefusal::Unmapped(at)) if self.allocations.containing(address).is_none() => {
                 return match self.allocations.freed_containing(at) {
                     Some(freed) => {
                         hazard(HazardKind::UseAfterFree, Some(&freed.freed), "the memory is gone".into())
@@ -109,7 +109,7 @@ impl Machine {
                     None => hazard(HazardKind::OutOfBounds, None, format!("nothing is mapped at {at:#x}")),
                 };
             }
-            Err(Refusal::Unmapped(_)) | Ok(_) => {}
+            Err(AccessRefusal::Unmapped(_)) | Ok(_) => {}
         }
         if let Some((start, allocation)) = self.allocations.containing(address) {
             let left = start + allocation.bytes;
@@ -138,8 +138,8 @@ impl Machine {
         }
     }
 
-    /// Stream-ordered memory may be used by what comes after its allocation.
-    fn check_ready(&mut self, access: &Access, needs: &Clock) {
+    /// Stream-ordered memory may be used by work that comes after its allocation.
+    fn check_ready(&mut self, access: &Access, needs: &LaneClock) {
         let Some((_, allocation)) = self.allocations.containing(access.address) else { return };
         let is_ready = allocation.made.point.is_none_or(|point| self.lanes.covers(needs, point));
         if !is_ready {
@@ -148,7 +148,7 @@ impl Machine {
         }
     }
 
-    fn check_races(&mut self, access: &Arc<Access>, needs: &Clock) {
+    fn check_races(&mut self, access: &Arc<Access>, needs: &LaneClock) {
         let mut found = Vec::new();
         let lanes = &self.lanes;
         let own = access.point;
@@ -172,7 +172,7 @@ impl Machine {
     }
 
     /// A free comes after the allocation and after every use.
-    pub(super) fn watch_free(&mut self, freed: &Access, needs: &Clock) {
+    pub(super) fn watch_free(&mut self, freed: &Access, needs: &LaneClock) {
         self.check_ready(freed, needs);
         let mut found = Vec::new();
         let lanes = &self.lanes;
@@ -187,13 +187,13 @@ impl Machine {
         }
     }
 
-    /// A free by the host comes after what the host has waited for.
+    /// A free by the host comes after the work that the host has waited for.
     pub(super) fn watch_host_free(&mut self, call: Call, address: u64, bytes: u64) {
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
-        self.watch_free(&freed, &Clock::default());
+        self.watch_free(&freed, &LaneClock::default());
     }
 
-    /// Memory of a pool has a new owner, who has nothing to do with what the old one did.
+    /// Clears the history of memory of a pool that has a new owner.
     pub(super) fn forget_past(&mut self, address: u64, bytes: u64) {
         for piece in self.memory.mapped_pieces(address, bytes) {
             if let Some(history) = self.watch.histories.get_mut(&piece.backing) {

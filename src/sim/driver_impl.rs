@@ -1,4 +1,4 @@
-//! The simulated machine as a [`Driver`].
+//! `impl Driver for SimDriver`.
 
 #![expect(unsafe_code, reason = "implements the driver seam")]
 
@@ -6,15 +6,15 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::allocation::AllocationKind;
-use super::capture::Target;
-use super::clock::Clock;
+use super::capture::WorkTarget;
+use super::clock::LaneClock;
 use super::driver::{SimDriver, of};
 use super::graph::SimGraph;
 use super::hazard::{AccessMode, HazardKind};
-use super::host_function::HostFunction;
+use super::host_function::QueuedFunction;
 use super::kernel::Range;
 use super::lane::Work;
-use super::machine::{Guard, Machine};
+use super::machine::{MachineGuard, SimMachine};
 use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
 use super::virtual_memory::{GRANULARITY, exported};
@@ -31,14 +31,14 @@ const STREAM_ID_VERSION: u32 = 12_000;
 const MANAGED_POOL_VERSION: u32 = 13_000;
 
 impl SimDriver {
-    /// Waits for `goal`, lets the host know that it is done, and answers with the health of the device.
+    /// Waits for `goal`, notes that the host has seen it done, and returns the health of the device.
     fn wait_for<'a>(
         &'a self,
-        machine: Guard<'a>,
+        machine: MachineGuard<'a>,
         ordinal: u32,
-        goal: &Clock,
+        goal: &LaneClock,
         call: Call,
-    ) -> DriverResult<Guard<'a>> {
+    ) -> DriverResult<MachineGuard<'a>> {
         let mut machine = self.shared.run_until(machine, goal);
         machine.health(ordinal).map_err(of(call))?;
         machine.host_waited(ordinal, goal);
@@ -47,16 +47,22 @@ impl SimDriver {
 
     fn wait_for_device<'a>(
         &'a self,
-        machine: Guard<'a>,
+        machine: MachineGuard<'a>,
         ordinal: u32,
         call: Call,
-    ) -> DriverResult<Guard<'a>> {
+    ) -> DriverResult<MachineGuard<'a>> {
         let goal = machine.lanes.all_of(ordinal);
         self.wait_for(machine, ordinal, &goal, call)
     }
 
-    /// Answers a query: `true` if `goal` has run, which the host then knows.
-    fn query<'a>(&'a self, machine: Guard<'a>, ordinal: u32, goal: &Clock, call: Call) -> DriverResult<bool> {
+    /// Answers a query: `true` if `goal` has run, which the host has then seen.
+    fn query<'a>(
+        &'a self,
+        machine: MachineGuard<'a>,
+        ordinal: u32,
+        goal: &LaneClock,
+        call: Call,
+    ) -> DriverResult<bool> {
         let mut machine = self.shared.nudge(machine, goal);
         machine.health(ordinal).map_err(of(call))?;
         let done = machine.lanes.completed(goal);
@@ -73,14 +79,14 @@ impl SimDriver {
         ordinal: u32,
         bytes: usize,
         attribute: DeviceAttribute,
-    ) -> DriverResult<Guard<'_>> {
+    ) -> DriverResult<MachineGuard<'_>> {
         let machine = self.enter(call, Some(ordinal), bytes as u64)?;
         machine.has(ordinal, attribute).map_err(of(call))?;
         Ok(machine)
     }
 }
 
-impl Machine {
+impl SimMachine {
     /// Queues a copy; both sides must be memory.
     fn queue_copy(
         &mut self,
@@ -90,7 +96,7 @@ impl Machine {
         from: u64,
         bytes: usize,
         stream: RawStream,
-    ) -> Result<Clock, Code> {
+    ) -> Result<LaneClock, Code> {
         let stream = self.stream(ordinal, stream)?;
         let target = self.target(&stream)?;
         let bytes = bytes as u64;
@@ -104,8 +110,8 @@ impl Machine {
         Ok(self.lanes.joined(stream.lane))
     }
 
-    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes
-    /// memory of a managed pool as well, and says nothing of the kind for advice.
+    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes memory of a managed
+    /// pool as well, and does not document that for advice.
     fn check_migratable(&self, call: Call, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
         let is_managed = self.allocations.containing(address).is_some_and(|(start, allocation)| {
             let kind = match allocation.kind {
@@ -133,12 +139,12 @@ impl Machine {
 }
 
 // SAFETY:
-// - memory that is out never overlaps: addresses of devices are taken from `Memory::take_addresses` and given back
+// - live memory never overlaps: addresses of devices are taken from `AddressSpace::take_addresses` and given back
 //   only after their range is unmapped, blocks of a pool are carved from free ones, and memory of the host comes
 //   from the allocator of the process.
 // - work on one stream runs in the order of the calls: a lane is a queue.
 // - a wait on an event waits for all that was on the stream at the record: the event holds the stream's clock.
-// - what `proves_stopped` answers is what the machine did, whatever code a call was made to return: a context that is lost has
+// - `proves_stopped` answers from the state of the machine, also if a fault chose the code of a call: a context that is lost has
 //   no queue, and a kernel that outlives it touches nothing.
 unsafe impl Driver for SimDriver {
     fn name(&self) -> &'static str {
@@ -200,7 +206,7 @@ unsafe impl Driver for SimDriver {
     unsafe fn stream_destroy(&self, ordinal: u32, stream: RawStream) -> DriverResult<()> {
         let call = Call::StreamDestroy;
         let entered = self.enter(call, Some(ordinal), 0).map(drop);
-        // The handle is gone whatever the answer is.
+        // The handle is gone in any case.
         let mut machine = self.lock(call)?;
         let destroyed = machine.destroy_stream(ordinal, stream).map_err(of(call));
         drop(self.shared.drop_discarded(machine));
@@ -265,7 +271,7 @@ unsafe impl Driver for SimDriver {
     unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph> {
         let call = Call::EndCapture;
         let entered = self.enter(call, Some(ordinal), 0).map(drop);
-        // The capture is over whatever the answer is.
+        // The capture is over in any case.
         let ended = self.end_capture(ordinal, stream).map(SimGraph::into_raw).map_err(of(call));
         if let (Err(_), Ok(graph)) = (entered, ended) {
             self.lock(call)?.drop_graph(graph.0);
@@ -291,11 +297,11 @@ unsafe impl Driver for SimDriver {
         function: Box<dyn FnOnce() + Send>,
     ) -> DriverResult<()> {
         let call = Call::StreamHostCall;
-        // On an error the function is dropped after the guard: it is the user's, and may call the driver.
+        // On an error the function is dropped after the guard: it is foreign code, and may call the driver.
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         let target = machine.target(&stream).map_err(of(call))?;
-        let work = Work::Host(Arc::new(HostFunction::new(function)));
+        let work = Work::Host(Arc::new(QueuedFunction::new(function)));
         machine.put(target, work, call.symbol().into(), &[]);
         drop(machine);
         self.start_host_call_runner();
@@ -309,7 +315,7 @@ unsafe impl Driver for SimDriver {
     unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
         let call = Call::EventDestroy;
         let entered = self.enter(call, Some(ordinal), 0).map(drop);
-        // The handle is gone whatever the answer is.
+        // The handle is gone in any case.
         let destroyed = self.lock(call)?.destroy_event(ordinal, event).map_err(of(call));
         entered.and(destroyed)
     }
@@ -345,7 +351,7 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         machine.check_free(ordinal, address, call).map_err(of(call))?;
         let mut machine = self.wait_for_device(machine, ordinal, call)?;
-        if let Some(block) = machine.take_back(address, call) {
+        if let Some(block) = machine.remove_allocation(address, call) {
             // SAFETY: nobody uses the block any more: the caller's contract, and all work of the device has run.
             unsafe { block.free() };
         }
@@ -372,7 +378,7 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         machine.check_free(ordinal, address, call).map_err(of(call))?;
         let mut machine = self.wait_for_device(machine, ordinal, call)?;
-        if let Some(block) = machine.take_back(address, call) {
+        if let Some(block) = machine.remove_allocation(address, call) {
             // SAFETY: nobody uses the block any more: the caller's contract, and all work of the device has run.
             unsafe { block.free() };
         }
@@ -396,7 +402,7 @@ unsafe impl Driver for SimDriver {
         let address = pointer.as_ptr().addr() as u64;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         machine.check_free(ordinal, address, call).map_err(of(call))?;
-        machine.take_back(address, call);
+        machine.remove_allocation(address, call);
         Ok(())
     }
 
@@ -412,17 +418,17 @@ unsafe impl Driver for SimDriver {
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         let bytes = bytes as u64;
         let lane = match machine.target(&stream).map_err(of(call))? {
-            Target::Queue(lane) => {
+            WorkTarget::Queue(lane) => {
                 machine.check_modes_outside(call, &stream).map_err(of(call))?;
                 lane
             }
-            Target::Capture(id, branch) => {
+            WorkTarget::Capture(id, branch) => {
                 return machine.record_allocation(id, branch, ordinal, bytes).map_err(of(call));
             }
         };
         match machine.allocate_async(ordinal, bytes, pool, lane) {
             Err(Code::OUT_OF_MEMORY) => {
-                // What is being freed may be enough. Hardware waits for it before it gives up.
+                // The pending frees may be enough. Hardware waits for them before it fails.
                 let goal = machine.pending_frees(pool);
                 let mut machine = self.wait_for(machine, ordinal, &goal, call)?;
                 machine.allocate_async(ordinal, bytes, pool, lane)
@@ -437,11 +443,11 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         match machine.target(&stream).map_err(of(call))? {
-            Target::Queue(lane) => {
+            WorkTarget::Queue(lane) => {
                 machine.check_modes_outside(call, &stream).map_err(of(call))?;
                 machine.free_async(ordinal, address, lane)
             }
-            Target::Capture(id, branch) => machine.record_free(id, branch, address),
+            WorkTarget::Capture(id, branch) => machine.record_free(id, branch, address),
         }
         .map_err(of(call))
     }
