@@ -6,13 +6,13 @@
 //!
 //! | Layer | What it does | Its book |
 //! |---|---|---|
-//! | [`Stats`] | counts what passes, by scope and by tag | [`StatsBook`] |
-//! | [`Tracking`] | knows what is out, and who has it; reports leaks | [`TrackingBook`] |
-//! | [`Logging`] | writes down what passes, in RMM's format | [`Log`] |
-//! | [`Limiting`] | so much and no more | [`Allowance`] |
-//! | [`Budget`] | within a limit that others share, limits within limits | [`Allowance`] |
+//! | [`Stats`] | counts allocations and frees, by scope and by tag | [`StatsBook`] |
+//! | [`Tracking`] | records the live blocks and their call sites; reports leaks | [`TrackingBook`] |
+//! | [`Logging`] | logs each call, in RMM's format | [`Log`] |
+//! | [`Limiting`] | limits the live bytes | [`Allowance`] |
+//! | [`Budget`] | limits the live bytes of several resources together, limits within limits | [`Allowance`] |
 //! | [`Guard`] | finds writes outside of blocks and after their free | [`GuardBook`] |
-//! | [`Aligned`] | blocks begin at multiples of more than was asked for | [`AlignedBook`] |
+//! | [`Aligned`] | aligns blocks to more than the request says | [`AlignedBook`] |
 //! | [`Fallback`] | asks a second resource when the first is out | [`FallbackBook`] |
 //! | [`FailureCallback`] | asks a function before a request fails | [`FailureCallbackBook`] |
 //! | [`Prefetch`] | managed memory migrates before it is used | [`PrefetchBook`] |

@@ -1,4 +1,4 @@
-//! `ResourceExt`: what every resource can be made into, and asked for.
+//! `ResourceExt`: the methods that build stacks of resources, and query them.
 
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, FailureCallback, Fallback, Guard, GuardConfig, Limiting, Log,
@@ -103,7 +103,7 @@ pub trait ResourceExt: Resource {
         FixedSize::new(self, config)
     }
 
-    /// Begins to decide on the bins of a [`Binning`] over this resource, which serves what no bin does.
+    /// Begins to build a [`Binning`] over this resource, which serves the requests above every bin.
     ///
     /// # Examples
     ///
@@ -159,7 +159,7 @@ pub trait ResourceExt: Resource {
         Limiting::new(self, bytes)
     }
 
-    /// A [`Budget`] over this resource: what an allowance permits, which others may share.
+    /// A [`Budget`] over this resource: limited by an allowance, which other resources may share.
     ///
     /// ```
     /// use alluvion::adaptor::Allowance;
@@ -288,7 +288,7 @@ pub trait ResourceExt: Resource {
         ThreadSafe::new(self)
     }
 
-    /// [`Stats`] over this resource: counts what passes.
+    /// [`Stats`] over this resource: counts allocations and frees.
     ///
     /// ```
     /// use alluvion::{Resource, ResourceExt, Sim, source::Cuda};
@@ -322,7 +322,7 @@ pub trait ResourceExt: Resource {
         Tracking::new(self)
     }
 
-    /// A [`Guard`] over this resource: finds who writes beside a block, or to one that was freed.
+    /// A [`Guard`] over this resource: finds writes beside a block, or to a freed one.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! `Block`: what all containers are: memory, a home, and who else uses it. Generic over nothing.
+//! `Block`: the core of all containers: memory, a home stream, and its uses by other streams. Not generic.
 
 #![expect(unsafe_code, reason = "submits copies and fills, and gives blocks back")]
 
@@ -26,7 +26,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// A block of `resource` whose home is `stream`. Zero bytes reach nobody.
+    /// A block of `resource` whose home is `stream`. A request for zero bytes does not reach the resource.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Block {
         self.thin_out(crowd);
     }
 
-    /// Enters a use that nobody told us of: all that `stream` has been given so far.
+    /// Enters an unrecorded use: all work that `stream` has been given so far.
     pub(super) fn record_use(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         // A point of another machine could never be waited for.
         self.device().require_machine(stream.device())?;
@@ -197,7 +197,7 @@ impl Block {
         Ok(())
     }
 
-    /// Has the block leaked in the end: a graph may have its address, and nobody knows how long.
+    /// Leaks the block in the end: a graph may have its address, for an unknown time.
     pub(super) fn keep_for_ever(&self) {
         self.uses.lock().in_a_graph = true;
     }
@@ -335,7 +335,7 @@ pub(super) fn outside_of_graphs<X>(
     refuse_capture_by_others(stream)?;
     let submitted = submit();
     if let Err(error) = refuse_capture_by_others(stream) {
-        // A graph may have the addresses, and nobody knows how long.
+        // A graph may have the addresses, for an unknown time.
         blocks.iter().for_each(|block| block.keep_for_ever());
         return submitted.and(Err(error));
     }

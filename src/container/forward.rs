@@ -1,4 +1,4 @@
-//! What every container with a length does through its slices.
+//! Methods of every container with a length, forwarded to its slices.
 
 /// Writes the operations of a container that its slices have, too, on all elements. Needs `as_slice`, `as_mut_slice`,
 /// `block` and `block_mut`.
@@ -33,7 +33,7 @@ macro_rules! forward_to_slices {
             self.block_mut().set_home(stream.stream_ref())
         }
 
-        /// Enters a use that nobody told us of: all that `stream` has been given so far. What comes later follows it.
+        /// Enters an unrecorded use: all work that `stream` has been given so far. Later accesses follow it.
         ///
         /// For work that was launched with an address that did not come from a guard. A guard is better: it also
         /// makes the work follow what comes before.

@@ -25,7 +25,7 @@ use super::device_copy::DeviceCopy;
     note = "a transfer that is forgotten keeps its buffer for ever: pass a `Vec` or a boxed slice, or borrow in a `Stream::scope`"
 )]
 pub unsafe trait HostBuffer: 'static {
-    /// What it holds.
+    /// The type of its elements.
     type Item: DeviceCopy;
 
     /// How many elements there are.

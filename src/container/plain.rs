@@ -1,4 +1,4 @@
-//! `Plain<T>`: an element of a type of somebody else's.
+//! `Plain<T>`: an element of a foreign type.
 
 #![expect(unsafe_code, reason = "carries the promise of `Pod` over")]
 

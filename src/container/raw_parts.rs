@@ -5,7 +5,7 @@ use core::fmt;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::{Frontier, Stream};
 
-/// A container taken apart: who has the parts gives the block back, or makes a container of them again.
+/// A container taken apart: the owner of the parts frees the block, or makes a container of them again.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Resource, Sim};

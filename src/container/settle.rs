@@ -55,7 +55,7 @@ pub(super) enum Settled {
     Open(Error),
 }
 
-/// Waits until nothing that was submitted to `stream` can touch memory of the host, or nobody can say.
+/// Waits until no work that was submitted to `stream` can touch memory of the host, or the driver cannot tell.
 pub(super) fn try_settle(stream: StreamRef<'_>) -> Settled {
     settle_or_ask(stream, &mut Ok(()))
 }

@@ -171,7 +171,7 @@ impl<B: HostBuffer> fmt::Debug for Transfer<B> {
 
 /// A transfer that was not begun: the error, and the buffer unharmed.
 ///
-/// Converts into the [`Error`], so that `?` works where nobody wants the buffer back.
+/// Converts into the [`Error`], so that `?` works where the buffer is not needed.
 ///
 /// ```
 /// use alluvion::{DeviceVec, Sim};

@@ -1,4 +1,4 @@
-//! `Uses`: who else uses a block.
+//! `Uses`: the uses of a block by other streams than its home.
 
 use smallvec::SmallVec;
 
@@ -29,7 +29,7 @@ const CROWD: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     entries: Due,
-    /// Somebody's graph may use the block, at any time.
+    /// A graph may use the block, at any time.
     pub(super) in_a_graph: bool,
 }
 

@@ -18,12 +18,12 @@ const VARIABLE: &str = "ALLUVION_RESOURCE";
 /// Code that is not the crate's runs meanwhile, a listener of `tracing` for one, and may wait for this very thread, or not return.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What one device's containers allocate from. Empty until somebody asks or sets.
+/// The current resource of one device. Empty until the first use.
 pub(super) struct CurrentResource {
     state: Mutex<State>,
-    /// Nobody makes the initial resource any more.
+    /// Signalled when no thread makes the initial resource any more.
     made: Condvar,
-    /// What the environment says, read when the first initial resource is made, and not again.
+    /// The recipe of the environment, read once, when the first initial resource is made.
     recipe: OnceLock<Option<Written>>,
 }
 
@@ -36,14 +36,14 @@ struct Written {
 #[derive(Default)]
 struct State {
     set: Option<AnyResource>,
-    /// The initial one, as long as somebody has it.
+    /// The initial one, while it has handles.
     initial: Option<WeakResource>,
     /// The thread that makes the initial resource now.
     maker: Option<ThreadId>,
 }
 
 thread_local! {
-    /// What `with_resource` has put over the current ones on this thread, innermost last.
+    /// The resources of `with_resource` on this thread, the innermost last.
     static OVERRIDES: RefCell<Vec<(Machine, u32, AnyResource)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -83,7 +83,7 @@ impl CurrentResource {
         Ok(known.unwrap_or(initial))
     }
 
-    /// What is set; if nothing is, the initial one is set.
+    /// The resource that is set; without one, sets the initial one.
     fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
         let found = self.known_or_initial(device, PATIENCE, |state| state.set.clone())?;
         // If somebody has set another one meanwhile, what was found is dropped here, and not under the lock.
@@ -127,7 +127,7 @@ impl CurrentResource {
         Ok(initial)
     }
 
-    /// What is current before anybody has said so: by the recipe in the environment, if there is one.
+    /// The initial resource: from the recipe in the environment, if there is one.
     fn initial(&self, device: &Device) -> Result<AnyResource, Error> {
         match self.recipe.get_or_init(from_environment) {
             None => default_source(device),

@@ -1,7 +1,7 @@
-//! What does a device allocate from when nobody says?
+//! What does a device allocate from by default?
 //!
-//! Each device has a *current resource*: containers allocate from it when nobody names another. The methods are those of
-//! [`Device`].
+//! Each device has a *current resource*: containers allocate from it unless they are given another. The methods are
+//! those of [`Device`].
 
 mod current_resource;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::resource::AnyResource;
 
 impl Device {
-    /// The resource that containers on this device allocate from when nobody names another.
+    /// The resource that containers on this device allocate from by default.
     ///
     /// Until one is set it is a [`CudaAsync`](crate::source::CudaAsync) where the device has memory pools, else a
     /// [`Cuda`](crate::source::Cuda), made at the first call. Inside [`with_current_resource`](Self::with_current_resource)
@@ -55,7 +55,8 @@ impl Device {
         self.attached::<CurrentResource>().set(self, resource)
     }
 
-    /// Puts the initial resource back and returns the one before. If nobody has the initial one any more, it is made anew.
+    /// Puts the initial resource back and returns the one before. If the initial one has no handles any more, it is
+    /// made anew.
     ///
     /// # Errors
     ///

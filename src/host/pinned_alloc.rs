@@ -92,7 +92,7 @@ impl PinnedAlloc {
         Self { host: OnHost::new(Arc::new(resource)) }
     }
 
-    /// What is under it.
+    /// The resource under it.
     #[must_use]
     pub fn resource(&self) -> &(dyn HostAccessible + Send + Sync) {
         &**self.host.resource()

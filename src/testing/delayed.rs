@@ -48,7 +48,7 @@ impl<U> Delayed<U> {
         Self { upstream, delay }
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream

@@ -84,7 +84,7 @@ impl<U> Faulty<U> {
         Self { upstream, asked: AtomicUsize::new(0), plan }
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream

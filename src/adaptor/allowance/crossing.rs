@@ -1,4 +1,4 @@
-//! `SoftLimit`: the limit that tells and does not refuse.
+//! `SoftLimit`: a limit that is reported, and not enforced.
 
 use core::cell::Cell;
 use core::fmt;
@@ -8,15 +8,15 @@ use crate::contain::Inside;
 use crate::size::Size;
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
-/// More came to be out than the soft limit: what its observers are told.
+/// The event that the live bytes exceed a soft limit, for its observers.
 ///
 /// Displayed, it is one line.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Crossing<'a> {
-    /// Of whom.
+    /// The allowance.
     pub allowance: &'a Allowance,
-    /// What was out then, with the request that crossed.
+    /// The live bytes then, with the request that crossed the limit.
     pub used_bytes: usize,
     /// The soft limit.
     pub soft_bytes: usize,
@@ -37,7 +37,7 @@ thread_local! {
     static IS_TELLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time in which this thread tells observers; none if it does so already.
+/// Marks that this thread calls observers; `None` if it does so already.
 pub(super) fn telling() -> Option<Inside> {
     Inside::enter(&IS_TELLING)
 }

@@ -1,4 +1,4 @@
-//! `Tree`: who of a tree of allowances has lent room to threads, and how it is called back.
+//! `Tree`: the nodes of a tree of allowances that have lent room to threads, and how that room is called back.
 //!
 //! # Why nobody is refused because of room that is lent
 //!

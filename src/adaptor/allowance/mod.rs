@@ -1,4 +1,4 @@
-//! `Allowance`: how much may be had, by whom.
+//! `Allowance`: a limit of live bytes, alone or in a tree.
 
 mod crossing;
 mod lending;
@@ -23,25 +23,25 @@ use crate::resource::{Figures, Layer, Layout};
 use crate::size::Size;
 use crate::sync::Arc;
 
-/// How many bytes may be out: a limit with a name, which stands alone or under others.
+/// A limit of the live bytes, with a name, alone or under other limits.
 ///
-/// It is the book of [`Limiting`](super::Limiting), which has one for itself, and of [`Budget`](super::Budget), which shares
-/// one. Allowances are the nodes of a tree: what is taken from one is taken from all above it, too. A clone is another handle
-/// of the same allowance.
+/// It is the book of [`Limiting`](super::Limiting), which has one for itself, and of [`Budget`](super::Budget), which
+/// shares one. Allowances are the nodes of a tree: bytes that are taken from one are taken from all above it, too. A
+/// clone is another handle of the same allowance.
 ///
-/// Bytes are counted in whole units of 256, and the limit may be reached: what fits exactly is given. Zero bytes are free.
+/// Bytes are counted in whole units of 256, and the limit may be reached exactly. Zero bytes are free.
 ///
 /// # What is promised
 ///
-/// - At no instant is more out than the limit, of any allowance of a tree, however many threads take.
-/// - A request takes from all, or from none and has touched nothing. So it is refused only if at some moment of the call the
-///   bytes that others *had* left no room for it, never because of one that fails elsewhere.
+/// - The live bytes never exceed the limit of any allowance of a tree, with any number of threads.
+/// - A request takes from all of its allowances, or from none. So it is refused only if at some moment of the call the
+///   live bytes of others left no room for it, never because of a request that fails itself.
 ///
 /// # The soft limit
 ///
-/// An allowance may have a second, lower limit, at which nothing is refused. Whenever more comes to be out than that, the
-/// observers are told: once for each time, by the thread that took, before the bytes are used and with no lock held. What an
-/// observer takes itself is not told, on the same thread, and a panic of an observer ends with it.
+/// An allowance may have a second, lower limit, which refuses no request. Each time the live bytes exceed it, its
+/// observers are called once, on the thread of the request, before the bytes are used and with no lock held. Requests
+/// that an observer itself makes call no observers, and a panic of an observer is caught.
 ///
 /// # Thread safety
 ///
@@ -106,14 +106,14 @@ impl Layer for Allowance {
 }
 
 impl Allowance {
-    /// `gpu/queries`: what it is called, after those that it is under.
+    /// Its path, such as `gpu/queries`: the names above it, then its own.
     fn path(&self) -> String {
         let mut names: Vec<&str> = self.upwards().map(Self::name).collect();
         names.reverse();
         names.join("/")
     }
 
-    /// At most `hard_bytes`. The name is what errors and descriptions call it.
+    /// An allowance of at most `hard_bytes`. Errors and descriptions show its name.
     #[must_use]
     pub fn new(name: &str, hard_bytes: usize) -> Self {
         Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, None)) }
@@ -135,16 +135,16 @@ impl Allowance {
         Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, Some(self.clone()))) }
     }
 
-    /// Sets the soft limit, of all handles: observers are told when more than `bytes` come to be out.
+    /// Sets the soft limit, for all handles: observers are called when the live bytes exceed `bytes`.
     #[must_use = "it is the same allowance, to go on with"]
     pub fn soft(self, bytes: usize) -> Self {
         self.node.set_soft(bytes as u64);
         self
     }
 
-    /// Adds an observer of the soft limit. They are told in the order in which they came.
+    /// Adds an observer of the soft limit. Observers are called in the order in which they were added.
     ///
-    /// An observer that needs the allowance has it from what it is told. One that owns a handle keeps the allowance alive.
+    /// An observer gets the allowance from the event. An observer that owns a handle keeps the allowance alive.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -177,13 +177,13 @@ impl Allowance {
         Reservation::new(self, bytes)
     }
 
-    /// What it is called.
+    /// Its path.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.node.name
     }
 
-    /// The most that may be out.
+    /// The limit.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
         self.node.hard as usize
@@ -195,33 +195,34 @@ impl Allowance {
         self.node.soft.bytes().map(|bytes| bytes as usize)
     }
 
-    /// What is out: blocks and reservations, of this allowance and of those under it. Exact while nobody takes or gives.
+    /// The live bytes: blocks and reservations, of this allowance and of those under it. Exact while no thread takes or
+    /// returns any.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.node.used() as usize
     }
 
-    /// The most that has been out at one moment, and not less. With what threads held in advance then, where they
+    /// The peak of the live bytes, and not less. With what threads held in advance then, where they
     /// [meet](Self#thread-safety).
     #[must_use]
     pub fn peak_bytes(&self) -> usize {
         self.node.peak() as usize
     }
 
-    /// What may be taken at this moment: no more than is left here, and in each allowance above.
+    /// The bytes that may be taken now: the least that is left here and in each allowance above.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         let left = self.upwards().map(|allowance| allowance.node.left());
         left.min().unwrap_or(0) as usize
     }
 
-    /// How often a request was refused because of this allowance.
+    /// The number of requests that were refused because of this allowance.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.node.refusals()
     }
 
-    /// How often more came to be out than the soft limit.
+    /// How often the live bytes exceeded the soft limit.
     #[must_use]
     pub fn crossings(&self) -> u64 {
         self.node.soft.crossings()
@@ -285,7 +286,7 @@ impl Allowance {
         }
     }
 
-    /// Refuses what is more than anybody has.
+    /// Refuses a request above the limit of any allowance.
     #[cold]
     fn refuse(&self) -> LimitRefusal {
         self.node.refuse(0, self.node.used())
@@ -311,7 +312,7 @@ impl Allowance {
         }
     }
 
-    /// What a memory seems to be to those who are under this limit.
+    /// The memory figures of the upstream, within this limit.
     pub(super) fn cap(&self, under: MemoryInfo) -> MemoryInfo {
         let limit = self.upwards().map(|allowance| allowance.node.hard as usize).min();
         let total_bytes = under.total_bytes.min(limit.unwrap_or(usize::MAX));

@@ -35,10 +35,11 @@ const LEAST: u64 = if cfg!(loom) { 256 } else { 16 << 10 };
 
 /// One node of a tree of limits.
 ///
-/// Those who take from nodes under a root do so one after the other: they hold the turn of the tree, look whether all nodes
-/// below the root have room, take from the root, and then write all down. Nothing is taken that would have to go back, so
-/// nobody is refused for the sake of a request that fails itself. The root's count is the one that may change meanwhile, by those
-/// who take from the root alone, without the turn; so it is asked last, and one exchange both asks and takes.
+/// Threads that take from nodes under a root do so one after the other. A thread gets the turn of the tree, checks that
+/// all nodes below the root have room, takes from the root, and then updates the other counts. No taken bytes ever have
+/// to be returned, so no request is refused because of one that fails itself. Only the root's count may change
+/// meanwhile, by threads that take from the root without the turn. So it is last, and one exchange both checks and
+/// takes.
 ///
 /// Threads that meet at a node are lent room, each in a [purse](super::purse) of its own: bytes that are counted here and in
 /// all nodes above, and that no block has yet. While some is lent, a thread takes from its purse and gives to it, and
@@ -65,7 +66,7 @@ pub(super) struct AllowanceNode {
     tree: Arc<Tree>,
 }
 
-/// What is out of one node, after something was taken.
+/// The outcome of taking from a node.
 #[derive(Clone, Copy)]
 pub(super) struct TakeOutcome {
     used: u64,
@@ -111,7 +112,7 @@ impl AllowanceNode {
 
     // Relaxed, as all that only tell: figures of about one moment.
 
-    /// What is out. Exact while no other thread takes or gives.
+    /// The live bytes. Exact while no other thread takes or returns any.
     pub(super) fn used(&self) -> u64 {
         if !is_lent(self.taken.load(Ordering::Relaxed)) {
             return self.taken();
@@ -144,7 +145,7 @@ impl AllowanceNode {
         self.hard.saturating_sub(self.used())
     }
 
-    /// What threads hold in advance.
+    /// The bytes that threads hold in advance.
     pub(super) fn credit(&self) -> u64 {
         self.purses.credit()
     }
@@ -321,8 +322,8 @@ impl AllowanceNode {
         self.upwards().map(|node| node.hard).min().unwrap_or(0)
     }
 
-    /// Refuses `bytes` because of a node whose limit is less, if there is one: more room elsewhere would not help. The tree is not
-    /// locked by the caller.
+    /// Refuses `bytes` if the limit of a node is less: more room elsewhere would not help. The caller has not locked
+    /// the tree.
     #[cold]
     fn too_large(&self, bytes: u64) -> Option<LimitRefusal> {
         let (height, node) = self.upwards().enumerate().find(|(_, node)| bytes > node.hard)?;

@@ -9,7 +9,8 @@ use crate::resource::Layout;
 
 /// Bytes that were taken from an [`Allowance`], which go back when this is dropped.
 ///
-/// No memory: the right to have some. [`Budget::allocate_within`](super::super::Budget::allocate_within) turns it into blocks.
+/// A reservation is no memory, but the right to allocate some.
+/// [`Budget::allocate_within`](super::super::Budget::allocate_within) turns it into blocks.
 ///
 /// ```
 /// use alluvion::adaptor::Allowance;
@@ -33,7 +34,7 @@ static_assertions::assert_not_impl_any!(Reservation: Clone);
 
 impl Reservation {
     pub(super) fn new(allowance: &Allowance, bytes: usize) -> Result<Self, Error> {
-        // What cannot be rounded up is more than any limit.
+        // A size that cannot be rounded up is above any limit.
         let whole_bytes = bytes.checked_next_multiple_of(Layout::MIN_ALIGN);
         let taken = match whole_bytes {
             Some(whole_bytes) => allowance.take(whole_bytes).map(|taken| (taken, whole_bytes)),
@@ -47,19 +48,19 @@ impl Reservation {
         Ok(Self { allowance: allowance.clone(), bytes: whole_bytes })
     }
 
-    /// What is still set aside, in whole units of 256 bytes.
+    /// The bytes that are still reserved, in whole units of 256.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Where it was taken.
+    /// Its allowance.
     #[must_use]
     pub fn allowance(&self) -> &Allowance {
         &self.allowance
     }
 
-    /// Takes room for a block out of what is set aside.
+    /// Takes room for a block out of the reservation.
     pub(in super::super) fn spend(&mut self, layout: Layout) -> Result<(), Error> {
         match self.bytes.checked_sub(layout.rounded_bytes()) {
             Some(left) => {
@@ -100,7 +101,7 @@ impl<'a> TakenRoom<'a> {
         Self { allowance, bytes }
     }
 
-    /// It is used: somebody else gives it back.
+    /// Keeps the room: the free of the block returns it.
     pub(in super::super) fn keep(self) {
         mem::forget(self);
     }

@@ -1,4 +1,4 @@
-//! What every layer over an allowance does alike: the contract of resources, within a limit.
+//! The contract of resources within an allowance, the same for every layer over one.
 
 /// Implements `Resource`, access markers and `Debug` for a layer with the fields `upstream`, `allowance` and `id`. `$layer`
 /// prints its layer.
@@ -12,13 +12,13 @@
 macro_rules! resource_by_allowance {
     ($name:ident, |$of:ident, $f:ident| $layer:expr) => {
         impl<U> $name<U> {
-            /// What it stands over.
+            /// The upstream.
             #[must_use]
             pub fn upstream(&self) -> &U {
                 &self.upstream
             }
 
-            /// Its book: the limit, what is out, and what has been.
+            /// Its book: the limit, the live bytes and their peak.
             #[must_use]
             pub fn allowance(&self) -> &Allowance {
                 &self.allowance

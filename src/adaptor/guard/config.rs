@@ -1,4 +1,4 @@
-//! `GuardConfig`: how closely `Guard` looks.
+//! `GuardConfig`: the redzones, the quarantine and the handler of `Guard`.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::sync::Arc;
 
 pub(super) type TrespassHandler = Arc<dyn Fn(&Trespass) + Send + Sync>;
 
-/// How closely a [`Guard`](super::Guard) looks, and whom it tells.
+/// The redzones, the quarantine and the handler of a [`Guard`](super::Guard).
 ///
 /// ```
 /// use alluvion::adaptor::GuardConfig;
@@ -41,27 +41,28 @@ impl Default for GuardConfig {
 }
 
 impl GuardConfig {
-    /// How many bytes are watched on each side of a block, rounded up to units of 256. Default: 256, what a warp writes with
-    /// 8 bytes a thread.
+    /// The bytes of the redzone on each side of a block, rounded up to units of 256. Default: 256, as many as a warp
+    /// writes with 8 bytes a thread.
     pub fn redzone(mut self, bytes: usize) -> Self {
         self.redzone_bytes = bytes;
         self
     }
 
-    /// How many bytes of freed blocks are kept back, so that who still writes to them is seen. None are for 0. Default: 16 MiB.
+    /// The most bytes of freed blocks in quarantine, so that later writes to them are found. 0 for no quarantine.
+    /// Default: 16 MiB.
     pub fn quarantine(mut self, bytes: usize) -> Self {
         self.quarantine_bytes = bytes;
         self
     }
 
-    /// How much of a block is looked at when it leaves the quarantine: half at its beginning, half at its end. That much pinned
-    /// memory of the host is taken for each that is looked at. Default: 64 KiB.
+    /// The bytes of a block that are checked when it leaves the quarantine: half at its beginning, half at its end.
+    /// Each such check takes as much pinned memory. Default: 64 KiB.
     pub fn verify(mut self, bytes: usize) -> Self {
         self.verify_bytes = bytes;
         self
     }
 
-    /// Tells `handler` what is found, on the thread that comes across it and with no lock held. If it panics nothing follows.
+    /// Calls `handler` with each finding, on the thread that finds it and with no lock held. A panic of it is caught.
     pub fn on_violation(mut self, handler: impl Fn(&Trespass) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self

@@ -1,4 +1,4 @@
-//! `Guard`: finds who writes where it is not allowed.
+//! `Guard`: finds writes outside of live blocks.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, with more around each block")]
 
@@ -29,15 +29,16 @@ use crate::stream::{Frontier, Stamp, StreamRef};
 /// can makes room for what is freed.
 const PATIENCE: usize = 4;
 
-/// Finds kernels, copies and programs that write beside a block, write to one that was freed, or free what is not live.
+/// Finds kernels, copies and programs that write beside a block, write to a freed block, or free a block that is not
+/// live.
 ///
-/// Around each block are *redzones*, written when it is allocated and looked at when it is freed. A fresh block is full of
-/// `0xCD`, a freed one of `0xDD`: who reads what he has not written sees that. Freed blocks go to a *quarantine*, and are looked at
-/// again when they leave it: who still writes to them has left a trace.
+/// Around each block are *redzones*, written when it is allocated and checked when it is freed. A fresh block is filled
+/// with `0xCD`, a freed one with `0xDD`, so reads of unwritten memory show. Freed blocks go to a *quarantine*, and are
+/// checked again when they leave it: a later write has changed them.
 ///
-/// Nothing waits for that. What is to be looked at is copied to pinned memory behind the work of the stream that frees, and
-/// looked at when the copies are over: at later calls, in [`GuardBook::check`], and when the guard is dropped. What was found is in
-/// its book, [`GuardBook`], and told to the [handler](GuardConfig::on_violation), which is where the name of a culprit goes into a log.
+/// No call waits for a check. The checked bytes are copied to pinned memory behind the work of the freeing stream, and
+/// compared once the copies are completed: at later calls, in [`GuardBook::check`], and when the guard is dropped. The
+/// findings are in its book, [`GuardBook`], and reported to the [handler](GuardConfig::on_violation).
 ///
 /// | | driver calls | memory |
 /// |---|---|---|
@@ -48,8 +49,8 @@ const PATIENCE: usize = 4;
 ///
 /// # Captures
 ///
-/// While the stream captures, nothing is written, copied or kept back, because it would become part of the graph, and run
-/// again with it. A block that was allocated or freed then is [not looked at](GuardBook::unverified).
+/// While the stream captures, there are no fills, copies or quarantine, because they would become part of the graph. A
+/// block that was allocated or freed then is [not checked](GuardBook::unverified).
 ///
 /// # Stream ordering
 ///
@@ -135,7 +136,7 @@ impl<U: DeviceAccessible> Guard<U> {
 }
 
 impl<U: Resource> Guard<U> {
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream

@@ -1,4 +1,4 @@
-//! `Trespass`: what a `Guard` has found.
+//! `Trespass`: a finding of a `Guard`.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use crate::resource::DevicePtr;
 use crate::stream::StreamId;
 use crate::tag::Tag;
 
-/// Somebody wrote where it was not allowed, or freed what was not his: what a [`Guard`](super::Guard) has found.
+/// A finding of a [`Guard`](super::Guard): a write outside of a live block, or a wrong free.
 ///
 /// Displayed, it is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,11 @@ use crate::tag::Tag;
 pub struct Trespass {
     /// The block that it happened to.
     pub block: DevicePtr,
-    /// How long that is; for a block that is not live, what was said on freeing it.
+    /// Its length; for a block that is not live, the length given to the free.
     pub bytes: usize,
     /// What happened.
     pub kind: TrespassKind,
-    /// What the block is for: the label of the scope that it was allocated in.
+    /// The tag of the block.
     pub tag: Tag,
     /// The stream that it was freed on, unless that was done synchronously.
     pub stream: Option<StreamId>,
@@ -38,7 +38,7 @@ pub enum TrespassKind {
     NotLive,
     /// It was freed with another layout than it was allocated with. The free was done, with the right one.
     WrongLayout {
-        /// What was said on freeing it.
+        /// The length given to the free.
         freed_bytes: usize,
     },
 }
@@ -49,9 +49,9 @@ pub enum TrespassKind {
 pub struct Damage {
     /// Where the first is, from the beginning of the block: −1 is the byte before it.
     pub offset: isize,
-    /// What is there.
+    /// The value found there.
     pub found: u8,
-    /// What the guard had written.
+    /// The value that the guard had written.
     pub expected: u8,
     /// How many there are, as far as the guard has looked.
     pub wrong_bytes: usize,

@@ -1,4 +1,4 @@
-//! `Logging`: writes down what passes.
+//! `Logging`: logs each call.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -19,15 +19,15 @@ use crate::stream::StreamRef;
 use crate::suballoc::SuballocBook;
 use crate::trace::Action;
 
-/// Writes down what passes, in RMM's format, in a [`Log`].
+/// Logs each call in RMM's format, in a [`Log`].
 ///
-/// A row says: the number that the operating system has given the thread; the time on the wall clock; what was done,
-/// `allocate`, `allocate failure` or `free`; the address, `(nil)` if there is none; the bytes as they were asked for; the handle
-/// of the stream, `0x1` for the default stream, `0x2` for that of the thread.
+/// A row has: the number of the thread in the operating system; the local time; the action, `allocate`, `allocate
+/// failure` or `free`; the address, `(nil)` if there is none; the requested bytes; the handle of the stream, `0x1` for
+/// the default stream, `0x2` for that of the thread.
 ///
-/// As RMM has it, an allocation is written once the upstream has answered, and a free before the upstream gets the block: so
-/// the free of an address stands before the next allocation of it, whatever threads do. The blocking forms have the stream `0`.
-/// Requests for zero bytes are written too, with the address `(nil)`.
+/// As in RMM, an allocation is logged after the upstream has answered, and a free before the upstream gets the block.
+/// So the free of an address comes before its next allocation, on any threads. Synchronous calls have the stream `0`.
+/// Requests for zero bytes are logged too, with the address `(nil)`.
 ///
 /// The offset of local time is that at which the log was made: a change to or from summer time does not show, so that times do
 /// not go back.
@@ -38,7 +38,7 @@ use crate::trace::Action;
 ///
 /// # Thread safety
 ///
-/// As the upstream's. A call waits for nobody while the writer keeps up: see [`Log`].
+/// As the upstream's. No call waits while the writer keeps up: see [`Log`].
 ///
 /// # Examples
 ///
@@ -85,19 +85,19 @@ impl Logging {
 }
 
 impl<U> Logging<U> {
-    /// Writes what passes into `log`.
+    /// A layer over `upstream` that writes to `log`.
     #[must_use]
     pub fn new(upstream: U, log: Log) -> Self {
         Self { upstream, log, id: ResourceId::unique() }
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
     }
 
-    /// What it writes into.
+    /// Its log.
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.log

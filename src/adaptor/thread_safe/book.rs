@@ -1,4 +1,4 @@
-//! `ThreadSafeBook`: who is inside, and what came back from there.
+//! `ThreadSafeBook`: the thread inside, and the calls from within.
 
 use core::fmt;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! `ThreadSafe`: a resource of one thread at a time, for all threads.
+//! `ThreadSafe`: a lock around a resource that is not `Sync`.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -24,15 +24,14 @@ use crate::sync::{Mutex, MutexGuard};
 /// It is for a resource that may move to another thread and may not be used by two at once: one with a `Cell` in it, or closures
 /// over such. All of the crate's own are `Sync` if what is under them is, and need none of this.
 ///
-/// **A lock is held around each call of the upstream.** It is the one place of the crate where a lock is held across a call
-/// that is not the crate's own: that is what it is for. So an upstream that waits for another thread must not wait for one that
-/// wants this resource.
+/// **A lock is held around each call of the upstream.** It is the only place of the crate that holds a lock across a
+/// call of foreign code. So an upstream must not wait for a thread that uses this resource.
 ///
 /// # What cannot pass
 ///
-/// Nobody gets hold of the upstream without the lock: [`upstream`](Resource::upstream) says none, [`find`] ends here, and
-/// the description shows what is under it in parentheses. [`look`](Self::look) lends it, under the lock. Its device, its id and
-/// the largest alignment are asked for once.
+/// The upstream is not accessible without the lock: [`upstream`](Resource::upstream) says none, [`find`] ends here, and
+/// the description shows what is under it in parentheses. [`look`](Self::look) lends it, under the lock. Its device,
+/// its id and its largest alignment are read once.
 ///
 /// # Calls from within
 ///

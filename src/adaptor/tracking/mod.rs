@@ -1,4 +1,4 @@
-//! `Tracking`: knows every block that is out.
+//! `Tracking`: records every live block.
 
 #![expect(unsafe_code, reason = "forwards the contract of resources")]
 
@@ -19,12 +19,13 @@ use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 use crate::sync::Arc;
 
-/// Knows every block that is out: how large it is, who allocated it, where, when, and under which tag.
+/// Records every live block: its size, its thread, its call site, its time and its tag.
 ///
-/// Its book is a [`TrackingBook`]. What is still out when the layer is dropped is a leak, and reported: on the standard error
-/// stream, unless [`on_leak`](Self::on_leak) says otherwise. A wrong free is not passed on, and reported as well.
+/// Its book is a [`TrackingBook`]. A block that is live when the layer is dropped is a leak, and reported: on the
+/// standard error stream, or to the handler of [`on_leak`](Self::on_leak). A wrong free is not passed on, and reported
+/// as well.
 ///
-/// Requests for zero bytes are passed on and not entered.
+/// Requests for zero bytes are passed on and not recorded.
 ///
 /// # Stream ordering
 ///
@@ -76,7 +77,7 @@ impl Tracking {
 }
 
 impl<U> Tracking<U> {
-    /// Keeps a register of what `upstream` gives.
+    /// Records the blocks of `upstream`.
     #[must_use]
     pub fn new(upstream: U) -> Self {
         Self { register: TrackingBook::new(), upstream, id: ResourceId::unique() }
@@ -89,8 +90,8 @@ impl<U> Tracking<U> {
         self
     }
 
-    /// Has `report` told what is out when the layer is dropped, and what was given back wrongly, if there is any such thing. It
-    /// is called once, with no lock held; what it throws goes no further.
+    /// Sets the leak handler. When the layer is dropped, it is called with the live blocks and the wrong frees, if
+    /// there are any: once, with no lock held. A panic of it is caught.
     ///
     /// ```
     /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::Cuda};
@@ -112,7 +113,7 @@ impl<U> Tracking<U> {
         self
     }
 
-    /// What it stands over.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
@@ -124,7 +125,7 @@ impl<U> Tracking<U> {
         &self.register
     }
 
-    /// What is out now: see [`TrackingBook::outstanding`].
+    /// The live blocks: see [`TrackingBook::outstanding`].
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
         self.register.outstanding()
@@ -149,10 +150,10 @@ impl<U> Tracking<U> {
 }
 
 impl<U: Resource> Tracking<U> {
-    /// Frees a block as [`deallocate`](Resource::deallocate) does, unless it is none: one that is not out, or that was
-    /// allocated with another size, is refused, named, and left alone.
+    /// Frees a block as [`deallocate`](Resource::deallocate) does, if it is live. A block that is not live, or was
+    /// allocated with another size, is refused with an error that says which, and left alone.
     ///
-    /// A block that went long ago is told as one that did not come from here: the last thousand are remembered.
+    /// The last thousand freed addresses are remembered: a second free after that is reported as a foreign pointer.
     ///
     /// ```
     /// use alluvion::{Layout, MisuseKind, Resource, ResourceExt, Sim, source::Cuda};

@@ -6,7 +6,7 @@ use crate::error::Error;
 
 /// A hand-over between this crate and cudarc that did not happen: the error, and the owner unharmed.
 ///
-/// Converts into the [`Error`], so that `?` works where nobody wants the owner back.
+/// Converts into the [`Error`], so that `?` works where the owner is not needed.
 ///
 /// ```no_run
 /// // Needs a GPU.
@@ -37,7 +37,7 @@ impl<V> Refused<V> {
         &self.error
     }
 
-    /// What was not handed over.
+    /// The owner that was not handed over.
     #[must_use]
     pub fn into_inner(self) -> V {
         *self.owner

@@ -1,4 +1,4 @@
-//! While somebody records a graph.
+//! Checks calls while a stream captures.
 
 use std::sync::mpsc;
 

@@ -1,4 +1,4 @@
-//! What an adaptor forwards to its upstream.
+//! Checks that an adaptor forwards calls to its upstream.
 //!
 //! These clauses are for a layer that passes each request on, and not for a suballocator. Each names the method that the layer
 //! forgot. A layer may answer for itself where the clause sees that it has asked its upstream.

@@ -1,4 +1,4 @@
-//! Handles of one resource, and who frees whose blocks.
+//! Checks that handles of one resource free each other's blocks.
 
 use std::sync::Arc;
 

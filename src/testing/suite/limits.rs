@@ -1,4 +1,4 @@
-//! What happens when there is no more.
+//! Checks requests that exceed the memory.
 
 use super::super::Bench;
 use super::super::block::{Block, layout_of};

@@ -1,4 +1,4 @@
-//! Who may use which block when.
+//! Checks in which order blocks may be used.
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ struct Step {
     bytes: u64,
 }
 
-/// What one thread of a program did.
+/// The calls of one thread of a program.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     steps: Vec<Step>,

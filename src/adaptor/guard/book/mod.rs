@@ -36,7 +36,7 @@ const MOST: usize = 1024;
 /// they do not pile up behind one that is not asked about.
 const STREAMS_ASKED: usize = 4;
 
-/// What a [`Guard`](super::Guard) watches, and what it has found.
+/// The live blocks and the findings of a [`Guard`](super::Guard).
 ///
 /// ```
 /// use alluvion::adaptor::{Guard, GuardConfig};
@@ -125,19 +125,19 @@ impl GuardBook {
         Ok(Self { device: device.clone(), config, late: device.stream()?, staging, book: Mutex::default() })
     }
 
-    /// What was found and kept to be read: the first 1024.
+    /// The first 1024 findings.
     #[must_use]
     pub fn violations(&self) -> Vec<Trespass> {
         self.book.lock_here().map(|book| book.found.clone()).unwrap_or_default()
     }
 
-    /// How many were found.
+    /// The number of findings.
     #[must_use]
     pub fn found(&self) -> u64 {
         self.counts().found
     }
 
-    /// Of how many blocks the redzones have been looked at.
+    /// The number of blocks whose redzones have been checked.
     #[must_use]
     pub fn verified(&self) -> u64 {
         self.counts().verified
@@ -150,13 +150,13 @@ impl GuardBook {
         self.counts().unverified
     }
 
-    /// How many blocks are out.
+    /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
         self.book.lock_here().map_or(0, |book| book.live.len())
     }
 
-    /// How many bytes of freed blocks are kept back, redzones included.
+    /// The bytes of freed blocks in quarantine, redzones included.
     #[must_use]
     pub fn quarantined_bytes(&self) -> usize {
         self.book.lock_here().map_or(0, |book| book.quarantined_bytes)

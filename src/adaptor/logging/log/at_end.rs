@@ -1,4 +1,4 @@
-//! What becomes of logs when the process ends without dropping them: at its exit, and at a panic that aborts it.
+//! Flushes logs when the process ends without dropping them: at its exit, and at a panic that aborts it.
 
 use std::panic;
 use std::sync::{Once, OnceLock, Weak};
@@ -10,10 +10,10 @@ use super::shared::LogShared;
 use super::writer::is_writer;
 use crate::sync::{Arc, MadeIn, Mutex};
 
-/// A process that ends waits no longer for logs whose writers block, all together.
+/// The longest wait of an ending process for all logs whose writers block.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The logs there are. Held for a few instructions.
+/// The logs of the process. Locked for a few instructions.
 static LOGS: OnceLock<Mutex<Vec<Weak<LogShared>>>> = OnceLock::new();
 
 /// Has the log flushed when the process exits or panics.
@@ -65,7 +65,7 @@ fn flush_within(patience: Duration) {
         let _ = log.flush(Some(Duration::ZERO));
     }
     for log in logs {
-        // Who wrote it was told of a failure.
+        // The log has reported a failure already.
         let _ = log.flush(Some(until.saturating_duration_since(Instant::now())));
     }
 }

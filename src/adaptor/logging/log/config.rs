@@ -1,4 +1,4 @@
-//! `LogConfig`: what a log has in it, and where it goes.
+//! `LogConfig`: the columns, the queue and the destination of a log.
 
 use core::fmt;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ const MOST_ROOM: usize = 1 << 20;
 /// The variables that name the file of a log, the first that is set.
 const VARIABLES: [&str; 2] = ["ALLUVION_LOG_FILE", "RMM_LOG_FILE"];
 
-/// What a [`Log`] has in it, and where it goes.
+/// The columns, the queue and the destination of a [`Log`].
 ///
 /// ```
 /// use alluvion::adaptor::LogConfig;
@@ -43,7 +43,7 @@ pub struct LogConfig {
 }
 
 impl Default for LogConfig {
-    /// RMM's six columns, and room for 16384 rows. A failure is told in one line on standard error.
+    /// RMM's six columns, and room for 16384 rows. A failure is reported in one line on standard error.
     fn default() -> Self {
         Self { format: RowFormat::default(), room: ROOM, failure_hook: Arc::new(say_on_standard_error) }
     }
@@ -62,22 +62,22 @@ impl LogConfig {
         Self { format: RowFormat { tags, ..self.format }, ..self }
     }
 
-    /// Whether there is a column `Reserved`: what the outermost suballocator under the layer had of its upstream then. RMM's own
-    /// reader passes over it.
+    /// Whether there is a column `Reserved`: the bytes that the outermost suballocator under the layer had reserved of
+    /// its upstream. RMM's own reader passes over it.
     #[must_use]
     pub fn reserved(self, reserved: bool) -> Self {
         Self { format: RowFormat { reserved, ..self.format }, ..self }
     }
 
-    /// So many rows may wait for the writer; then calls wait too. Rounded up to a power of two, of 64 bytes each; a million at
-    /// most.
+    /// The most rows that wait for the writer; then calls wait too. Rounded up to a power of two, of 64 bytes each; a
+    /// million at most.
     #[must_use]
     pub fn room(self, rows: usize) -> Self {
         Self { room: rows.min(MOST_ROOM), ..self }
     }
 
-    /// What is called, once, if the log can be written no more. It runs on the writer's thread, with no lock held; if it panics,
-    /// that ends there.
+    /// Sets a function that is called once, if the log can no longer be written. It runs on the writer's thread, with
+    /// no lock held; a panic of it is caught.
     #[must_use]
     pub fn on_failure(self, hook: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         Self { failure_hook: Arc::new(hook), ..self }

@@ -1,4 +1,4 @@
-//! Which files the logs of this process are in: no two write one.
+//! The files of the logs of this process: no two logs write one file.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,29 +16,29 @@ use crate::trace::RowFormat;
 /// milliseconds, and a pipe that nobody reads never does.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// So many forks below the first process, logs still know of each other's files.
+/// The most nested forks below the first process in which logs know of each other's files.
 #[cfg(not(loom))]
 const GENERATIONS: usize = 16;
 
-/// The files that logs are in, until their writers have closed them.
+/// The files that logs write, until their writers have closed them.
 #[derive(Default)]
 pub(super) struct Files {
     open: Mutex<OpenFiles>,
-    /// One has gone, or its log has been made.
+    /// Signalled when a file is closed, or its log is made.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct OpenFiles {
     all: Vec<OpenFile>,
-    /// The number of the next one: no two have one, so that a log that is late is not entered for another.
+    /// The number of the next claim. Numbers are unique, so that a late log is not noted for another claim.
     next: u64,
 }
 
-/// Who has a file.
+/// A file that is claimed by a log.
 struct OpenFile {
     file: Identity,
-    /// Of its claim.
+    /// The number of its claim.
     number: u64,
     /// None while the log is being made.
     made: Option<LogEntry>,
@@ -50,37 +50,37 @@ struct LogEntry {
     format: RowFormat,
 }
 
-/// The right to write a file, alone. The writer of a log drops it when it has closed the file.
+/// The exclusive right to write a file. The writer of a log drops it after closing the file.
 pub(super) struct FileClaim {
     files: Arc<Files>,
     number: u64,
 }
 
-/// What becomes of a log that is to be in some file.
+/// The result of claiming a file.
 pub(super) enum ClaimOutcome {
-    /// It is the log that is there.
+    /// The file has a log already: use that.
     Join(Log),
-    /// Nobody writes the file.
+    /// No log writes the file: it is claimed now.
     Alone(FileClaim),
 }
 
-/// Why there can be no log in some file.
+/// Why a file cannot be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimRefusal {
-    /// The log in it has others.
+    /// The log in it has other columns.
     Columns,
-    /// The last one in it is not written to its end, and nobody has it any more.
+    /// The last log in it has no handles any more, but is not written to its end.
     StillWritten,
 }
 
 impl Files {
-    /// Those of this process. None where it is the child of more forks than are counted.
+    /// The files of this process. `None` after more nested forks than [`GENERATIONS`].
     ///
-    /// The child of a fork has others than its parent, of which a thread may have had the lock when the process forked, and
-    /// have it for ever. What its parent writes is not the child's to go on with, either.
+    /// A forked child has a list of its own: a thread of the parent may have had the lock at the fork, and the child
+    /// must not continue the files of its parent.
     #[cfg(not(loom))]
     pub(super) fn of_this_process() -> Option<Arc<Self>> {
-        // Each place is touched by processes of one generation alone.
+        // Each slot is used by processes of one generation only.
         static FILES: [std::sync::OnceLock<Arc<Files>>; GENERATIONS] =
             [const { std::sync::OnceLock::new() }; GENERATIONS];
         let generation = MadeIn::this_process().number() as usize;
@@ -89,14 +89,15 @@ impl Files {
 
     #[cfg(loom)]
     pub(super) fn of_this_process() -> Option<Arc<Self>> {
-        // Of one run of a model, and gone with it.
+        // It lives for one run of a model.
         loom::lazy_static! {
             static ref FILES: Arc<Files> = Arc::default();
         }
         Some(Arc::clone(&FILES))
     }
 
-    /// Asks for a file. Waits, for so long at most, while it is not written to its end, or another log in it is being made.
+    /// Claims a file. Waits, for `patience` at most, while its last log is not written to its end, or another log in it
+    /// is being made.
     pub(super) fn enter(
         self: &Arc<Self>,
         file: Identity,
@@ -112,7 +113,7 @@ impl Files {
                 open.all.push(OpenFile { file, number, made: None });
                 return Ok(ClaimOutcome::Alone(FileClaim { files: Arc::clone(self), number }));
             };
-            // One that has failed is not written any more: its writer lets go of it.
+            // A failed log is not written any more: its writer drops its claim.
             if let Some(made) = file_entry.made.as_ref().filter(|made| made.shared.failure().is_none()) {
                 if made.log.strong_count() > 0 && made.format != format {
                     return Err(ClaimRefusal::Columns);
@@ -132,7 +133,7 @@ impl Files {
 }
 
 impl FileClaim {
-    /// What says that the log has been made, if the claim is still there then.
+    /// The number to note the log under, once it is made.
     pub(super) fn place(&self) -> ClaimNumber {
         ClaimNumber { files: Arc::clone(&self.files), number: self.number }
     }
@@ -150,14 +151,14 @@ impl Drop for FileClaim {
     }
 }
 
-/// Where a log is to be entered once it is made.
+/// The number of a claim, under which its log is noted once it is made.
 pub(super) struct ClaimNumber {
     files: Arc<Files>,
     number: u64,
 }
 
 impl ClaimNumber {
-    /// The log has been made. Its writer may have failed by now, and be gone.
+    /// Notes the log. Its writer may have failed by now, and dropped the claim.
     pub(super) fn enter(self, log: &Log) {
         let made =
             LogEntry { log: Arc::downgrade(&log.0), shared: Arc::clone(&log.0.shared), format: log.0.format };
@@ -172,15 +173,15 @@ impl ClaimNumber {
     }
 }
 
-/// What a file is, whatever it is called: the numbers of its device and of its node, which is used for no other while the file is
-/// open.
+/// The identity of a file under any name: the numbers of its device and inode, which no other file has while this one
+/// is open.
 #[cfg(unix)]
 pub(super) type Identity = (u64, u64);
 
 #[cfg(not(unix))]
 pub(super) type Identity = std::path::PathBuf;
 
-/// What that file is. None for a device: what two write to it does not meet.
+/// The identity of that file. `None` for a device, which several logs may write.
 #[cfg(unix)]
 pub(super) fn identity_of(file: &File, _: &Path) -> Option<Identity> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};

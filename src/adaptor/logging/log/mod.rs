@@ -1,4 +1,4 @@
-//! `Log`: what passes through a stack, in the rows of a file.
+//! `Log`: a file with a row for each call.
 
 mod at_end;
 mod config;
@@ -27,23 +27,23 @@ use crate::trace::{Action, RowFormat};
 
 type FailureHook = Arc<dyn Fn(&Error) + Send + Sync>;
 
-/// What passes through a stack, in the rows of a file: the book of [`Logging`](super::Logging).
+/// A file with a row for each call: the book of [`Logging`](super::Logging).
 ///
-/// A handle: clones are the same log, and several layers, of several stacks and devices, may write one. What is in it is RMM's,
-/// byte for byte: the heading `Thread,Time,Action,Pointer,Size,Stream`, and a row for each call. See
-/// [`Logging`](super::Logging) for what a row says.
+/// A handle: clones are the same log, and several layers, of several stacks and devices, may write one. The format is
+/// RMM's, byte for byte: the heading `Thread,Time,Action,Pointer,Size,Stream`, and a row for each call. See
+/// [`Logging`](super::Logging) for the contents of a row.
 ///
 /// # The writer
 ///
-/// A call puts a few numbers in a queue; a thread of the log's own makes rows of them and writes those, some 100 KiB at a time.
-/// It runs within a millisecond of a call, and sleeps when there are no more.
+/// A call puts a few numbers into a queue; a thread of the log formats rows from them and writes those, about 100 KiB
+/// at a time. It runs within a millisecond of a call, and sleeps when there are no more calls.
 ///
 /// The queue has [room](LogConfig::room) for 16384 rows. Where a program allocates for longer than the writer can keep up with
 /// that, calls wait: [`stalls`](Self::stalls) counts them. No row is ever left out while the log is being written.
 ///
-/// When a write fails, as on a full disk, the log is over: that is told once ([`on_failure`](LogConfig::on_failure)), and rows
-/// are [counted](Self::dropped) from then on instead of written. Calls go on, and do not wait. A writer that panics is one that
-/// fails. A writer that blocks makes calls wait.
+/// When a write fails, for example on a full disk, the log ends: the failure is reported once
+/// ([`on_failure`](LogConfig::on_failure)), and later rows are [counted](Self::dropped) instead of written. Calls go
+/// on, and do not wait. A panic of the writer counts as a failure. A writer that blocks makes calls wait.
 ///
 /// # When it is written
 ///
@@ -104,7 +104,7 @@ impl Log {
         LogConfig::default().from_env()
     }
 
-    /// A log that `writer` gets.
+    /// A log that writes to `writer`.
     ///
     /// # Errors
     ///
@@ -130,13 +130,13 @@ impl Log {
         self.0.shared.flush(None)
     }
 
-    /// How many rows have been logged, written or not.
+    /// The number of logged rows, written or not.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.0.shared.rows()
     }
 
-    /// How many rows the writer has taken.
+    /// The number of rows that the writer has written.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.0.shared.written()
@@ -149,19 +149,19 @@ impl Log {
         self.0.shared.dropped()
     }
 
-    /// How often a call found no room, and waited for the writer.
+    /// The number of calls that found no room, and waited for the writer.
     #[must_use]
     pub fn stalls(&self) -> u64 {
         self.0.shared.stalls()
     }
 
-    /// Why nothing is written any more, if that is so.
+    /// Why the log has ended, if it has.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.0.shared.failure()
     }
 
-    /// What it is called: the name of its file, or `writer`.
+    /// Its name: that of its file, or `writer`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.shared.name

@@ -1,4 +1,4 @@
-//! What a log asks of the operating system: who the thread is, what the wall clock is ahead of UTC, and to be told of the end.
+//! Calls of the operating system: the number of the thread, the offset of local time, and a hook at exit.
 
 #![expect(
     unsafe_code,
@@ -30,14 +30,14 @@ fn ask_thread_number() -> u64 {
     #[cfg(target_os = "linux")]
     // SAFETY: `gettid` takes nothing, writes nothing and cannot fail.
     let number = u64::from(unsafe { libc::gettid() }.unsigned_abs());
-    // A number of our own is as good, for who reads one log alone.
+    // A number of the crate's own is as good within one log.
     #[cfg(not(target_os = "linux"))]
     let number = crate::stream::ThreadToken::current().number() as u64;
     NUMBER.set((number, MadeIn::this_process()));
     number
 }
 
-/// How many seconds the wall clock here is ahead of UTC, at that time. 0 where nobody can tell.
+/// The seconds by which local time is ahead of UTC at that time. 0 where it is unknown.
 pub(super) fn seconds_ahead_of_utc(seconds_since_1970: u64) -> i64 {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     if let Ok(time) = libc::time_t::try_from(seconds_since_1970) {

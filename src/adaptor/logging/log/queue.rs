@@ -12,11 +12,11 @@ use crate::sync::{Apart, AtomicU64, Ordering};
 /// So if a free is pushed before the resource gets the block back, and an allocation after the resource has handed one out, the
 /// free of an address leaves before the next allocation of it.
 ///
-/// A ticket is drawn only where there is room: who has one fills its place, and waits for nobody.
+/// A ticket is drawn only where there is room: a thread with a ticket fills its slot without a wait.
 ///
 /// Everything in it is an atomic, the words of the rows too: a plain store on the machines that there are, and nothing to prove.
 pub(super) struct Queue<const WORDS: usize> {
-    /// The ticket that is drawn next. Written by all who push.
+    /// The next ticket. Written by all pushing threads.
     next: Apart<AtomicU64>,
     /// 1 while the thread that pops sleeps, or is about to.
     asleep: Apart<AtomicU64>,

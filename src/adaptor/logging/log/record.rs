@@ -1,4 +1,4 @@
-//! `Record`: what a thread says about a call.
+//! `Record`: the data of one call.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use super::queue::Queue;
 use crate::tag::Tag;
 use crate::trace::Action;
 
-/// A record in the queue is so many words: with the word that says whose turn it is, a line of the cache.
+/// The words of a record in the queue: with the word for the turn they fill a cache line.
 const WORDS: usize = 7;
 
 /// The queue of a log.
@@ -15,7 +15,7 @@ pub(super) type Records = Queue<WORDS>;
 /// No number of reserved bytes.
 const NONE: u64 = u64::MAX;
 
-/// What a thread says about a call: plain numbers, formatted by another thread.
+/// The data of one call: plain numbers, which the writer thread formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) thread: u64,

@@ -1,4 +1,4 @@
-//! `LogShared`: what the threads that allocate and the one that writes have in common.
+//! `LogShared`: the state that allocating threads share with the writer.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 #[derive(Debug)]
 pub(super) struct LogShared {
     pub(super) records: Records,
-    /// What the log is called: its file, as a rule.
+    /// The name of the log: that of its file, as a rule.
     pub(super) name: String,
-    /// In how manieth child it was made. In a child of that one there is no writer.
+    /// The fork generation that it was made in. In a later generation there is no writer.
     made_in: MadeIn,
-    /// 1 once nothing is written any more.
+    /// 1 once no row is written any more.
     has_failed: AtomicU64,
     failure: OnceLock<Error>,
-    /// 1 once nothing is pushed any more.
+    /// 1 once no row is pushed any more.
     pub(super) is_over: AtomicU64,
     /// What the writer sleeps on.
     pub(super) wake: Signal,
@@ -67,7 +67,7 @@ impl LogShared {
         self.made_in.is_parent()
     }
 
-    /// Pushes a row. If there is no room it waits; if nobody writes any more it does without.
+    /// Pushes a row. Waits for room; drops the row if the log has ended.
     #[inline]
     pub(super) fn push(&self, record: Record) {
         // Relaxed: a row more or less that is pushed for nobody.
@@ -113,14 +113,14 @@ impl LogShared {
         }
     }
 
-    /// Nothing is pushed any more.
+    /// Ends the pushing of rows.
     pub(super) fn stop(&self) {
         // Release: pairs with the acquire in `Writer::write`, which sees all that was pushed.
         self.is_over.store(1, Ordering::Release);
         self.wake.set();
     }
 
-    /// Nothing is written any more.
+    /// Ends the writing of rows.
     pub(super) fn fail(&self, error: Error) {
         let is_first = self.failure.set(error);
         debug_assert!(is_first.is_ok());

@@ -1,13 +1,13 @@
-//! `Sink`: where the bytes of a log go.
+//! `Sink`: the destination of a log's bytes.
 
 use std::io::{self, Write};
 
-/// Where the bytes of a log go. It is called by the writer thread alone.
+/// The destination of a log's bytes. Only the writer thread calls it.
 pub(super) trait Sink: Send {
-    /// Takes all of these.
+    /// Writes all of these bytes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Passes on what it has kept back. Whoever reads the file then finds a whole one.
+    /// Passes on the buffered bytes. After that, a reader finds a complete file.
     fn flush(&mut self) -> io::Result<()>;
 }
 
@@ -26,8 +26,8 @@ impl<W: Write + Send> Sink for PlainSink<W> {
 
 /// Bytes packed by gzip.
 ///
-/// A file of gzip has an end, and one without it is refused by most programs. So each flush ends a member, and what comes later
-/// begins another: `gzip` and all that is like it read several as one.
+/// A gzip file has an end mark, and most programs refuse a file without one. So each flush ends a gzip member, and
+/// later bytes begin another: `gzip` and similar programs read several members as one file.
 #[cfg(feature = "gzip")]
 pub(super) struct GzipSink<W: Write> {
     to: Option<W>,
@@ -46,7 +46,7 @@ impl<W: Write + Send> Sink for GzipSink<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let gone = || io::Error::other("it has failed before");
         if self.member.is_none() {
-            // The fastest: rows are alike enough for that, and the writer has to keep up.
+            // The fastest level: rows are similar, so they still compress well, and the writer has to keep up.
             let to = self.to.take().ok_or_else(gone)?;
             self.member = Some(flate2::write::GzEncoder::new(to, flate2::Compression::fast()));
         }

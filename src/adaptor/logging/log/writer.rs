@@ -16,7 +16,7 @@ use crate::sync::{Arc, Ordering, yield_now};
 use crate::tag::Tag;
 use crate::trace::{Fields, LONGEST_TAG, RowFormat};
 
-/// So many bytes are formatted before they are written: a write of the system takes as long as formatting twenty rows.
+/// The bytes that are formatted before they are written: one system call takes as long as formatting twenty rows.
 const GATHERED: usize = 64 << 10;
 
 /// How long it waits for more when there was nothing: by then rows have come together, and while it looks by itself nobody has
@@ -85,7 +85,7 @@ impl Writer {
 
     pub(super) fn run(mut self) {
         IS_WRITER.with(|is_writer| is_writer.set(true));
-        // The sink may be anybody's, and may panic.
+        // The sink may be foreign code, and may panic.
         let failure = match contain(|| self.write()) {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(error),
@@ -132,7 +132,7 @@ impl Writer {
                 self.shared.flushed(asked);
             }
             if is_last {
-                // Who asked behind that has nothing left to wait for.
+                // A later flush has nothing left to wait for.
                 self.shared.flushed(u64::MAX);
                 return Ok(());
             }

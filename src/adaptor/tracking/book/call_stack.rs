@@ -1,27 +1,28 @@
-//! `CallStack`: which calls led to an allocation.
+//! `CallStack`: the calls that led to an allocation.
 
 use core::fmt;
 #[cfg(feature = "backtrace")]
 use std::path::Path;
 
-/// Of which allocations the call stack is captured.
+/// The allocations whose call stack is captured.
 ///
-/// Capturing takes about a microsecond and half a kilobyte, and finds no names: they are looked up when somebody asks for
-/// them. It needs the crate's feature `backtrace`. Without it there is `None` alone, and [tags](crate::tag::with_tag) say
-/// what a block is for.
+/// A capture takes about a microsecond and half a kilobyte; names are looked up later, when they are displayed. It
+/// needs the crate's feature `backtrace`. Without it there is `None` only, and [tags](crate::tag::with_tag) label the
+/// blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallStacks {
-    /// Of none.
+    /// Of no allocation.
     #[default]
     None,
-    /// Of each.
+    /// Of every allocation.
     #[cfg(feature = "backtrace")]
     All,
-    /// Of the first, and of each `n`-th after it. 0 is as 1.
+    /// Of the first allocation, and of every `n`-th after it. 0 counts as 1.
     #[cfg(feature = "backtrace")]
     EveryNth(u64),
-    /// Of one every so many bytes: small blocks seldom, and each that is at least as large. 0 is as 1.
+    /// Of one allocation every so many bytes: of few small blocks, and of every block that is at least as large. 0
+    /// counts as 1.
     #[cfg(feature = "backtrace")]
     EveryBytes(u64),
 }

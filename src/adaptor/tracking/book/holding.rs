@@ -1,4 +1,4 @@
-//! `Holdings`: the blocks that are out, and who holds them.
+//! `Holdings`: the live blocks, and where they were allocated.
 
 use core::cmp::Reverse;
 use core::fmt::{self, Display};
@@ -13,22 +13,22 @@ use crate::size::Size;
 use crate::stream::StreamId;
 use crate::tag::Tag;
 
-/// So many rows of a kind are displayed.
+/// The most rows of a kind that are displayed.
 const ROWS: usize = 10;
 
 /// A block that is out.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holding {
-    /// Where it begins.
+    /// Its address.
     pub address: DevicePtr,
-    /// The bytes that were asked for.
+    /// The requested bytes.
     pub bytes: usize,
-    /// The alignment that was asked for.
+    /// The requested alignment.
     pub align: usize,
     /// The stream that it was allocated on, unless the call was a synchronous one.
     pub stream: Option<StreamId>,
-    /// What the allocating thread was doing.
+    /// The tag of the allocating thread.
     pub tag: Tag,
     /// The number of the allocating thread, which no other thread has or will have.
     pub thread: usize,
@@ -54,7 +54,7 @@ impl Holding {
     }
 }
 
-/// What is held under one label.
+/// The live blocks under one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Share {
@@ -66,10 +66,9 @@ pub struct Share {
     pub blocks: usize,
 }
 
-/// The blocks that are out at one moment, the oldest first; and what was given back wrongly until then. A copy: the register
-/// goes on.
+/// The live blocks at one moment, the oldest first, and the wrong frees until then. A copy, which does not change.
 ///
-/// Displayed, it is a report: who holds most by tag, by call site, and the largest blocks.
+/// Displayed, it is a report: the most bytes by tag and by call site, and the largest blocks.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Holdings {
@@ -82,7 +81,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Nothing is out, and nothing was given back wrongly.
+    /// Returns `true` if there are no live blocks and no wrong frees.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.blocks.is_empty() && self.misuse_count == 0
@@ -104,13 +103,13 @@ impl Holdings {
         blocks
     }
 
-    /// What is held under each tag, the most first.
+    /// The live blocks under each tag, the most bytes first.
     #[must_use]
     pub fn by_tag(&self) -> Vec<Share> {
         shares(&self.blocks, |block| block.tag, |tag| tag.to_string())
     }
 
-    /// What was allocated at each call site, the most first. Under no label: what has no captured stack.
+    /// The live blocks of each call site, the most bytes first. Blocks without a captured stack have no label.
     #[must_use]
     pub fn by_call_site(&self) -> Vec<Share> {
         // Each stack is looked up once, and several stacks may have one site.

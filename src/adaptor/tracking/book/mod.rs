@@ -22,29 +22,29 @@ use crate::stream::{StreamRef, ThreadToken};
 use crate::sync::{Arc, Mutex};
 use crate::tag::{BlockTags, Tag};
 
-/// Two threads meet in one of sixteen pages as seldom as a 16-core host can make use of.
+/// With sixteen pages, two threads seldom meet in one on a host of 16 cores.
 const PAGES: usize = 16;
 const PAGE_BITS: u32 = PAGES.ilog2();
 
-/// How many addresses of blocks that are gone a page knows: enough to tell a double free from a block of somebody else's where
-/// the second free follows soon, at 512 bytes a page.
+/// How many addresses of freed blocks a page remembers: enough to tell a double free from a foreign block if the second
+/// free follows soon, at 512 bytes a page.
 const GONE: usize = 64;
 
-/// How many wrong frees are kept: the first ones tell most.
+/// How many wrong frees are kept: the first ones are the most useful.
 const MISUSES: usize = 64;
 
 type OnLeak = Arc<dyn Fn(&Holdings) + Send + Sync>;
 
-/// The blocks that a [`Tracking`](super::Tracking) has out.
+/// The live blocks of a [`Tracking`](super::Tracking).
 ///
-/// A block is entered when the upstream has given it, and struck out before the upstream gets it back: from then on another
-/// thread may own the address. Reading copies; nothing is locked while what was read is looked at.
+/// A block is added after the upstream has allocated it, and removed before the upstream frees it: from then on another
+/// thread may own the address. Readers get a copy, so they hold no lock.
 ///
 /// # Wrong frees
 ///
-/// A free of what is not out, or with another size than it was allocated with, breaks the contract of
-/// [`deallocate`](crate::Resource::deallocate). It is not passed on, counted, and remembered: to leak is better than to give an
-/// upstream what is not its own. [`Tracking::try_deallocate`](super::Tracking::try_deallocate) says so at once.
+/// A free of a block that is not live, or with another size than it was allocated with, breaks the contract of
+/// [`deallocate`](crate::Resource::deallocate). It is counted and recorded, and not passed on: a leak is better than a
+/// wrong free upstream. [`Tracking::try_deallocate`](super::Tracking::try_deallocate) returns an error instead.
 pub struct TrackingBook {
     pages: [Page; PAGES],
     began: Instant,
@@ -99,7 +99,7 @@ impl TrackingBook {
         self.on_leak = Some(on_leak);
     }
 
-    /// What is out now. Threads that allocate meanwhile may be seen in part.
+    /// The live blocks now. Concurrent allocations may be seen in part.
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
         if self.misuses.is_of_parent() {
@@ -114,13 +114,13 @@ impl TrackingBook {
         Holdings { blocks, misuses: misuses.first.clone(), misuse_count: misuses.count }
     }
 
-    /// How many blocks are out.
+    /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
         self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.out.len()).sum()
     }
 
-    /// The bytes of the blocks that are out.
+    /// The bytes of the live blocks.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         let bytes: u128 =
@@ -134,7 +134,7 @@ impl TrackingBook {
         self.misuses.lock_here().map_or(0, |misuses| misuses.count)
     }
 
-    /// A block has come.
+    /// Adds a block.
     pub(super) fn enter(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
         let holding = Holding {
             address: block,
@@ -193,7 +193,7 @@ impl TrackingBook {
         }
     }
 
-    /// What an address is where no block begins.
+    /// The kind of misuse that a free of this address is, where no live block begins.
     #[cold]
     fn around(&self, address: DevicePtr) -> MisuseKind {
         let at = address.address();
@@ -225,15 +225,14 @@ impl BlockTags for TrackingBook {
     }
 }
 
-/// Reports what is still out, and wrong frees, if there are any: to the function that was given, else to the standard error
-/// stream.
+/// Reports live blocks and wrong frees, if there are any: to the leak handler, else to the standard error stream.
 impl Drop for TrackingBook {
     fn drop(&mut self) {
         let left = self.outstanding();
         if left.is_clean() {
             return;
         }
-        // What the function throws ends here, and so does a failure to write: a drop does not panic.
+        // A panic of the handler ends here, and so does a failure to write: a drop does not panic.
         contain(|| match &self.on_leak {
             Some(on_leak) => on_leak(&left),
             None => {
