@@ -53,7 +53,7 @@ fn written(labels: &[(&str, &str)]) -> String {
     let mut names: Vec<String> = Vec::new();
     for (name, value) in labels {
         let name = clean(name, false);
-        // A name twice is an error to whoever reads it.
+        // Readers of the page refuse a name that occurs twice.
         if names.contains(&name) {
             continue;
         }
@@ -71,7 +71,7 @@ fn written(labels: &[(&str, &str)]) -> String {
     text
 }
 
-/// What a name may be made of. A label's has no colon.
+/// The characters of a name. That of a label has no colon.
 fn clean(name: &str, colon: bool) -> String {
     let is_good = |at: usize, c: char| {
         c.is_ascii_alphabetic() || c == '_' || (c == ':' && colon) || (c.is_ascii_digit() && at > 0)

@@ -36,7 +36,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// What to call the page in the answer to a request: `Content-Type`.
+    /// The `Content-Type` of the page.
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// An empty page.
@@ -136,7 +136,7 @@ impl fmt::Display for Metrics {
     }
 }
 
-/// What a layer is called: `Pool` where it prints `Pool(8 MiB)`.
+/// The name of a layer: `Pool` where it prints `Pool(8 MiB)`.
 fn name_of(layer: &dyn Resource) -> String {
     struct Printed<'a>(&'a dyn Resource);
     impl fmt::Display for Printed<'_> {

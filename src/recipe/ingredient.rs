@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::resource::card::Card;
 pub use crate::resource::card::Parameter;
 
-/// What may stand in a recipe: a layer or a source, by its name.
+/// A layer or a source that a recipe may name.
 ///
 /// ```
 /// let pool = alluvion::recipe::ingredients().find(|ingredient| ingredient.name() == "pool").expect("there is one");
@@ -37,7 +37,7 @@ impl Ingredient {
         self.card.name
     }
 
-    /// What it is, in a sentence.
+    /// Its description, in a sentence.
     #[must_use]
     pub const fn about(&self) -> &'static str {
         self.card.about
@@ -67,7 +67,7 @@ pub fn ingredients() -> impl Iterator<Item = &'static Ingredient> + Clone {
     adaptors::ALL.iter().chain(suballocators::ALL).chain(sources::ALL)
 }
 
-/// What may stand in a recipe, for people to read.
+/// All layers and sources of recipes, for people to read.
 ///
 /// ```
 /// let help = alluvion::recipe::help();

@@ -19,7 +19,7 @@ fn letters(name: &str) -> Vec<char> {
     name.chars().filter(|c| !matches!(c, '-' | '_')).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 
-/// How many letters have to be put in, taken out, changed or swapped with the next one.
+/// The edit distance: letters inserted, removed, changed, or swapped with the next one.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut before = vec![0; to.len() + 1];
     let mut last: Vec<usize> = (0..=to.len()).collect();

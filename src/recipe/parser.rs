@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Result<Recipe, Error> {
 }
 
 impl Parser<'_> {
-    /// What is left, from the next character that is no space.
+    /// The rest, from the next character that is no space.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();

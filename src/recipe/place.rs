@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use crate::error::Error;
 
-/// Where in a line something stands, in bytes.
+/// A range of a line, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place(pub(super) Range<usize>);
 

@@ -37,7 +37,7 @@ const GPU: Parameter = Parameter::GPU;
 /// ```
 #[derive(Clone)]
 pub struct Recipe {
-    /// What was written, for errors to point into.
+    /// The text, for errors to point into.
     pub(super) text: Arc<str>,
     pub(super) layers: Vec<Step>,
     pub(super) source: Option<Step>,
@@ -72,7 +72,7 @@ impl Recipe {
         }
     }
 
-    /// Makes the layers over a source of your own, whatever it is.
+    /// Makes the layers over a source of your own.
     ///
     /// ```
     /// use alluvion::recipe::Recipe;
@@ -138,7 +138,7 @@ impl Recipe {
         Some(Self { text: Arc::clone(&self.text), layers: Vec::new(), source: Some(source) })
     }
 
-    /// What it is made of, outermost first, the source last if it is named.
+    /// Its layers, outermost first, then the source if it is named.
     pub fn ingredients(&self) -> impl Iterator<Item = &'static Ingredient> + '_ {
         self.layers.iter().chain(&self.source).map(|step| step.ingredient)
     }
@@ -219,7 +219,7 @@ impl FromStr for Recipe {
 }
 
 impl PartialEq for Recipe {
-    /// Whether they make the same stack: how each was written does not count.
+    /// Equal if they make the same stack; the spelling does not count.
     fn eq(&self, other: &Self) -> bool {
         self.layers == other.layers && self.source == other.source
     }

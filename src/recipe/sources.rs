@@ -45,7 +45,7 @@ fn cuda(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
 }
 
 fn cuda_async(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
-    // What is free is asked of the device: the pool is not there yet.
+    // The free memory is that of the device: the pool is not there yet.
     let memory = Cuda::new(device);
     let mut config = CudaAsyncConfig::default();
     if let Some(bytes) = call.bytes("initial", &memory)? {

@@ -22,7 +22,7 @@ pub(super) struct Argument {
 }
 
 impl PartialEq for Step {
-    /// Where it stands does not count.
+    /// Its place in the text does not count.
     fn eq(&self, other: &Self) -> bool {
         let values = |step: &Self| {
             step.arguments.iter().map(|a| a.as_ref().map(|a| a.value.clone())).collect::<Vec<_>>()

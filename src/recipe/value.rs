@@ -50,7 +50,7 @@ impl ArgumentKind {
     }
 }
 
-/// What a text may have in it without being put in quotes.
+/// The characters that a text may have without quotes.
 pub(super) fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ':' | '~' | '+' | '@' | '%')
 }

@@ -10,7 +10,7 @@ use crate::stream::{Event, Stream, StreamRef};
 /// enough that they meet.
 const MOST_STREAMS: usize = 8;
 
-/// What a run did, for a test to assert that it did something.
+/// The figures of a run, so that a test can assert that it did something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {

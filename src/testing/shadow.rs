@@ -88,7 +88,7 @@ impl ShadowHeap {
         }
     }
 
-    /// How many blocks are live.
+    /// The number of live blocks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.live.len()
@@ -169,7 +169,7 @@ impl<U> Shadow<U> {
         Self { upstream, id: ResourceId::unique(), seen: Mutex::new(Seen::default()) }
     }
 
-    /// What is watched.
+    /// The upstream.
     #[must_use]
     pub fn upstream(&self) -> &U {
         &self.upstream
@@ -181,7 +181,7 @@ impl<U> Shadow<U> {
         self.seen.lock().heap.iter().collect()
     }
 
-    /// How the contract was broken so far, by the upstream or by who uses it.
+    /// The violations of the contract so far, by the upstream or its callers.
     #[must_use]
     pub fn violations(&self) -> Vec<Violation> {
         self.seen.lock().violations.clone()

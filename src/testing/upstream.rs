@@ -62,7 +62,7 @@ impl Upstream {
         Self { shared: Arc::new(Shared { pool, calls: Default::default() }) }
     }
 
-    /// How many blocks are out.
+    /// The number of live blocks.
     pub(super) fn live_blocks(&self) -> usize {
         self.shared.pool.status().live_blocks
     }
@@ -72,7 +72,7 @@ impl Upstream {
         &self.shared.pool
     }
 
-    /// How often a method was called.
+    /// The number of calls of a method.
     pub(super) fn calls(&self, method: Method) -> usize {
         // Relaxed: the calls that a clause asks about were made by its own thread.
         self.shared.calls[method as usize].load(Ordering::Relaxed)

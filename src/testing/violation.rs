@@ -6,7 +6,7 @@ use super::block::byte_of;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout};
 
-/// How a resource, or who uses it, broke the contract of [`Resource`](crate::Resource). Prints as one sentence.
+/// How a resource, or its caller, broke the contract of [`Resource`](crate::Resource). Prints as one sentence.
 ///
 /// ```
 /// use alluvion::testing::ShadowHeap;
@@ -43,7 +43,7 @@ pub enum Violation {
     WrongLayout {
         /// What was freed.
         block: (DevicePtr, Layout),
-        /// What it was allocated with.
+        /// The layout of its allocation.
         allocated: Layout,
     },
     /// A block does not hold what was written to it.
@@ -66,7 +66,7 @@ pub enum Violation {
     },
     /// An alignment above the largest was served, not refused.
     AlignmentIgnored {
-        /// What was asked for.
+        /// The requested layout.
         layout: Layout,
         /// The largest that the resource says it honours.
         max_align: usize,

@@ -1,4 +1,4 @@
-//! `Fence`: what a `Guard` writes around a block and into it, and what it looks at.
+//! `Fence`: the bytes that a `Guard` writes around and into a block, and checks.
 
 #![expect(unsafe_code, reason = "queues fills of blocks and copies of them")]
 
@@ -12,11 +12,11 @@ use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
 use crate::stream::StreamRef;
 
-/// What is around a block. None of the three bytes is a likely value, and as an address or a number each is absurd.
+/// The byte of the redzones. None of the three bytes is a likely value, address or number.
 const REDZONE: u8 = 0xFD;
-/// What a fresh block is full of.
+/// The byte of a fresh block.
 const FRESH: u8 = 0xCD;
-/// What a freed block is full of.
+/// The byte of a freed block.
 const FREED: u8 = 0xDD;
 
 /// A block within the one that the upstream gave: behind the redzone before it, in front of the one behind it.
@@ -29,7 +29,7 @@ const FREED: u8 = 0xDD;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fence {
-    /// Where the upstream's block begins.
+    /// The address of the upstream's block.
     pub(super) origin: DevicePtr,
     pub(super) plan: FencePlan,
 }
@@ -37,9 +37,9 @@ pub(super) struct Fence {
 /// Where in the upstream's block a block lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FencePlan {
-    /// As it was asked for.
+    /// The layout of the request.
     pub(super) layout: Layout,
-    /// As the upstream is asked.
+    /// The layout for the upstream.
     pub(super) whole: Layout,
     /// How far in it begins: a multiple of its alignment.
     front: usize,
@@ -95,7 +95,7 @@ impl Fence {
         Zone { offset: from as isize, bytes, expected, kind: TrespassKind::AfterFree }
     }
 
-    /// What is looked at when the block is freed.
+    /// The zones that are checked when the block is freed: its redzones.
     pub(super) fn redzones(&self) -> [Zone; 2] {
         [self.before(), self.behind()]
     }
@@ -198,7 +198,7 @@ impl Zone {
         self.bytes
     }
 
-    /// What is wrong with a copy of it, if anything.
+    /// The damage in a copy of the zone, if any.
     pub(super) fn trespass(&self, copy: &[u8]) -> Option<TrespassKind> {
         Damage::in_bytes(copy, self.expected, self.offset).map(self.kind)
     }

@@ -1,4 +1,4 @@
-//! `Staging`: pinned memory that a `Guard` copies to what it wants to look at.
+//! `Staging`: pinned memory that a `Guard` copies zones to.
 
 #![expect(unsafe_code, reason = "reads pinned memory that the device has written, and gives it back")]
 
@@ -19,7 +19,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// `None` where there is none to be had.
+    /// `None` if the pool has no memory.
     pub(super) fn new(pool: &Arc<Pool<Pinned>>, bytes: usize) -> Option<Self> {
         let layout = Layout::from_bytes(bytes).ok().filter(|layout| !layout.is_empty())?;
         let block = pool.allocate_sync(layout).ok()?;

@@ -19,7 +19,7 @@ pub struct ThreadSafeBook {
     refused: AtomicU64,
 }
 
-/// A block that was freed from within, and has not gone back.
+/// A block that was freed from within, and not passed on yet.
 pub(super) struct Parked {
     pub(super) block: DevicePtr,
     pub(super) layout: Layout,
@@ -48,7 +48,7 @@ impl ThreadSafeBook {
         self.parked.load(Ordering::Relaxed) as usize
     }
 
-    /// Whether it is this thread that is inside. Only this thread writes its number, so no other's can be mistaken for it.
+    /// Returns `true` if this thread is inside. Only this thread writes its number, so there is no confusion.
     pub(super) fn is_inside(&self) -> bool {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
@@ -76,7 +76,7 @@ impl ThreadSafeBook {
         self.waiting() > 0
     }
 
-    /// The one that has been parked for longest.
+    /// Takes the block that has been parked for longest.
     pub(super) fn next(&self) -> Option<Parked> {
         let mut blocks = self.blocks.lock();
         let next = blocks.pop_front();
@@ -84,7 +84,7 @@ impl ThreadSafeBook {
         next
     }
 
-    /// Keeps what could not be freed, for another time.
+    /// Parks a block again that could not be freed.
     pub(super) fn keep(&self, waiting: Vec<Parked>) {
         let mut blocks = self.blocks.lock();
         blocks.extend(waiting);

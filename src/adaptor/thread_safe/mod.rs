@@ -21,24 +21,25 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// Lets many threads share a resource that is not `Sync`, one at a time.
 ///
-/// It is for a resource that may move to another thread and may not be used by two at once: one with a `Cell` in it, or closures
-/// over such. All of the crate's own are `Sync` if what is under them is, and need none of this.
+/// It is for a resource that may move to another thread and may not be used by two at once: one with a `Cell` in it, or
+/// closures over such. All resources of the crate are `Sync` if their upstream is, and do not need it.
 ///
 /// **A lock is held around each call of the upstream.** It is the only place of the crate that holds a lock across a
 /// call of foreign code. So an upstream must not wait for a thread that uses this resource.
 ///
 /// # What cannot pass
 ///
-/// The upstream is not accessible without the lock: [`upstream`](Resource::upstream) says none, [`find`] ends here, and
-/// the description shows what is under it in parentheses. [`look`](Self::look) lends it, under the lock. Its device,
-/// its id and its largest alignment are read once.
+/// The upstream is not accessible without the lock: [`upstream`](Resource::upstream) returns `None`, [`find`] ends
+/// here, and the description shows the upstream in parentheses. [`look`](Self::look) lends it, under the lock. Its
+/// device, its id and its largest alignment are read once.
 ///
 /// # Calls from within
 ///
-/// An upstream may call back, and its caller may come back here on the same thread, which would wait for itself for ever.
-/// Instead an allocation is refused, as `Unsupported`; and a block that is freed is *parked* until the outer call is over, and
-/// goes back before that returns, behind the work that it was freed behind. If that stream captures then, the block waits for the
-/// next call; what still waits when this is dropped is leaked. [`ThreadSafeBook`] counts both.
+/// An upstream may call foreign code, which may call this layer on the same thread: with the lock held, that would
+/// never end. Instead an allocation is refused, as `Unsupported`; and a block that is freed is *parked* until the outer
+/// call is over, and goes back before that returns, behind the work that it was freed behind. If that stream captures
+/// then, the block waits for the next call; what still waits when this is dropped is leaked. [`ThreadSafeBook`] counts
+/// both.
 ///
 /// # Stream ordering
 ///
@@ -102,7 +103,7 @@ impl<U: Resource> ThreadSafe<U> {
         Self { upstream: Mutex::new(upstream), reentries: ThreadSafeBook::default(), device, id, max_align }
     }
 
-    /// Lends the upstream, under the lock: to read a book of a layer below.
+    /// Calls `look` with the upstream, under the lock: to read the book of a layer below.
     ///
     /// # Errors
     ///
@@ -112,13 +113,13 @@ impl<U: Resource> ThreadSafe<U> {
         self.enter().map(|entered| look(&entered.upstream))
     }
 
-    /// Its book: what came back from within.
+    /// Its book: the calls from within.
     #[must_use]
     pub fn reentries(&self) -> &ThreadSafeBook {
         &self.reentries
     }
 
-    /// Waits until no other thread is inside.
+    /// Locks the upstream, after other threads have left it.
     fn enter(&self) -> Result<Entered<'_, U>, Error> {
         // Before the lock, which another thread may have had at the fork; and in the middle of a call that has forked.
         self.upstream.require_here()?;
@@ -148,7 +149,7 @@ impl<U: Resource> ThreadSafe<U> {
     }
 }
 
-/// The time in which this thread has the upstream to itself.
+/// The lock of this thread on the upstream.
 struct Entered<'a, U: Resource> {
     upstream: MutexGuard<'a, U>,
     of: &'a ThreadSafe<U>,

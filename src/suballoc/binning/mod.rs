@@ -320,7 +320,7 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
                     gone += bin.trim(keep_bytes)?;
                     keep_bytes = keep_bytes.saturating_sub(bin.status().reserved_bytes);
                 }
-                // What a bin of somebody else's keeps, nobody knows.
+                // How much a given bin keeps is unknown.
                 BinResource::Given(bin) => gone += bin.trim(keep_bytes)?,
             }
         }

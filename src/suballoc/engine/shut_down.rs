@@ -79,8 +79,8 @@ impl<U: Resource> Engine<U> {
         self.note_upstream_call();
         // SAFETY:
         // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
-        // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the device,
-        //   because it is nobody's.
+        // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the
+        //   device, because it is unowned.
         unsafe { self.upstream.deallocate_sync(block, layout) };
         event!(bytes = layout.bytes(), address = segment.address, "trim");
         Some(layout.bytes())
@@ -125,9 +125,9 @@ impl<U: Resource> Drop for Engine<U> {
             let layout = segment_layout(units).ok().filter(|_| !is_lost);
             let (Some(layout), Some(block)) = (layout, DevicePtr::new(address)) else { continue };
             self.note_upstream_call();
-            // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was freed, the
-            // last point of the stream that holds it is, and nobody's is; of what was not, all that any stream of the machine
-            // had been given.
+            // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was
+            // freed, the last point of the stream that holds it is, and unowned memory's is; of what was not, all that
+            // any stream of the machine had been given.
             unsafe { self.upstream.deallocate_sync(block, layout) };
         }
     }

@@ -78,28 +78,28 @@ struct GuardCounts {
     unverified: u64,
 }
 
-/// A block that is out.
+/// A live block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LiveBlock {
     pub(super) fence: Fence,
-    /// Up to when its redzones are written. `None` if that is over.
+    /// The point at which its redzones are written. `None` if that is completed.
     pub(super) raised: Option<Stamp>,
     /// `false` if they are not: it was allocated in a capture.
     pub(super) is_guarded: bool,
     tag: Tag,
 }
 
-/// A block that was freed and is kept back.
+/// A freed block in quarantine.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub(super) fence: Fence,
-    /// What its last use, and the last that was written into it, comes before.
+    /// A point after its last use and its last fill.
     pub(super) freed: Frontier,
     is_poisoned: bool,
     about: About,
 }
 
-/// What a trespass tells of its block.
+/// The data of a block in a report.
 #[derive(Clone, Copy, Debug)]
 struct About {
     block: DevicePtr,
@@ -108,7 +108,7 @@ struct About {
     stream: Option<StreamId>,
 }
 
-/// Copies that are queued, and what they should be.
+/// Queued copies, and their expected bytes.
 struct Check {
     staging: Staging,
     parts: SmallVec<[Part; 2]>,
@@ -188,7 +188,7 @@ impl GuardBook {
         self.poll_some(usize::MAX);
     }
 
-    /// What every call does.
+    /// The bounded check in every allocation and free.
     pub(super) fn poll_a_few(&self) {
         self.poll_some(STREAMS_ASKED);
     }
@@ -291,12 +291,12 @@ impl GuardBook {
         self.late.as_ref()
     }
 
-    /// Gives the pinned memory back that is not in use.
+    /// Trims the pinned memory that is not in use.
     pub(super) fn trim_staging(&self) -> Result<(), Error> {
         self.staging.trim(0).map(drop)
     }
 
-    /// Opens the book over a block.
+    /// Adds a block.
     pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
         let live = LiveBlock { fence, raised, is_guarded, tag: Tag::current() };
         // The upstream may be the user's, and have forked.
@@ -352,7 +352,7 @@ impl GuardBook {
         }
     }
 
-    /// Where to copy the redzones of a block to, if there is room.
+    /// The staging for the redzones of a block, if there is room.
     pub(super) fn stage(&self, live: &LiveBlock) -> Option<Staging> {
         self.room_for(&live.fence.redzones())
     }
@@ -406,7 +406,7 @@ impl GuardBook {
         is_whole
     }
 
-    /// Keeps a poisoned block back. `false` if it is too large for that.
+    /// Puts a poisoned block into the quarantine. `false` if it is too large for it.
     pub(super) fn keep(&self, live: &LiveBlock, freed: Stamp, freed_on: Option<StreamId>) -> bool {
         let bytes = live.fence.plan.whole.bytes();
         if bytes > self.config.quarantine_bytes {

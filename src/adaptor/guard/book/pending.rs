@@ -1,4 +1,4 @@
-//! `Pending`: what is to be looked at once the work of a stream has come that far.
+//! `Pending`: checks that wait for a point of a stream.
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, VecDeque};
@@ -7,13 +7,13 @@ use smallvec::SmallVec;
 
 use crate::stream::{Epoch, Stamp, StreamId};
 
-/// Things behind points of streams, in the order of the points.
+/// Items behind points of streams, in the order of the points.
 ///
 /// Taking out what is over looks at that, and at one thing more for each stream that is asked about: however many are left.
 pub(super) struct Pending<T> {
     /// Not empty, each, and sorted. Streams are sorted too, so that they have their turns.
     streams: BTreeMap<StreamId, VecDeque<(Epoch, T)>>,
-    /// The stream whose turn was last.
+    /// The stream that was last in turn.
     last: Option<StreamId>,
     len: usize,
     #[cfg(test)]
