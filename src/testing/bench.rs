@@ -206,9 +206,9 @@ impl Bench {
     #[must_use]
     pub fn footprint(&self) -> Footprint {
         match &self.kind {
-            Kind::Simulated { sim, .. } => Footprint(Taken::Things(Live { events: 0, ..sim.live() })),
+            Kind::Simulated { sim, .. } => Footprint(HandedOut::Things(Live { events: 0, ..sim.live() })),
             Kind::Hardware { .. } => {
-                Footprint(Taken::FreeBytes(self.device().memory_info().map(|info| info.free_bytes).ok()))
+                Footprint(HandedOut::FreeBytes(self.device().memory_info().map(|info| info.free_bytes).ok()))
             }
         }
     }
@@ -242,7 +242,7 @@ impl Bench {
 
 /// What a machine has handed out: see [`Bench::footprint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Footprint(Taken);
+pub struct Footprint(HandedOut);
 
 impl Footprint {
     /// Nothing was lost since `before`. On hardware more may be free than then: the driver takes the pages of managed memory
@@ -250,14 +250,14 @@ impl Footprint {
     #[must_use]
     pub fn has_lost_nothing_since(&self, before: &Self) -> bool {
         match (self.0, before.0) {
-            (Taken::FreeBytes(Some(now)), Taken::FreeBytes(Some(before))) => now >= before,
+            (HandedOut::FreeBytes(Some(now)), HandedOut::FreeBytes(Some(before))) => now >= before,
             (now, before) => now == before,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+enum HandedOut {
     Things(Live),
     FreeBytes(Option<usize>),
 }

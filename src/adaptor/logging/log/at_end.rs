@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::os;
 use super::shared::LogShared;
-use super::writer::is_writer;
+use super::writer_mark::is_writer;
 use crate::sync::{Arc, MadeIn, Mutex};
 
 /// The longest wait of an ending process for all logs whose writers block.

@@ -9,6 +9,7 @@ mod record;
 mod shared;
 mod sink;
 mod writer;
+mod writer_mark;
 
 use core::fmt;
 use core::mem;
@@ -18,7 +19,8 @@ use std::path::Path;
 pub use config::LogConfig;
 use record::{Record, nanoseconds_now};
 use shared::LogShared;
-use writer::{Writer, is_writer};
+use writer::Writer;
+use writer_mark::is_writer;
 
 use crate::error::Error;
 use crate::sync::{Arc, Builder, JoinHandle, Mutex};

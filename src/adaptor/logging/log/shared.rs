@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::queue::Full;
 use super::record::{Record, Records};
-use super::writer::is_writer;
+use super::writer_mark::is_writer;
 use crate::error::Error;
 use crate::sync::{AtomicU64, Condvar, MadeIn, Mutex, Ordering, Signal, nap, yield_now};
 
@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Condvar, MadeIn, Mutex, Ordering, Signal, nap, yiel
 /// 0.2 µs, once it runs.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
 
-/// What the threads that allocate and the one that writes have in common.
+/// The state that allocating threads share with the writer.
 #[derive(Debug)]
 pub(super) struct LogShared {
     pub(super) records: Records,
@@ -26,9 +26,9 @@ pub(super) struct LogShared {
     failure: OnceLock<Error>,
     /// 1 once no row is pushed any more.
     pub(super) is_over: AtomicU64,
-    /// What the writer sleeps on.
+    /// The signal that wakes the writer.
     pub(super) wake: Signal,
-    /// Rows that the sink has taken.
+    /// Rows that the sink has written.
     written: AtomicU64,
     /// Rows that were not even pushed.
     refused: AtomicU64,

@@ -1,6 +1,5 @@
 //! `Writer`: the thread that formats rows and writes them.
 
-use core::cell::Cell;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io;
@@ -9,6 +8,7 @@ use super::files::FileClaim;
 use super::record::Record;
 use super::shared::LogShared;
 use super::sink::Sink;
+use super::writer_mark::mark_as_writer;
 use super::{FailureHook, os};
 use crate::contain::contain;
 use crate::error::Error;
@@ -19,32 +19,17 @@ use crate::trace::{Fields, LONGEST_TAG, RowFormat};
 /// The bytes that are formatted before they are written: one system call takes as long as formatting twenty rows.
 const GATHERED: usize = 64 << 10;
 
-/// How long it waits for more when there was nothing: by then rows have come together, and while it looks by itself nobody has
-/// to wake it, which is 2 µs and more on a thread that allocates.
+/// The pause after a look without rows. Several rows gather meanwhile, and no allocating thread has to wake the writer,
+/// which takes 2 µs and more.
 const NAP: Duration = Duration::from_millis(1);
 
-/// After so many naps with nothing to do it sleeps until it is woken: a program that allocates no more has no thread that runs.
-/// In a model, which is about the sleep, at once.
+/// After this many pauses without rows it sleeps until it is woken, so that an idle program has no running thread. In a
+/// model, which is about the sleep, at once.
 const NAPS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-#[cfg(not(loom))]
-thread_local! {
-    static IS_WRITER: Cell<bool> = const { Cell::new(false) };
-}
-
-#[cfg(loom)]
-loom::thread_local! {
-    static IS_WRITER: Cell<bool> = Cell::new(false);
-}
-
-/// Returns `true` on a thread that writes a log, this or another. What runs on it must not wait for one.
-pub(super) fn is_writer() -> bool {
-    IS_WRITER.try_with(Cell::get).unwrap_or(false)
-}
-
-/// The thread that formats rows and writes them, alone: it is the only one that calls the sink.
+/// The thread that formats rows and writes them: the only one that calls the sink.
 pub(super) struct Writer {
     shared: Arc<LogShared>,
     sink: Box<dyn Sink>,
@@ -84,7 +69,7 @@ impl Writer {
     }
 
     pub(super) fn run(mut self) {
-        IS_WRITER.with(|is_writer| is_writer.set(true));
+        mark_as_writer();
         // The sink may be foreign code, and may panic.
         let failure = match contain(|| self.write()) {
             Some(Ok(())) => None,
