@@ -1,7 +1,8 @@
 //! Stream-ordered GPU and pinned memory in composable, typed layers, with a simulated GPU to test them.
 //!
 //! ```
-//! use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim, source::CudaAsync};
+//! use alluvion::prelude::*;
+//! use alluvion::{DeviceVec, PoolConfig, Sim, source::CudaAsync};
 //!
 //! let sim = Sim::new();
 //! let device = sim.device(0); // With a GPU: `alluvion::Device::cuda(0)?`.
@@ -17,21 +18,31 @@
 //!
 //! # The rooms
 //!
+//! Each module is a room with one question, and names only those that stand below it here. `ARCHITECTURE.md` has all of them, and
+//! walks an allocation through.
+//!
 //! | Room | Question | Start with |
 //! |---|---|---|
-//! | [`container`] | What does a user hold? | [`DeviceVec`], [`DeviceBuffer`], [`DeviceScalar`], [`Transfer`] |
-//! | [`host`] | What can `Vec` use? | [`PinnedAlloc`], [`OnHost`] |
-//! | [`resource`] | What is a resource? | [`Resource`], [`AnyResource`], [`ResourceRef`], [`Layout`] |
-//! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
-//! | [`suballoc`] | Who carves them up? | [`Pool`], [`Arena`], [`FixedSize`], [`Binning`] |
-//! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
-//! | [`recipe`] | How is a stack written down? | [`Recipe`] |
-//! | [`device`] | Who is the default here? | [`Device`], [`Machine`], [`Sim`] |
-//! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda`, [`sim`] |
-//! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Logging`] |
-//! | [`trace`] | What happened? | [`trace::Trace`] |
-//! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
 //! | `testing` | How do I test mine? | `resource_suite!`, `testing::Shadow` (feature `testing`) |
+//! | [`interop`] | How do other libraries use this memory? | `DeviceVec::from_cudarc`, `ReadGuard::for_cudarc` |
+//! | [`container`] | What does a user hold? | [`DeviceVec`], [`DeviceBuffer`], [`DeviceScalar`], [`Transfer`] |
+//! | [`host`] | What can `Vec` use? | [`PinnedAlloc`], [`host::Vec`], [`OnHost`] |
+//! | [`current`] | What does a device allocate from when nobody says? | [`Device::current_resource`] |
+//! | [`metrics`] | How is it doing now? | [`metrics::Metrics`] |
+//! | [`recipe`] | How is a stack written down? | [`Recipe`] |
+//! | [`compose`] | How is a stack built, and asked? | [`ResourceExt`], [`prelude`] |
+//! | [`adaptor`] | Who watches, who forbids? | [`adaptor::Stats`], [`adaptor::Logging`], [`adaptor::Limiting`] |
+//! | [`suballoc`] | Who carves memory up? | [`Pool`], [`Arena`], [`FixedSize`], [`Binning`] |
+//! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
+//! | [`trace`] | What happened? | [`trace::Trace`] |
+//! | [`relief`] | Who is asked when memory runs out? | [`relief::Relief`] |
+//! | [`resource`] | What is a resource? | [`Resource`], [`AnyResource`], [`ResourceRef`], [`Layout`] |
+//! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
+//! | [`device`] | Which machine, and which GPU of it? | [`Device`], [`Machine`], [`Sim`] |
+//! | [`error`] | What went wrong? | [`Error`], [`error::OutOfMemory`] |
+//! | [`sim`] | What would a GPU have done? | [`sim::SimConfig`], [`sim::Fault`] |
+//! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda` |
+//! | [`tag`] | What is an allocation for? | [`tag::with_tag`] |
 //!
 //! # Three rules
 //!
