@@ -9,7 +9,7 @@ use std::time::Duration;
 use alluvion::sim::{Kernel, SimConfig};
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Arena, ArenaConfig, FixedSize, FixedSizeConfig, Growth, Reuse};
-use alluvion::{Device, DevicePtr, PoolConfig, Resource, ResourceExt, Sim, Stream};
+use alluvion::{Device, DevicePtr, PoolConfig, ResourceExt, Sim, Stream};
 
 use crate::soak::{Hand, Plan, Subject, soak};
 

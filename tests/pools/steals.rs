@@ -4,7 +4,7 @@ use alluvion::driver::Call;
 use alluvion::source::Cuda;
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Stall};
-use alluvion::{PoolConfig, Resource, ResourceExt};
+use alluvion::{PoolConfig, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 

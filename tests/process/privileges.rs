@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use alluvion::ResourceExt;
 use alluvion::adaptor::Log;
 use alluvion::{ErrorKind, Sim};
 

@@ -12,7 +12,7 @@ use alluvion::driver::{Call, CaptureMode, Code, RawStream};
 use alluvion::relief::Relief;
 use alluvion::sim::{HazardKind, SimDriver, SimGraph};
 use alluvion::source::{Cuda, CudaAsync};
-use alluvion::{DeviceVec, Error, HostBuffer, Machine, Resource, ResourceExt, Sim, Stream, StreamRef};
+use alluvion::{DeviceVec, Error, HostBuffer, Machine, ResourceExt, Sim, Stream, StreamRef};
 
 use crate::meddling::Meddler;
 

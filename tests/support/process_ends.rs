@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::thread;
 
 use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
-use alluvion::{AnyResource, DeviceVec, Event, Layout, Machine, PinnedAlloc, Resource, ResourceExt, Stream};
+use alluvion::{AnyResource, DeviceVec, Event, Layout, Machine, PinnedAlloc, Resource, Stream};
 
 use crate::child::done;
 use crate::wait_for_fork::wait_for_fork;

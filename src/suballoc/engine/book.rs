@@ -537,7 +537,7 @@ mod tests {
     use super::*;
     use crate::source::Cuda;
     use crate::sync::when_it_waits;
-    use crate::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
+    use crate::{DeviceVec, PoolConfig, ResourceExt, Sim};
 
     /// Else a block may move meanwhile from a later cache to one that has been emptied.
     #[test]

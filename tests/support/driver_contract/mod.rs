@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use alluvion::ResourceExt;
 use alluvion::driver::{
     Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, ExportedMemory,
     FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind, PoolProperties,
