@@ -212,5 +212,7 @@ mod tests {
         });
         assert!(settled.expect_err("what was submitted did not run").is_capture());
         settle(stream.as_ref()).expect("the capture is over");
+        // The simulator notes each wait of a stream that captures.
+        assert!(!sim.hazards().is_empty());
     }
 }

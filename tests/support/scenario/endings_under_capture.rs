@@ -11,7 +11,7 @@ use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Pinned, Syste
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Growth};
 use alluvion::testing::{Bench, stall};
 use alluvion::{
-    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig, Resource,
+    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig,
     ResourceExt, Stream, StreamPool,
 };
 

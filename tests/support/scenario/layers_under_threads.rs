@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use alluvion::source::Cuda;
 use alluvion::testing::{Bench, Delayed, Shadow};
-use alluvion::{PoolConfig, Resource, ResourceExt};
+use alluvion::{PoolConfig, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
 
