@@ -100,7 +100,7 @@ fn on_the_simulator(
     x: &DeviceVec<f32>,
     y: &mut DeviceVec<f32>,
 ) -> Result<(), Box<dyn Error>> {
-    let (read, write) = (x.read_on(&stream)?, y.write_on(&stream)?);
+    let (read, write) = (x.read_on(stream)?, y.write_on(stream)?);
     let kernel = saxpy_as_a_closure(&read, &write);
     // SAFETY: the stream is live, because it is borrowed, and of this device. The kernel touches the elements
     // of two vectors for which guards are open on this stream.

@@ -22,13 +22,13 @@ fn fill_then_sum(
         Kernel::new("fill").writes(address, BYTES).run(move |memory| memory.write(address, &[1; BYTES]));
     let sum = Kernel::new("sum").reads(address, BYTES);
 
-    let write = vector.write_on(&fills)?;
+    let write = vector.write_on(fills)?;
     // SAFETY: the stream is live and of this device; the guard orders the kernel with all else that uses the vector.
     unsafe { sim.launch(0, fills.raw(), fill) }?;
     drop(write);
 
     // The guard is what tells the second stream to wait for the first. Without it, nothing does.
-    let read = if guarded { Some(vector.read_on(&sums)?) } else { None };
+    let read = if guarded { Some(vector.read_on(sums)?) } else { None };
     // SAFETY: the stream is live and of this device; the kernel has no closure, so it touches the vector in
     // name only. Without the guard its order is not right, which is what the simulator is here to find.
     unsafe { sim.launch(0, sums.raw(), sum) }?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use alluvion::source::Cuda;
 use alluvion::testing::Bench;
-use alluvion::{DevicePtr, PoolConfig, Resource, ResourceExt, Stream};
+use alluvion::{DevicePtr, PoolConfig, ResourceExt, Stream};
 use gpu_kernels::Kernels;
 use raw_block::Held;
 use soak::{Hand, Plan, soak};

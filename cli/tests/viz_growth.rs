@@ -3,7 +3,6 @@
 //! A program of its own, because its allocator counts for the whole process.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to write")]
-#![expect(clippy::disallowed_types, reason = "loom does not see the program")]
 
 #[allow(dead_code, reason = "each test file uses its part")]
 mod page;

@@ -141,7 +141,7 @@ impl fmt::Debug for LayerBook<'_> {
 }
 
 /// The book of the outermost layer of type `L`, in `resource` or under it.
-pub(crate) fn find<'a, L: Layer>(resource: &'a dyn Resource) -> Option<&'a L::Book> {
+pub(crate) fn find<L: Layer>(resource: &dyn Resource) -> Option<&L::Book> {
     let mut at = Some(resource);
     while let Some(resource) = at {
         if let Some(found) = resource.layer().and_then(LayerBook::of_layer::<L>) {

@@ -4,7 +4,7 @@ use alluvion::adaptor::{AlignedConfig, Allowance};
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, Managed};
 use alluvion::testing::{Bench, Shadow};
-use alluvion::{Device, Pool, PoolConfig, Resource, ResourceExt};
+use alluvion::{Device, Pool, PoolConfig, ResourceExt};
 
 use crate::adaptor_contract;
 use crate::adaptor_contract::guard::guarded;

@@ -55,21 +55,21 @@ fn cuda() -> Machine {
 #[test]
 fn main_returns_under_transfers() {
     in_child("main_returns_under_transfers", RUNS, || {
-        transfer_ends::end_under_transfers(&cuda(), BYTES, false)
+        transfer_ends::end_under_transfers(&cuda(), BYTES, false);
     });
 }
 
 #[test]
 fn the_process_exits_under_transfers() {
     in_child("the_process_exits_under_transfers", RUNS, || {
-        transfer_ends::end_under_transfers(&cuda(), BYTES, true)
+        transfer_ends::end_under_transfers(&cuda(), BYTES, true);
     });
 }
 
 #[test]
 fn a_child_forked_within_transfers_waits_for_nobody() {
     in_child("a_child_forked_within_transfers_waits_for_nobody", 5, || {
-        transfer_ends::fork_within_transfers(&cuda())
+        transfer_ends::fork_within_transfers(&cuda());
     });
 }
 

@@ -31,7 +31,8 @@ fn every_source_reports() {
         ("Managed", &Managed::new(&device).unwrap()),
     ];
     for (name, source) in sources {
-        for (bytes, cause) in [(1 << 50, Cause::TooLarge)] {
+        {
+            let (bytes, cause) = (1 << 50, Cause::TooLarge);
             let error = source.allocate(layout_of(bytes), stream.as_ref()).unwrap_err();
             assert_eq!(told(&error), (name, bytes, cause), "{error}");
             assert!(error.call().is_some() && error.to_string().contains("; the driver said: "), "{error}");

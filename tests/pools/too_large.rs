@@ -1,7 +1,5 @@
 //! A request that can never be served: nobody is asked, nothing is let go of, and nothing is lost.
 
-#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -125,13 +123,14 @@ fn a_source_that_tells_of_other_memory_has_the_last_word() {
         let block = source.allocate_sync(layout).map_err(|_| Error::out_of_memory(0))?;
         Ok(block.address())
     };
-    // SAFETY: the closures hand out the blocks of a source, and give them back to it, and no work uses them.
     #[expect(unsafe_code, reason = "a source of one's own")]
-    let callback = unsafe {
-        Callback::new(&bench.device(), allocate, move |block, layout, _| {
-            freeing.deallocate_sync(block, layout)
-        })
+    let deallocate = move |block, layout, _: alluvion::StreamRef<'_>| {
+        // SAFETY: the block is of the source with this layout, as `Callback` promises, and no work uses it.
+        unsafe { freeing.deallocate_sync(block, layout) };
     };
+    // SAFETY: the closures hand out the blocks of a source, and give them back to it.
+    #[expect(unsafe_code, reason = "a source of one's own")]
+    let callback = unsafe { Callback::new(&bench.device(), allocate, deallocate) };
     let (handler, asked) = counting();
     let pool = callback.pool(PoolConfig::default().on_out_of_memory(handler)).unwrap();
     let MemoryInfo { total_bytes, .. } = pool.upstream().memory_info().unwrap();

@@ -1,6 +1,7 @@
 //! A driver that lets another library meddle between any two calls.
 
 #![expect(unsafe_code, reason = "passes calls on")]
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};

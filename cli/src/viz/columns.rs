@@ -121,8 +121,8 @@ impl<'p> Columns<'p> {
 
 fn width_of(most: u32) -> usize {
     match most {
-        ..=0xff => 1,
-        ..=0xffff => 2,
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
         _ => 4,
     }
 }

@@ -156,6 +156,7 @@ pub(crate) fn slices_come_in_parts(device: &Device) -> Outcome {
     Ok(())
 }
 
+#[expect(clippy::needless_borrows_for_generic_args, reason = "each of these borrows is asked for")]
 pub(crate) fn any_name_of_a_stream_will_do(device: &Device) -> Outcome {
     let (stream, of_this_thread) = (device.stream()?, device.per_thread_stream()?);
     let (reference, borrowed) = (&stream, stream.as_ref());

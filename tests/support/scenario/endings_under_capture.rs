@@ -11,8 +11,8 @@ use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Pinned, Syste
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Growth};
 use alluvion::testing::{Bench, stall};
 use alluvion::{
-    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig,
-    ResourceExt, Stream, StreamPool,
+    AnyResource, Device, DeviceAccessible, DeviceVec, Machine, PinnedAlloc, PoolConfig, ResourceExt, Stream,
+    StreamPool,
 };
 
 use super::capture::Recorder;
