@@ -24,7 +24,7 @@
 //! # The words, beside those of [`resource`](crate::resource)
 //!
 //! - The *book* of an adaptor is its own state: plain data, without a type parameter, which
-//!   [`find`](crate::Resource::find) finds from outside, through any handle.
+//!   [`find`](crate::ResourceExt::find) finds from outside, through any handle.
 //! - A book is *closed* over a block, which removes its entry, before the upstream gets the block back: from then on
 //!   another thread may own the address.
 

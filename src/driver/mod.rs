@@ -1,6 +1,6 @@
 //! The seam between the crate and the hardware.
 //!
-//! [`Driver`] is the part of a machine that the crate needs. `cuda` implements it over the CUDA driver, [`sim`] over a simulated
+//! [`Driver`] is the part of a machine that the crate needs. `cuda` implements it over the CUDA driver, `sim` over a simulated
 //! machine. The rooms above work with either.
 //!
 //! # The contract of every method

@@ -12,7 +12,7 @@ use super::Stamp;
 /// maximum of their frontiers and cannot lose one (rapidsai/rmm#2489). There is no default, so a free block without a frontier
 /// cannot be expressed.
 ///
-/// There are two questions about a frontier, and they differ: [`StreamRef::may_reuse`](super::StreamRef::may_reuse) (may *this
+/// There are two questions about a frontier, and they differ: [`StreamRef::may_reuse`](crate::StreamRef::may_reuse) (may *this
 /// stream* use the block next?) and [`Machine::is_quiescent`](crate::Machine::is_quiescent) (is the block free of use on *every*
 /// device?). Only quiescent memory may be unmapped or returned to a driver.
 ///

@@ -62,7 +62,7 @@ impl AnyResource {
         ResourceRef::from_erased(&*self.resource)
     }
 
-    /// As [`Resource::describe`], without the trait in scope.
+    /// As [`describe`](crate::ResourceExt::describe), without the trait in scope.
     #[must_use]
     pub fn describe(&self) -> crate::resource::Describe<'_> {
         crate::resource::Describe::new(&*self.resource)

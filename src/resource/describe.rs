@@ -20,7 +20,7 @@ pub struct Describe<'a> {
 }
 
 impl<'a> Describe<'a> {
-    /// Describes an erased resource; others have [`Resource::describe`].
+    /// Describes an erased resource; others have [`describe`](crate::ResourceExt::describe).
     #[must_use]
     pub fn new(resource: &'a dyn Resource) -> Self {
         Self { resource }

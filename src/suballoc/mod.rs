@@ -11,8 +11,8 @@
 //! | [`FixedSize`] | blocks of one size | many blocks at a time |
 //! | [`Binning`] | small requests to bins of one size each, the rest to the upstream | as the bins do |
 //!
-//! Each is a method of every resource, too: [`pool`](crate::Resource::pool), [`arena`](crate::Resource::arena),
-//! [`fixed_size`](crate::Resource::fixed_size), [`binning`](crate::Resource::binning).
+//! Each is a method of every resource, too: [`pool`](crate::ResourceExt::pool), [`arena`](crate::ResourceExt::arena),
+//! [`fixed_size`](crate::ResourceExt::fixed_size), [`binning`](crate::ResourceExt::binning).
 //!
 //! The words, beside those of [`stream`](crate::stream) and [`resource`](crate::resource):
 //!

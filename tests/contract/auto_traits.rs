@@ -113,7 +113,8 @@ all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 11] = [
+const NO_TYPES: [&str; 12] = [
+    "Plain",
     "Allocator",
     "DeviceCopy",
     "HostBuffer",

@@ -390,10 +390,15 @@ fn a_copy_with_the_host_is_in_no_graph() {
             while !stop.load(Ordering::Acquire) {
                 if theirs.begin_capture(RELAXED).is_ok() {
                     thread::yield_now();
-                    if let Ok(Some(graph)) = theirs.end_capture(AUTO_FREE) {
+                    if let Ok(Some(graph)) = theirs.end_capture(AUTO_FREE)
+                        && graphs.len() < 10 * COPIES
+                    {
                         graphs.push(graph);
                     }
-                    captures.fetch_add(1, Ordering::Relaxed);
+                    if captures.fetch_add(1, Ordering::Relaxed) > COPIES {
+                        // There are enough of them: the copies need a stream that does not capture.
+                        thread::sleep(Duration::from_millis(1));
+                    }
                 }
                 thread::yield_now();
             }

@@ -42,8 +42,8 @@ fn what_cannot_be_read_is_said() {
     let far = SNAPSHOT.replace("\"ordinal\": 2", "\"ordinal\": 4000000000");
     for (path, words) in [
         (folder.path("none.csv"), "none.csv"),
-        (folder.file("empty.csv", ""), "the heading has no column"),
-        (folder.file("torn.csv", &PLAIN[..PLAIN.len() - 20]), "line 6"),
+        (folder.file("empty.csv", ""), "the file is empty: a log has at least its heading"),
+        (folder.file("half.csv", format!("{}\n", &PLAIN[..PLAIN.len() - 20])), "line 6"),
         (folder.file("torn.json", &SNAPSHOT[..200]), "it is no snapshot"),
         (
             folder.file("gaps.json", SNAPSHOT.replace("0x302000300", "0x302000301")),
@@ -69,7 +69,9 @@ fn an_empty_log_is_a_log() {
 #[test]
 fn a_file_changes_when_the_export_is_whole() {
     let folder = Folder::new("export-file");
-    let (log, torn) = (folder.file("log.csv", TAGGED), folder.file("torn.csv", &TAGGED[..TAGGED.len() - 20]));
+    // A line that is no row, and has its end: no log that was cut.
+    let half = format!("{}\n", &TAGGED[..TAGGED.len() - 20]);
+    let (log, torn) = (folder.file("log.csv", TAGGED), folder.file("torn.csv", half));
     let out = folder.file("out", "before");
     refused(1, &["export", &torn, "--format", "folded", "-o", &out]);
     assert_eq!(fs::read(&out).unwrap(), b"before");

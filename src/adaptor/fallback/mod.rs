@@ -26,7 +26,7 @@ use crate::stream::StreamRef;
 ///
 /// It serves alignments that both honour, and its blocks are accessible where those of both are. A trim trims both,
 /// each down to the given size. Its memory figures are those of the resource with more memory, because one resource
-/// serves a request, and both may share one upstream. [`upstream`](Resource::upstream) and [`find`](Resource::find) go
+/// serves a request, and both may share one upstream. [`upstream`](Resource::upstream) and [`find`](crate::ResourceExt::find) go
 /// on to the first; [`second`](Self::second) is the other one, and the description shows it in parentheses.
 ///
 /// Both must hand out memory, in which no two live blocks have one address: two [`Null`](crate::source::Null)s do not.

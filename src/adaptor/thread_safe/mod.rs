@@ -79,7 +79,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///
-/// [`find`]: Resource::find
+/// [`find`]: crate::ResourceExt::find
 pub struct ThreadSafe<U = AnyResource> {
     upstream: Mutex<U>,
     reentries: ThreadSafeBook,

@@ -60,7 +60,7 @@ enum BinResource<U: Resource, B> {
     Given(B),
 }
 
-/// Builds a [`Binning`]: begun by [`Resource::binning`].
+/// Builds a [`Binning`]: begun by [`binning`](crate::ResourceExt::binning).
 ///
 /// ```
 /// use alluvion::{Error, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
@@ -105,7 +105,7 @@ impl Binning<crate::resource::AnyResource> {
 }
 
 impl<U: Resource> Binning<U> {
-    /// Begins to build bins over `upstream`, as [`Resource::binning`] does.
+    /// Begins to build bins over `upstream`, as [`binning`](crate::ResourceExt::binning) does.
     pub fn over(upstream: U) -> BinningBuilder<U> {
         Binning::with_given_bins(upstream)
     }

@@ -90,7 +90,7 @@ impl Counters {
     }
 }
 
-/// The state of a suballocator, of one type for every upstream: found in a stack by [`find`](crate::Resource::find).
+/// The state of a suballocator, of one type for every upstream: found in a stack by [`find`](crate::ResourceExt::find).
 ///
 /// `find::<Pool>()` finds a pool's, and `find::<SuballocBook>()` that of the outermost suballocator, of whatever kind.
 ///

@@ -52,7 +52,7 @@ const BYTES_OF_A_BLOCK: usize = 64 << 10;
 /// # Tags
 ///
 /// Allocations are counted by [`Tag`], too. Frees are not: a free does not say under which tag the block was allocated,
-/// and the freeing thread may have another tag. [`Tracking`](super::Tracking) knows the live blocks by tag.
+/// and the freeing thread may have another tag. [`Tracking`](crate::adaptor::Tracking) knows the live blocks by tag.
 ///
 /// A thread takes memory for the tags that it uses only: about 100 bytes for each, and 3 KiB for the first.
 ///
