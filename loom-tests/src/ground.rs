@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex as Unmodelled, MutexGuard, PoisonError};
 
 use alluvion::driver::RawStream;
 use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceExt, ResourceId, StreamRef,
+    Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef,
 };
 use loom::sync::Mutex;
 
