@@ -7,9 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex as Unmodelled, MutexGuard, PoisonError};
 
 use alluvion::driver::RawStream;
-use alluvion::{
-    Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef,
-};
+use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 use loom::sync::Mutex;
 
 use crate::mock::WorkSet;
