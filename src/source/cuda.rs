@@ -83,11 +83,8 @@ unsafe impl Resource for Cuda {
         }
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
-        let address = driver
-            .allocate_device(self.device.ordinal(), layout.bytes())
-            .map_err(|error| refusal::failed("Cuda", &self.device, layout, error, || self.memory_info()))?;
-        DevicePtr::new(address)
-            .ok_or_else(|| refusal::refused("Cuda", &self.device, layout, || self.memory_info()))
+        let answer = driver.allocate_device(self.device.ordinal(), layout.bytes());
+        refusal::block_of("Cuda", &self.device, layout, answer, || self.memory_info())
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {

@@ -58,13 +58,9 @@ impl DriverPool {
         // SAFETY:
         // - the pool is live: `new`'s caller promised it.
         // - the stream is live, because it is borrowed, and of this device: compared above.
-        let address =
-            unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.raw, stream.raw()) }
-                .map_err(|error| {
-                refusal::failed(self.source, &self.device, layout, error, || self.memory_info())
-            })?;
-        DevicePtr::new(address)
-            .ok_or_else(|| refusal::refused(self.source, &self.device, layout, || self.memory_info()))
+        let answer =
+            unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.raw, stream.raw()) };
+        refusal::block_of(self.source, &self.device, layout, answer, || self.memory_info())
     }
 
     /// # Safety

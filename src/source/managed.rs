@@ -136,11 +136,8 @@ unsafe impl Resource for Managed {
         }
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
-        let address = driver.allocate_managed(self.device.ordinal(), layout.bytes()).map_err(|error| {
-            refusal::failed("Managed", &self.device, layout, error, || self.memory_info())
-        })?;
-        DevicePtr::new(address)
-            .ok_or_else(|| refusal::refused("Managed", &self.device, layout, || self.memory_info()))
+        let answer = driver.allocate_managed(self.device.ordinal(), layout.bytes());
+        refusal::block_of("Managed", &self.device, layout, answer, || self.memory_info())
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {

@@ -1,10 +1,9 @@
 //! The errors of a source without memory.
 
 use crate::device::Device;
-use crate::driver::{DriverError, MemoryInfo};
-use crate::error::Error;
-use crate::error::OutOfMemory;
-use crate::resource::Layout;
+use crate::driver::{DriverError, DriverResult, MemoryInfo};
+use crate::error::{Error, OutOfMemory};
+use crate::resource::{DevicePtr, Layout};
 
 /// The error of `source`, a source of this device, after a driver call failed. Only an out-of-memory error calls `memory`, for its
 /// report.
@@ -18,6 +17,20 @@ pub(super) fn failed(
 ) -> Error {
     let error = Error::of_driver(error, layout.bytes());
     if error.is_out_of_memory() { report(source, device, layout, Some(error), memory().ok()) } else { error }
+}
+
+/// The block at the address that the driver answered, or the error of `source`. Address 0 is no block.
+pub(super) fn block_of(
+    source: &'static str,
+    device: &Device,
+    layout: Layout,
+    answer: DriverResult<u64>,
+    memory: impl FnOnce() -> Result<MemoryInfo, Error>,
+) -> Result<DevicePtr, Error> {
+    match answer {
+        Ok(address) => DevicePtr::new(address).ok_or_else(|| refused(source, device, layout, memory)),
+        Err(error) => Err(failed(source, device, layout, error, memory)),
+    }
 }
 
 /// The out-of-memory error of `source` without an error of the driver.
