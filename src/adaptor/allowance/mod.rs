@@ -259,31 +259,23 @@ impl Allowance {
         if self.parent().is_some() {
             return self.take_below_a_root(whole_bytes);
         }
-        match self.node.take_at_root(whole_bytes as u64) {
-            Ok(used) => {
-                // Before anybody is told: it goes back, whatever an observer does.
-                let taken = TakenRoom::new(self, whole_bytes);
-                if let Some(used) = used.crossing() {
-                    self.tell(&[(0, used)]);
-                }
-                Ok(taken)
-            }
-            Err(refusal) => Err(refusal),
+        let outcome = self.node.take_at_root(whole_bytes as u64)?;
+        // Before an observer is told: the room goes back, whatever the observer does.
+        let taken = TakenRoom::new(self, whole_bytes);
+        if let Some(used) = outcome.crossing() {
+            self.tell(&[(0, used)]);
         }
+        Ok(taken)
     }
 
     fn take_below_a_root(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
-        match self.node.take_below_a_root(whole_bytes as u64) {
-            Ok(crossings) => {
-                // As above.
-                let taken = TakenRoom::new(self, whole_bytes);
-                if !crossings.is_empty() {
-                    self.tell(&crossings);
-                }
-                Ok(taken)
-            }
-            Err(refusal) => Err(refusal),
+        let crossings = self.node.take_below_a_root(whole_bytes as u64)?;
+        // As above.
+        let taken = TakenRoom::new(self, whole_bytes);
+        if !crossings.is_empty() {
+            self.tell(&crossings);
         }
+        Ok(taken)
     }
 
     /// Refuses a request above the limit of any allowance.

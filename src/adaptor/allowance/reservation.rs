@@ -34,17 +34,13 @@ static_assertions::assert_not_impl_any!(Reservation: Clone);
 
 impl Reservation {
     pub(super) fn new(allowance: &Allowance, bytes: usize) -> Result<Self, Error> {
-        // A size that cannot be rounded up is above any limit.
-        let whole_bytes = bytes.checked_next_multiple_of(Layout::MIN_ALIGN);
-        let taken = match whole_bytes {
-            Some(whole_bytes) => allowance.take(whole_bytes).map(|taken| (taken, whole_bytes)),
-            None => Err(allowance.refuse()),
-        };
-        let into_error = |refusal: LimitRefusal| {
+        let refused = |refusal: LimitRefusal| {
             refusal.into_error("Allowance", allowance, bytes, Layout::MIN_ALIGN, None)
         };
-        let (taken, whole_bytes) = taken.map_err(into_error)?;
-        taken.keep();
+        // A size that cannot be rounded up is above any limit.
+        let whole_bytes = bytes.checked_next_multiple_of(Layout::MIN_ALIGN);
+        let whole_bytes = whole_bytes.ok_or_else(|| refused(allowance.refuse()))?;
+        allowance.take(whole_bytes).map_err(refused)?.keep();
         Ok(Self { allowance: allowance.clone(), bytes: whole_bytes })
     }
 
