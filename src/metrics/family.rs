@@ -3,20 +3,20 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use super::{Kind, Value};
+use crate::resource::{FigureKind, FigureValue};
 
 /// The samples of one figure.
 #[derive(Clone, Debug)]
 pub(super) struct Family {
     name: String,
-    kind: Kind,
+    kind: FigureKind,
     help: String,
     /// By their labels, as they are written.
-    samples: BTreeMap<String, Value>,
+    samples: BTreeMap<String, FigureValue>,
 }
 
 impl Family {
-    pub(super) fn new(name: &str, kind: Kind, help: &str) -> Self {
+    pub(super) fn new(name: &str, kind: FigureKind, help: &str) -> Self {
         Self { name: clean(name, true), kind, help: help.to_owned(), samples: BTreeMap::new() }
     }
 
@@ -25,7 +25,7 @@ impl Family {
     }
 
     /// Two samples with the same labels are one: the later.
-    pub(super) fn set(&mut self, labels: &[(&str, &str)], value: Value) {
+    pub(super) fn set(&mut self, labels: &[(&str, &str)], value: FigureValue) {
         self.samples.insert(written(labels), value);
     }
 }
@@ -34,8 +34,8 @@ impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, kind, help, samples } = self;
         let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
+            FigureKind::Gauge => "gauge",
+            FigureKind::Counter => "counter",
         };
         write!(f, "# HELP {name} ")?;
         escape(f, help, false)?;

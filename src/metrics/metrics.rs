@@ -3,8 +3,8 @@
 use core::fmt;
 
 use super::family::Family;
-use super::{Kind, Value};
 use crate::resource::{Figure, Figures, Resource};
+use crate::resource::{FigureKind, FigureValue};
 use crate::suballoc::Status;
 
 /// The figures of stacks of resources: a page in the text format that Prometheus reads, version 0.0.4.
@@ -101,10 +101,11 @@ impl Metrics {
     /// later is there. Characters that names may not have become `_`.
     ///
     /// ```
-    /// use alluvion::metrics::{Kind, Metrics};
+    /// use alluvion::metrics::Metrics;
+    /// use alluvion::resource::FigureKind;
     ///
     /// let mut page = Metrics::new();
-    /// page.add("queries_total", Kind::Counter, "Queries so far.", &[("kind", "join")], 7_u64);
+    /// page.add("queries_total", FigureKind::Counter, "Queries so far.", &[("kind", "join")], 7_u64);
     /// assert_eq!(
     ///     page.to_string(),
     ///     "# HELP queries_total Queries so far.\n# TYPE queries_total counter\nqueries_total{kind=\"join\"} 7\n"
@@ -113,10 +114,10 @@ impl Metrics {
     pub fn add(
         &mut self,
         name: &str,
-        kind: Kind,
+        kind: FigureKind,
         help: &str,
         labels: &[(&str, &str)],
-        value: impl Into<Value>,
+        value: impl Into<FigureValue>,
     ) {
         let value = value.into();
         match self.families.iter_mut().find(|family| family.is_called(name)) {

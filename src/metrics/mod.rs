@@ -16,5 +16,4 @@ mod family;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod metrics;
 
-pub use crate::resource::{FigureKind as Kind, FigureValue as Value};
 pub use metrics::Metrics;

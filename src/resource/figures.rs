@@ -29,11 +29,11 @@ pub enum FigureKind {
 /// The value of a figure.
 ///
 /// ```
-/// use alluvion::metrics::Value;
+/// use alluvion::resource::FigureValue;
 ///
-/// assert_eq!(Value::from(1_u64 << 60).to_string(), "1152921504606846976");
-/// assert_eq!(Value::from(0.25).to_string(), "0.25");
-/// assert_eq!(Value::from(f64::INFINITY).to_string(), "+Inf");
+/// assert_eq!(FigureValue::from(1_u64 << 60).to_string(), "1152921504606846976");
+/// assert_eq!(FigureValue::from(0.25).to_string(), "0.25");
+/// assert_eq!(FigureValue::from(f64::INFINITY).to_string(), "+Inf");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use alluvion::adaptor::{Aligned, Allowance, Budget, Guard, GuardConfig, Log};
-use alluvion::metrics::{Kind, Metrics};
+use alluvion::metrics::Metrics;
 use alluvion::relief::Relief;
+use alluvion::resource::FigureKind;
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::suballoc::{FixedSizeConfig, SuballocBook};
 use alluvion::tag::with_tag;
@@ -207,13 +208,13 @@ fn what_a_name_may_not_have_is_replaced() {
     let mut page = Metrics::new();
     page.add(
         "9 lives:é",
-        Kind::Gauge,
+        FigureKind::Gauge,
         "Two\nlines\\",
         &[("a-b", "1"), ("a b", "2"), ("", "3")],
         f64::NEG_INFINITY,
     );
-    page.add("9 lives:é", Kind::Counter, "another", &[], f64::NAN);
-    page.add("", Kind::Counter, "", &[], 3_usize);
+    page.add("9 lives:é", FigureKind::Counter, "another", &[], f64::NAN);
+    page.add("", FigureKind::Counter, "", &[], 3_usize);
     let text = page.to_string();
     assert_eq!(
         text,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use alluvion::metrics::{Kind, Metrics};
+use alluvion::metrics::Metrics;
+use alluvion::resource::FigureKind;
 
 use super::output::unwritten;
 use crate::failure::Failure;
@@ -65,7 +66,7 @@ impl Sums {
             ("alluvion_peak_live_bytes", "The most bytes that were ever out.", self.peak_live),
             ("alluvion_peak_reserved_bytes", "The most bytes that were ever reserved.", self.peak_reserved),
         ] {
-            page.add(name, Kind::Gauge, help, DEVICE, value);
+            page.add(name, FigureKind::Gauge, help, DEVICE, value);
         }
         for (name, help, value) in [
             ("alluvion_allocations_total", "Blocks that were allocated.", self.allocations),
@@ -73,12 +74,18 @@ impl Sums {
             ("alluvion_failures_total", "Allocations that failed.", self.failures),
             ("alluvion_upstream_calls_total", "Segments taken and given back.", self.upstream_calls),
         ] {
-            page.add(name, Kind::Counter, help, DEVICE, value);
+            page.add(name, FigureKind::Counter, help, DEVICE, value);
         }
         let tagged = bytes.iter().zip(tags).filter(|_| is_tagged);
         for (bytes, tag) in tagged {
             let help = "Bytes that blocks which are out were asked for with.";
-            page.add("alluvion_tag_live_bytes", Kind::Gauge, help, &[("device", "0"), ("tag", tag)], *bytes);
+            page.add(
+                "alluvion_tag_live_bytes",
+                FigureKind::Gauge,
+                help,
+                &[("device", "0"), ("tag", tag)],
+                *bytes,
+            );
         }
     }
 }
@@ -92,12 +99,12 @@ pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result
     let mut page = Metrics::new();
     page.add_status(&labels, &file.status.in_library());
     let help = "Pieces taken from the upstream.";
-    page.add("alluvion_segments", Kind::Gauge, help, &labels, file.segments.len());
+    page.add("alluvion_segments", FigureKind::Gauge, help, &labels, file.segments.len());
     if let Some(report) = &file.out_of_memory {
         let help = "The request that there was no memory for.";
         let labels = [("device", &*device), ("cause", &*report.cause)];
         let bytes = report.requested_bytes;
-        page.add("alluvion_out_of_memory_requested_bytes", Kind::Gauge, help, &labels, bytes);
+        page.add("alluvion_out_of_memory_requested_bytes", FigureKind::Gauge, help, &labels, bytes);
     }
     let mut tags: BTreeMap<&str, u64> = BTreeMap::new();
     for block in file.blocks.iter().filter(|block| !block.tag.is_empty()) {
@@ -106,7 +113,7 @@ pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result
     for (tag, bytes) in tags {
         let help = "Bytes of the blocks which are out.";
         let labels = [("device", &*device), ("tag", tag)];
-        page.add("alluvion_tag_live_bytes", Kind::Gauge, help, &labels, bytes);
+        page.add("alluvion_tag_live_bytes", FigureKind::Gauge, help, &labels, bytes);
     }
     write!(to, "{page}").map_err(unwritten)
 }
