@@ -1,7 +1,7 @@
 //! The program `alluvion`: looks at what memory resources for GPUs do, and what they cost.
 //!
-//! It is a library for the sake of programs that want a page of their own log at once: [`write_page`]. They need none of the
-//! program: `alluvion-cli = { version = "0.1", default-features = false }`.
+//! The library is for programs that write a page of their own log at once: [`write_page`]. They need none of the program:
+//! `alluvion-cli = { version = "0.1", default-features = false }`.
 
 #![cfg_attr(
     not(feature = "program"),

@@ -359,7 +359,7 @@ fn a_malformed_trace_is_refused_with_line_and_reason() {
 
     let packed = fs::read(trace("etl")).expect("the trace is there");
     let torn = Scratch::new("torn.csv.gz", &packed[..packed.len() / 2]);
-    // What comes before the place where a log was cut is replayed, and the place is said.
+    // The rows before the cut of a log are replayed, and the program names the place of the cut.
     let output = alluvion(&["bench", "replay", "--driver", "null", "--quick", torn.path()]);
     let words = String::from_utf8(output.stderr).expect("it prints text");
     assert!(output.status.success() && words.contains("what gzip packed has no end"), "{words}");

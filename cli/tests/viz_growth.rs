@@ -83,7 +83,7 @@ fn log_of(events: u64, says_reserved: bool) -> String {
     path.to_str().expect("its name is text").to_owned()
 }
 
-/// What drawing a log takes: the most bytes that are live at once, and those of the page.
+/// The memory that drawing a log takes: the most bytes that are live at once, and the bytes of the page.
 fn drawn(log: &str) -> (usize, u64) {
     let page = scratch("growth.html");
     let before = LIVE.load(Ordering::Relaxed);

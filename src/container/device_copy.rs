@@ -133,7 +133,7 @@ macro_rules! device_copy {
     ($name:ident { $($field:tt),+ $(,)? }) => {
         const _: () = {
             // A struct is made of all its fields: the compiler names the one that is left out.
-            #[allow(dead_code)]
+            #[allow(dead_code, reason = "only the compiler reads it")]
             fn every_field_is_named(value: $name) -> $name {
                 $name { $($field: value.$field),+ }
             }

@@ -1,4 +1,4 @@
-//! What mimalloc costs, to compare with: the allocator that is called the fastest.
+//! The cost of mimalloc, an allocator of the host that is known to be fast, to compare with.
 
 #![expect(unsafe_code, reason = "calls an allocator directly")]
 

@@ -27,7 +27,7 @@ pub(super) struct Recording {
     /// When it begins, since midnight.
     pub(super) first_microseconds: u64,
     pub(super) peak_live_bytes: u64,
-    /// What there is beside events.
+    /// The parts of a log other than its events.
     pub(super) rest: Trace,
 }
 

@@ -5,7 +5,7 @@ use alluvion::trace::{EventKind, Trace};
 use super::page::{read_trace, trace_path};
 use super::{browser, draw, is_near, named, number, pixel, text_of};
 
-/// What is live after each event, as the trace counts it.
+/// The live bytes after each event, as the trace counts them.
 fn live_curve(trace: &Trace) -> Vec<u64> {
     let mut live = 0;
     let step = |event: &alluvion::trace::Event| {

@@ -1,4 +1,4 @@
-//! What is found, and who holds most.
+//! The search, and the list of the largest holders.
 
 use std::fmt::Write;
 use std::fs;
@@ -76,7 +76,7 @@ fn search_finds_tags_addresses_numbers_sizes_and_streams() {
     browser.key("Escape");
     assert_eq!(browser.ask("probe.selected()"), Value::Null);
     assert!(!is_near(pixel_of_block(&mut browser, 2), faded, 10), "what is not found was faded");
-    // Who holds most, by tag: three rows that add up to what is live.
+    // The largest holders, by tag: three rows that add up to the live bytes.
     browser.key("p");
     let rows = browser.ask("probe.holders()");
     let rows = rows.as_array().unwrap();
