@@ -23,6 +23,7 @@ mod handle;
 mod layer;
 mod layout;
 mod over_upstream;
+mod pages;
 mod resource_id;
 mod resource_ref;
 
@@ -36,6 +37,7 @@ pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
 pub use layout::Layout;
 pub(crate) use over_upstream::blocks_of_upstream;
+pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
 
@@ -178,6 +180,15 @@ pub unsafe trait Resource {
 
     /// The resource under this one, if there is one.
     fn upstream(&self) -> Option<&dyn Resource> {
+        None
+    }
+
+    /// Addresses and physical memory, apart, if the resource has them: a [`Pool`](crate::Pool) over it then grows in place,
+    /// and moves free memory instead of growing. A block that [`allocate`](Self::allocate) returns has nothing to do with them.
+    ///
+    /// A layer that counts or limits the blocks of its upstream does not pass the upstream's on, because what is mapped through
+    /// them is no block.
+    fn pages(&self) -> Option<&dyn Pages> {
         None
     }
 
