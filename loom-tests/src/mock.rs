@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
 
 use alluvion::MemoryInfo;
 use alluvion::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind,
-    PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute,
+    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -428,6 +428,7 @@ unsafe impl Driver for Mock {
     }
 
     not_modelled! {
+        unsafe fn stream_capture_id(u32, RawStream) -> Option<CaptureId> = StreamCaptureId;
         unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
         unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
         unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;

@@ -1,5 +1,7 @@
 //! The properties of devices, pools and allocations, under names of this crate rather than of a vendor's header.
 
+use super::RawGraph;
+
 /// A property of a device that the driver can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -148,6 +150,15 @@ pub enum CaptureStatus {
     Active,
     /// An illegal call broke the capture; it must be ended.
     Invalidated,
+}
+
+/// A capture that a stream takes part in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CaptureId {
+    /// The number of the capture, never used twice while the process lives. Streams that have joined the capture have it too.
+    pub number: u64,
+    /// The graph that is being recorded: the one that the end of the capture returns.
+    pub graph: RawGraph,
 }
 
 /// Which calls a capture forbids on the calling thread, as `CUstreamCaptureMode`.

@@ -46,6 +46,7 @@ calls! {
     StreamQuery => "cuStreamQuery",
     StreamWaitEvent => "cuStreamWaitEvent",
     StreamCaptureStatus => "cuStreamIsCapturing",
+    StreamCaptureId => "cuStreamGetCaptureInfo",
     StreamId => "cuStreamGetId",
     BeginCapture => "cuStreamBeginCapture",
     EndCapture => "cuStreamEndCapture",

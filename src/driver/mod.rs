@@ -28,8 +28,8 @@ mod relaxed;
 pub mod cuda;
 
 pub use attribute::{
-    Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess,
-    MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,
+    Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location,
+    MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,
 };
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
@@ -185,6 +185,17 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `stream` is live and belongs to this device.
     unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus>;
+
+    /// The capture that the stream takes part in; `None` for a stream that does not capture, or whose capture is broken.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_FOUND`] if the driver is older than that; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>>;
 
     /// The driver's own number for the stream, never used twice while the process lives. Breaks the capture of the stream.
     ///

@@ -15,7 +15,7 @@ use super::kernel::Range;
 use super::lane::{LaneKind, Work};
 use super::machine::SimMachine;
 use super::stream::SimStream;
-use crate::driver::{Call, CaptureMode, CaptureStatus, Code};
+use crate::driver::{Call, CaptureId, CaptureMode, CaptureStatus, Code, RawGraph};
 
 /// CUDA's code for a dependency between two captures.
 const CAPTURE_MERGE: Code = Code(902);
@@ -233,6 +233,13 @@ impl SimMachine {
             Some(capture) if !capture.invalidated => CaptureStatus::Active,
             _ => CaptureStatus::Invalidated,
         })
+    }
+
+    /// The capture that a stream takes part in. The graph that comes of it has the capture's number.
+    pub(super) fn capture_id(&self, stream: &SimStream) -> Result<Option<CaptureId>, Code> {
+        let status = self.capture_status(stream)?;
+        let capture = self.captures.streams.get(&stream.handle).filter(|_| status == CaptureStatus::Active);
+        Ok(capture.map(|&(number, _)| CaptureId { number, graph: RawGraph(number) }))
     }
 
     /// Queues or records work.

@@ -19,9 +19,9 @@ use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
 use super::virtual_memory::{GRANULARITY, exported};
 use crate::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
-    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
+    PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 
 /// The first version that knows stream ids: CUDA 12.0.
@@ -243,6 +243,13 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         machine.capture_status(&stream).map_err(of(call))
+    }
+
+    unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>> {
+        let call = Call::StreamCaptureId;
+        let mut machine = self.enter(call, Some(ordinal), 0)?;
+        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        machine.capture_id(&stream).map_err(of(call))
     }
 
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64> {

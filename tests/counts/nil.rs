@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvion::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute, PoolKind,
-    PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute,
+    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 use alluvion::{Device, Machine, MemoryInfo};
 
@@ -148,6 +148,7 @@ unsafe impl Driver for Nil {
     }
 
     refused! {
+        unsafe fn stream_capture_id(u32, RawStream) -> Option<CaptureId> = StreamCaptureId;
         unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
         unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
         unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alluvion::driver::{
-    Advice, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
+    Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
     ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
     PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
@@ -132,6 +132,7 @@ unsafe impl Driver for Meddler {
         fn stream_query(ordinal: u32, stream: RawStream) -> bool;
         fn stream_wait_event(ordinal: u32, stream: RawStream, event: RawEvent) -> ();
         fn stream_capture_status(ordinal: u32, stream: RawStream) -> CaptureStatus;
+        fn stream_capture_id(ordinal: u32, stream: RawStream) -> Option<CaptureId>;
         fn stream_id(ordinal: u32, stream: RawStream) -> u64;
         fn stream_begin_capture(ordinal: u32, stream: RawStream, mode: CaptureMode) -> ();
         fn stream_end_capture(ordinal: u32, stream: RawStream) -> RawGraph;

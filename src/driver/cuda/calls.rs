@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::{self, NonNull};
 
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
@@ -10,9 +10,9 @@ use super::context::check;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
-    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
+    PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
 };
 
 /// The code of a call whose function the loaded libcuda lacks.
@@ -182,6 +182,26 @@ unsafe impl Driver for CudaDriver {
             1 => CaptureStatus::Active,
             _ => CaptureStatus::Invalidated,
         })
+    }
+
+    unsafe fn stream_capture_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<Option<CaptureId>> {
+        let (mut status, mut number, mut graph): (c_uint, c_ulonglong, usize) = (0, 0, 0);
+        self.call(ordinal, Call::StreamCaptureId, |symbols| match symbols.stream_get_capture_info {
+            // SAFETY: the stream is live, as the caller promises; the first three places are writable, and the last two may
+            // be null, because what the next node depends on is not asked for.
+            Some(get_info) => unsafe {
+                get_info(
+                    stream(raw),
+                    &raw mut status,
+                    &raw mut number,
+                    &raw mut graph,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                )
+            },
+            None => MISSING,
+        })?;
+        Ok((status == 1).then_some(CaptureId { number, graph: RawGraph(graph as u64) }))
     }
 
     unsafe fn stream_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<u64> {

@@ -95,6 +95,14 @@ symbols! {
         pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
         stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
+        stream_get_capture_info = "cuStreamGetCaptureInfo_v2"(
+            usize,
+            *mut c_uint,
+            *mut c_ulonglong,
+            *mut usize,
+            *mut *const usize,
+            *mut usize
+        );
         stream_begin_capture = "cuStreamBeginCapture_v2"(usize, c_uint);
         stream_end_capture = "cuStreamEndCapture"(usize, *mut usize);
         graph_destroy = "cuGraphDestroy"(usize);

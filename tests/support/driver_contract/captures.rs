@@ -58,6 +58,31 @@ pub(crate) fn a_capture_may_allocate(driver: &dyn Driver) {
     destroy(driver, graph);
 }
 
+/// A stream that joins a capture has its number; the graph is the one that the end returns; the next capture has another number.
+pub(crate) fn a_capture_has_a_number_and_a_graph(driver: &dyn Driver) {
+    let (stream, joined, beside) =
+        (TestStream::new(driver), TestStream::new(driver), TestStream::new(driver));
+    let (fork, join) = (TestEvent::new(driver), TestEvent::new(driver));
+    assert_eq!(stream.capture_id(), Ok(None));
+    begin(driver, &stream);
+    let first = stream.capture_id().expect("it can be asked for").expect("it captures");
+    fork.record(&stream);
+    joined.wait(&fork).expect("it joins");
+    assert_eq!(joined.capture_id(), Ok(Some(first)));
+    assert_eq!(beside.capture_id(), Ok(None));
+    join.record(&joined);
+    stream.wait(&join).expect("it is joined");
+    let graph = end(driver, &stream).expect("nothing has broken it");
+    assert_eq!(graph, first.graph);
+    assert_eq!((stream.capture_id(), joined.capture_id()), (Ok(None), Ok(None)));
+    begin(driver, &stream);
+    let second = stream.capture_id().expect("it can be asked for").expect("it captures");
+    assert_ne!(second.number, first.number);
+    let other = end(driver, &stream).expect("nothing has broken it");
+    destroy(driver, graph);
+    destroy(driver, other);
+}
+
 /// An event that was recorded in a capture draws nobody into it once the capture is over, and cannot be waited for; it can be recorded
 /// anew.
 pub(crate) fn an_event_of_a_capture_that_is_over_draws_nobody_in(driver: &dyn Driver) {

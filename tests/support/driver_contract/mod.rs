@@ -75,6 +75,7 @@ macro_rules! clauses {
             memory_goes_out_as_it_was_made_to
             what_a_stream_captures_does_not_run
             a_capture_may_allocate
+            a_capture_has_a_number_and_a_graph
             managed_memory_can_be_sent_and_advised_on
             any_thread_may_call
         }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use alluvion::driver::{
-    Advice, CaptureStatus, Code, Driver, DriverResult, FillValue, HandleType, Location, MapAccess,
+    Advice, CaptureId, CaptureStatus, Code, Driver, DriverResult, FillValue, HandleType, Location, MapAccess,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawMemory, RawPool, RawStream,
     StreamFlags,
 };
@@ -77,6 +77,11 @@ impl<'a> TestStream<'a> {
     pub(crate) fn capture_status(&self) -> DriverResult<CaptureStatus> {
         // SAFETY: the stream is live while `self` is.
         unsafe { self.driver.stream_capture_status(GPU, self.raw) }
+    }
+
+    pub(crate) fn capture_id(&self) -> DriverResult<Option<CaptureId>> {
+        // SAFETY: the stream is live while `self` is.
+        unsafe { self.driver.stream_capture_id(GPU, self.raw) }
     }
 
     pub(crate) fn call(&self, function: impl FnOnce() + Send + 'static) {
