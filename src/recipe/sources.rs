@@ -51,6 +51,9 @@ fn cuda_async(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
     if let Some(bytes) = call.bytes("initial", &memory)? {
         config = config.initial_bytes(bytes);
     }
+    if let Some(bytes) = call.bytes("maximum", &memory)? {
+        config = config.maximum_bytes(bytes);
+    }
     if let Some(bytes) = call.bytes("threshold", &memory)? {
         config = config.release_threshold_bytes(bytes as u64);
     }

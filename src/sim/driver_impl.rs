@@ -27,6 +27,9 @@ use crate::driver::{
 /// The first version that knows stream ids: CUDA 12.0.
 const STREAM_ID_VERSION: u32 = 12_000;
 
+/// The first version whose pools may have a maximum: CUDA 12.2.
+const POOL_LIMIT_VERSION: u32 = 12_020;
+
 /// The first version with pools of managed memory: CUDA 13.0.
 const MANAGED_POOL_VERSION: u32 = 13_000;
 
@@ -463,6 +466,9 @@ unsafe impl Driver for SimDriver {
         let call = Call::PoolCreate;
         let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
         machine.check_handle_types(ordinal, properties.handle_types).map_err(of(call))?;
+        if properties.max_bytes != 0 && machine.config.version < POOL_LIMIT_VERSION {
+            return Err(of(call)(Code::NOT_SUPPORTED));
+        }
         Ok(machine.pool_create(ordinal, properties))
     }
 

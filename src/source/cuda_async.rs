@@ -85,6 +85,11 @@ impl CudaAsync {
                 ArgumentKind::Flag,
                 "may make streams wait for each other; true if left out",
             ),
+            Parameter::new(
+                "maximum",
+                ArgumentKind::Size,
+                "the most bytes that it holds; no maximum if left out",
+            ),
             Parameter::GPU,
         ],
     };
@@ -107,12 +112,12 @@ impl CudaAsync {
     /// # Errors
     ///
     /// `Unsupported` if the device has no memory pools, or cannot export them as asked; `InvalidArgument` for an initial size
-    /// above the release threshold; `OutOfMemory` if the initial bytes cannot be had; as the driver says. On an error nothing
+    /// above the release threshold or the maximum, and for a maximum of 0 bytes; `OutOfMemory` if the initial bytes cannot be had; as the driver says. On an error nothing
     /// leaks: a pool that was already made is destroyed.
     pub fn with_config(device: &Device, config: CudaAsyncConfig) -> Result<Self, Error> {
         config.check(device.capabilities()?)?;
         let initial = Layout::from_bytes(config.initial())?;
-        let properties = PoolProperties { handle_types: config.handles(), max_bytes: 0 };
+        let properties = PoolProperties { handle_types: config.handles(), max_bytes: config.maximum() };
         let raw = {
             let driver = &**device.driver();
             let _relaxed = RelaxedCapture::enter(driver)?;
@@ -120,7 +125,7 @@ impl CudaAsync {
             driver.pool_create(device.ordinal(), properties)?
         };
         // SAFETY: the pool was made just now, on this device, and only `Drop` destroys it.
-        let pool = unsafe { DriverPool::new("CudaAsync", device, raw) };
+        let pool = unsafe { DriverPool::new("CudaAsync", device, raw) }.at_most(config.maximum());
         // From here on an error drops `made`, and `made` the pool.
         let made = Self { pool };
         for (attribute, value) in config.attributes() {

@@ -20,6 +20,7 @@ use crate::error::Error;
 #[must_use = "a configuration does nothing until a resource is made with it"]
 pub struct CudaAsyncConfig {
     initial_bytes: usize,
+    maximum_bytes: Option<usize>,
     release_threshold_bytes: u64,
     follow_event_dependencies: Option<bool>,
     allow_opportunistic: Option<bool>,
@@ -28,10 +29,11 @@ pub struct CudaAsyncConfig {
 }
 
 impl Default for CudaAsyncConfig {
-    /// No initial bytes, all memory kept, all three kinds of reuse, no export.
+    /// No initial bytes, no maximum, all memory kept, all three kinds of reuse, no export.
     fn default() -> Self {
         Self {
             initial_bytes: 0,
+            maximum_bytes: None,
             release_threshold_bytes: u64::MAX,
             follow_event_dependencies: None,
             allow_opportunistic: None,
@@ -45,6 +47,14 @@ impl CudaAsyncConfig {
     /// Bytes that the pool takes from the device when it is made, so that the first allocations do not have to.
     pub const fn initial_bytes(mut self, bytes: usize) -> Self {
         self.initial_bytes = bytes;
+        self
+    }
+
+    /// The most bytes that the pool holds at a time, handed out or not; a request beyond them fails. The driver may round it up.
+    ///
+    /// Needs CUDA 12.2.
+    pub const fn maximum_bytes(mut self, bytes: usize) -> Self {
+        self.maximum_bytes = Some(bytes);
         self
     }
 
@@ -84,6 +94,11 @@ impl CudaAsyncConfig {
         self.initial_bytes
     }
 
+    /// 0 is no maximum, as in the driver.
+    pub(super) fn maximum(&self) -> u64 {
+        self.maximum_bytes.unwrap_or(0) as u64
+    }
+
     pub(super) const fn handles(&self) -> HandleType {
         self.handle_types
     }
@@ -102,6 +117,23 @@ impl CudaAsyncConfig {
     pub(super) fn check(&self, capabilities: &Capabilities) -> Result<(), Error> {
         if !capabilities.memory_pools {
             return Err(Error::unsupported("a memory pool", "the device has none", "use `Cuda`"));
+        }
+        match self.maximum_bytes {
+            Some(0) => {
+                return Err(Error::invalid_argument(
+                    "a maximum of 0 bytes",
+                    "the pool could hold nothing, and the driver takes 0 for no maximum",
+                    "give one of 2 MiB or more, or none",
+                ));
+            }
+            Some(most) if self.initial_bytes > most => {
+                return Err(Error::invalid_argument(
+                    "an initial size above the maximum",
+                    "the pool may never hold it",
+                    "raise the maximum",
+                ));
+            }
+            _ => {}
         }
         if self.initial_bytes as u64 > self.release_threshold_bytes {
             return Err(Error::invalid_argument(

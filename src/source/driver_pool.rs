@@ -20,6 +20,8 @@ pub(super) struct DriverPool {
     raw: RawPool,
     /// The source that made or found it.
     source: &'static str,
+    /// The most bytes that it holds, `usize::MAX` if nobody said.
+    maximum_bytes: usize,
     postponed: Arc<PostponedFrees>,
 }
 
@@ -30,7 +32,14 @@ impl DriverPool {
     ///
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
     pub(super) unsafe fn new(source: &'static str, device: &Device, raw: RawPool) -> Self {
-        Self { device: device.clone(), raw, source, postponed: Arc::default() }
+        Self { device: device.clone(), raw, source, maximum_bytes: usize::MAX, postponed: Arc::default() }
+    }
+
+    /// The pool was made with this maximum, where 0 is none.
+    pub(super) fn at_most(mut self, bytes: u64) -> Self {
+        self.maximum_bytes =
+            if bytes == 0 { usize::MAX } else { usize::try_from(bytes).unwrap_or(usize::MAX) };
+        self
     }
 
     pub(super) fn device(&self) -> &Device {
@@ -131,13 +140,14 @@ impl DriverPool {
         Ok(before.saturating_sub(self.bytes(PoolAttribute::ReservedCurrent)?))
     }
 
-    /// The free memory of the device, plus the memory that the pool holds and has not handed out.
+    /// The free memory of the device, plus the memory that the pool holds and has not handed out; no more than its maximum leaves.
     pub(super) fn memory_info(&self) -> Result<MemoryInfo, Error> {
         let info = self.device.memory_info()?;
         let reserved = self.bytes(PoolAttribute::ReservedCurrent)?;
-        let unused = reserved.saturating_sub(self.bytes(PoolAttribute::UsedCurrent)?);
-        let free_bytes = info.free_bytes.saturating_add(unused).min(info.total_bytes);
-        Ok(MemoryInfo { free_bytes, ..info })
+        let used = self.bytes(PoolAttribute::UsedCurrent)?;
+        let total_bytes = info.total_bytes.min(self.maximum_bytes);
+        let free_bytes = info.free_bytes.saturating_add(reserved.saturating_sub(used)).min(info.total_bytes);
+        Ok(MemoryInfo { free_bytes: free_bytes.min(total_bytes.saturating_sub(used)), total_bytes })
     }
 
     pub(super) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -255,6 +255,27 @@ fn what_a_pool_holds_unused_counts_as_free() {
 }
 
 #[test]
+fn a_pool_of_the_driver_holds_no_more_than_its_maximum() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let config = CudaAsyncConfig::default().maximum_bytes(8 << 20);
+    let resource = CudaAsync::with_config(&device, config).unwrap();
+    let free = |resource: &CudaAsync| resource.memory_info().unwrap();
+    assert_eq!((free(&resource).free_bytes, free(&resource).total_bytes), (8 << 20, 8 << 20));
+    let block = resource.allocate_sync(layout(6 << 20)).unwrap();
+    assert_eq!(free(&resource).free_bytes, 2 << 20);
+    let error = resource.allocate_sync(layout(3 << 20)).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    assert!(resource.reserved_high_bytes().unwrap() <= 8 << 20);
+    // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    unsafe { resource.deallocate_sync(block, layout(6 << 20)) };
+    let old = Sim::with_config(SimConfig::default().version(12_010));
+    let error = CudaAsync::with_config(&old.device(0), config).unwrap_err();
+    assert_eq!(error.code(), Some(Code::NOT_SUPPORTED), "{error}");
+    assert!(CudaAsync::new(&old.device(0)).is_ok());
+}
+
+#[test]
 fn a_pool_that_is_gone_is_noticed() {
     let sim = Sim::new();
     let device = sim.device(0);
