@@ -363,3 +363,68 @@ fn a_log_that_was_cut_is_played_to_where_it_ends() {
     let mark = folder.file("mark.csv", format!("\u{feff}{rows}"));
     assert_eq!(printed(&["replay", &mark, "--driver", "sim", "--rounds", "1"]).1, "");
 }
+
+#[test]
+fn the_smallest_device_of_each_stack_and_trace_is_a_line() {
+    let folder = Folder::new("replay-smallest");
+    let rows = "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000000,allocate,0x100,67108864,0\n";
+    let log = folder.file("one.csv", rows);
+    let arguments = [
+        "replay",
+        &log,
+        "--smallest",
+        "-r",
+        "cuda",
+        "-r",
+        "pool(growth=exact, reuse=own)",
+        "--driver",
+        "sim",
+    ];
+    let (text, notes) = printed(&arguments);
+    let bytes = (64 << 20) + (2 << 20);
+    assert_eq!(
+        text,
+        format!(
+            "smallest,cuda,one,1.01,{bytes}\nsmallest,\"pool(growth=exact, reuse=own)\",one,1.01,{bytes}\n"
+        )
+    );
+    assert_eq!(notes, "");
+
+    let outcomes = objects(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(outcomes.len(), 2);
+    let outcome = &outcomes[0];
+    assert_eq!(
+        (&outcome["trace"], &outcome["resource"], &outcome["driver"]),
+        (&"one".into(), &"cuda".into(), &"sim".into())
+    );
+    assert_eq!((outcome["peak_live"].as_u64(), outcome["smallest"].as_u64()), (Some(64 << 20), Some(bytes)));
+    assert!(outcome["ratio"].as_f64().is_some_and(|ratio| (1.0..1.01).contains(&ratio)), "{outcome}");
+}
+
+#[test]
+fn what_fails_on_every_device_is_above_eight_and_says_why() {
+    let folder = Folder::new("replay-above");
+    let rows = "Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.000000,allocate,0x100,67108864,0\n";
+    let log = folder.file("one.csv", rows);
+    let arguments = ["replay", &log, "--smallest", "-r", "limiting(1MiB) | cuda", "--driver", "sim"];
+    let (text, notes) = printed(&arguments);
+    assert_eq!(text, "smallest,limiting(bytes=1MiB) | cuda,one,above 8,\n");
+    assert!(
+        notes.contains("on a device of 8 times the live peak event 0 failed first: out of memory"),
+        "{notes}"
+    );
+    let outcome = objects(&[&arguments[..], &["--json"]].concat()).remove(0);
+    assert!(outcome["smallest"].is_null() && outcome["ratio"].is_null(), "{outcome}");
+    assert_eq!(outcome["first_failure"]["event"], 0);
+}
+
+#[test]
+fn what_a_search_for_the_smallest_decides_itself_cannot_be_told() {
+    let etl = trace("etl");
+    for (flag, value) in [("--rounds", "3"), ("--threads", "free"), ("--sim-memory", "1GiB")] {
+        let words = refused(2, &["replay", &etl, "--smallest", flag, value]);
+        assert!(words.contains("cannot be used with") && words.contains(flag), "{words}");
+    }
+    let words = refused(2, &["replay", &etl, "--smallest", "-r", "cuda-async-managed", "--driver", "sim"]);
+    assert!(words.contains("name another source"), "{words}");
+}

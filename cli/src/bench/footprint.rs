@@ -104,7 +104,7 @@ fn ours(rig: &Rig, trace: &Trace) -> Result<(u64, usize), Failure> {
     let streams = (0..trace.streams).map(|_| rig.stream()).collect::<Result<Vec<_>, Error>>()?;
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
     live.resize_with(trace.blocks as usize, || None);
-    log_order(&trace.events, &pool, &streams, &mut live, |_, error| Err(error.into()))?;
+    log_order(&trace.events, &pool, &streams, &mut live, |_, error| Err(Failure::from(error)))?;
     Ok((upstream.peak_bytes() as u64, upstream.calls()))
 }
 

@@ -5,19 +5,18 @@ use std::time::Instant;
 use alluvion::trace::{Event, EventKind};
 use alluvion::{Error, Resource, Stream};
 
-use crate::failure::Failure;
 use crate::timing::ns_since;
 use crate::workload::Block;
 
 /// All events in the order of the log. Returns nanoseconds; what is still live in the end is given back after the clock
-/// stopped. `refused` is told of each allocation that fails, and says whether to go on.
-pub(crate) fn log_order<'r, R: Resource>(
+/// stopped. `refused` is told of each allocation that fails, and says whether to go on: if not, what is live stays in `live`.
+pub(crate) fn log_order<'r, R: Resource, E>(
     events: &[Event],
     resource: &'r R,
     streams: &[Stream],
     live: &mut [Option<Block<'r, R>>],
-    mut refused: impl FnMut(usize, Error) -> Result<(), Failure>,
-) -> Result<f64, Failure> {
+    mut refused: impl FnMut(usize, Error) -> Result<(), E>,
+) -> Result<f64, E> {
     let start = Instant::now();
     for (at, event) in events.iter().enumerate() {
         let stream = streams[event.stream as usize].as_ref();

@@ -5,6 +5,7 @@ mod log;
 mod log_order;
 mod outcome;
 mod progress;
+mod smallest;
 mod standing;
 mod table;
 
@@ -22,6 +23,7 @@ pub(crate) use log::Log;
 pub(crate) use log_order::log_order;
 pub(crate) use outcome::{Outcome, Plan};
 pub(crate) use progress::Progress;
+use smallest::Smallest;
 pub(crate) use standing::Standing;
 use table::{Entry, print_table};
 pub(crate) use table::{align, mib};
@@ -52,6 +54,10 @@ pub(crate) struct Replay {
     /// How often each trace is played on each stack
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Finds the smallest device on which each trace runs twice without a failure, in the order of the log: from 1 to 8 times its
+    /// live peak, to 0.01
+    #[arg(long, conflicts_with_all = ["rounds", "threads", "sim_memory"])]
+    smallest: bool,
     /// Prints one JSON object for each stack and trace
     #[arg(long)]
     json: bool,
@@ -80,6 +86,7 @@ Examples:
   alluvion replay trace.csv.gz --resource 'pool(initial=1GiB)'
   alluvion replay *.csv.gz -r pool -r 'arena(8GiB) | cuda' -r cuda-async --driver sim --sim-memory 24GiB
   alluvion replay trace.csv --threads free --json
+  alluvion replay trace.csv --smallest -r 'pool | cuda' -r cuda-async --driver sim
 
 With --help: what the columns mean, and what a recipe may have in it.";
 
@@ -91,7 +98,11 @@ Columns:
   peak reserved   the most bytes that the stack took from its source, in the first round
   ratio           peak reserved over the most bytes that were live at once
   failures        allocations that failed in the first round
-  upstream calls  allocations and frees that reached the source in the first round";
+  upstream calls  allocations and frees that reached the source in the first round
+
+With --smallest a line for each stack and trace, `smallest,STACK,TRACE,RATIO,BYTES`: the device has so many bytes, and the ratio
+is that over the live peak, whose blocks are rounded up to 256 bytes. A simulated device has no more memory than that, for all
+that the stack takes from it. On a GPU the source under the stack is limited, of `cuda-async` what its pool holds.";
 
 fn help() -> String {
     let examples = EXAMPLES.rsplit_once("\n\n").map_or(EXAMPLES, |(examples, _)| examples);
@@ -111,10 +122,16 @@ impl Replay {
         // All are understood before the first is played: the last may be malformed.
         let recipes = self.resources.iter().map(|text| read_recipe(text)).collect::<Result<Vec<_>, _>>()?;
         let logs = self.traces.iter().map(|path| Log::open(path)).collect::<Result<Vec<_>, _>>()?;
-        let simulated = Simulated { memory_bytes: self.sim_memory, cost: CostModel::h200() };
+        // The search makes smaller devices itself; this one only shows that each stack can be made.
+        let memory_bytes =
+            if self.smallest { smallest::MOST_SIMULATED_BYTES as usize } else { self.sim_memory };
+        let simulated = Simulated { memory_bytes, cost: CostModel::h200() };
         let rig = Rig::open_with(self.driver, simulated)?;
         for recipe in &recipes {
             drop(Standing::new(recipe, &rig)?);
+        }
+        if self.smallest {
+            return self.find_smallest(&recipes, &logs, &rig);
         }
         let rounds = logs.len() as u64 * recipes.len() as u64 * u64::from(self.rounds);
         let progress = Progress::new(rounds);
@@ -142,6 +159,26 @@ impl Replay {
                             recipe_name(entry.recipe)
                         ));
                     });
+                }
+            }
+        }
+        progress.done();
+        Ok(())
+    }
+}
+
+impl Replay {
+    fn find_smallest(&self, recipes: &[Recipe], logs: &[Log], rig: &Rig) -> Result<(), Failure> {
+        let progress = Progress::new(logs.len() as u64 * recipes.len() as u64 * smallest::TRIES);
+        for log in logs {
+            for recipe in recipes {
+                progress.on(&log.name, recipe);
+                let smallest = Smallest::of(recipe, log, rig, || progress.round())?;
+                let line =
+                    if self.json { smallest.json(recipe, log, rig.name) } else { smallest.line(recipe, log) };
+                progress.suspend(|| print(&line))?;
+                if let Some(words) = smallest.note(recipe, log) {
+                    progress.suspend(|| note(&words));
                 }
             }
         }

@@ -108,7 +108,7 @@ fn player<'p>(
                 let mut refused = Vec::new();
                 let ns = log_order(events, resource, streams, &mut live, |at, error| {
                     refused.push((at, error));
-                    Ok(())
+                    Ok::<(), Failure>(())
                 })?;
                 Ok((ns, refused))
             })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use alluvion::recipe::Recipe;
+use alluvion::recipe::{Ingredient, Recipe};
 use alluvion::source::{CudaAsync, Null};
 use alluvion::suballoc::SuballocBook;
 use alluvion::{AnyResource, Error, ErrorKind, Resource, ResourceExt};
@@ -25,7 +25,20 @@ enum Source {
 
 impl Standing {
     pub(crate) fn new(recipe: &Recipe, rig: &Rig) -> Result<Self, Failure> {
-        let named = recipe.ingredients().find(|ingredient| ingredient.is_source()).map(|it| it.name());
+        Self::make(recipe, rig, usize::MAX)?.map_err(|error| refused(recipe, &error))
+    }
+
+    /// Over a source that has `limit_bytes` at most. `None` if that is too little to make it.
+    pub(super) fn within(recipe: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Option<Self>, Failure> {
+        match Self::make(recipe, rig, limit_bytes)? {
+            Ok(stack) => Ok(Some(stack)),
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(refused(recipe, &error)),
+        }
+    }
+
+    fn make(recipe: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Result<Self, Error>, Failure> {
+        let named = source_name(recipe);
         let is_null = rig.name == "null";
         if let Some(source) = named.filter(|source| is_null && *source != "null") {
             return Err(Failure::usage(format!(
@@ -33,28 +46,21 @@ impl Standing {
             )));
         }
         let layers = recipe.layers();
-        let made = if is_null || named == Some("null") {
-            let source = Arc::new(Counted::new(Null::new(&rig.device)));
+        Ok(if is_null || named == Some("null") {
+            let source = Arc::new(Counted::limited(Null::new(&rig.device), limit_bytes));
             layers.over(Arc::clone(&source)).map(|resource| Self { resource, source: Source::None(source) })
         } else {
-            Self::over_memory(recipe, &layers, rig)
-        };
-        made.map_err(|error| {
-            let words = format!("the stack `{}`: {error}", recipe_name(recipe));
-            match error.kind() {
-                ErrorKind::InvalidArgument | ErrorKind::InvalidAlignment => Failure::usage(words),
-                _ => Failure::Failed(words),
-            }
+            Self::over_memory(recipe, &layers, rig, limit_bytes)
         })
     }
 
-    fn over_memory(recipe: &Recipe, layers: &Recipe, rig: &Rig) -> Result<Self, Error> {
+    fn over_memory(recipe: &Recipe, layers: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Self, Error> {
         let source = match recipe.source() {
             Some(source) => source,
             // The empty recipe.
             None => "".parse()?,
         };
-        let source = Arc::new(Counted::new(source.build(&rig.device)?));
+        let source = Arc::new(Counted::limited(source.build(&rig.device)?, limit_bytes));
         let resource = layers.over_device(Arc::clone(&source))?;
         Ok(Self { resource: Arc::new(resource), source: Source::Memory(source) })
     }
@@ -76,5 +82,19 @@ impl Standing {
             Source::Memory(counted) => counted.calls(),
             Source::None(counted) => counted.calls(),
         }
+    }
+}
+
+/// The source that the recipe names.
+pub(super) fn source_name(recipe: &Recipe) -> Option<&'static str> {
+    recipe.ingredients().find(|ingredient| ingredient.is_source()).map(Ingredient::name)
+}
+
+#[cold]
+fn refused(recipe: &Recipe, error: &Error) -> Failure {
+    let words = format!("the stack `{}`: {error}", recipe_name(recipe));
+    match error.kind() {
+        ErrorKind::InvalidArgument | ErrorKind::InvalidAlignment => Failure::usage(words),
+        _ => Failure::Failed(words),
     }
 }
