@@ -47,6 +47,7 @@
 //! | `cuda` | cuMemAlloc: a call to the driver for each block, and a free waits for the device. |
 //! | `cuda-async` | A pool of the driver's own, stream-ordered. |
 //! | `cuda-async-managed` | The driver's pool of managed memory, stream-ordered; needs CUDA 13.0. |
+//! | `mapped` | Pages that are mapped into reserved addresses: a pool over it grows in place. |
 //! | `managed` | cuMemAllocManaged: memory that moves between host and device. |
 //! | `pinned` | Page-locked memory of the host that the device reaches. |
 //! | `system` | Ordinary memory of the host, with HMM or ATS. |

@@ -10,7 +10,8 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible};
 use crate::source::{
-    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, Managed, Null, NumaPolicy, Pinned, PinnedConfig,
+    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, Managed, Mapped, Null, NumaPolicy, Pinned,
+    PinnedConfig,
 };
 #[cfg(target_os = "linux")]
 use crate::source::{System, SystemConfig};
@@ -19,6 +20,7 @@ pub(super) static ALL: &[Ingredient] = &[
     Ingredient { card: Cuda::CARD, make: Make::Source(cuda) },
     Ingredient { card: CudaAsync::CARD, make: Make::Source(cuda_async) },
     Ingredient { card: CudaAsyncManaged::CARD, make: Make::Source(cuda_async_managed) },
+    Ingredient { card: Mapped::CARD, make: Make::Source(mapped) },
     Ingredient { card: Managed::CARD, make: Make::Source(managed) },
     Ingredient { card: Pinned::CARD, make: Make::Source(pinned) },
     #[cfg(target_os = "linux")]
@@ -71,6 +73,10 @@ fn cuda_async(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
 
 fn cuda_async_managed(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
     source(CudaAsyncManaged::new(device)?)
+}
+
+fn mapped(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
+    source(Mapped::new(device)?)
 }
 
 fn managed(device: &Device, _: &Call<'_>) -> Result<Under, Error> {

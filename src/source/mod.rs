@@ -6,14 +6,15 @@
 //! | [`CudaAsync`] | `cuMemAllocFromPoolAsync`, a pool of its own | yes | | yes |
 //! | [`CudaAsyncView`] | the same, a pool with another owner | yes | | yes |
 //! | [`CudaAsyncManaged`] | the same, the driver's managed pool | yes | yes | yes |
+//! | [`Mapped`] | `cuMemCreate`, `cuMemMap` | yes | | |
 //! | [`Managed`] | `cuMemAllocManaged` | yes | yes | |
 //! | [`Pinned`] | `cuMemHostAlloc`, or pages registered by `cuMemHostRegister` | yes | yes | |
 //! | `System` (Linux) | none: pages of the host | yes | yes | |
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
 //!
-//! A source calls the driver for each block. To call it seldom, put a [`pool`](crate::ResourceExt::pool) over one: over [`Cuda`]
-//! or [`CudaAsync`] for device memory, over [`Pinned`] for memory that host and device both access.
+//! A source calls the driver for each block. To call it seldom, put a [`pool`](crate::ResourceExt::pool) over one: over [`Mapped`],
+//! [`Cuda`] or [`CudaAsync`] for device memory, over [`Pinned`] for memory that host and device both access.
 
 mod block_range;
 mod callback;
@@ -24,6 +25,7 @@ mod cuda_async_managed;
 mod cuda_async_view;
 mod driver_pool;
 mod managed;
+mod mapped;
 mod migration;
 mod null;
 #[cfg(unix)]
@@ -42,6 +44,7 @@ pub use cuda_async_config::CudaAsyncConfig;
 pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
 pub use managed::Managed;
+pub use mapped::{Mapped, MappedConfig};
 pub use null::Null;
 pub use pinned::{NumaPolicy, Pinned, PinnedConfig};
 #[cfg(target_os = "linux")]

@@ -43,7 +43,7 @@ macro_rules! all {
 all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream] are [Send Sync Copy]);
-all!([DevicePtr, Layout, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
+all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
     WorkloadKind] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
@@ -53,7 +53,7 @@ all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedS
 
 // Handles: cloning is a reference count.
 all!([Log] are [Send Sync Clone] not [Copy]);
-all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Pinned] are [Send Sync Clone] not [Copy]);
+all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Mapped, MappedConfig, Pinned] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
@@ -110,10 +110,10 @@ all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 
 // Traits that stay usable as objects.
-static_assertions::assert_obj_safe!(Resource, DeviceAccessible, HostAccessible, Driver);
+static_assertions::assert_obj_safe!(Resource, Pages, DeviceAccessible, HostAccessible, Driver);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 12] = [
+const NO_TYPES: [&str; 13] = [
     "Plain",
     "Allocator",
     "DeviceCopy",
@@ -121,6 +121,7 @@ const NO_TYPES: [&str; 12] = [
     "DeviceAccessible",
     "HostAccessible",
     "Layer",
+    "Pages",
     "ResourceExt",
     "OnStream",
     "DriverResult",

@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "frees what it allocated")]
 
-use alluvion::driver::Code;
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::driver::{Call, Code};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, Null, Pinned};
 use alluvion::testing::{Bench, Shadow, Sweep, Swept};
 use alluvion::{Device, DeviceScalar, DeviceVec, Error, Layout, PinnedAlloc, Resource, Sim};
 
@@ -73,6 +73,13 @@ fn cuda_async_managed() {
 #[test]
 fn managed() {
     assert_thorough(Sweep::new().run(|sim| use_resource(sim, Managed::new)), 20);
+}
+
+#[test]
+fn mapped() {
+    // A wait that fails leaves the end of the work unknown: what is mapped then stays mapped.
+    let sweep = Sweep::new().may_leak(Call::StreamSynchronize).may_leak(Call::StreamCaptureStatus);
+    assert_thorough(sweep.run(|sim| use_resource(sim, Mapped::new)), 20);
 }
 
 #[test]

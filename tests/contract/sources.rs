@@ -3,10 +3,21 @@
 use std::time::Duration;
 
 use alluvion::driver::DeviceAttribute;
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, MappedConfig, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
 
 every_source!(sim(Bench::sim()), []);
+
+/// Each block of `Mapped` is a page of 2 MiB at least: the clauses hold more blocks at once than 64 MiB have pages.
+fn with_many_pages() -> Bench {
+    Bench::sim_with(Bench::config().memory_bytes(1 << 30))
+}
+
+alluvion::resource_suite!(mapped on sim(with_many_pages()), |device| Mapped::new(device).unwrap());
+alluvion::pages_suite!(mapped_pages, |device| Mapped::new(device).unwrap());
+alluvion::pages_suite!(mapped_pages_for_two, |device| {
+    Mapped::with_config(device, MappedConfig::default().peers([device.machine().device(1).unwrap()])).unwrap()
+});
 
 /// A machine whose devices read ordinary memory of the host.
 #[cfg(target_os = "linux")]

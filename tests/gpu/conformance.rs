@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, Null, Pinned};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
 
 // Memory of the host is not used up: the computer would be.
 every_source!(gpu(Bench::gpu()), [no_limit,]);
+
+alluvion::resource_suite!(mapped on gpu(Bench::gpu()), |device| Mapped::new(device).unwrap());
+alluvion::pages_suite!(mapped_pages on gpu(Bench::gpu()), |device| Mapped::new(device).unwrap());
 
 /// Whether a GPU reads ordinary memory of the host depends on its driver. It is held to the clauses if it does, and to a
 /// typed refusal if it does not.

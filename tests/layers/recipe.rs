@@ -182,6 +182,7 @@ fn the_stack_is_as_it_is_written() {
         ("pool(4MiB) | pinned(threads=1)", "Pool(4 MiB) > Pinned(gpu 0)"),
         ("cuda-async(initial=32MiB, maximum=64MiB, internal=false, gpu=0)", "CudaAsync(gpu 0)"),
         ("cuda-async-managed", "CudaAsyncManaged(gpu 0)"),
+        ("mapped", "Mapped(gpu 0)"),
         ("limiting(1GiB) | pool | cuda", "Limiting(1 GiB) > Pool(0 B) > Cuda(gpu 0)"),
         ("budget(1GiB, 1MiB, name=jobs) | cuda", "Budget(jobs, 1 GiB) > Cuda(gpu 0)"),
         ("aligned(4096, 64KiB) | cuda", "Aligned(4 KiB from 64 KiB) > Cuda(gpu 0)"),

@@ -2,7 +2,7 @@
 
 #[cfg(target_os = "linux")]
 use alluvion::driver::DeviceAttribute;
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, Null, Pinned};
 use alluvion::testing::{Bench, Op, Shadow, run_ops, run_ops_untouched};
 use alluvion::{Device, DeviceAccessible, Resource};
 use proptest::collection::vec;
@@ -73,6 +73,7 @@ model!(cuda, |device| Cuda::new(device));
 model!(cuda_async, |device| CudaAsync::new(device).unwrap());
 model!(cuda_async_view, |device| every_source::view_of_default_pool(device));
 model!(cuda_async_managed, |device| CudaAsyncManaged::new(device).unwrap());
+model!(mapped on Bench::config().memory_bytes(1 << 30), |device| Mapped::new(device).unwrap());
 model!(managed, |device| Managed::new(device).unwrap());
 model!(pinned, |device| Pinned::new(device).unwrap());
 model!(callback, |device| every_source::callback_over(device, CudaAsync::new(device).unwrap()));

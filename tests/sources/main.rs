@@ -8,4 +8,5 @@ mod host_contract;
 mod source_contract;
 
 mod host;
+mod mapped;
 mod sources;

@@ -4,7 +4,9 @@
 
 use alluvion::driver::{Call, Code, DeviceAttribute, HandleType, RawPool};
 use alluvion::sim::{Fault, SimConfig};
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null};
+use alluvion::source::{
+    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Mapped, Null,
+};
 use alluvion::{Device, DeviceAccessible, Error, ErrorKind, Resource, Sim};
 
 use crate::source_contract;
@@ -19,6 +21,7 @@ fn on_the_simulator(clause: fn(&Device) -> Result<(), Error>) {
         assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
         assert_eq!(sim.live().allocations(), 0, "{}", sim.live());
         assert_eq!(sim.live().pools, 0, "{}", sim.live());
+        assert_eq!((sim.live().reservations, sim.live().physical), (0, 0), "{}", sim.live());
     }
 }
 
@@ -52,6 +55,7 @@ fn a_stream_of_another_device_is_refused() {
     of_two_devices(CudaAsync::new);
     of_two_devices(|device| Ok(Null::new(device)));
     of_two_devices(Managed::new);
+    of_two_devices(Mapped::new);
     of_two_devices(CudaAsyncManaged::new);
     #[cfg(target_os = "linux")]
     of_two_devices(alluvion::source::System::new);

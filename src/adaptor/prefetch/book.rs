@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::resource::Resource;
 #[cfg(target_os = "linux")]
 use crate::source::System;
-use crate::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Null, Pinned};
+use crate::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, Null, Pinned};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Whether the memory under a [`Prefetch`](super::Prefetch) migrates, and the number of migrations.
@@ -97,7 +97,11 @@ fn memory_of(resource: &dyn Resource) -> u64 {
     }
     if source.is::<Managed>() || source.is::<CudaAsyncManaged>() {
         MIGRATES
-    } else if source.is::<Cuda>() || source.is::<CudaAsync>() || source.is::<Pinned>() || source.is::<Null>()
+    } else if source.is::<Cuda>()
+        || source.is::<CudaAsync>()
+        || source.is::<Mapped>()
+        || source.is::<Pinned>()
+        || source.is::<Null>()
     {
         STAYS
     } else {

@@ -1,6 +1,6 @@
 //! The conformance suite: what every resource must do, one clause a function.
 //!
-//! [`resource_suite!`](crate::resource_suite) stamps a test for each clause. Each can be called alone, too: it takes a
+//! [`resource_suite!`](crate::resource_suite) stamps a test for each clause, and [`pages_suite!`](crate::pages_suite) those of pages. Each can be called alone, too: it takes a
 //! [`Bench`](super::Bench) and how to make the resource on a device, and panics if the resource breaks the contract.
 //!
 //! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
@@ -12,6 +12,7 @@ mod handles;
 mod limits;
 mod loss;
 mod order;
+mod pages;
 mod sizes;
 mod threads;
 mod upkeep;
@@ -30,6 +31,10 @@ pub use order::{
     allocating_synchronously_is_synchronous, every_schedule_keeps_the_order, freed_memory_is_ordered,
     freed_memory_is_reusable_on_its_stream, random_operations_agree_with_the_oracle,
     streams_of_others_are_refused,
+};
+pub use pages::{
+    a_failed_call_of_pages_loses_nothing, a_page_moves_to_another_address, pages_hold_what_is_written,
+    pages_that_cannot_be_are_refused, released_pages_can_be_had_again,
 };
 pub use sizes::{
     alignments_are_honoured_or_refused, blocks_are_disjoint, blocks_hold_what_is_written,
@@ -131,6 +136,17 @@ macro_rules! resource_suite {
             exhaustion_is_not_the_end
             freeing_synchronously_really_frees
         ]);
+    };
+    (@pages $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [
+            pages_hold_what_is_written
+            a_page_moves_to_another_address
+            pages_that_cannot_be_are_refused
+            released_pages_can_be_had_again
+        ]);
+    };
+    (@page_faults $name:ident, $bench:expr, $make:expr, $device:ident) => {
+        $crate::resource_suite!(@stamp $name, $bench, |$device| $make, [a_failed_call_of_pages_loses_nothing]);
     };
     (@module $name:ident, $bench:expr, |$device:ident| $make:expr, [$($group:ident)*]) => {
         mod $name {

@@ -18,7 +18,8 @@ use alluvion::driver::{
     Advice, FillValue, HandleType, Location, MemoryInfo, PoolAttribute, PoolKind, RawPool,
 };
 use alluvion::source::{
-    BlockRange, Callback, Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Null,
+    BlockRange, Callback, Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Mapped,
+    Null,
 };
 use alluvion::{
     Device, DeviceAccessible, DevicePtr, Error, ErrorKind, HostAccessible, Layout, OnHost, Resource,
@@ -33,6 +34,7 @@ macro_rules! sources {
             cuda_async_keeps_the_contract
             a_view_keeps_the_contract
             managed_keeps_the_contract
+            mapped_keeps_the_contract
             cuda_async_managed_keeps_the_contract
             a_callback_keeps_the_contract
             null_keeps_the_contract_without_memory
@@ -305,6 +307,33 @@ pub(crate) fn managed_keeps_the_contract(device: &Device) -> Outcome {
             Ok(())
         }
     }
+}
+
+pub(crate) fn mapped_keeps_the_contract(device: &Device) -> Outcome {
+    let resource = match Mapped::new(device) {
+        Ok(resource) => resource,
+        Err(error) => {
+            assert!(!device.capabilities()?.virtual_memory, "{error}");
+            is_unsupported(&error);
+            return Ok(());
+        }
+    };
+    assert_eq!(format!("{resource:?}"), format!("Mapped({device})"));
+    assert_eq!(resource.id(), resource.clone().id());
+    assert_ne!(resource.id(), Mapped::new(device)?.id(), "two sources do not know each other's blocks");
+    assert!(resource.find::<Mapped>().is_some());
+    let pages = resource.pages().expect("a source of pages");
+    assert_eq!(resource.max_align(), pages.page_bytes());
+    let stream = device.stream()?;
+    keeps_the_contract(&resource, &stream)?;
+    // A clone frees a block, behind work that is still queued.
+    let block = resource.allocate(layout(MIB), stream.as_ref())?;
+    for value in 0..50 {
+        fill(device, block, FillValue::U8(value), MIB, &stream)?;
+    }
+    // SAFETY: the block came from a resource with this id with this layout, and its uses are on the stream.
+    unsafe { resource.clone().deallocate(block, layout(MIB), stream.as_ref()) };
+    stream.synchronize()
 }
 
 pub(crate) fn cuda_async_managed_keeps_the_contract(device: &Device) -> Outcome {
