@@ -37,6 +37,7 @@ pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
 pub use layout::Layout;
 pub(crate) use over_upstream::blocks_of_upstream;
+pub(crate) use pages::require_whole_pages;
 pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
@@ -186,8 +187,8 @@ pub unsafe trait Resource {
     /// Addresses and physical memory, apart, if the resource has them: a [`Pool`](crate::Pool) over it then grows in place,
     /// and moves free memory instead of growing. A block that [`allocate`](Self::allocate) returns has nothing to do with them.
     ///
-    /// A layer that counts or limits the blocks of its upstream does not pass the upstream's on, because what is mapped through
-    /// them is no block.
+    /// A limit passes those of its upstream on, and counts the pages that are created. A layer that watches the blocks of its
+    /// upstream does not pass them on, because what is mapped through them is no block.
     fn pages(&self) -> Option<&dyn Pages> {
         None
     }

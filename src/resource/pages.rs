@@ -125,3 +125,13 @@ pub unsafe trait Pages {
 }
 
 static_assertions::assert_obj_safe!(Pages);
+
+/// Succeeds for a whole number of units, and not for 0 bytes.
+pub(crate) fn require_whole_pages(bytes: usize, unit: usize) -> Result<(), Error> {
+    if bytes != 0 && bytes.is_multiple_of(unit) {
+        return Ok(());
+    }
+    Err(Error::invalid_argument_that(format!(
+        "{bytes} bytes are no whole number of pages of {unit} bytes: round up to a multiple of {unit}"
+    )))
+}

@@ -1,6 +1,7 @@
 //! The layers that limit: nothing is out beyond the limit at any time, nobody is refused for nothing, nothing is lost.
 
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
+#![expect(unsafe_code, reason = "maps and releases pages")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use alluvion::adaptor::{Allowance, Budget, Limiting, Reservation};
 use alluvion::driver::Code;
 use alluvion::resource::LayerBook;
-use alluvion::source::{Cuda, CudaAsync, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, Mapped, Null, Pinned};
 use alluvion::suballoc::Growth;
 use alluvion::testing::{Bench, Delayed, Faulty, Sweep};
 use alluvion::{
@@ -46,6 +47,79 @@ fn a_pool_with_cached_memory_serves_up_to_the_limit() {
         assert_eq!(report.upstream_error.as_ref().and_then(Error::limit_name), Some("Limiting"));
     }
     bench.check();
+}
+
+alluvion::pages_suite!(pages_within_a_limit, |device| Mapped::new(device).unwrap().limiting(50 * MIB));
+alluvion::pages_suite!(pages_within_a_budget, |device| {
+    let all = Allowance::new("all", 40 * MIB);
+    Mapped::new(device).unwrap().limiting(1 << 40).budget(all.child("one", 60 * MIB))
+});
+
+/// Pages count from their creation to their release, whatever is mapped; addresses count nothing.
+#[test]
+fn a_limit_counts_pages_and_no_addresses() {
+    let sim = Sim::new();
+    let limited = Mapped::new(&sim.device(0)).unwrap().limiting(8 * MIB);
+    let pages = limited.pages().expect("the upstream has pages");
+    let range = pages.reserve(1 << 40).unwrap();
+    assert_eq!(limited.used_bytes(), 0);
+    let page = pages.create(6 * MIB).unwrap();
+    assert_eq!((limited.used_bytes(), limited.memory_info().unwrap().free_bytes), (6 * MIB, 2 * MIB));
+    let error = pages.create(4 * MIB).unwrap_err();
+    assert_eq!((error.limit(), error.requested_bytes()), (Some(8 * MIB), Some(4 * MIB)), "{error}");
+    assert_eq!(error.limit_name(), Some("Limiting"));
+    // What is wrong is said before what is lacking.
+    assert_eq!(pages.create(4 * MIB + 1).unwrap_err().kind(), alluvion::ErrorKind::InvalidArgument);
+    // Blocks and pages share the limit.
+    assert!(limited.allocate_sync(layout_of(3 * MIB)).unwrap_err().is_out_of_memory());
+    assert_eq!((limited.used_bytes(), limited.allowance().refusals()), (6 * MIB, 2));
+    // SAFETY: nothing is mapped in the range, and the page has no address.
+    unsafe { pages.map(page, range) }.unwrap();
+    // SAFETY: the page is mapped there, and no work uses it.
+    unsafe { pages.unmap(page, range) }.unwrap();
+    assert_eq!(limited.used_bytes(), 6 * MIB);
+    // SAFETY: the page has no address and is not used again.
+    unsafe { pages.release(page) };
+    assert_eq!(limited.used_bytes(), 0);
+    // SAFETY: the range is empty and not used again.
+    unsafe { pages.unreserve(range, 1 << 40) };
+    drop(limited);
+    sim.assert_clean();
+}
+
+/// A limit has pages if its upstream has.
+#[test]
+fn a_limit_over_blocks_alone_has_no_pages() {
+    use alluvion::resource::Pages;
+
+    let sim = Sim::new();
+    let limited = Cuda::new(&sim.device(0)).limiting(8 * MIB);
+    assert!(limited.pages().is_none());
+    assert!(Mapped::new(&sim.device(0)).unwrap().stats().limiting(8 * MIB).pages().is_none());
+    for error in
+        [limited.create(2 * MIB).map(drop), limited.reserve(2 * MIB).map(drop)].map(Result::unwrap_err)
+    {
+        assert!(error.is_unsupported() && error.to_string().contains("`Mapped`"), "{error}");
+    }
+    assert_eq!(limited.used_bytes(), 0);
+}
+
+/// The limit under a pool is on the memory that the pool holds.
+#[test]
+fn a_pool_over_limited_pages_stays_within_the_limit() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let limited = Mapped::new(&bench.device()).unwrap().limiting(20 * MIB);
+    let pool = limited.pool(PoolConfig::default()).unwrap();
+    for bytes in [10 * MIB, 16 * MIB, 20 * MIB, 256] {
+        Held::of(&pool, bytes, stream.as_ref()).free(stream.as_ref());
+        assert!(pool.upstream().used_bytes() <= 20 * MIB);
+    }
+    assert!(pool.allocate(layout_of(21 * MIB), stream.as_ref()).unwrap_err().is_out_of_memory());
+    bench.check();
+    let limited = pool.upstream().allowance().clone();
+    drop(pool);
+    assert_eq!(limited.used_bytes(), 0);
 }
 
 /// The books of a stack are found from outside, through every handle.

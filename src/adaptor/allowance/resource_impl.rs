@@ -73,7 +73,7 @@ macro_rules! resource_by_allowance {
                 self.allowance.give(layout.rounded_bytes());
             }
 
-            forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info);
+            forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);
 
             fn id(&self) -> ResourceId {
                 self.id
@@ -88,8 +88,73 @@ macro_rules! resource_by_allowance {
                 Ok(self.allowance.cap(self.upstream.memory_info()?))
             }
 
+            fn pages(&self) -> Option<&dyn Pages> {
+                self.upstream.pages()?;
+                Some(self)
+            }
+
             fn layer(&self) -> Option<LayerBook<'_>> {
                 Some(LayerBook::of::<Self>(&self.allowance))
+            }
+        }
+
+        impl<U: Resource> $name<U> {
+            /// Those of the upstream.
+            fn upstream_pages(&self) -> Result<&dyn Pages, Error> {
+                self.upstream.pages().ok_or_else(|| {
+                    Error::unsupported(
+                        "a page of a limited resource",
+                        "the resource under the limit has no pages",
+                        "put the limit over `Mapped`, or look at `Resource::pages`",
+                    )
+                })
+            }
+        }
+
+        // SAFETY: ranges and pages are the upstream's, which keeps the contract.
+        unsafe impl<U: Resource> Pages for $name<U> {
+            /// The upstream's; without any, the unit of blocks.
+            fn page_bytes(&self) -> usize {
+                self.upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes)
+            }
+
+            fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
+                self.upstream_pages()?.reserve(bytes)
+            }
+
+            unsafe fn unreserve(&self, range: DevicePtr, bytes: usize) {
+                let Some(pages) = self.upstream.pages() else { return };
+                // SAFETY: the caller's promises; the range is the upstream's.
+                unsafe { pages.unreserve(range, bytes) }
+            }
+
+            fn create(&self, bytes: usize) -> Result<Page, Error> {
+                let pages = self.upstream_pages()?;
+                let unit = pages.page_bytes();
+                require_whole_pages(bytes, unit)?;
+                let room = self.allowance.take_for(Layout::from_bytes(bytes)?).map_err(|refusal| {
+                    refusal.into_error(stringify!($name), &self.allowance, bytes, unit, None)
+                })?;
+                let page = pages.create(bytes)?;
+                room.keep();
+                Ok(page)
+            }
+
+            unsafe fn release(&self, page: Page) {
+                let Some(pages) = self.upstream.pages() else { return };
+                // SAFETY: the caller's promises; the page is the upstream's.
+                unsafe { pages.release(page) };
+                self.allowance.give(page.bytes());
+            }
+
+            unsafe fn map(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
+                // SAFETY: the caller's promises; page and range are the upstream's.
+                unsafe { self.upstream_pages()?.map(page, at) }
+            }
+
+            unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
+                // SAFETY: the caller's promises; the page is the upstream's.
+                unsafe { self.upstream_pages()?.unmap(page, at) }
             }
         }
 

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId, blocks_of_upstream,
+    require_whole_pages,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
@@ -19,7 +20,8 @@ use crate::stream::{OnStream, StreamRef};
 /// Limits the live bytes by an [`Allowance`], which other resources, on any device, may share.
 ///
 /// As [`Limiting`](super::Limiting), which has an allowance of its own: room is taken before the upstream is asked,
-/// from the allowance and from all above it, or from none.
+/// from the allowance and from all above it, or from none. Over a resource with [`pages`](Resource::pages) it counts its
+/// pages.
 ///
 /// # Stream ordering
 ///

@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, blocks_of_upstream,
+    AnyResource, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId, blocks_of_upstream,
+    require_whole_pages,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -26,6 +27,10 @@ use crate::stream::StreamRef;
 /// It limits the blocks of its callers. Over a [`Pool`](crate::Pool) these are the live blocks, without the free memory
 /// of the pool. Under a pool they are its segments, and a pool that reaches the limit returns its empty segments before
 /// it fails.
+///
+/// Over a resource with [`pages`](Resource::pages) it has pages, too: a page counts from the call that creates it to the
+/// call that releases it, and addresses count nothing. So `pool | limiting(1GiB) | mapped` limits the memory that the pool
+/// holds.
 ///
 /// # A snapshot of the live blocks
 ///

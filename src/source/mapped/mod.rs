@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::resource::card::{Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId,
+    require_whole_pages,
 };
 use crate::stream::StreamRef;
 use crate::sync::{Arc, Mutex};
@@ -153,26 +154,15 @@ impl MappedCore {
         self.device.ordinal()
     }
 
-    /// Succeeds for whole units, and not for 0 bytes.
-    fn require_whole(&self, bytes: usize) -> Result<(), Error> {
-        let unit = self.unit;
-        if bytes != 0 && bytes.is_multiple_of(unit) {
-            return Ok(());
-        }
-        Err(Error::invalid_argument_that(format!(
-            "{bytes} bytes are no whole number of pages of {unit} bytes: round up to a multiple of {unit}"
-        )))
-    }
-
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
-        self.require_whole(bytes)?;
+        require_whole_pages(bytes, self.unit)?;
         let layout = Layout::from_bytes(bytes)?;
         let answer = self.driver().virtual_reserve(self.ordinal(), bytes, self.unit);
         refusal::block_of("Mapped", &self.device, layout, answer, || self.device.memory_info())
     }
 
     fn create(&self, bytes: usize) -> Result<Page, Error> {
-        self.require_whole(bytes)?;
+        require_whole_pages(bytes, self.unit)?;
         let layout = Layout::from_bytes(bytes)?;
         let memory_info = || self.device.memory_info();
         // Drivers differ in what they say about absurd sizes.
