@@ -25,6 +25,8 @@ mod export;
 mod failure;
 mod input;
 mod note;
+#[cfg(feature = "program")]
+mod null_pages;
 mod playback;
 #[cfg(feature = "program")]
 mod replay;

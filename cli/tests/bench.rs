@@ -124,38 +124,51 @@ fn replay_prints_the_trace_and_its_figures() {
 }
 
 #[test]
-fn footprint_prints_a_line_for_each_program_and_each_log_and_one_for_all_programs() {
+fn footprint_prints_two_lines_for_each_program_and_each_log_and_two_for_all_programs() {
     let etl = trace("etl");
     let words = ["bench", "footprint", "--workloads", "2", "--first-seed", "7", "--events", "500", &etl];
-    let lines = lines(&words);
-    assert_eq!(lines.len(), 4, "{lines:?}");
-    let figures = "events=# streams=# peak_live=# MiB over_live=# rmm=# calls=#,#";
-    let programs: Vec<_> = [&lines[0], &lines[1]]
-        .into_iter()
-        .zip(["7", "8"])
-        .map(|(line, seed)| {
-            let (program, _) = line.split_once(" events=").expect("it says how many calls");
-            assert!(program.ends_with(&format!(" {seed}")), "{line} is not of the seed {seed}");
-            numbers(line, &format!("{program} {figures}"))
-        })
-        .collect();
-    let log = numbers(&lines[3], &format!("footprint,alluvion_pool,etl {figures}"));
-    assert_eq!(log[..3], [8160.0, 1.0, 376.0], "{}", lines[3]);
-    for (line, figures) in lines.iter().zip(&programs).chain([(&lines[3], &log)]) {
-        let [_, _, _, ours, rmm, calls, ratio] = figures[..] else { panic!("{line} has other figures") };
-        assert!(ours > 0.99 && rmm > 0.99 && calls >= 1.0, "{line}: both hold what is live");
-        // Two numbers that are rounded to hundredths.
-        assert!((ratio - ours / rmm).abs() <= 0.01 * (1.0 + ratio) / rmm, "{line}");
+    let all_lines = lines(&words);
+    assert_eq!(all_lines.len(), 8, "{all_lines:?}");
+    for (ours, peer) in [("alluvion_pool", "rmm"), ("alluvion_pool_mapped", "torch_expandable")] {
+        let lines: Vec<&String> =
+            all_lines.iter().filter(|line| line.starts_with(&format!("footprint,{ours},"))).collect();
+        assert_eq!(lines.len(), 4, "{all_lines:?}");
+        let figures = format!("events=# streams=# peak_live=# MiB over_live=# {peer}=# calls=#,#");
+        let programs: Vec<_> = [lines[0], lines[1]]
+            .into_iter()
+            .zip(["7", "8"])
+            .map(|(line, seed)| {
+                let (program, _) = line.split_once(" events=").expect("it says how many calls");
+                assert!(program.ends_with(&format!(" {seed}")), "{line} is not of the seed {seed}");
+                numbers(line, &format!("{program} {figures}"))
+            })
+            .collect();
+        let log = numbers(lines[3], &format!("footprint,{ours},etl {figures}"));
+        assert_eq!(log[..3], [8160.0, 1.0, 376.0], "{}", lines[3]);
+        for (line, figures) in lines.iter().zip(&programs).chain([(&lines[3], &log)]) {
+            let [_, _, _, ours, theirs, calls, ratio] = figures[..] else {
+                panic!("{line} has other figures")
+            };
+            assert!(ours > 0.99 && theirs > 0.99 && calls >= 1.0, "{line}: both hold what is live");
+            // Two numbers that are rounded to hundredths.
+            assert!((ratio - ours / theirs).abs() <= 0.01 * (1.0 + ratio) / theirs, "{line}");
+        }
+        assert!(programs.iter().all(|figures| figures[0] == 500.0), "{lines:?}");
+        let pattern = format!("footprint,{ours},at or below {peer} on # of # highest=# highest_over_live=#,");
+        let [at_or_below, of, highest, over_live] = numbers(lines[2], &pattern)[..] else {
+            panic!("{}", lines[2])
+        };
+        let ratios = programs.iter().map(|figures| figures[6]);
+        let wanted = ratios.clone().filter(|ratio| *ratio <= 1.0).count();
+        assert_eq!((at_or_below, of), (wanted as f64, 2.0), "the log does not count");
+        assert_eq!(highest, ratios.fold(0.0, f64::max), "the log does not count");
+        let most_over_live = programs.iter().map(|figures| figures[3]).fold(0.0, f64::max);
+        assert!((over_live - most_over_live).abs() <= 0.006, "{}", lines[2]);
     }
-    assert!(programs.iter().all(|figures| figures[0] == 500.0), "{lines:?}");
-    let all = numbers(&lines[2], "footprint,alluvion_pool,at or below RMM's on # of # highest=#,");
-    let ratios = programs.iter().map(|figures| figures[6]);
-    let at_or_below = ratios.clone().filter(|ratio| *ratio <= 1.0).count();
-    assert_eq!(all, [at_or_below as f64, 2.0, ratios.fold(0.0, f64::max)], "the log does not count");
     let again = alluvion(&words);
     assert_eq!(
         String::from_utf8_lossy(&again.stdout).lines().collect::<Vec<_>>(),
-        lines,
+        all_lines,
         "a seed is a program"
     );
 }
@@ -230,7 +243,7 @@ fn several_stacks_come_one_after_the_other() {
 #[test]
 fn every_stack_runs_every_workload_that_it_can() {
     for (driver, source) in [("null", "null"), ("sim", "cuda")] {
-        for stack in ["pool", "arena", "binning", "fixed-size", source] {
+        for stack in ["pool", "pool-mapped", "arena", "binning", "fixed-size", source] {
             let arguments = |workload| ["bench", workload, "--quick", "--driver", driver, "--stack", stack];
             // Blocks of 1 MiB serve three of the four sizes, beside none and beside a hundred blocks.
             let sizes = if stack == "fixed-size" { 6 } else { 8 };

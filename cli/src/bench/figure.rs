@@ -47,14 +47,17 @@ pub(crate) enum Figure {
         streams: u32,
         peak_live_bytes: u64,
         ours_over_live: f64,
-        rmm_over_live: f64,
+        peer: &'static str,
+        peer_over_live: f64,
         ratio: f64,
         calls: usize,
     },
     Footprints {
+        peer: &'static str,
         workloads: usize,
         at_or_below: usize,
         highest: f64,
+        highest_over_live: f64,
     },
     Host {
         operation: &'static str,
@@ -110,18 +113,20 @@ impl Figure {
                 streams,
                 peak_live_bytes,
                 ours_over_live,
-                rmm_over_live,
+                peer,
+                peer_over_live,
                 ratio,
                 calls,
             } => writeln!(
                 out,
                 "footprint,{allocator},{program} events={events} streams={streams} peak_live={:.1} MiB \
-                 over_live={ours_over_live:.2} rmm={rmm_over_live:.2} calls={calls},{ratio:.3}",
+                 over_live={ours_over_live:.2} {peer}={peer_over_live:.2} calls={calls},{ratio:.3}",
                 *peak_live_bytes as f64 / MIB
             ),
-            Self::Footprints { workloads, at_or_below, highest } => writeln!(
+            Self::Footprints { peer, workloads, at_or_below, highest, highest_over_live } => writeln!(
                 out,
-                "footprint,{allocator},at or below RMM's on {at_or_below} of {workloads} highest={highest:.3},"
+                "footprint,{allocator},at or below {peer} on {at_or_below} of {workloads} highest={highest:.3} \
+                 highest_over_live={highest_over_live:.3},"
             ),
             Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
             Self::Layers { over, stack, ns, added_ns } => {
@@ -233,7 +238,8 @@ mod tests {
                     streams: 3,
                     peak_live_bytes: 100 << 20,
                     ours_over_live: 1.25,
-                    rmm_over_live: 2.0,
+                    peer: "rmm",
+                    peer_over_live: 2.0,
                     ratio: 0.625,
                     calls: 12,
                 },
@@ -241,8 +247,14 @@ mod tests {
                  over_live=1.25 rmm=2.00 calls=12,0.625",
             ),
             (
-                Figure::Footprints { workloads: 100, at_or_below: 97, highest: 1.0449 },
-                "footprint,alluvion_pool,at or below RMM's on 97 of 100 highest=1.045,",
+                Figure::Footprints {
+                    peer: "rmm",
+                    workloads: 100,
+                    at_or_below: 97,
+                    highest: 1.0449,
+                    highest_over_live: 1.25,
+                },
+                "footprint,alluvion_pool,at or below rmm on 97 of 100 highest=1.045 highest_over_live=1.250,",
             ),
             (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
             (

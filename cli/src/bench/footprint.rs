@@ -1,64 +1,114 @@
-//! `footprint`: what a pool takes for workloads that are made up, beside a model of RMM's.
+//! `footprint`: what pools take for workloads that are made up, beside models of peers.
 
 use std::path::PathBuf;
 
 use alluvion::source::Null;
 use alluvion::testing::Workload;
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{Error, Pool, PoolConfig};
+use alluvion::{Error, Pool, PoolConfig, Resource};
 
+use super::expandable_segments::{ExpandableSegments, ModelBlock};
 use super::figure::{Figure, Report};
 use super::rmm_pool::RmmPool;
 use crate::counted::Counted;
 use crate::failure::Failure;
+use crate::null_pages::NullPages;
 use crate::replay::{Log, log_order};
 use crate::rig::{Driver, Rig};
 use crate::workload::Block;
 
+/// A pool of ours, and the peer that it is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pair {
+    /// A pool that takes segments, and a model of RMM's pool.
+    Segments,
+    /// A pool over pages, and a model of PyTorch's expandable segments.
+    Pages,
+}
+
+impl Pair {
+    const ALL: [Self; 2] = [Self::Segments, Self::Pages];
+
+    fn stack(self) -> &'static str {
+        match self {
+            Self::Segments => "pool",
+            Self::Pages => "pool-mapped",
+        }
+    }
+
+    /// As the peers' programs name it.
+    fn peer(self) -> &'static str {
+        match self {
+            Self::Segments => "rmm",
+            Self::Pages => "torch_expandable",
+        }
+    }
+
+    /// One workload through the pool over no memory, and through the model.
+    pub(super) fn compare(self, rig: &Rig, trace: &Trace) -> Result<Footprint, Failure> {
+        let (ours, calls) = match self {
+            Self::Segments => ours(rig, trace, Null::new(&rig.device))?,
+            Self::Pages => ours(rig, trace, NullPages::new(&rig.device))?,
+        };
+        let peer = match self {
+            Self::Segments => rmm(trace).paged_bytes(),
+            Self::Pages => expandable(trace).mapped_bytes(),
+        };
+        Ok(Footprint { pair: self, peak_live_bytes: trace.peak_live_bytes(), ours, peer, calls })
+    }
+}
+
 /// What two pools take for one workload, in whole pages of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Footprint {
+    pair: Pair,
     peak_live_bytes: u64,
     ours: u64,
-    rmm: u64,
-    /// To the upstream, for a segment or with one.
+    peer: u64,
+    /// To the upstream, for memory or with it.
     calls: usize,
 }
 
 impl Footprint {
-    /// Ours over RMM's.
+    /// Ours over the peer's.
     pub(super) fn ratio(&self) -> f64 {
-        self.ours as f64 / self.rmm as f64
+        self.ours as f64 / self.peer as f64
+    }
+
+    fn over_live(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.peak_live_bytes as f64
     }
 
     fn figure(&self, program: &str, trace: &Trace) -> Figure {
-        let over_live = |bytes: u64| bytes as f64 / self.peak_live_bytes as f64;
         Figure::Footprint {
             program: program.to_owned(),
             events: trace.events.len(),
             streams: trace.streams,
             peak_live_bytes: self.peak_live_bytes,
-            ours_over_live: over_live(self.ours),
-            rmm_over_live: over_live(self.rmm),
+            ours_over_live: self.over_live(self.ours),
+            peer: self.pair.peer(),
+            peer_over_live: self.over_live(self.peer),
             ratio: self.ratio(),
             calls: self.calls,
         }
     }
 }
 
-/// How many of them are at or below RMM's, and the one that is farthest above.
+/// How many of them are at or below the peer's, and those that are farthest above.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StatsBook {
+pub(super) struct Score {
     pub(super) workloads: usize,
     pub(super) at_or_below: usize,
     pub(super) highest: f64,
+    pub(super) highest_over_live: f64,
 }
 
-impl StatsBook {
+impl Score {
     pub(super) fn add(&mut self, footprint: &Footprint) {
         self.workloads += 1;
-        self.at_or_below += usize::from(footprint.ours <= footprint.rmm);
+        self.at_or_below += usize::from(footprint.ours <= footprint.peer);
         self.highest = self.highest.max(footprint.ratio());
+        self.highest_over_live = self.highest_over_live.max(footprint.over_live(footprint.ours));
     }
 }
 
@@ -73,33 +123,35 @@ pub(super) fn run(
     // All are read before the first is measured: the last may be malformed.
     let logs = logs.iter().map(|path| Log::open(path)).collect::<Result<Vec<_>, Failure>>()?;
     let rig = Rig::open(Driver::Null)?;
-    report.begin("pool");
-    let mut tally = StatsBook::default();
+    let mut scores = Pair::ALL.map(|pair| (pair, Score::default()));
     for seed in first_seed..first_seed.saturating_add(workloads) {
         let workload = Workload::new(seed).most_events(most_events);
         let trace = workload.trace();
-        let footprint = compare(&rig, &trace)?;
-        tally.add(&footprint);
-        report.print(&footprint.figure(&workload.to_string(), &trace))?;
+        for (pair, score) in &mut scores {
+            let footprint = pair.compare(&rig, &trace)?;
+            score.add(&footprint);
+            report.begin(pair.stack());
+            report.print(&footprint.figure(&workload.to_string(), &trace))?;
+        }
     }
-    if tally.workloads > 0 {
-        let StatsBook { workloads, at_or_below, highest } = tally;
-        report.print(&Figure::Footprints { workloads, at_or_below, highest })?;
+    for (pair, Score { workloads, at_or_below, highest, highest_over_live }) in scores {
+        if workloads > 0 {
+            report.begin(pair.stack());
+            let peer = pair.peer();
+            report.print(&Figure::Footprints { peer, workloads, at_or_below, highest, highest_over_live })?;
+        }
     }
     for Log { name, trace } in &logs {
-        report.print(&compare(&rig, trace)?.figure(name, trace))?;
+        for pair in Pair::ALL {
+            report.begin(pair.stack());
+            report.print(&pair.compare(&rig, trace)?.figure(name, trace))?;
+        }
     }
     Ok(())
 }
 
-/// One workload through a pool over no memory, and through the model.
-pub(super) fn compare(rig: &Rig, trace: &Trace) -> Result<Footprint, Failure> {
-    let (ours, calls) = ours(rig, trace)?;
-    Ok(Footprint { peak_live_bytes: trace.peak_live_bytes(), ours, rmm: rmm(trace).paged_bytes(), calls })
-}
-
-fn ours(rig: &Rig, trace: &Trace) -> Result<(u64, usize), Failure> {
-    let upstream = Counted::new(Null::new(&rig.device));
+fn ours<U: Resource>(rig: &Rig, trace: &Trace, source: U) -> Result<(u64, usize), Failure> {
+    let upstream = Counted::new(source);
     let pool = Pool::new(&upstream, PoolConfig::default())?;
     let streams = (0..trace.streams).map(|_| rig.stream()).collect::<Result<Vec<_>, Error>>()?;
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
@@ -119,6 +171,19 @@ fn rmm(trace: &Trace) -> RmmPool {
         }
     }
     pool
+}
+
+fn expandable(trace: &Trace) -> ExpandableSegments {
+    let mut model = ExpandableSegments::default();
+    let mut blocks = vec![ModelBlock::default(); trace.blocks as usize];
+    for event in &trace.events {
+        let block = &mut blocks[event.block as usize];
+        match event.kind {
+            EventKind::Allocate => *block = model.allocate(event.bytes, event.stream),
+            EventKind::Free => model.free(*block),
+        }
+    }
+    model
 }
 
 #[cfg(test)]
@@ -149,12 +214,12 @@ mod tests {
 
     /// The hundred workloads from that seed on.
     fn is_at_or_below_rmm_s_on_95_of_100_and_never_far_above(first_seed: u64) {
-        let (rig, mut tally) = (rig(), StatsBook::default());
+        let (rig, mut score) = (rig(), Score::default());
         for seed in first_seed..first_seed + 100 {
             let trace = Workload::new(seed).trace();
-            tally.add(&compare(&rig, &trace).expect("nothing fails over no memory"));
+            score.add(&Pair::Segments.compare(&rig, &trace).expect("nothing fails over no memory"));
         }
-        assert!(tally.at_or_below >= 95 && tally.highest <= 1.3, "{tally:?}");
+        assert!(score.at_or_below >= 95 && score.highest <= 1.3, "{score:?}");
     }
 
     #[test]
@@ -172,7 +237,7 @@ mod tests {
     fn a_pool_takes_no_more_than_rmm_s_on_every_log() {
         let rig = rig();
         for (name, _) in MEASURED {
-            let footprint = compare(&rig, &trace(name)).expect("nothing fails over no memory");
+            let footprint = Pair::Segments.compare(&rig, &trace(name)).expect("nothing fails over no memory");
             assert!(footprint.ratio() <= 1.0, "{name}: {footprint:?}");
         }
     }
@@ -182,6 +247,25 @@ mod tests {
         for (name, mib) in MEASURED {
             let modelled = rmm(&trace(name)).reserved_bytes() as f64 / f64::from(1 << 20);
             assert!((modelled - mib).abs() < 0.06, "{name}: {modelled} MiB where RMM takes {mib}");
+        }
+    }
+
+    /// What PyTorch 2.11's allocator took for them with `expandable_segments:True`, in MiB.
+    const EXPANDABLE: [(&str, f64); 7] = [
+        ("etl", 432.0),
+        ("rnn", 674.0),
+        ("serve_gpt", 430.0),
+        ("serve_streams", 1812.0),
+        ("streams", 2338.0),
+        ("train_gpt", 14364.0),
+        ("train_resnet", 3146.0),
+    ];
+
+    #[test]
+    fn the_model_takes_what_expandable_segments_take() {
+        for (name, mib) in EXPANDABLE {
+            let modelled = expandable(&trace(name)).mapped_bytes() as f64 / f64::from(1 << 20);
+            assert!((modelled - mib).abs() < 0.06, "{name}: {modelled} MiB where PyTorch takes {mib}");
         }
     }
 }

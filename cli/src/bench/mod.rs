@@ -1,6 +1,7 @@
 //! `alluvion bench`: what a resource costs, on the workloads that RMM and PyTorch are measured on.
 
 mod cross;
+mod expandable_segments;
 mod figure;
 mod footprint;
 mod host;
@@ -19,7 +20,6 @@ mod threads;
 
 use std::path::PathBuf;
 
-use alluvion::source::{Cuda, Null};
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ use crate::rig::{Driver, Rig};
 use figure::Report;
 use options::Options;
 use replay::Replayed;
-use stack::{Entry, over_cuda, over_null};
+use stack::{over_cuda, over_null};
 
 /// Measures what a resource costs, on the workloads that RMM and PyTorch are measured on.
 ///
@@ -49,10 +49,12 @@ Examples:
 
 Stacks, outermost first, over the source of the driver:
   pool         Pool over Cuda, or over Null
+  pool-mapped  Pool over Mapped, or over pages without memory
   arena        Arena over the same, of half of the device where the workload gives no size
   binning      Binning of 256 KiB to 4 MiB over such a pool
   fixed-size   FixedSize of 1 MiB; larger requests are left out, and fail a replay
   cuda         the driver's own allocations; drivers cuda and sim only
+  mapped       pages of the driver for each block; drivers cuda and sim only
   cuda-async   a pool of the driver; drivers cuda and sim only
   null         no memory at all; driver null only";
 
@@ -74,8 +76,8 @@ enum Workload {
         #[command(flatten)]
         options: Options,
     },
-    /// Compares what a pool and a model of RMM's pool take, for generated programs and for logs: each over the live peak, and
-    /// ours over RMM's
+    /// Compares what pools and models of peers take, for generated programs and for logs: a pool of segments and RMM's pool, a
+    /// pool over pages and PyTorch's expandable segments; each over the live peak, and ours over the peer's
     Footprint {
         /// Logs in RMM's format, .csv or .csv.gz
         traces: Vec<PathBuf>,
@@ -158,14 +160,7 @@ impl Bench {
 
 fn measure(jobs: &[Job], options: &Options) -> Result<(), Failure> {
     let rig = Rig::open(options.driver)?;
-    if options.driver == Driver::Null {
-        measure_over::<Null>(&over_null(), jobs, &rig, options)
-    } else {
-        measure_over::<Cuda>(&over_cuda(), jobs, &rig, options)
-    }
-}
-
-fn measure_over<U>(known: &[Entry<U>], jobs: &[Job], rig: &Rig, options: &Options) -> Result<(), Failure> {
+    let known = if options.driver == Driver::Null { &over_null()[..] } else { &over_cuda() };
     // All names are looked up before the first is measured.
     let stacks = options
         .stacks
@@ -188,7 +183,7 @@ fn measure_over<U>(known: &[Entry<U>], jobs: &[Job], rig: &Rig, options: &Option
         }
         for entry in &stacks {
             report.begin(entry.name);
-            (entry.measure)(job, rig, options.quick, &mut report)?;
+            (entry.measure)(job, &rig, options.quick, &mut report)?;
         }
     }
     Ok(())

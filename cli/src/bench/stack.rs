@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Null};
+use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Mapped, Null};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
@@ -10,22 +10,35 @@ use super::figure::Report;
 use super::{Job, cross, pair, random, threads};
 use crate::counted::Counted;
 use crate::failure::Failure;
+use crate::null_pages::NullPages;
 use crate::rig::Rig;
 
 /// Where a stack gets its memory from.
 pub(crate) trait Source: Resource + Sync + Sized {
-    fn open(device: &Device) -> Self;
+    fn open(device: &Device) -> Result<Self, Error>;
 }
 
 impl Source for Cuda {
-    fn open(device: &Device) -> Self {
+    fn open(device: &Device) -> Result<Self, Error> {
+        Ok(Self::new(device))
+    }
+}
+
+impl Source for Mapped {
+    fn open(device: &Device) -> Result<Self, Error> {
         Self::new(device)
     }
 }
 
 impl Source for Null {
-    fn open(device: &Device) -> Self {
-        Self::new(device)
+    fn open(device: &Device) -> Result<Self, Error> {
+        Ok(Self::new(device))
+    }
+}
+
+impl Source for NullPages {
+    fn open(device: &Device) -> Result<Self, Error> {
+        Ok(Self::new(device))
     }
 }
 
@@ -137,39 +150,41 @@ impl<U: Source> Stack<U> for OurFixedSize {
     }
 }
 
-/// A stack with its name, over the source `U`.
-pub(crate) struct Entry<U> {
+/// A stack with its name.
+pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) measure: fn(&Job, &Rig, bool, &mut Report) -> Result<(), Failure>,
-    _source: PhantomData<U>,
 }
 
-impl<U: Source> Entry<U> {
-    fn new<S: Stack<U>>(name: &'static str) -> Self {
-        Self { name, measure: measure::<S, U>, _source: PhantomData }
+impl Entry {
+    fn new<S: Stack<U>, U: Source>(name: &'static str) -> Self {
+        Self { name, measure: measure::<S, U> }
     }
 }
 
 /// What can be measured over the memory of a device.
-pub(crate) fn over_cuda() -> [Entry<Cuda>; 6] {
+pub(crate) fn over_cuda() -> [Entry; 8] {
     [
-        Entry::new::<OurPool>("pool"),
-        Entry::new::<OurArena>("arena"),
-        Entry::new::<OurBinning>("binning"),
-        Entry::new::<OurFixedSize>("fixed-size"),
-        Entry::new::<Bare>("cuda"),
-        Entry::new::<DriverPool>("cuda-async"),
+        Entry::new::<OurPool, Cuda>("pool"),
+        Entry::new::<OurPool, Mapped>("pool-mapped"),
+        Entry::new::<OurArena, Cuda>("arena"),
+        Entry::new::<OurBinning, Cuda>("binning"),
+        Entry::new::<OurFixedSize, Cuda>("fixed-size"),
+        Entry::new::<Bare, Cuda>("cuda"),
+        Entry::new::<Bare, Mapped>("mapped"),
+        Entry::new::<DriverPool, Cuda>("cuda-async"),
     ]
 }
 
 /// What can be measured over no memory at all.
-pub(crate) fn over_null() -> [Entry<Null>; 5] {
+pub(crate) fn over_null() -> [Entry; 6] {
     [
-        Entry::new::<OurPool>("pool"),
-        Entry::new::<OurArena>("arena"),
-        Entry::new::<OurBinning>("binning"),
-        Entry::new::<OurFixedSize>("fixed-size"),
-        Entry::new::<Bare>("null"),
+        Entry::new::<OurPool, Null>("pool"),
+        Entry::new::<OurPool, NullPages>("pool-mapped"),
+        Entry::new::<OurArena, Null>("arena"),
+        Entry::new::<OurBinning, Null>("binning"),
+        Entry::new::<OurFixedSize, Null>("fixed-size"),
+        Entry::new::<Bare, Null>("null"),
     ]
 }
 
@@ -202,7 +217,7 @@ impl<S: Stack<U>, U: Source> Subject<'_, S, U> {
         initial: usize,
         body: impl FnOnce(&S::Resource<'_>, &Counted<U>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let upstream = Counted::new(U::open(&self.rig.device));
+        let upstream = Counted::new(U::open(&self.rig.device)?);
         let resource = S::make(&upstream, self.rig.initial_bytes(initial)?)?;
         body(&resource, &upstream)
     }
