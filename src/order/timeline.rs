@@ -52,6 +52,9 @@ pub(crate) enum Ending {
     Destroy,
     /// The stream has another owner: only the value that keeps it alive is dropped.
     Leave(Option<Arc<dyn Any + Send + Sync>>),
+    /// The timeline is of a stream's part in a capture: none of its work runs, so that nothing covers the end. The value keeps
+    /// the stream alive.
+    Branch(Option<Arc<dyn Any + Send + Sync>>),
 }
 
 /// The stream behind a timeline.
@@ -167,6 +170,11 @@ impl Timeline {
     #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.owner.is_none_or(|owner| owner == ThreadToken::current())
+    }
+
+    /// The thread whose default stream it is, if it is one.
+    pub(crate) fn owner(&self) -> Option<ThreadToken> {
+        self.owner
     }
 
     /// The handle to make driver calls with, from this thread.
@@ -331,6 +339,22 @@ impl Timeline {
         Ok(Cover::new(event, Past::new(stamp, clock)))
     }
 
+    /// Advances, then records an event within the capture that the stream takes part in. The event is not kept here: a stream
+    /// outside of the capture must neither wait for it nor ask for it.
+    ///
+    /// The caller holds a handle to the stream, which captures.
+    pub(crate) fn record_in_capture(&self) -> DriverResult<Cover> {
+        self.state.require_here()?;
+        let clock = self.state.lock().clock.clone();
+        let event = self.events.take()?;
+        let stamp = Stamp { stream: self.id, epoch: self.advance() };
+        // SAFETY:
+        // - the event is live and of this device: it comes from the device's pool and has no other holder.
+        // - the stream is live: the caller holds a handle to it.
+        unsafe { self.driver.event_record(self.ordinal, event.raw(), self.raw()) }?;
+        Ok(Cover::new(event, Past::new(stamp, clock)))
+    }
+
     /// Publishes a cover and gives up a pin; the last pin of a closing stream destroys it.
     fn unpin(&self, cover: Option<&Cover>) {
         let mut crowded_out = None;
@@ -360,6 +384,13 @@ impl Timeline {
             // All submitters held a handle and have dropped it: the last work lies in this epoch or an earlier one.
             let last = self.now().epoch;
             state.last = Some(last);
+            if matches!(state.ending, Ending::Branch(_)) {
+                state.phase = Phase::Closing;
+                drop(state);
+                // What was captured is nobody's work until a graph is launched, and then not this timeline's.
+                self.finish(last);
+                return self.unpin(None);
+            }
             (last, state.clock.clone())
         };
         let recorded = self.record(clock);
@@ -392,7 +423,7 @@ impl Timeline {
                 let _ = unsafe { self.driver.stream_destroy(self.ordinal, self.raw) };
             }
             // The owner may be foreign code and panic, and this thread may be in the middle of a call of a resource.
-            Some(Ending::Leave(keepalive)) => {
+            Some(Ending::Leave(keepalive) | Ending::Branch(keepalive)) => {
                 contain(|| drop(keepalive));
             }
         }

@@ -13,6 +13,7 @@
 //! - *reusable on a stream*: the stream's next work comes after it;
 //! - *quiescent*: over on every stream of every device.
 
+mod branch;
 mod device_streams;
 mod event;
 mod on_stream;

@@ -40,7 +40,7 @@ pub use binning::{Binning, BinningBuilder};
 pub use engine::SuballocBook;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
-pub use pool::{Pool, PoolConfig};
+pub use pool::{GraphMemory, Pool, PoolConfig};
 pub use reuse::Reuse;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;

@@ -35,6 +35,8 @@ pub struct Status {
     /// Of the free and cached bytes, those of streams whose last free is not known to be completed, read a moment
     /// later. The driver is not queried.
     pub pending_bytes: usize,
+    /// Of the live bytes, those that belong to [memory of graphs](super::GraphMemory): free or not, they serve nobody else.
+    pub graph_bytes: usize,
     /// Taken from the upstream and not returned.
     pub reserved_bytes: usize,
     /// The most that was ever reserved.
@@ -70,6 +72,7 @@ impl Status {
             "Free bytes whose last use is not known to be over.",
             self.pending_bytes,
         );
+        to.gauge("alluvion_graph_bytes", "Bytes that belong to captured graphs.", self.graph_bytes);
         to.gauge(
             "alluvion_reserved_bytes",
             "Bytes taken from the upstream and not given back.",

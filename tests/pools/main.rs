@@ -8,6 +8,7 @@ mod raw_block;
 mod asking;
 mod edges;
 mod faults;
+mod graphs;
 mod input;
 mod many_streams;
 mod misuse;

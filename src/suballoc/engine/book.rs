@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::emptying::Emptying;
 use super::events::event;
+use super::graphs::Graphs;
 use super::grow::Caller;
 use super::largest::Largest;
 use super::requester::Requester;
@@ -114,6 +115,8 @@ pub struct SuballocBook {
     /// See [`EngineConfig`](super::EngineConfig).
     claim_units: u32,
     pub(super) ledger: Option<Ledger>,
+    /// Apart from what is written often: its filter is read for every block.
+    pub(super) graphs: Graphs,
     shards: Places<Box<CacheShard>>,
     host: Box<[CacheShard; HOST_CACHES]>,
     /// On cache lines of its own: it is written at every cache miss, and the fields above are read for every block.
@@ -170,6 +173,7 @@ impl SuballocBook {
             maximum_units,
             claim_units,
             ledger: checked.then(Ledger::new),
+            graphs: Graphs::default(),
             shards: Places::default(),
             host: Box::default(),
             inner: Apart(Mutex::new(Inner {

@@ -9,6 +9,7 @@ mod book;
 mod completed;
 mod emptying;
 mod events;
+mod graphs;
 mod grow;
 mod largest;
 mod premerge;
@@ -23,6 +24,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 pub use book::SuballocBook;
 use book::{Counters, Inner, Request};
+pub(super) use graphs::ReservationId;
 use requester::Requester;
 pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
@@ -130,6 +132,11 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> Result<DevicePtr, Error> {
+        if self.book.graphs.have_a_session()
+            && let Some(served) = self.allocate_beside_sessions(layout, stream)
+        {
+            return served;
+        }
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
             && self.book.ledger.is_none()
@@ -221,6 +228,12 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) {
+        if self.book.graphs.may_concern(block)
+            && self.free_beside_graphs(want, block, layout, Some(stream)).is_some()
+        {
+            // What is no live block is left alone, as below.
+            return;
+        }
         let Some(want) = want else { return };
         if self.book.ledger.is_some()
             && (self.book.device.require(stream.device()).is_err()
@@ -241,6 +254,10 @@ impl<U: Resource> Engine<U> {
     /// As [`Resource::deallocate_sync`]; `want` is what the layout wants.
     #[inline]
     pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
+        if self.book.graphs.may_concern(block) && self.free_beside_graphs(want, block, layout, None).is_some()
+        {
+            return;
+        }
         let Some(want) = want else { return };
         if self.book.ledger.is_some()
             && (self.book.is_of_parent() || self.remove_from_ledger(block, layout).is_err())
@@ -265,6 +282,11 @@ impl<U: Resource> Engine<U> {
         self.book.device.require(stream.device())?;
         if layout.is_empty() {
             return Ok(());
+        }
+        if self.book.graphs.may_concern(block)
+            && let Some(freed) = self.free_beside_graphs(want, block, layout, Some(stream))
+        {
+            return freed;
         }
         if self.book.ledger.is_some() {
             self.remove_from_ledger(block, layout)?;

@@ -86,7 +86,7 @@ impl SuballocBook {
             let caches: Vec<_> = self.look_at_caches(CacheSeen::of).collect();
             (self.status_locked(&inner, &caches), freed(&inner, &caches))
         };
-        self.with_pending(status, &freed)
+        self.with_pending(Status { graph_bytes: self.graphs.bytes(), ..status }, &freed)
     }
 
     /// All figures but the pending bytes.
@@ -103,6 +103,7 @@ impl SuballocBook {
             free_bytes: bytes(core.free_units()),
             cached_bytes: bytes(cached),
             pending_bytes: 0,
+            graph_bytes: 0,
             reserved_bytes: bytes(core.reserved_units()),
             peak_reserved_bytes: bytes(inner.peak_reserved),
             largest_free_bytes: bytes(u64::from(core.largest_free())),

@@ -119,7 +119,11 @@ impl<U: Resource> Drop for Engine<U> {
             let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
             inner.core.drain_segments(is_lost)
         };
+        // Who has a graph that is not gone may launch it after this.
+        let of_graphs = book.graphs.held();
         for (Segment { address, units }, is_lost) in segments {
+            let end = address + u64::from(units) * Layout::MIN_ALIGN as u64;
+            let is_lost = is_lost || of_graphs.iter().any(|(of, bytes)| *of < end && address < of + bytes);
             // The last use of a block in it has no known order: a stream captures, or ended in a capture, or the
             // context is lost. The segment is leaked.
             let layout = segment_layout(units).ok().filter(|_| !is_lost);

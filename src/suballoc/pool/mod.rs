@@ -3,8 +3,10 @@
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
 mod config;
+mod graph_memory;
 
 pub use config::PoolConfig;
+pub use graph_memory::GraphMemory;
 
 use core::fmt;
 

@@ -42,6 +42,7 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
         free_bytes,
         cached_bytes,
         pending_bytes,
+        graph_bytes,
         reserved_bytes,
         peak_reserved_bytes,
         largest_free_bytes,
@@ -74,6 +75,9 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
     to.write_all(b"\"status\": {")?;
     for (name, value) in bytes {
         write!(to, "\"{name}\": {value}, ")?;
+    }
+    if graph_bytes > 0 {
+        write!(to, "\"graph_bytes\": {graph_bytes}, ")?;
     }
     for (name, value) in counts {
         write!(to, "\"{name}\": {value}, ")?;

@@ -1,0 +1,148 @@
+//! Freeing blocks of graphs, and blocks that graphs use.
+
+use super::super::{Engine, misuse};
+use super::{Graphs, LiveBlock, ReservationId};
+use crate::driver::CaptureId;
+use crate::error::{Error, MisuseKind};
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::{Frontier, Stamp, StreamRef};
+use crate::suballoc::core::Want;
+
+impl<U: Resource> Engine<U> {
+    /// Frees a block of a graph, or one that a graph will use: any block that is freed on a stream of a capture with a session.
+    /// `None` for any other block, which is freed in the ordinary way.
+    ///
+    /// `stream` is `None` in a synchronous call.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::suballoc::engine) fn free_beside_graphs(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+    ) -> Option<Result<(), Error>> {
+        let graphs = &self.book.graphs;
+        let want = want?;
+        if self.book.is_of_parent()
+            || !graphs.is_worth_a_look(block)
+            || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
+        {
+            return None;
+        }
+        // Where the driver refuses the question, the stream takes part in no capture that goes on.
+        let capture = stream.and_then(|stream| stream.capture_id().ok().flatten());
+        if let Some(live) = graphs.live(block) {
+            return Some(self.free_of_graph(live, capture, block, layout, stream));
+        }
+        let (stream, capture) = (stream?, capture?);
+        let id = graphs.reservation_of(capture)?;
+        if self.book.ledger.is_some()
+            && let Err(error) = self.remove_from_ledger(block, layout)
+        {
+            return Some(Err(error));
+        }
+        let behind = stream.release();
+        if !graphs.park(id, block, layout, behind) {
+            // The graph has gone meanwhile, as whoever released it has promised.
+            self.book.take_back(want, block, Some(behind.stream()), behind.epoch());
+        }
+        Some(Ok(()))
+    }
+
+    /// Frees a block of a reservation, if it is one. `stream` is `None` in a synchronous call.
+    pub(in crate::suballoc) fn free_of_reservation(
+        &self,
+        id: ReservationId,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+    ) {
+        if layout.is_empty()
+            || self.book.is_of_parent()
+            || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
+        {
+            return;
+        }
+        let capture = stream.and_then(|stream| stream.capture_id().ok().flatten());
+        if let Some(live) = self.book.graphs.live(block).filter(|live| live.reservation == id) {
+            // What is no live block is left alone.
+            let _ = self.free_of_graph(live, capture, block, layout, stream);
+        }
+    }
+
+    fn free_of_graph(
+        &self,
+        live: LiveBlock,
+        capture: Option<CaptureId>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+    ) -> Result<(), Error> {
+        let graphs = &self.book.graphs;
+        let id = live.reservation;
+        // In the session that it was allocated in, the order of the capture says when it is free.
+        let inside = stream.filter(|_| capture.is_some_and(|capture| capture.number == live.capture.number));
+        let session = inside.and_then(|stream| graphs.enter(id, live.capture, stream).ok());
+        if let Some((book, branch)) = session {
+            let want = book.want(layout).filter(|want| want.units() == live.units);
+            let want = want.ok_or_else(|| wrong_size(live, block, layout))?;
+            if !graphs.forget_live(block, live, None) {
+                return Err(misuse(block, layout, MisuseKind::DoubleFree));
+            }
+            let stamp = branch.as_ref().release();
+            if !book.put(want, block, stamp.stream(), stamp.epoch()) {
+                book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+            }
+            return Ok(());
+        }
+        if Want::of(layout).is_none_or(|want| want.units() != live.units) {
+            return Err(wrong_size(live, block, layout));
+        }
+        // Else work that runs may still use it, and the graph does: it stays out until the reservation is released.
+        let behind = stream.map(StreamRef::release);
+        if graphs.forget_live(block, live, behind) {
+            Ok(())
+        } else {
+            Err(misuse(block, layout, MisuseKind::DoubleFree))
+        }
+    }
+}
+
+#[cold]
+fn wrong_size(live: LiveBlock, block: DevicePtr, layout: Layout) -> Error {
+    let allocated_bytes = live.units as usize * Layout::MIN_ALIGN;
+    misuse(block, layout, MisuseKind::WrongSize { allocated_bytes })
+}
+
+impl Graphs {
+    fn live(&self, block: DevicePtr) -> Option<LiveBlock> {
+        self.reservations.lock().live.get(&block.address()).copied()
+    }
+
+    /// Notes that a block is out no more. Returns `false` if it was not, any more.
+    fn forget_live(&self, block: DevicePtr, live: LiveBlock, behind: Option<Stamp>) -> bool {
+        let mut guard = self.reservations.lock();
+        let reservations = &mut *guard;
+        if reservations.live.remove(&block.address()).is_none() {
+            return false;
+        }
+        if let Some(reservation) = reservations.get(live.reservation) {
+            reservation.live_blocks -= 1;
+            behind.iter().for_each(|stamp| reservation.behind.extend(*stamp));
+            if reservation.live_blocks == 0 {
+                self.set_filter(reservations);
+            }
+        }
+        true
+    }
+
+    /// Keeps a block of the suballocator that a graph uses. Returns `false` if the reservation has gone.
+    fn park(&self, id: ReservationId, block: DevicePtr, layout: Layout, behind: Stamp) -> bool {
+        let mut reservations = self.reservations.lock();
+        let Some(reservation) = reservations.get(id) else { return false };
+        reservation.parked.push((block, layout));
+        reservation.behind.join(&Frontier::of(behind));
+        true
+    }
+}
