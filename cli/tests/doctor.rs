@@ -79,6 +79,10 @@ fn a_simulated_gpu_is_examined() {
         let finding = finding(&device["findings"], name);
         assert_eq!(finding["verdict"], verdict, "{finding}");
         assert_eq!(finding.get("advice").is_some(), verdict == "missing", "{finding}");
+        if name == "virtual memory" {
+            let detail = finding["detail"].as_str().expect("a finding has a detail");
+            assert!(detail.contains("2048 KiB") && detail.contains("`Mapped` can be used"), "{finding}");
+        }
         let line = format!("  {verdict:<7}  {name}");
         assert!(page.lines().any(|printed| printed.starts_with(&line)), "{page}");
     }

@@ -50,9 +50,9 @@ const PROBES: [Probe; 11] = [
     Probe {
         name: "virtual memory",
         is_claimed: |can| can.virtual_memory,
-        advice_if_missing: "a pool over `Cuda` or `CudaAsync` needs none",
+        advice_if_missing: "`Mapped` cannot be used; a pool over `CudaAsync` or `Cuda` needs no mapping",
         run: virtual_memory::map_a_page,
-        advice_if_failed: "in a virtual machine, give it the whole GPU: some shared GPUs cannot map",
+        advice_if_failed: "use `CudaAsync` in place of `Mapped`; in a virtual machine, give it the whole GPU: some shared GPUs cannot map",
         needs_more: false,
     },
     Probe {

@@ -6,13 +6,16 @@ use core::cell::Cell;
 
 use alluvion::Device;
 use alluvion::driver::{HandleType, Location, MapAccess};
+use alluvion::source::Mapped;
 
 use super::{BYTES, PATTERN, Patient, WRONG};
 use crate::doctor::finding::Trouble;
 use crate::doctor::undo::Undo;
 
-/// Maps one page, writes to it, reads it back, and takes everything apart again.
+/// Makes the source that maps pages, then maps one page by hand, writes to it, reads it back, and takes everything apart again.
 pub(super) fn map_a_page(device: &Device) -> Result<String, Trouble> {
+    // It asks the device for all that it needs; a block of its own would be lost if a wait failed.
+    drop(Mapped::new(device)?);
     let Patient { driver, ordinal } = Patient::of(device);
     let stream = device.stream()?;
     let bytes = driver.virtual_granularity(ordinal)?;
@@ -59,5 +62,8 @@ pub(super) fn map_a_page(device: &Device) -> Result<String, Trouble> {
     if back.iter().any(|byte| *byte != PATTERN) {
         return Err(WRONG);
     }
-    Ok(format!("a page of {} KiB mapped, written and read back", bytes >> 10))
+    Ok(format!(
+        "a page of {} KiB, the smallest, mapped, written and read back: `Mapped` can be used",
+        bytes >> 10
+    ))
 }
