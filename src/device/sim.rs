@@ -70,14 +70,14 @@ impl Sim {
         Self { machine, driver, is_judge: false }
     }
 
-    /// Waits for all work, and fails if the machine has found a hazard, or if a block or a stream is still live: for the end of a
-    /// test, after all of its values are dropped.
+    /// Waits for all work, and fails if the machine has found a hazard, or if a block, a stream, a range of addresses
+    /// or physical memory is still live: for the end of a test, after all of its values are dropped.
     ///
     /// Values that the devices keep do not count: a stream for calls without one, spare events, a pool of the driver.
     ///
     /// # Panics
     ///
-    /// If there is a hazard, or a live block or stream. The message lists each hazard on a line.
+    /// If there is a hazard, or a live block, stream, range or page. The message lists each hazard on a line.
     #[track_caller]
     pub fn assert_clean(&self) {
         for device in self.machine.devices() {
@@ -85,10 +85,10 @@ impl Sim {
             let _ = device.synchronize();
         }
         let hazards = self.driver.hazards();
-        let leaks = self.driver.leaked_blocks_and_streams(&self.machine.kept_streams());
+        let leaks = self.driver.leaked_memory_and_streams(&self.machine.kept_streams());
         assert!(
             hazards.is_empty() && leaks.is_empty(),
-            "the simulated machine is not clean: {} hazards, {} blocks and streams are out{}",
+            "the simulated machine is not clean: {} hazards, {} blocks, pages and streams are out{}",
             hazards.len(),
             leaks.len(),
             HazardLines(&[&hazards, &leaks])

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::allocation::AllocationKind;
 use super::clock::{LaneClock, Point};
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::history::History;
@@ -103,6 +104,11 @@ impl SimMachine {
             }
             Err(AccessRefusal::Unmapped(at)) if self.allocations.containing(address).is_none() => {
                 return match self.allocations.freed_containing(at) {
+                    Some(freed) if freed.kind == AllocationKind::Mapped => hazard(
+                        HazardKind::UseAfterFree,
+                        Some(&freed.freed),
+                        format!("nothing is mapped at {at:#x} any more"),
+                    ),
                     Some(freed) => {
                         hazard(HazardKind::UseAfterFree, Some(&freed.freed), "the memory is gone".into())
                     }
@@ -182,6 +188,10 @@ impl SimMachine {
                 found.extend(history.unordered(piece.offset, piece.offset + piece.bytes, &ordered));
             }
         }
+        // Physical memory may be mapped at another address as well, and work that uses it there is not disturbed.
+        found.retain(|first| {
+            first.address < freed.address + freed.bytes && freed.address < first.address + first.bytes
+        });
         for first in found {
             self.report_pair(HazardKind::FreeInUse, &first, freed);
         }

@@ -117,10 +117,11 @@ impl SimDriver {
         self.look(unseen).unwrap_or_default()
     }
 
-    /// The live allocations and streams, except for the streams in `kept`.
-    pub(crate) fn leaked_blocks_and_streams(&self, kept: &[RawStream]) -> Vec<Hazard> {
-        let leaked =
-            |machine: &mut SimMachine| machine.block_leaks().chain(machine.stream_leaks(kept)).collect();
+    /// The live allocations, mapped memory with its addresses, and streams, except for the streams in `kept`.
+    pub(crate) fn leaked_memory_and_streams(&self, kept: &[RawStream]) -> Vec<Hazard> {
+        let leaked = |machine: &mut SimMachine| {
+            machine.block_leaks().chain(machine.virtual_leaks()).chain(machine.stream_leaks(kept)).collect()
+        };
         self.look(leaked).unwrap_or_default()
     }
 

@@ -118,12 +118,7 @@ impl SimMachine {
         let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
         let mut leaks: Vec<_> = self.block_leaks().collect();
         leaks.extend(self.graph_leaks());
-        for (address, bytes) in self.virtual_memory.reservations() {
-            leaks.push(leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved")));
-        }
-        for (handle, bytes) in self.virtual_memory.handles() {
-            leaks.push(leak(format!("{bytes} bytes of physical memory (handle {handle}) were not released")));
-        }
+        leaks.extend(self.virtual_leaks());
         leaks.extend(self.stream_leaks(&[]));
         for (handle, event) in self.events.iter_live() {
             leaks.push(leak(format!("event {:#x} of gpu {} was not destroyed", handle.0, event.ordinal)));
@@ -141,6 +136,21 @@ impl SimMachine {
             let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
             Hazard { kind: HazardKind::Leak, first: None, second: made, missing }
         })
+    }
+
+    /// A hazard for each reservation of addresses, each mapping, and each handle of physical memory.
+    pub(super) fn virtual_leaks(&self) -> impl Iterator<Item = Hazard> {
+        let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
+        let reserved = self.virtual_memory.reservations().map(move |(address, bytes)| {
+            leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved"))
+        });
+        let mapped = self.virtual_mappings().map(move |(handle, address, bytes)| {
+            leak(format!("{bytes} bytes at {address:#x} are still mapped (handle {handle})"))
+        });
+        let held = self.virtual_memory.handles().map(move |(handle, bytes)| {
+            leak(format!("{bytes} bytes of physical memory (handle {handle}) were not released"))
+        });
+        reserved.chain(mapped).chain(held)
     }
 
     /// A hazard for each live stream, except for `kept`.

@@ -130,6 +130,12 @@ impl SimMachine {
         Err(code)
     }
 
+    /// Charges what a call for a range costs for all handles but the first, which [`charge`](Self::charge) has charged.
+    pub(super) fn charge_more_handles(&mut self, call: Call, handles: usize) {
+        let more_ns = self.config.cost.more_handles_ns(call, handles.saturating_sub(1) as u64);
+        self.clock_ns = self.clock_ns.saturating_add(more_ns);
+    }
+
     pub(super) fn device(&self, ordinal: u32) -> Result<&SimDevice, Code> {
         self.devices.get(ordinal as usize).ok_or(Code::INVALID_DEVICE)
     }

@@ -63,6 +63,11 @@ impl VirtualMemory {
         self.physical.values().map(|physical| physical.mappings).sum()
     }
 
+    /// The number of the physical memory behind a mapping.
+    pub(super) fn handle_of(&self, backing: BackingId) -> Option<u64> {
+        self.by_backing.get(&backing).copied()
+    }
+
     fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, AddressReservation)> {
         let (&start, &reservation) = self.reservations.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;
@@ -75,6 +80,15 @@ fn is_whole(value: u64) -> bool {
 }
 
 impl SimMachine {
+    /// The mappings of physical memory: the handle, its address and its bytes.
+    pub(super) fn virtual_mappings(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let mapped =
+            self.virtual_memory.reservations().flat_map(|(at, bytes)| self.memory.mappings_in(at, bytes));
+        mapped.filter_map(|(at, mapping)| {
+            Some((self.virtual_memory.handle_of(mapping.backing)?, at, mapping.bytes))
+        })
+    }
+
     pub(super) fn virtual_reserve(&mut self, ordinal: u32, bytes: usize, align: usize) -> Result<u64, Code> {
         let (bytes, align) = (bytes as u64, align as u64);
         if bytes == 0 || !is_whole(bytes) || (align != 0 && !align.is_power_of_two()) {
@@ -175,6 +189,7 @@ impl SimMachine {
 
     pub(super) fn memory_unmap(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
         let (starts, _) = self.mappings_inside(ordinal, address, bytes as u64)?;
+        self.charge_more_handles(Call::MemoryUnmap, starts.len());
         self.watch_host_free(Call::MemoryUnmap, address, bytes as u64);
         for start in starts {
             let Some(mapping) = self.memory.unmap(start) else { continue };
@@ -200,7 +215,9 @@ impl SimMachine {
     ) -> Result<(), Code> {
         let Location::Device(accessor) = accessor else { return Err(Code::INVALID_VALUE) };
         self.device(accessor)?;
-        for start in self.whole_mappings(ordinal, address, bytes as u64)? {
+        let starts = self.whole_mappings(ordinal, address, bytes as u64)?;
+        self.charge_more_handles(Call::MemorySetAccess, starts.len());
+        for start in starts {
             if let Some(SimMapping { rights: Rights::Virtual(rights), .. }) = self.memory.mapping_mut(start) {
                 rights.retain(|entry| entry.0 != accessor);
                 rights.push((accessor, access));

@@ -5,5 +5,6 @@ mod explore;
 mod faults;
 mod hazards;
 mod machine;
+mod pages;
 mod schedule;
 mod verdict;

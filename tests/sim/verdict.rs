@@ -113,7 +113,7 @@ fn what_is_not_clean_is_named_line_by_line() {
     Cuda::new(&sim.device(0)).allocate_sync(layout).unwrap();
     err(&sim);
     let said = words(|| sim.assert_clean()).expect("it is not clean");
-    assert!(said.contains("1 hazards, 2 blocks and streams are out"), "{said}");
+    assert!(said.contains("1 hazards, 2 blocks, pages and streams are out"), "{said}");
     let lines: Vec<&str> = said.lines().skip(1).map(str::trim_start).collect();
     assert_eq!(lines.len(), 3, "{said}");
     assert!(lines[0].starts_with("invalid free"), "{said}");
