@@ -50,6 +50,7 @@ calls! {
     StreamId => "cuStreamGetId",
     BeginCapture => "cuStreamBeginCapture",
     EndCapture => "cuStreamEndCapture",
+    GraphLaunch => "cuGraphLaunch",
     GraphDestroy => "cuGraphDestroy",
     StreamHostCall => "cuLaunchHostFunc",
     EventCreate => "cuEventCreate",

@@ -41,6 +41,7 @@ mod conformance;
 mod containers;
 mod cudarc;
 mod driver;
+mod graphs;
 mod pinned;
 mod pools;
 mod scenarios;
