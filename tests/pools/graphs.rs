@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alluvion::driver::CaptureMode;
+use alluvion::driver::{Call, CaptureMode, DriverError};
 use alluvion::sim::{Kernel, SimConfig, SimDriver, SimGraph, explore};
 use alluvion::source::Cuda;
 use alluvion::suballoc::Growth;
+use alluvion::testing::{Bench, Sweep};
 use alluvion::{
     DevicePtr, DeviceVec, Error, ErrorKind, GraphMemory, Layout, MisuseKind, Pool, PoolConfig, Resource,
     ResourceExt, Sim, Stream,
@@ -659,4 +660,57 @@ fn every_schedule_of_a_small_graph_is_sound() {
         });
         assert!(explored.complete && explored.schedules > 1, "{explored:?}");
     }
+}
+
+/// What the sweep runs: each call below it fails once.
+fn use_in_a_capture(sim: &Sim) -> Result<(), Error> {
+    let device = sim.device(0);
+    drop(Cuda::new(&device).pool(PoolConfig::default().initial(256))?);
+    let (main, side) = (device.stream()?, device.stream()?);
+    let pool = Cuda::new(&device).pool(PoolConfig::default().maximum(8 * MIB).checked(true))?;
+    let before = Held::allocate(&pool, layout_of(MIB), main.as_ref())?;
+    if let Err(code) = sim.begin_capture(0, main.raw(), CaptureMode::Global) {
+        before.free(main.as_ref());
+        return Err(DriverError::new(Call::BeginCapture, code).into());
+    }
+    let opened = pool.capture(&main);
+    let used = opened.as_ref().map_or(Ok(()), |memory| {
+        for (stream, bytes) in [(&main, 1000), (&main, 3 * MIB), (&side, 1000), (&side, 3 * MIB)] {
+            if *stream == side {
+                memory.follow(&side, &main)?;
+            }
+            let block = Held::allocate(&pool, layout_of(bytes), stream.as_ref())?;
+            let filled = block.try_fill(1, stream.as_ref());
+            block.free(stream.as_ref());
+            filled?;
+        }
+        Ok(())
+    });
+    before.free(main.as_ref());
+    // A capture ends well only if it is joined.
+    if let Ok(memory) = &opened
+        && side.is_capturing().or_else(|_| side.is_capturing()).unwrap_or(false)
+    {
+        let _ = memory.follow(&main, &side).or_else(|_| memory.follow(&main, &side));
+    }
+    drop(sim.end_capture(0, main.raw()));
+    let mut memory = opened?;
+    // SAFETY: the graph is gone, and was never launched.
+    let released = unsafe { memory.release() };
+    if released.is_err() {
+        // Nothing has changed, and there is one fault.
+        // SAFETY: as above.
+        unsafe { memory.release() }?;
+    }
+    drop(memory);
+    let status = pool.status();
+    assert_eq!((status.graph_bytes, status.live_blocks), (0, 0), "{status:?}");
+    used.and(released.map(drop))
+}
+
+#[test]
+fn each_call_of_a_capture_may_fail() {
+    let swept = Sweep::new().config(Bench::config().devices(1)).run(use_in_a_capture);
+    assert!(swept.calls >= 40, "the program hardly calls the driver: {swept}");
+    assert!(swept.errors >= swept.runs / 8, "hardly a fault was noticed: {swept}");
 }

@@ -148,7 +148,6 @@ impl<'p, U: Resource> CudarcGraph<'p, U> {
     }
 
     /// The memory of the graph.
-    #[must_use]
     pub fn memory(&self) -> &GraphMemory<'p, U> {
         &self.memory
     }
