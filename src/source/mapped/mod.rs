@@ -75,6 +75,7 @@ struct MappedCore {
 }
 
 /// What a block consists of, beside its address.
+#[derive(Clone, Copy)]
 struct MappedBlock {
     range_bytes: usize,
     page: Page,
