@@ -467,6 +467,54 @@ fn memory_without_a_handle_is_leaked() {
     }
 }
 
+/// Where nobody tells the pool, it asks.
+#[test]
+fn a_pool_that_watches_keeps_what_is_freed_in_a_capture() {
+    for checked in [true, false] {
+        let config = PoolConfig::default().watch_captures(true).checked(checked);
+        let rig = Rig::new(config.maximum(32 * MIB));
+        let before = Held::of(&rig.pool, 3 * MIB, rig.main.as_ref());
+        rig.begin(&rig.main);
+        let inside = Held::of(&rig.pool, MIB, rig.main.as_ref());
+        let of_graph = [before.range(), inside.range()];
+        for block in [before, inside] {
+            block.fill(1, rig.main.as_ref());
+            block.free(rig.main.as_ref());
+        }
+        let graph = rig.end(&rig.main);
+        assert_eq!(rig.pool.status().graph_bytes, 4 * MIB);
+        for stream in [&rig.main, &rig.side] {
+            let taken =
+                [3 * MIB, MIB, 3 * MIB, 5000].map(|bytes| Held::of(&rig.pool, bytes, stream.as_ref()));
+            for block in &taken {
+                is_apart(block.range(), &of_graph);
+                block.fill(2, stream.as_ref());
+            }
+            rig.launch(&graph, &rig.side);
+            taken.into_iter().for_each(|block| block.free(stream.as_ref()));
+            stream.synchronize().unwrap();
+        }
+        rig.side.synchronize().unwrap();
+        // A session has the blocks that are freed in its own capture, and gives them back.
+        let before = Held::of(&rig.pool, 3 * MIB, rig.main.as_ref());
+        rig.begin(&rig.main);
+        let mut memory = rig.pool.capture(&rig.main).unwrap();
+        before.free(rig.main.as_ref());
+        let second = rig.end(&rig.main);
+        assert_eq!(rig.pool.status().graph_bytes, 7 * MIB);
+        assert_eq!(release(&mut memory, second).unwrap(), 3 * MIB);
+        drop(memory);
+        assert_eq!(rig.pool.status().graph_bytes, 4 * MIB);
+        rig.check();
+        let Rig { sim, pool, main, .. } = rig;
+        drop(pool);
+        // SAFETY: what the graph touches was leaked.
+        unsafe { sim.launch_graph(0, main.raw(), &graph) }.unwrap();
+        main.synchronize().unwrap();
+        assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+    }
+}
+
 /// Containers need not know; the handle may live in a structure beside the graph.
 #[test]
 fn containers_work_in_a_capture() {

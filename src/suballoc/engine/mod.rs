@@ -107,6 +107,11 @@ impl<U: Resource> Engine<U> {
         }
     }
 
+    /// Has each free ask whether its stream captures.
+    pub(super) fn watch_captures(&mut self) {
+        self.book.graphs.watch_captures();
+    }
+
     pub(super) fn upstream(&self) -> &U {
         &self.upstream
     }

@@ -46,12 +46,20 @@ use crate::suballoc::ledger::Ledger;
 /// Any thread may call it. Threads with a stream each do not contend; threads that share a stream take turns of a few
 /// nanoseconds.
 ///
+/// # Captures
+///
+/// A graph has the addresses of its memory for as long as it can be launched. [`capture`](Self::capture) opens memory for the graph
+/// that a stream captures: from then on calls of the pool on streams of that capture are served from it, and what they free serves
+/// nobody else. A pool that is told of no capture takes a block that is freed in one for free, unless it [asks at each
+/// free](PoolConfig::watch_captures).
+///
 /// # The end
 ///
 /// A pool that is dropped waits on the host for the work before each free, and returns its segments. Containers keep
 /// their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
 /// on every stream that its machine knows: work on other streams must be completed before. Where it cannot wait,
-/// because a stream captures or the context is lost, the segments are leaked. No capture is broken.
+/// because a stream captures or the context is lost, the segments are leaked, and so are those of a graph whose memory was not
+/// [released](super::GraphMemory::release). No capture is broken.
 ///
 /// # Examples
 ///
@@ -116,7 +124,7 @@ impl<U: Resource> Pool<U> {
     pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
         config.validate()?;
         let initial_units = config.initial_units()?;
-        let engine = Engine::new(
+        let mut engine = Engine::new(
             upstream,
             EngineConfig {
                 name: "Pool",
@@ -131,6 +139,9 @@ impl<U: Resource> Pool<U> {
                 snapshots: config.snapshots,
             },
         );
+        if config.watch_captures {
+            engine.watch_captures();
+        }
         if initial_units > 0 {
             engine.take_initial(initial_units)?;
         }

@@ -57,6 +57,9 @@ impl<U: Resource> Engine<U> {
         if self.book.require_here().is_err() || self.book.device.require(stream.device()).is_err() {
             return None;
         }
+        if !self.book.graphs.has_open_session() {
+            return None;
+        }
         // What the driver has against the question it will say to the request, too.
         let capture = stream.capture_id().ok().flatten()?;
         let id = self.book.graphs.reservation_of(capture)?;
@@ -208,6 +211,10 @@ impl Graphs {
     /// The reservation with an open session of that capture.
     pub(super) fn reservation_of(&self, capture: CaptureId) -> Option<ReservationId> {
         Some(self.reservations.lock().of_capture(capture)?.id)
+    }
+
+    fn has_open_session(&self) -> bool {
+        self.reservations.lock().all.iter().flat_map(|it| &it.sessions).any(|session| session.is_open)
     }
 
     /// Notes a block that goes out. Returns `false` if the reservation has gone meanwhile.

@@ -36,7 +36,10 @@ impl<U: Resource> Engine<U> {
             return Some(self.free_of_graph(live, capture, block, layout, stream));
         }
         let (stream, capture) = (stream?, capture?);
-        let id = graphs.reservation_of(capture)?;
+        let id = graphs.reservation_of(capture);
+        if id.is_none() && !graphs.watch_captures {
+            return None;
+        }
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)
         {
@@ -137,9 +140,14 @@ impl Graphs {
         true
     }
 
-    /// Keeps a block of the suballocator that a graph uses. Returns `false` if the reservation has gone.
-    fn park(&self, id: ReservationId, block: DevicePtr, layout: Layout, behind: Stamp) -> bool {
+    /// Keeps a block of the suballocator that a graph uses, for good if the graph has no reservation. Returns `false` if that has
+    /// gone.
+    fn park(&self, id: Option<ReservationId>, block: DevicePtr, layout: Layout, behind: Stamp) -> bool {
         let mut reservations = self.reservations.lock();
+        let Some(id) = id else {
+            reservations.quarantined.push((block, layout));
+            return true;
+        };
         let Some(reservation) = reservations.get(id) else { return false };
         reservation.parked.push((block, layout));
         reservation.behind.join(&Frontier::of(behind));

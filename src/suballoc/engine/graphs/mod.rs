@@ -18,7 +18,7 @@
 //! # The filter
 //!
 //! Each allocation and each free of the suballocator loads one word, [`Graphs::lowest`]: without graphs it is the largest
-//! address, and nothing else is looked at; while a session is open it is 0. The load is relaxed. A thread that frees a block of a
+//! address, and nothing else is looked at; while a session is open, and where captures are watched, it is 0. The load is relaxed. A thread that frees a block of a
 //! graph has it from the thread that allocated it, and so comes after the store; a thread that uses a stream while another thread
 //! opens a session on it is ordered with that thread by chance anyway.
 
@@ -97,12 +97,19 @@ struct LiveBlock {
 struct Reservations {
     all: Vec<Reservation>,
     live: HashMap<u64, LiveBlock>,
+    /// Blocks of the suballocator that were freed in captures without a session: no handle says when their graphs are gone.
+    quarantined: Vec<(DevicePtr, Layout)>,
     made: u64,
 }
 
 impl Reservations {
     fn get(&mut self, id: ReservationId) -> Option<&mut Reservation> {
         self.all.iter_mut().find(|reservation| reservation.id == id)
+    }
+
+    /// All that graphs hold of the suballocator.
+    fn blocks(&self) -> impl Iterator<Item = (DevicePtr, Layout)> + '_ {
+        self.all.iter().flat_map(Reservation::blocks).chain(self.quarantined.iter().copied())
     }
 
     /// The reservation with an open session of that capture.
@@ -116,16 +123,24 @@ impl Reservations {
 /// The memory that graphs have of one suballocator.
 #[derive(Debug)]
 pub(super) struct Graphs {
-    /// No block of a graph that is out has a lower address; 0 while a session is open. See the top of the file.
+    /// No block of a graph that is out has a lower address; 0 while a session is open, or captures are watched. See the
+    /// top of the file.
     lowest: AtomicU64,
     /// A block of a graph that is out ends here, or before.
     highest: AtomicU64,
+    /// Each free asks whether its stream captures.
+    watch_captures: bool,
     reservations: Mutex<Reservations>,
 }
 
 impl Default for Graphs {
     fn default() -> Self {
-        Self { lowest: AtomicU64::new(u64::MAX), highest: AtomicU64::new(0), reservations: Mutex::default() }
+        Self {
+            lowest: AtomicU64::new(u64::MAX),
+            highest: AtomicU64::new(0),
+            watch_captures: false,
+            reservations: Mutex::default(),
+        }
     }
 }
 
@@ -139,7 +154,7 @@ impl SuballocBook {
 }
 
 impl Graphs {
-    /// Returns `true` while a session is open: any stream may be one of its capture.
+    /// Returns `true` while a session is open: any stream may be one of its capture. Also where captures are watched.
     #[inline]
     pub(super) fn have_a_session(&self) -> bool {
         // Relaxed: see the top of the file.
@@ -159,6 +174,13 @@ impl Graphs {
         self.have_a_session() || block.address() < self.highest.load(Ordering::Relaxed)
     }
 
+    /// Has each free ask whether its stream captures, from the beginning.
+    pub(super) fn watch_captures(&mut self) {
+        self.watch_captures = true;
+        // Relaxed: nobody else has it yet.
+        self.lowest.store(0, Ordering::Relaxed);
+    }
+
     /// Sets the filter. Under the lock, so that two threads set it in the order of their changes.
     fn set_filter(&self, reservations: &Reservations) {
         let is_open = |reservation: &Reservation| reservation.sessions.iter().any(|session| session.is_open);
@@ -170,7 +192,7 @@ impl Graphs {
         for (from, to) in with_live.flat_map(|reservation| reservation.segments.iter().map(ends)) {
             (lowest, highest) = (lowest.min(from), highest.max(to));
         }
-        if reservations.all.iter().any(is_open) {
+        if self.watch_captures || reservations.all.iter().any(is_open) {
             lowest = 0;
         }
         // Relaxed: see the top of the file.
@@ -181,15 +203,14 @@ impl Graphs {
     /// The bytes of the suballocator that graphs hold.
     pub(super) fn bytes(&self) -> usize {
         let Some(reservations) = self.reservations.lock_here() else { return 0 };
-        let blocks = reservations.all.iter().flat_map(Reservation::blocks);
-        blocks.map(|(_, layout)| layout.rounded_bytes()).sum()
+        reservations.blocks().map(|(_, layout)| layout.rounded_bytes()).sum()
     }
 
     /// All blocks of the suballocator that graphs hold, with their bytes. They never go back: nobody has said that the graphs
     /// are gone.
     pub(super) fn held(&self) -> Vec<(u64, u64)> {
         let reservations = self.reservations.lock();
-        let blocks = reservations.all.iter().flat_map(Reservation::blocks);
+        let blocks = reservations.blocks();
         blocks.map(|(block, layout)| (block.address(), layout.rounded_bytes() as u64)).collect()
     }
 
