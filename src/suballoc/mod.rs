@@ -33,6 +33,7 @@ mod ledger;
 mod pool;
 mod reuse;
 mod snapshot;
+mod soft_limit;
 mod status;
 
 pub use arena::{Arena, ArenaConfig};
@@ -42,5 +43,6 @@ pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
 pub use pool::{GraphMemory, Pool, PoolConfig};
 pub use reuse::Reuse;
+pub use soft_limit::SoftLimit;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;

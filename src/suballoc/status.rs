@@ -52,6 +52,12 @@ pub struct Status {
     pub misses: u64,
     /// Of the misses, those served with a block that another stream had freed.
     pub steals: u64,
+    /// Pages that are mapped, over an upstream with [pages](crate::resource::Pages).
+    pub pages: usize,
+    /// Pages that were unmapped where they were free, to be mapped where memory was needed.
+    pub moves: u64,
+    /// The bytes of these pages.
+    pub moved_bytes: u64,
     /// Waits of a stream for another, on the device, to reuse its memory.
     pub waits: u64,
     /// Events recorded for such waits.
@@ -98,6 +104,9 @@ impl Status {
         to.counter("alluvion_hits_total", "Allocations served by a cache.", self.hits);
         to.counter("alluvion_misses_total", "Allocations served by the core.", self.misses);
         to.counter("alluvion_steals_total", "Blocks served that another stream had freed.", self.steals);
+        to.gauge("alluvion_pages", "Pages that are mapped, over an upstream with pages.", self.pages);
+        to.counter("alluvion_moves_total", "Free pages moved to where memory was needed.", self.moves);
+        to.counter("alluvion_moved_bytes_total", "The bytes of the pages that were moved.", self.moved_bytes);
         to.counter("alluvion_waits_total", "Waits of a stream for another, on the device.", self.waits);
         to.counter("alluvion_events_recorded_total", "Events recorded for such waits.", self.events_recorded);
         to.counter(

@@ -217,6 +217,8 @@ impl<U: Resource> Arena<U> {
                 checked,
                 handlers: config.into_handlers(),
                 snapshots,
+                in_place: false,
+                soft_limit: None,
             },
         );
         engine.take_initial(units)?;

@@ -22,20 +22,26 @@ mod fit;
 mod gather;
 mod index;
 mod join;
+mod mapping;
 mod node;
 mod nodes;
 mod owner;
+mod range;
 mod release;
 mod segment;
 mod settle;
+mod site;
 mod size_class;
 mod span;
 mod survey;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod unmapping;
 
 pub(crate) use cache::{Cache, LONG_UNITS, Spilled};
+pub(crate) use mapping::Growing;
 pub(crate) use owner::{Owned, Owner};
+pub(crate) use range::Extent;
 pub(crate) use segment::Segment;
 pub(crate) use settle::Settling;
 pub(crate) use size_class::{MAX_UNITS, Want};
@@ -47,6 +53,7 @@ pub(crate) use {release::NotOut, survey::BlockSeen};
 use index::Index;
 use nodes::Nodes;
 use owner::Owners;
+use range::Ranges;
 use segment::Segments;
 
 /// What all sizes count, in bytes: the smallest alignment of a block.
@@ -60,6 +67,7 @@ pub(crate) struct Core {
     index: Index,
     owners: Owners,
     segments: Segments,
+    ranges: Ranges,
     /// The free units of all owners.
     free_units: u64,
     /// The number of frees so far.

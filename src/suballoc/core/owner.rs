@@ -20,6 +20,10 @@ impl Owner {
     pub(crate) const OUT: Self = Self(u32::MAX);
     /// In a node: there is no block.
     pub(super) const VACANT: Self = Self(u32::MAX - 1);
+    /// In a node: there is no memory.
+    pub(super) const ABSENT: Self = Self(u32::MAX - 2);
+    /// In a node: its pages are being mapped or unmapped.
+    pub(super) const MOVING: Self = Self(u32::MAX - 3);
 
     pub(super) const fn place(self) -> usize {
         self.0 as usize
@@ -145,7 +149,7 @@ impl Owners {
             return owner;
         }
         let owner = self.vacant.pop().unwrap_or_else(|| {
-            let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::VACANT.0);
+            let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::MOVING.0);
             self.places.push(OwnerPlace::default());
             Owner(place.expect("fewer streams than a machine has places for"))
         });

@@ -56,6 +56,22 @@ impl Segments {
         self.whole.remove(&(node.units, node.address));
     }
 
+    /// Adds addresses without memory.
+    pub(super) fn add_addresses(&mut self, segment: Segment, first: Id) {
+        let replaced = self.by_address.insert(segment.address, (segment.units, first));
+        debug_assert!(replaced.is_none(), "a segment at {:#x} twice", segment.address);
+    }
+
+    /// Counts memory that is mapped.
+    pub(super) fn gain(&mut self, units: u32) {
+        self.units += u64::from(units);
+    }
+
+    /// Counts memory that is mapped no longer.
+    pub(super) fn lose(&mut self, units: u32) {
+        self.units -= u64::from(units);
+    }
+
     /// An estimate: a map holds up to 11 entries in a leaf, and leaves are at least half full.
     pub(super) fn bytes(&self) -> usize {
         2 * (self.by_address.len() * size_of::<(u64, (u32, Id))>()
@@ -90,11 +106,12 @@ impl Core {
         Some(Segment { address, units })
     }
 
-    /// All segments, each with whether `is_such` is true for the holder of a block of it. The core is empty afterwards,
-    /// without streams.
+    /// All segments but ranges, each with whether `is_such` is true for the holder of a block of it. The core is empty
+    /// afterwards, without streams.
     pub(crate) fn drain_segments(&mut self, is_such: impl Fn(Owner) -> bool) -> Vec<(Segment, bool)> {
         let holds = |first| self.chain(first).any(|id| is_such(self.nodes[id].holder));
-        let segments = self.segments.iter().map(|(segment, first)| (segment, holds(first))).collect();
+        let whole = self.segments.iter().filter(|(segment, _)| !self.ranges.has(segment.address));
+        let segments = whole.map(|(segment, first)| (segment, holds(first))).collect();
         *self = Self::new();
         segments
     }

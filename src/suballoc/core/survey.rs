@@ -1,8 +1,9 @@
 //! Queries of the core: the largest block, the block at an address, the sums.
 
 use super::bins::{Bin, End};
+use super::node::Id;
 use super::owner::OwnerPlace;
-use super::{Core, Owner, Segment, UNIT};
+use super::{Core, Owner, UNIT};
 use crate::stream::{Epoch, StreamId};
 
 /// How many blocks of the largest bin are compared.
@@ -66,6 +67,7 @@ impl Core {
         let covers = |first| self.chain(first).map(|id| &self.nodes[id]).find(|node| address < node.end());
         match self.segments.around(address).and_then(|(_, first)| covers(first)) {
             None => Inspected::Foreign,
+            Some(node) if node.holder == Owner::ABSENT => Inspected::Foreign,
             Some(node) if node.address == address => Inspected::Free { units: node.units },
             Some(node) => Inspected::Inside { block: node.address },
         }
@@ -99,14 +101,12 @@ impl Core {
         self.index.len()
     }
 
-    /// In the order of their addresses.
-    pub(crate) fn segments(&self) -> Vec<Segment> {
-        self.segments.iter().map(|(segment, _)| segment).collect()
-    }
-
-    /// All blocks in the order of their addresses, without gaps within a segment.
+    /// All blocks in the order of their addresses, without gaps within a segment, or a stretch of a range. Blocks whose
+    /// pages are being mapped or unmapped are left out.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockSeen> + '_ {
-        self.segments.iter().flat_map(|(_, first)| self.chain(first)).map(|id| {
+        let all = self.segments.iter().flat_map(|(_, first)| self.chain(first));
+        let is_memory = |id: &Id| !matches!(self.nodes[*id].holder, Owner::ABSENT | Owner::MOVING);
+        all.filter(is_memory).map(|id| {
             let node = &self.nodes[id];
             let state = match node.holder {
                 Owner::OUT => SeenState::Out,
@@ -118,7 +118,7 @@ impl Core {
 
     /// The heap memory of the core, in bytes. It never shrinks.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.nodes.bytes() + self.index.bytes() + self.owners.bytes() + self.segments.bytes()
+        self.nodes.bytes() + self.index.bytes() + self.owners.bytes() + self.segments.bytes() + self.ranges.bytes()
     }
 }
 

@@ -22,6 +22,7 @@ use crate::driver::DriverResult;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
+use crate::suballoc::SoftLimit;
 use crate::suballoc::ledger::Ledger;
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
@@ -64,6 +65,11 @@ pub(super) struct Inner {
     largest: Largest,
     pub(super) emptying: Emptying,
     pub(super) steals: u64,
+    /// The most units that were live when it grew.
+    pub(super) peak_live: u64,
+    /// Pages that were unmapped to be mapped elsewhere, and their units.
+    pub(super) moves: u64,
+    pub(super) moved: u64,
 }
 
 /// The blocks that have come back from caches.
@@ -114,6 +120,9 @@ pub struct SuballocBook {
     pub(super) maximum_units: u64,
     /// See [`EngineConfig`](super::EngineConfig).
     claim_units: u32,
+    /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
+    pub(super) page_units: u32,
+    pub(super) soft_limit: Option<SoftLimit>,
     pub(super) ledger: Option<Ledger>,
     /// Apart from what is written often: its filter is read for every block.
     pub(super) graphs: Graphs,
@@ -172,6 +181,8 @@ impl SuballocBook {
             device: device.clone(),
             maximum_units,
             claim_units,
+            page_units: 0,
+            soft_limit: None,
             ledger: checked.then(Ledger::new),
             graphs: Graphs::default(),
             shards: Places::default(),
@@ -188,6 +199,9 @@ impl SuballocBook {
                 largest: Largest::default(),
                 emptying: Emptying::default(),
                 steals: 0,
+                peak_live: 0,
+                moves: 0,
+                moved: 0,
             })),
             counters: Apart::default(),
         }

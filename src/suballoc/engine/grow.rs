@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::book::{Inner, Request, SuballocBook};
 use super::events::event;
+use super::paging::Paging;
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -13,7 +14,7 @@ use crate::suballoc::core::{Owned, Segment};
 use crate::sync::{nap, yield_now};
 
 /// The rounding of growth: 2 MiB, the page of device memory.
-const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
+pub(super) const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
 
 /// A pool with [`Growth::Spare`] grows by at most 1/16 of its size, unless a request needs more. With 1/12 or 1/24 the
 /// footprint is at or below that of RMM's pool on as many of four hundred made-up workloads, to two in a hundred; with
@@ -43,7 +44,7 @@ const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 const NAPS: usize = if cfg!(loom) { 0 } else { 10_000 };
 
 /// How often a thread waits for others. Where there is room it waits once, and then calls the upstream itself.
-const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
+pub(super) const TURNS: usize = if cfg!(loom) { 3 } else { 8 };
 
 /// A thread in a call to an upstream.
 pub(super) type Caller = crate::stream::ThreadToken;
@@ -65,23 +66,27 @@ impl Inner {
     }
 
     /// Returns `true` if this thread is in a call to the upstream, so that it must not wait for its end.
-    fn is_calling(&self) -> bool {
+    pub(super) fn is_calling(&self) -> bool {
         self.callers.contains(&Caller::current())
     }
 }
 
 /// The next step of a thread that needs a segment.
-enum Pledge {
+pub(super) enum Pledge {
     /// Request `units`, which are set aside. `calls` is `Inner::calls`, unless other calls are under way.
     Ask { units: u64, calls: Option<u64>, old: Old },
     /// Another thread has requested enough, or returns a segment: wait until `Inner::answers` changes.
     Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
+    /// No range of addresses is long enough: reserve another.
+    Reserve,
+    /// Map pages, which no search finds meanwhile. `calls` as above.
+    Map { paging: Box<Paging>, calls: Option<u64> },
 }
 
 /// Segments to return before the upstream is called: taken from the core, and counted as leaving.
-type Old = SmallVec<[Segment; 8]>;
+pub(super) type Old = SmallVec<[Segment; 8]>;
 
 impl<U: Resource> Engine<U> {
     /// Takes a segment that the request fits from the upstream, and serves the request from it. `None` if there is no
@@ -96,6 +101,9 @@ impl<U: Resource> Engine<U> {
         growth: Growth,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
+        if self.book.page_units > 0 {
+            return self.grow_in_place(request, growth, false, attempt);
+        }
         if growth == Growth::Spare {
             self.book.settle_own(request);
         }
@@ -108,7 +116,7 @@ impl<U: Resource> Engine<U> {
                 Err(pledge) => pledge,
             };
             let (answers, may_ask) = match pledge {
-                Pledge::NoRoom => return Ok(None),
+                Pledge::NoRoom | Pledge::Reserve | Pledge::Map { .. } => return Ok(None),
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
                 Pledge::Ask { units, calls, old } => {
                     match self.request_segment(request, units, old, attempt)? {
@@ -123,16 +131,7 @@ impl<U: Resource> Engine<U> {
                     }
                 }
             };
-            let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
-            let mut patience = PATIENCE;
-            while patience > 0 && comes(&self.book.inner.lock()) {
-                patience -= 1;
-                yield_now();
-            }
-            while !may_ask && attempt.naps < NAPS && comes(&self.book.inner.lock()) {
-                attempt.naps += 1;
-                nap();
-            }
+            self.book.wait_for_answer(answers, may_ask, attempt);
         }
         Ok(self.book.serve(request, &[]))
     }
@@ -178,6 +177,9 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
+        if self.book.page_units > 0 {
+            return self.grow_in_place(request, Growth::Exact, false, attempt);
+        }
         let need = request.need();
         {
             let mut inner = self.book.inner.lock();
@@ -261,6 +263,9 @@ impl<U: Resource> Engine<U> {
 
     /// Takes the first segment, when the suballocator is made.
     pub(in crate::suballoc) fn take_initial(&self, units: u32) -> Result<(), Error> {
+        if self.book.page_units > 0 {
+            return self.map_initial(units);
+        }
         let address = self.take_segment(units)?;
         let mut inner = self.book.inner.lock();
         inner.core.add_segment(address, units);
@@ -277,8 +282,22 @@ fn spare(need: u64, reserved: u64) -> u64 {
 }
 
 impl SuballocBook {
+    /// Waits until a call to the upstream has ended: for a while where this thread `may_ask` the upstream itself.
+    pub(super) fn wait_for_answer(&self, answers: u64, may_ask: bool, attempt: &mut Attempt) {
+        let comes = |inner: &Inner| inner.answers == answers && inner.pledged + inner.leaving > 0;
+        let mut patience = PATIENCE;
+        while patience > 0 && comes(&self.inner.lock()) {
+            patience -= 1;
+            yield_now();
+        }
+        while !may_ask && attempt.naps < NAPS && comes(&self.inner.lock()) {
+            attempt.naps += 1;
+            nap();
+        }
+    }
+
     /// Makes the requester's own memory of completed work unowned, so that empty segments are found.
-    fn settle_own(&self, request: &Request<'_>) {
+    pub(super) fn settle_own(&self, request: &Request<'_>) {
         let Some(id) = request.requester.id() else { return };
         let own: Option<Owned> = self.inner.lock().core.owners().find(|owned| owned.stream == id);
         // An error of the driver is reported by the strategies that need its answer.

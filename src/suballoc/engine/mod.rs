@@ -12,6 +12,7 @@ mod events;
 mod graphs;
 mod grow;
 mod largest;
+mod paging;
 mod premerge;
 mod report;
 mod requester;
@@ -32,7 +33,7 @@ use slow_path::Attempt;
 use super::core::{Inspected, Want};
 use super::ledger::LedgerMatch;
 use super::snapshot::SnapshotFiles;
-use super::{Growth, Reuse};
+use super::{Growth, Reuse, SoftLimit};
 use crate::device::Device;
 use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::relief::Handlers;
@@ -59,6 +60,9 @@ pub(super) struct EngineConfig {
     pub(super) checked: bool,
     pub(super) handlers: Handlers,
     pub(super) snapshots: Option<SnapshotFiles>,
+    /// Grows in place, if the upstream has pages.
+    pub(super) in_place: bool,
+    pub(super) soft_limit: Option<SoftLimit>,
 }
 
 /// Segments of an upstream, carved.
@@ -90,9 +94,14 @@ impl<U: Resource> Engine<U> {
             checked,
             handlers,
             snapshots,
+            in_place,
+            soft_limit,
         } = plan;
+        let page_bytes = upstream.pages().filter(|_| in_place).map_or(0, |pages| pages.page_bytes());
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
-        let book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
+        let mut book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
+        book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
+        book.soft_limit = soft_limit;
         Self {
             name,
             book,

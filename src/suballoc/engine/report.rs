@@ -112,6 +112,9 @@ impl SuballocBook {
             hits: caches.iter().map(|cache| cache.hits).sum(),
             misses: inner.misses,
             steals: inner.steals,
+            pages: core.extents(),
+            moves: inner.moves,
+            moved_bytes: inner.moved * Layout::MIN_ALIGN as u64,
             waits: load(&self.counters.waits),
             events_recorded: load(&self.counters.events_recorded),
             upstream_calls: load(&self.counters.upstream_calls),
@@ -142,7 +145,7 @@ impl SuballocBook {
             caches.push(seen);
             cached.extend(blocks);
         }
-        let segments = inner.core.segments();
+        let stretches = inner.core.stretches();
         let seen: Vec<_> = inner.core.blocks().collect();
         let (status, freed) = (self.status_locked(&inner, &caches), freed(&inner, &caches));
         drop(inner);
@@ -160,11 +163,10 @@ impl SuballocBook {
             time,
             device: self.device.clone(),
             status: self.with_pending(status, &freed),
-            segments: segments
+            segments: stretches
                 .iter()
-                .filter_map(|segment| {
-                    let address = DevicePtr::new(segment.address)?;
-                    Some(SegmentView { address, bytes: bytes(u64::from(segment.units)) })
+                .filter_map(|&(address, units)| {
+                    Some(SegmentView { address: DevicePtr::new(address)?, bytes: bytes(units) })
                 })
                 .collect(),
             blocks: seen

@@ -26,6 +26,7 @@ impl<U: Resource> Engine<U> {
             while let Some(bytes) = self.return_segment(keep_units) {
                 gone += bytes;
             }
+            gone += self.trim_pages(keep_units);
         }
         // The bytes kept here count against what the upstream may keep.
         let under = self.upstream.trim(keep_bytes.saturating_sub(self.reserved_bytes()))?;
@@ -97,7 +98,7 @@ impl<U: Resource> Drop for Engine<U> {
             let mut inner = book.inner.lock();
             // So that a block that is out of the core is live.
             book.spill_locked(&mut inner);
-            if inner.core.reserved_units() == 0 {
+            if inner.core.reserved_units() == 0 && self.book.page_units == 0 {
                 return;
             }
             (inner.core.owners().collect(), inner.core.out_blocks() > 0)
@@ -113,17 +114,20 @@ impl<U: Resource> Drop for Engine<U> {
         let live_are_over = !has_live || machine.wait_for_every_stream(book.device.ordinal()).is_ok();
         let lost: Vec<StreamId> =
             owned.iter().filter(|other| !is_over(other)).map(|other| other.stream).collect();
-        let segments = {
-            let mut inner = book.inner.lock();
-            let lost: Vec<Owner> = lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect();
-            let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
-            inner.core.drain_segments(is_lost)
+        let lost: Vec<Owner> = {
+            let inner = book.inner.lock();
+            lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect()
         };
+        let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
         // Who has a graph that is not gone may launch it after this.
         let of_graphs = book.graphs.held();
+        let is_of_graph =
+            |address: u64, end: u64| of_graphs.iter().any(|(of, bytes)| *of < end && address < of + bytes);
+        self.return_ranges(is_lost, is_of_graph);
+        let segments = book.inner.lock().core.drain_segments(is_lost);
         for (Segment { address, units }, is_lost) in segments {
             let end = address + u64::from(units) * Layout::MIN_ALIGN as u64;
-            let is_lost = is_lost || of_graphs.iter().any(|(of, bytes)| *of < end && address < of + bytes);
+            let is_lost = is_lost || is_of_graph(address, end);
             // The last use of a block in it has no known order: a stream captures, or ended in a capture, or the
             // context is lost. The segment is leaked.
             let layout = segment_layout(units).ok().filter(|_| !is_lost);

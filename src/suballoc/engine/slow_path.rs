@@ -189,6 +189,10 @@ impl<U: Resource> Engine<U> {
         request: &Request<'_>,
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
+        if self.book.page_units > 0 {
+            let is_full = attempt.refused.is_some();
+            return self.grow_in_place(request, Growth::Exact, is_full, attempt);
+        }
         let room = |book: &SuballocBook| book.room(&book.inner.lock());
         let mut gone = 0;
         // If the upstream refused, room under the maximum is not enough: every empty segment goes.

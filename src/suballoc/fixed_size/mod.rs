@@ -195,6 +195,8 @@ impl<U: Resource> FixedSize<U> {
                 claim_units: 0,
                 handlers: Handlers::default(),
                 snapshots: config.snapshots,
+                in_place: false,
+                soft_limit: None,
             },
         );
         engine.take_initial(chunk_units)?;

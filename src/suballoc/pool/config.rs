@@ -10,7 +10,7 @@ use crate::relief::Handlers;
 use crate::relief::Relief;
 use crate::resource::Layout;
 use crate::suballoc::snapshot::SnapshotFiles;
-use crate::suballoc::{Growth, Reuse};
+use crate::suballoc::{Growth, Reuse, SoftLimit};
 
 /// How a [`Pool`](super::Pool) grows, shares and ends.
 ///
@@ -37,6 +37,7 @@ pub struct PoolConfig {
     pub(super) watch_captures: bool,
     pub(super) handlers: Handlers,
     pub(super) snapshots: Option<SnapshotFiles>,
+    pub(super) soft_limit: Option<SoftLimit>,
 }
 
 impl Default for PoolConfig {
@@ -50,6 +51,7 @@ impl Default for PoolConfig {
             watch_captures: false,
             handlers: Handlers::default(),
             snapshots: None,
+            soft_limit: None,
         }
     }
 }
@@ -65,6 +67,14 @@ impl PoolConfig {
     /// all of it succeeds. Default: no limit.
     pub fn maximum(mut self, bytes: usize) -> Self {
         self.maximum_bytes = bytes;
+        self
+    }
+
+    /// Moves free pages instead of growing past this, over an upstream with [pages](crate::resource::Pages): see
+    /// [`SoftLimit`]. Over other upstreams it has no effect. Default: none, and free pages move only where there is no
+    /// more memory, or no room under the [maximum](Self::maximum).
+    pub fn budget(mut self, limit: SoftLimit) -> Self {
+        self.soft_limit = Some(limit);
         self
     }
 
@@ -201,7 +211,7 @@ impl PoolConfig {
                 "pass a step of 2 MiB or more, or `Growth::Exact`",
             ));
         }
-        Ok(())
+        self.soft_limit.map_or(Ok(()), SoftLimit::validate)
     }
 
     /// The initial size in units.
@@ -229,6 +239,7 @@ impl fmt::Debug for PoolConfig {
             .field("watch_captures", &self.watch_captures)
             .field("handlers", &self.handlers)
             .field("snapshots", &self.snapshots)
+            .field("soft_limit", &self.soft_limit)
             .finish()
     }
 }

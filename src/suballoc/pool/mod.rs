@@ -137,6 +137,8 @@ impl<U: Resource> Pool<U> {
                 checked: config.checked,
                 handlers: config.handlers,
                 snapshots: config.snapshots,
+                in_place: true,
+                soft_limit: config.soft_limit,
             },
         );
         if config.watch_captures {

@@ -4,4 +4,5 @@ mod bounds;
 mod decisions;
 mod model;
 mod programs;
+mod ranges;
 mod verify;

@@ -11,6 +11,7 @@ impl Core {
     pub(super) fn verify(&self) {
         let mut binned = self.verify_bins();
         let (mut used, mut free_units, mut out) = (0, 0, 0);
+        let (mut absent, mut moving) = (0, 0);
         let mut whole = BTreeSet::new();
         let mut end_of_last = 0;
         for (segment, first) in self.segments.iter() {
@@ -32,6 +33,12 @@ impl Core {
                         "block {id} is out and indexed"
                     );
                     out += 1;
+                } else if node.holder == Owner::ABSENT {
+                    self.verify_absent(id, &node);
+                    absent += 1;
+                } else if node.holder == Owner::MOVING {
+                    assert_eq!(self.ranges.moving.get(&address), Some(&id), "block {id} is moving");
+                    moving += 1;
                 } else {
                     self.verify_free(id, &node);
                     assert!(binned.remove(&id).is_some(), "free block {id} is in a bin");
@@ -48,10 +55,18 @@ impl Core {
         assert_eq!(self.nodes.in_use(), used, "nodes");
         assert_eq!(self.free_units, free_units, "free units");
         assert_eq!(*self.segments.whole(), whole, "segments that may be given back");
-        assert_eq!(
-            self.segments.units(),
-            self.segments.iter().map(|(segment, _)| u64::from(segment.units)).sum::<u64>()
-        );
+        assert_eq!((self.ranges.absent.len(), self.ranges.moving.len()), (absent, moving), "absent and moving nodes");
+        let whole = self.segments.iter().filter(|(segment, _)| !self.ranges.has(segment.address));
+        let units = whole.map(|(segment, _)| u64::from(segment.units)).sum::<u64>();
+        let mapped = self.ranges.within(0, u64::MAX).map(|extent| u64::from(extent.units)).sum::<u64>();
+        assert_eq!(self.segments.units(), units + mapped);
+    }
+
+    fn verify_absent(&self, id: Id, node: &BlockNode) {
+        assert_eq!(self.ranges.absent.get(&node.address), Some(&id), "absent node {id} in its table");
+        assert!(node.units.is_multiple_of(self.ranges.page_units), "absent node {id} has whole pages");
+        assert_eq!(self.ranges.within(node.address, node.end()).count(), 0, "nothing is mapped in node {id}");
+        assert_ne!(self.nodes[node.after].holder, Owner::ABSENT, "absent neighbours of {id}");
     }
 
     fn verify_free(&self, id: Id, node: &BlockNode) {

@@ -123,7 +123,8 @@ impl Pair {
             panic!("block {at} is {:?}, not {:?}", seen.get(at), blocks.get(at));
         }
         let segments = self.segments.iter().map(|(segment, _)| *segment).collect::<Vec<_>>();
-        assert_eq!(self.core.segments(), segments);
+        let stretches = segments.iter().map(|segment| (segment.address, u64::from(segment.units)));
+        assert_eq!(self.core.stretches(), stretches.collect::<Vec<_>>());
         let sum = |of: &dyn Fn(&BlockSeen) -> bool| {
             blocks.iter().filter(|block| of(block)).map(|b| u64::from(b.units)).sum::<u64>()
         };

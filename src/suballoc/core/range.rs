@@ -1,0 +1,195 @@
+//! Ranges: segments of which a part has no memory.
+//!
+//! A range is a segment of addresses alone. Memory is mapped into it in *extents*: pages of the source, each mapped whole.
+//! Addresses without memory are *absent* nodes, which are in no bin and never merge with blocks, so that searches and
+//! frees cost what they cost in any other segment. An absent node begins and ends at an extent's border, or at the
+//! border of the range.
+//!
+//! The last page of a range is never mapped: so no range is ever one free block, and work that runs past the last block
+//! meets addresses without memory.
+
+use std::collections::BTreeMap;
+
+use super::node::{BlockNode, Id, NONE};
+use super::{Core, Owner, Segment, UNIT};
+
+/// A page that is mapped: its place, and the number that its source knows it by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    pub(crate) address: u64,
+    pub(crate) units: u32,
+    pub(crate) number: u64,
+}
+
+impl Extent {
+    /// The address behind its last byte.
+    pub(crate) const fn end(&self) -> u64 {
+        self.address + self.units as u64 * UNIT
+    }
+}
+
+/// What a drained range still had mapped, each extent with whether work may still use it.
+#[derive(Debug)]
+pub(crate) struct DrainedRange {
+    pub(crate) range: Segment,
+    pub(crate) extents: Vec<(Extent, bool)>,
+}
+
+/// All ranges.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    /// The unit of extents; 0 while there is no range.
+    pub(super) page_units: u32,
+    /// By address: the units.
+    pub(super) by_address: BTreeMap<u64, u32>,
+    /// By address: the units and the number.
+    extents: BTreeMap<u64, (u32, u64)>,
+    /// The absent nodes, by address.
+    pub(super) absent: BTreeMap<u64, Id>,
+    /// The nodes whose pages are being mapped or unmapped, by address: no search finds them.
+    pub(super) moving: BTreeMap<u64, Id>,
+}
+
+impl Ranges {
+    pub(super) fn insert(&mut self, extent: Extent) {
+        let replaced = self.extents.insert(extent.address, (extent.units, extent.number));
+        debug_assert!(replaced.is_none(), "an extent at {:#x} twice", extent.address);
+    }
+
+    pub(super) fn remove(&mut self, extent: Extent) {
+        let removed = self.extents.remove(&extent.address);
+        debug_assert_eq!(removed, Some((extent.units, extent.number)));
+    }
+
+    /// The extents that lie wholly within these addresses, the last one first.
+    pub(super) fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Extent> + '_ {
+        let all = self.extents.range(from..to).rev();
+        all.map(|(&address, &(units, number))| Extent { address, units, number })
+            .filter(move |extent| extent.end() <= to)
+    }
+
+    /// Returns `true` if a segment that begins there is a range.
+    pub(super) fn has(&self, address: u64) -> bool {
+        self.by_address.contains_key(&address)
+    }
+
+    /// An estimate: a map holds up to 11 entries in a leaf, and leaves are at least half full.
+    pub(super) fn bytes(&self) -> usize {
+        2 * (self.extents.len() * size_of::<(u64, (u32, u64))>()
+            + (self.absent.len() + self.moving.len()) * size_of::<(u64, Id)>())
+    }
+}
+
+impl Core {
+    /// Adds a range without memory. Its address and its units are whole pages of `page_units`, of which the last one
+    /// is never mapped.
+    pub(crate) fn add_range(&mut self, address: u64, units: u32, page_units: u32) {
+        debug_assert!(page_units.is_power_of_two() && units.is_multiple_of(page_units) && units > page_units);
+        debug_assert!(address.is_multiple_of(u64::from(page_units) * UNIT), "{address:#x}");
+        debug_assert!(self.ranges.page_units == 0 || self.ranges.page_units == page_units);
+        self.ranges.page_units = page_units;
+        let id = self.nodes.make();
+        self.nodes[id] = BlockNode { address, units, holder: Owner::ABSENT, ..BlockNode::VACANT };
+        self.segments.add_addresses(Segment { address, units }, id);
+        self.ranges.by_address.insert(address, units);
+        self.ranges.absent.insert(address, id);
+    }
+
+    /// The number of extents that are mapped.
+    pub(crate) fn extents(&self) -> usize {
+        self.ranges.extents.len()
+    }
+
+    /// Takes a free or absent node out of its bin or table.
+    pub(super) fn detach(&mut self, id: Id) {
+        let BlockNode { address, units, holder, .. } = self.nodes[id];
+        if holder == Owner::ABSENT {
+            self.ranges.absent.remove(&address);
+        } else {
+            self.unlink(id);
+            self.free_units -= u64::from(units);
+        }
+    }
+
+    /// Puts a free or absent node into its bin or table. It merges with no neighbour.
+    pub(super) fn attach(&mut self, id: Id) {
+        let BlockNode { address, units, holder, .. } = self.nodes[id];
+        if holder == Owner::ABSENT {
+            self.ranges.absent.insert(address, id);
+        } else {
+            self.link(id);
+            self.free_units += u64::from(units);
+        }
+    }
+
+    /// Makes a node that is in no bin absent, merged with its absent neighbours.
+    pub(super) fn join_absent(&mut self, mut id: Id) {
+        let BlockNode { before, after, .. } = self.nodes[id];
+        if self.nodes[after].holder == Owner::ABSENT {
+            self.detach(after);
+            self.nodes.join(id, after);
+        }
+        if self.nodes[before].holder == Owner::ABSENT {
+            self.detach(before);
+            self.nodes.join(before, id);
+            id = before;
+        }
+        self.nodes[id].holder = Owner::ABSENT;
+        self.attach(id);
+    }
+
+    /// Makes a node of memory that is in no bin a free one of no owner, merged with its neighbours.
+    pub(super) fn join_unowned(&mut self, id: Id) {
+        self.free_units += u64::from(self.nodes[id].units);
+        // While there is one stream, its own free memory may lie beside.
+        self.mixed = true;
+        self.join(id, Owner::UNOWNED, 0, false);
+    }
+
+    /// All ranges, with what is mapped in them, and whether `is_such` is true for the holder of a block that an extent
+    /// has a part of. To be called before [`drain_segments`](Self::drain_segments), which forgets them.
+    pub(crate) fn ranges_to_drain(&self, is_such: impl Fn(Owner) -> bool) -> Vec<DrainedRange> {
+        let ranges = self.segments.iter().filter(|(segment, _)| self.ranges.has(segment.address));
+        let drained = |(range, first): (Segment, Id)| {
+            let end = range.address + u64::from(range.units) * UNIT;
+            let mut id = first;
+            let extents = self.ranges.extents.range(range.address..end).map(|(&address, &(units, number))| {
+                let extent = Extent { address, units, number };
+                while self.nodes[id].end() <= address {
+                    id = self.nodes[id].after;
+                }
+                let mut is_lost = is_such(self.nodes[id].holder);
+                while self.nodes[id].end() < extent.end() && self.nodes[id].after != NONE {
+                    id = self.nodes[id].after;
+                    is_lost |= is_such(self.nodes[id].holder);
+                }
+                (extent, is_lost)
+            });
+            DrainedRange { range, extents: extents.collect() }
+        };
+        ranges.map(drained).collect()
+    }
+
+    /// The stretches of memory of all segments, in the order of their addresses.
+    pub(crate) fn stretches(&self) -> Vec<(u64, u64)> {
+        let mut stretches: Vec<(u64, u64)> = Vec::new();
+        for (segment, first) in self.segments.iter() {
+            if !self.ranges.has(segment.address) {
+                stretches.push((segment.address, u64::from(segment.units)));
+                continue;
+            }
+            let mut has_begun = false;
+            for id in self.chain(first) {
+                let node = &self.nodes[id];
+                let is_memory = !matches!(node.holder, Owner::ABSENT | Owner::MOVING);
+                match stretches.last_mut() {
+                    Some((_, units)) if is_memory && has_begun => *units += u64::from(node.units),
+                    _ if is_memory => stretches.push((node.address, u64::from(node.units))),
+                    _ => {}
+                }
+                has_begun = is_memory;
+            }
+        }
+        stretches
+    }
+}

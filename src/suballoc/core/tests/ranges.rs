@@ -1,0 +1,325 @@
+//! Ranges beside a machine of plain data, which knows what is mapped where.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::stream::{Epoch, StreamId};
+use crate::suballoc::core::{Core, Extent, Growing, Owner, UNIT};
+
+/// Units of a page: few, so that blocks share pages and cross them.
+const PAGE: u32 = 16;
+const PAGE_BYTES: u64 = PAGE as u64 * UNIT;
+const START: u64 = 0x7000_0000;
+const RANGE_PAGES: u32 = 40;
+const STREAMS: usize = 2;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A block for a stream, or for the host (0). If pages miss, so many of the pages to map fail to be mapped, of so
+    /// many pages each.
+    Allocate { requester: usize, units: u32, align_log: u32, spare: u64, fails_after: Option<usize>, longest: u32 },
+    Release { pick: usize, on: usize },
+    Settle { stream: usize },
+    Gather { requester: usize },
+    /// Takes so many units of pages; those at even places stay mapped, if `some_fail`.
+    Unmap { units: u64, some_fail: bool },
+    Leave { stream: usize },
+}
+
+struct Machine {
+    core: Core,
+    streams: [StreamId; STREAMS],
+    epoch: u64,
+    /// What the machine has mapped: address and units.
+    mapped: BTreeMap<u64, Extent>,
+    numbers: BTreeSet<u64>,
+    next_number: u64,
+    out: Vec<(u64, u32)>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let mut core = Core::new();
+        core.add_range(START, RANGE_PAGES * PAGE, PAGE);
+        Self {
+            core,
+            streams: [StreamId::new(0, 1), StreamId::new(0, 2)],
+            epoch: 1,
+            mapped: BTreeMap::new(),
+            numbers: BTreeSet::new(),
+            next_number: 0,
+            out: Vec::new(),
+        }
+    }
+
+    fn owner(&mut self, requester: usize) -> Owner {
+        if requester == 0 { Owner::UNOWNED } else { self.core.enter(self.streams[requester - 1]) }
+    }
+
+    fn map(&mut self, extent: Extent) {
+        let overlaps = self.mapped.values().any(|other| other.address < extent.end() && extent.address < other.end());
+        assert!(!overlaps, "{extent:?} is mapped over another page");
+        assert!(extent.address.is_multiple_of(PAGE_BYTES) && extent.units.is_multiple_of(PAGE));
+        assert!(extent.address >= START && extent.end() <= START + u64::from(RANGE_PAGES - 1) * PAGE_BYTES);
+        assert!(self.numbers.insert(extent.number), "page {} has two addresses", extent.number);
+        self.mapped.insert(extent.address, extent);
+    }
+
+    fn unmap(&mut self, extent: Extent) {
+        let touched = |&(address, units): &(u64, u32)| {
+            address < extent.end() && extent.address < address + u64::from(units) * UNIT
+        };
+        assert!(!self.out.iter().any(touched), "{extent:?} is unmapped under a block");
+        assert_eq!(self.mapped.remove(&extent.address), Some(extent));
+        self.numbers.remove(&extent.number);
+    }
+
+    /// The pages of the gaps, of at most `longest` pages each, up to the one that fails.
+    fn fill(&mut self, growing: &Growing, fails_after: Option<usize>, longest: u32) -> (Vec<Extent>, bool) {
+        let mut mapped = Vec::new();
+        for &(address, units) in &growing.gaps {
+            let (mut at, mut left) = (address, units);
+            while left > 0 {
+                if fails_after == Some(mapped.len()) {
+                    return (mapped, false);
+                }
+                let units = left.min(longest * PAGE);
+                let extent = Extent { address: at, units, number: self.next_number };
+                self.next_number += 1;
+                self.map(extent);
+                mapped.push(extent);
+                (at, left) = (extent.end(), left - units);
+            }
+        }
+        (mapped, true)
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Allocate { requester, units, align_log, spare, fails_after, longest } => {
+                let owner = self.owner(requester);
+                let align = 1 << align_log;
+                let address = match self.core.allocate(owner, units, align, &[]) {
+                    Some(taken) => taken.address,
+                    None => {
+                        let Some(site) = self.core.site(owner, units, align, &[]) else { return };
+                        assert!(site.missing.is_multiple_of(PAGE.into()) && site.units == units);
+                        let before: Vec<_> = self.core.blocks().collect();
+                        let growing = self.core.begin_growth(site, spare * u64::from(PAGE));
+                        assert!(growing.gap_units() >= site.missing);
+                        self.core.verify();
+                        let (mapped, is_whole) = self.fill(&growing, fails_after, longest);
+                        if !is_whole {
+                            self.core.abandon_growth(&growing, &mapped);
+                            if mapped.is_empty() && self.streams_entered() > 1 {
+                                assert_eq!(self.core.blocks().collect::<Vec<_>>(), before, "nothing has changed");
+                            }
+                            return;
+                        }
+                        self.core.finish_growth(&growing, &mapped, owner, Epoch(self.epoch))
+                    }
+                };
+                assert!(address.is_multiple_of(u64::from(align) * UNIT));
+                self.out.push((address, units));
+            }
+            Step::Release { pick, on } => {
+                if self.out.is_empty() {
+                    return;
+                }
+                let (address, units) = self.out.swap_remove(pick % self.out.len());
+                let owner = self.owner(on);
+                self.epoch += 1;
+                assert_eq!(self.core.release(address, owner, Epoch(self.epoch)), Ok(units));
+            }
+            Step::Settle { stream } => {
+                let owner = self.owner(stream + 1);
+                self.core.settle(owner, Epoch(self.epoch));
+            }
+            Step::Gather { requester } => {
+                let owner = self.owner(requester);
+                let others: Vec<_> =
+                    (0..STREAMS).map(|stream| (self.owner(stream + 1), Epoch(self.epoch))).collect();
+                self.core.gather(owner, Epoch(self.epoch), &others);
+            }
+            Step::Unmap { units, some_fail } => {
+                let most = units + u64::from(PAGE);
+                let taken = self.core.take_pages(units, most);
+                let all: u64 = taken.iter().map(|extent| u64::from(extent.units)).sum();
+                assert!(all <= most);
+                self.core.verify();
+                for (at, extent) in taken.into_iter().enumerate() {
+                    if some_fail && at % 2 == 0 {
+                        self.core.abandon_unmapping(extent);
+                    } else {
+                        self.unmap(extent);
+                        self.core.finish_unmapping(extent);
+                    }
+                }
+            }
+            Step::Leave { stream } => {
+                let owner = self.owner(stream + 1);
+                self.core.leave(owner);
+            }
+        }
+    }
+
+    fn streams_entered(&self) -> usize {
+        if self.core.is_of_one_stream() { 1 } else { STREAMS }
+    }
+
+    fn check(&self) {
+        self.core.verify();
+        let units: u64 = self.mapped.values().map(|extent| u64::from(extent.units)).sum();
+        assert_eq!(self.core.reserved_units(), units);
+        let stretches: u64 = self.core.stretches().iter().map(|(_, units)| units).sum();
+        assert_eq!(stretches, units);
+        for &(address, units) in &self.out {
+            let end = address + u64::from(units) * UNIT;
+            let mut at = address;
+            while at < end {
+                let (_, extent) = self.mapped.range(..=at).next_back().expect("a page lies there");
+                assert!(at < extent.end(), "a block at {address:#x} has no memory at {at:#x}");
+                at = extent.end();
+            }
+        }
+    }
+
+    /// Everything is freed and unmapped: nothing is left.
+    fn end(mut self) {
+        for (address, _) in std::mem::take(&mut self.out) {
+            self.core.release(address, Owner::UNOWNED, Epoch(0)).expect("it is out");
+        }
+        (0..STREAMS).for_each(|stream| self.step(&Step::Settle { stream }));
+        for extent in self.core.take_pages(u64::MAX, u64::MAX) {
+            self.unmap(extent);
+            self.core.finish_unmapping(extent);
+        }
+        self.check();
+        assert_eq!((self.core.reserved_units(), self.core.blocks().count(), self.mapped.len()), (0, 0, 0));
+    }
+}
+
+fn step(streams: usize) -> impl Strategy<Value = Step> {
+    let units = prop_oneof![4 => 1..PAGE, 3 => PAGE..4 * PAGE, 1 => 4 * PAGE..20 * PAGE];
+    let fails = proptest::option::weighted(0.2, 0..3_usize);
+    let allocate = (0..=streams, units, 0..6_u32, 0..4_u64, fails, 1..5_u32);
+    prop_oneof![
+        10 => allocate.prop_map(|(requester, units, align_log, spare, fails_after, longest)| Step::Allocate {
+            requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest
+        }),
+        9 => (any::<usize>(), 0..=streams).prop_map(|(pick, on)| Step::Release { pick, on }),
+        2 => (0..streams).prop_map(|stream| Step::Settle { stream }),
+        2 => (0..=streams).prop_map(|requester| Step::Gather { requester }),
+        3 => (1..200_u64, any::<bool>()).prop_map(|(units, some_fail)| Step::Unmap { units, some_fail }),
+        1 => (0..streams).prop_map(|stream| Step::Leave { stream }),
+    ]
+}
+
+fn run(steps: &[Step]) {
+    let mut machine = Machine::new();
+    for step in steps {
+        machine.step(step);
+        machine.check();
+    }
+    machine.end();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn blocks_of_two_streams_always_have_memory(steps in vec(step(STREAMS), 0..120)) {
+        run(&steps);
+    }
+
+    #[test]
+    fn blocks_of_one_stream_always_have_memory(steps in vec(step(1), 0..120)) {
+        run(&steps);
+    }
+}
+
+fn grown(core: &mut Core, owner: Owner, units: u32, number: u64) -> u64 {
+    let site = core.site(owner, units, 1, &[]).expect("the range is long enough");
+    let growing = core.begin_growth(site, 0);
+    let mapped: Vec<Extent> = growing
+        .gaps
+        .iter()
+        .zip(number..)
+        .map(|(&(address, units), number)| Extent { address, units, number })
+        .collect();
+    core.finish_growth(&growing, &mapped, owner, Epoch(1))
+}
+
+#[test]
+fn growth_is_contiguous_and_takes_only_what_misses() {
+    let mut core = Core::new();
+    core.add_range(START, RANGE_PAGES * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    let first = grown(&mut core, owner, 3 * PAGE, 0);
+    let second = grown(&mut core, owner, PAGE / 2, 10);
+    assert_eq!((first, second), (START, START + 3 * PAGE_BYTES));
+    // Half a page is free behind: two pages and a half need two more.
+    let third = grown(&mut core, owner, 2 * PAGE + PAGE / 2, 20);
+    assert_eq!((third, core.reserved_units()), (second + PAGE_BYTES / 2, u64::from(6 * PAGE)));
+    for address in [first, second, third] {
+        core.release(address, owner, Epoch(2)).expect("it is out");
+    }
+    assert_eq!(core.largest(owner, &[]), 6 * PAGE, "what came in three growths is one piece");
+    core.verify();
+}
+
+#[test]
+fn a_hole_that_misses_a_page_is_mapped_again_before_the_range_grows() {
+    let mut core = Core::new();
+    core.add_range(START, RANGE_PAGES * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    let first = grown(&mut core, owner, 4 * PAGE, 0);
+    let behind = grown(&mut core, owner, PAGE, 10);
+    core.release(first, owner, Epoch(2)).expect("it is out");
+    core.settle(owner, Epoch(2));
+    let taken = core.take_pages(1, u64::MAX);
+    assert_eq!(taken, [Extent { address: START, units: 4 * PAGE, number: 0 }]);
+    core.finish_unmapping(taken[0]);
+    assert_eq!(core.reserved_units(), u64::from(PAGE));
+    assert_eq!(grown(&mut core, owner, 3 * PAGE, 20), START);
+    core.release(behind, owner, Epoch(3)).expect("it is out");
+    core.verify();
+}
+
+#[test]
+fn the_last_page_is_never_mapped() {
+    let mut core = Core::new();
+    core.add_range(START, 4 * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    assert_eq!(core.site(owner, 3 * PAGE + 1, 1, &[]), None);
+    let site = core.site(owner, 3 * PAGE, 1, &[]).expect("three pages of four");
+    let growing = core.begin_growth(site, 100 * u64::from(PAGE));
+    assert_eq!(growing.gap_units(), u64::from(3 * PAGE));
+    core.abandon_growth(&growing, &[]);
+    core.verify();
+}
+
+/// With many holes without memory a search looks at a bounded number of nodes.
+#[test]
+fn a_search_for_a_site_is_bounded_for_any_number_of_holes() {
+    let visits = |holes: u32| {
+        let mut core = Core::new();
+        core.add_range(START, (4 * holes + 100) * PAGE, PAGE);
+        let owner = core.enter(StreamId::new(0, 1));
+        let all: Vec<u64> = (0..2 * holes).map(|at| grown(&mut core, owner, PAGE, at.into())).collect();
+        for &address in all.iter().step_by(2) {
+            core.release(address, owner, Epoch(2)).expect("it is out");
+        }
+        core.settle(owner, Epoch(2));
+        for extent in core.take_pages(u64::MAX, u64::MAX) {
+            core.finish_unmapping(extent);
+        }
+        core.nodes.take_visits();
+        core.site(owner, 2 * PAGE, 1, &[]).expect("there is room behind");
+        core.nodes.take_visits()
+    };
+    let (few, many) = (visits(400), visits(20_000));
+    assert!(many <= few + few / 4, "{few} visits with 400 holes, {many} with 20,000");
+}

@@ -1,0 +1,94 @@
+//! Unmaps memory of a range: first the pages leave the bins, then the caller unmaps them, then their addresses are
+//! absent.
+
+use super::bins::{Bin, End};
+use super::node::Id;
+use super::range::Extent;
+use super::{Core, Owner, UNIT};
+
+impl Core {
+    /// Takes pages on which no live block lies, and whose work is completed, out of the core: whole extents within
+    /// unowned free blocks, of `least` units at least if there are so many, and never of more than `most`. The largest
+    /// free blocks are looked at first, and of those of similar size the one that was free the longest; of a block the
+    /// last pages are taken. O(pages taken, and unowned free blocks that are longer than a page).
+    ///
+    /// Each is to be [unmapped](Self::finish_unmapping) or [kept](Self::abandon_unmapping).
+    pub(crate) fn take_pages(&mut self, least: u64, most: u64) -> Vec<Extent> {
+        let mut taken: Vec<Extent> = Vec::new();
+        let mut units = 0;
+        while units < least {
+            let Some((id, extents)) = self.movable_block(least - units, most.saturating_sub(units)) else { break };
+            units += extents.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+            self.take_extents(id, &extents);
+            taken.extend(extents);
+        }
+        taken
+    }
+
+    /// An unowned free block with pages to take, and these pages: adjacent ones, the last one first.
+    fn movable_block(&self, least: u64, most: u64) -> Option<(Id, Vec<Extent>)> {
+        if self.ranges.page_units == 0 {
+            return None;
+        }
+        let bins = &self.owners.place(Owner::UNOWNED).bins;
+        let smallest = Bin::of(self.ranges.page_units);
+        let down = core::iter::successors(bins.at_most(Bin::LARGEST), |bin| bins.at_most(bin.smaller()?));
+        let blocks =
+            down.take_while(|bin| *bin >= smallest).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
+        blocks.into_iter().find_map(|id| {
+            let node = &self.nodes[id];
+            let (mut extents, mut units) = (Vec::new(), 0);
+            for extent in self.ranges.within(node.address, node.end()) {
+                if units >= least {
+                    break;
+                }
+                units += u64::from(extent.units);
+                if units > most {
+                    break;
+                }
+                extents.push(extent);
+            }
+            (!extents.is_empty()).then_some((id, extents))
+        })
+    }
+
+    /// Cuts adjacent extents, the last one first, out of a free block.
+    fn take_extents(&mut self, mut id: Id, extents: &[Extent]) {
+        let (Some(last), Some(first)) = (extents.first(), extents.last()) else { return };
+        self.detach(id);
+        let front = ((first.address - self.nodes[id].address) / UNIT) as u32;
+        if front > 0 {
+            let behind = self.nodes.cut(id, front);
+            self.attach(id);
+            id = behind;
+        }
+        if self.nodes[id].end() > last.end() {
+            let behind = self.nodes.cut(id, ((last.end() - first.address) / UNIT) as u32);
+            self.attach(behind);
+        }
+        for extent in extents.iter().rev() {
+            let behind = (self.nodes[id].units > extent.units).then(|| self.nodes.cut(id, extent.units));
+            self.nodes[id].holder = Owner::MOVING;
+            self.ranges.moving.insert(extent.address, id);
+            self.ranges.remove(*extent);
+            self.segments.lose(extent.units);
+            id = behind.unwrap_or(id);
+        }
+    }
+
+    /// The page is no longer mapped.
+    pub(crate) fn finish_unmapping(&mut self, extent: Extent) {
+        if let Some(id) = self.ranges.moving.remove(&extent.address) {
+            self.join_absent(id);
+        }
+    }
+
+    /// The page is mapped still: its memory is free again.
+    pub(crate) fn abandon_unmapping(&mut self, extent: Extent) {
+        if let Some(id) = self.ranges.moving.remove(&extent.address) {
+            self.ranges.insert(extent);
+            self.segments.gain(extent.units);
+            self.join_unowned(id);
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Grows and shrinks in place, over an upstream with pages.
+//!
+//! Three steps each time: under the mutex the nodes leave the bins, so that no other thread finds them; without a lock
+//! pages are unmapped, created and mapped; under the mutex the block goes out, or everything is as it was.
+
+#![expect(unsafe_code, reason = "maps and unmaps pages of the upstream")]
+
+use smallvec::SmallVec;
+
+use super::Engine;
+use super::book::{Inner, Reach, Request, SuballocBook, of_owners};
+use super::events::event;
+use super::grow::{PAGE_UNITS, Pledge, TURNS};
+use super::slow_path::Attempt;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
+use crate::stream::Epoch;
+use crate::suballoc::Growth;
+use crate::suballoc::core::{Extent, Growing, Owner};
+
+/// A range has this many times the memory of the upstream in addresses, so that a hole that is too short for one request
+/// is left to others.
+const TIMES_MEMORY: u64 = 4;
+
+/// The longest range, in units: 1 TiB less a page, because a count of units has 32 bits.
+const LONGEST: u64 = u32::MAX as u64 + 1 - PAGE_UNITS;
+
+/// A page is at most this part of the memory, so that one live block keeps little of it from moving. On an H200 that is
+/// 128 MiB, and a request of 512 MiB is four pages.
+const PART_OF_MEMORY: u64 = 1024;
+
+/// With a soft limit, a page is at most this part of what the pool has.
+const PART_OF_POOL: u64 = 512;
+
+/// How growth goes on beyond what a request needs, if it grows at the end of the memory: by at most 1/128, as with
+/// [`Growth::Spare`] over other sources, and here without loss, because what comes next is adjacent.
+const SPARE_PART: u64 = 128;
+
+/// Pages to unmap and to map.
+#[derive(Debug)]
+pub(super) struct Paging {
+    growing: Growing,
+    /// Pages that are free: to be mapped elsewhere, or released.
+    old: Vec<Extent>,
+    /// Units to create: what the gaps need beyond the old pages.
+    pledged: u64,
+    /// The requester, for what is mapped beside its block.
+    stream: Option<crate::stream::StreamId>,
+    epoch: Epoch,
+}
+
+/// What is left to do where no request waits for a call of another thread.
+enum Outcome {
+    Served(Option<DevicePtr>),
+    Refused(Error),
+}
+
+impl SuballocBook {
+    /// Makes the pages of a request's best site ready to be mapped. With `is_full` no page may be created: the upstream
+    /// has no more.
+    ///
+    /// Called under the mutex.
+    pub(super) fn plan_pages(
+        &self,
+        inner: &mut Inner,
+        request: &Request<'_>,
+        reach: &Reach,
+        growth: Growth,
+        turn: usize,
+        is_full: bool,
+    ) -> Pledge {
+        let id = request.requester.id();
+        let owner = self.cache(&mut inner.core, id).owner();
+        let reach = of_owners(&inner.core, reach);
+        let units = request.want.units();
+        let Some(site) = inner.core.site(owner, units, request.align_units, &reach) else {
+            return Pledge::Reserve;
+        };
+        let room = self.room(inner);
+        let others_may_do = if site.missing <= room && !is_full {
+            turn == 0 && inner.pledged >= site.missing
+        } else {
+            inner.pledged + inner.leaving > 0
+        };
+        if others_may_do && turn + 1 < TURNS && !inner.is_calling() {
+            return Pledge::Wait { answers: inner.answers, may_ask: site.missing <= room };
+        }
+        let reserved = inner.core.reserved_units();
+        let soft = self.soft_units(inner, u64::from(units));
+        let allowed = soft.saturating_sub(reserved + inner.pledged);
+        let spare = spare(growth, site.missing, reserved).min(room.min(allowed).saturating_sub(site.missing));
+        let page = u64::from(self.page_units);
+        let growing = inner.core.begin_growth(site, if is_full { 0 } else { spare / page * page });
+        let gaps = growing.gap_units();
+        // What must move, and what should.
+        let must = if is_full { gaps } else { gaps.saturating_sub(room) };
+        let should = must.max(gaps.saturating_sub(allowed));
+        let old = inner.core.take_pages(should, u64::MAX);
+        let moved = old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+        if moved < must {
+            old.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
+            inner.core.abandon_growth(&growing, &[]);
+            return Pledge::NoRoom;
+        }
+        let pledged = gaps.saturating_sub(moved);
+        inner.leaving += moved;
+        inner.pledged += pledged;
+        inner.begin_call();
+        let is_alone = inner.pledged + inner.leaving == pledged + moved;
+        let paging = Paging { growing, old, pledged, stream: id, epoch: request.requester.now() };
+        Pledge::Map { paging: Box::new(paging), calls: is_alone.then_some(inner.calls) }
+    }
+
+    /// The soft limit, after a request for so many units more was noted.
+    fn soft_units(&self, inner: &mut Inner, more: u64) -> u64 {
+        let Some(limit) = self.soft_limit else { return u64::MAX };
+        let cached: u64 = self.shards().map(|shard| shard.lock().units()).sum();
+        let live = inner.core.out_units().saturating_sub(cached) + more;
+        inner.peak_live = inner.peak_live.max(live);
+        // Whole pages, of which the last may be used in part.
+        limit.units(inner.peak_live).next_multiple_of(u64::from(self.page_units))
+    }
+}
+
+/// The units that growth takes beyond the pages that miss.
+fn spare(growth: Growth, missing: u64, reserved: u64) -> u64 {
+    match growth {
+        Growth::Exact => 0,
+        Growth::Spare => (reserved / SPARE_PART).saturating_sub(missing),
+        Growth::Doubling => reserved.saturating_sub(missing),
+        Growth::Step(bytes) => ((bytes / Layout::MIN_ALIGN) as u64).saturating_sub(missing),
+    }
+}
+
+impl<U: Resource> Engine<U> {
+    /// The pages of the upstream, where the suballocator grows in place.
+    fn pages(&self) -> Option<&dyn Pages> {
+        if self.book.page_units == 0 { None } else { self.upstream.pages() }
+    }
+
+    /// Maps memory where the request is served best. With `is_full` only free pages move: the upstream has no more.
+    /// `None` if there is no room; the refusal of the upstream is kept in `attempt`.
+    ///
+    /// # Errors
+    ///
+    /// The final ones of the upstream.
+    pub(super) fn grow_in_place(
+        &self,
+        request: &Request<'_>,
+        growth: Growth,
+        is_full: bool,
+        attempt: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
+        self.book.settle_own(request);
+        let reach = self.book.others(request.requester).reach;
+        for turn in 0..TURNS {
+            let plan = |inner: &mut Inner| {
+                self.book.plan_pages(inner, request, &reach, growth, turn, is_full)
+            };
+            let pledge = match self.book.serve_or(request, plan) {
+                Ok(block) => return Ok(Some(block)),
+                Err(pledge) => pledge,
+            };
+            let (answers, may_ask) = match pledge {
+                Pledge::Wait { answers, may_ask } => (answers, may_ask),
+                Pledge::Reserve => {
+                    self.reserve_range(request.need())?;
+                    continue;
+                }
+                Pledge::Map { paging, calls } => match self.carry_out(&paging, attempt)? {
+                    Some(block) => return Ok(Some(block)),
+                    None if calls == Some(attempt.calls) => return Ok(None),
+                    None => {
+                        let inner = self.book.inner.lock();
+                        (inner.answers, inner.is_calling())
+                    }
+                },
+                Pledge::Ask { .. } | Pledge::NoRoom => return Ok(None),
+            };
+            self.book.wait_for_answer(answers, may_ask, attempt);
+        }
+        Ok(self.book.serve(request, &[]))
+    }
+
+    /// Unmaps and maps what is planned. `None` if the upstream refused; the refusal is kept in `attempt`.
+    fn carry_out(&self, paging: &Paging, attempt: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
+        let Some(pages) = self.pages() else { return Ok(None) };
+        let mut hand: Vec<Extent> = Vec::new();
+        let mut kept: SmallVec<[Extent; 4]> = SmallVec::new();
+        for &extent in &paging.old {
+            if self.unmap(pages, extent) { hand.push(extent) } else { kept.push(extent) }
+        }
+        let mut mapped: Vec<Extent> = Vec::new();
+        let answer = self.fill_gaps(pages, paging, &mut hand, &mut mapped);
+        hand.into_iter().for_each(|extent| self.release(pages, extent));
+        // The upstream may be a user's, and may have forked.
+        self.book.require_here()?;
+        let outcome = {
+            let mut inner = self.book.inner.lock();
+            let inner = &mut *inner;
+            let moved = |extent: &Extent| u64::from(extent.units);
+            inner.leaving -= paging.old.iter().map(moved).sum::<u64>();
+            inner.pledged -= paging.pledged;
+            inner.end_call();
+            for &extent in &paging.old {
+                if kept.contains(&extent) {
+                    inner.core.abandon_unmapping(extent);
+                } else {
+                    inner.core.finish_unmapping(extent);
+                    inner.moves += 1;
+                    inner.moved += moved(&extent);
+                }
+            }
+            let outcome = match answer {
+                Ok(()) => {
+                    // By its cache: the owner leaves the core when another stream gets the cache.
+                    let owner = self.book.cache(&mut inner.core, paging.stream).owner();
+                    let address = inner.core.finish_growth(&paging.growing, &mapped, owner, paging.epoch);
+                    inner.misses += 1;
+                    Outcome::Served(DevicePtr::new(address))
+                }
+                Err(refused) => {
+                    inner.core.abandon_growth(&paging.growing, &mapped);
+                    attempt.calls = inner.calls;
+                    Outcome::Refused(refused)
+                }
+            };
+            self.book.note_reserved(inner);
+            outcome
+        };
+        match outcome {
+            Outcome::Served(block) => Ok(block),
+            Outcome::Refused(refused) if refused.is_final() => Err(refused),
+            Outcome::Refused(refused) => {
+                attempt.refused = Some(refused);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Maps a page in every part of every gap: one of the pages at hand where one fits, else a new one.
+    fn fill_gaps(
+        &self,
+        pages: &dyn Pages,
+        paging: &Paging,
+        hand: &mut Vec<Extent>,
+        mapped: &mut Vec<Extent>,
+    ) -> Result<(), Error> {
+        let mut rest: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+        // The longest first, so that the short ones fill what is left.
+        hand.sort_by_key(|extent| extent.units);
+        for &(address, units) in &paging.growing.gaps {
+            let (mut at, mut left) = (address, u64::from(units));
+            while let Some(fits) = hand.iter().rposition(|extent| u64::from(extent.units) <= left) {
+                let page = hand.remove(fits);
+                let extent = Extent { address: at, ..page };
+                if let Err(error) = self.map(pages, extent) {
+                    hand.push(page);
+                    return Err(error);
+                }
+                mapped.push(extent);
+                (at, left) = (extent.end(), left - u64::from(extent.units));
+            }
+            if left > 0 {
+                rest.push((at, left));
+            }
+        }
+        // Before memory is created: pages that are too long for the gaps make room.
+        hand.drain(..).for_each(|extent| self.release(pages, extent));
+        let most = self.most_page_units();
+        for (mut at, mut left) in rest {
+            while left > 0 {
+                let units = left.min(most);
+                self.note_upstream_call();
+                let page = pages.create(units as usize * Layout::MIN_ALIGN).inspect_err(|_error| {
+                    event!(bytes = units as usize * Layout::MIN_ALIGN, error = %_error, "growth refused");
+                })?;
+                let extent = Extent { address: at, units: units as u32, number: page.number() };
+                if let Err(error) = self.map(pages, extent) {
+                    self.release(pages, extent);
+                    return Err(error);
+                }
+                event!(bytes = page.bytes(), address = at, "grow");
+                mapped.push(extent);
+                (at, left) = (extent.end(), left - units);
+            }
+        }
+        Ok(())
+    }
+
+    /// The longest page to create, in units.
+    fn most_page_units(&self) -> u64 {
+        let page = u64::from(self.book.page_units);
+        // Relaxed: a figure that only grows.
+        let memory = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
+        let part = |units: u64, parts: u64| (units / parts).max(page).ilog2();
+        let of_memory = 1 << part(memory as u64, PART_OF_MEMORY);
+        match self.book.soft_limit {
+            Some(_) => {
+                let reserved = (self.book.reserved_bytes() / Layout::MIN_ALIGN) as u64;
+                of_memory.min(1 << part(reserved, PART_OF_POOL))
+            }
+            None => of_memory,
+        }
+    }
+
+    /// Reserves a range of addresses, in which a block of so many units fits.
+    fn reserve_range(&self, need: u64) -> Result<(), Error> {
+        let Some(pages) = self.pages() else { return Ok(()) };
+        let page = u64::from(self.book.page_units);
+        if let Ok(memory) = self.upstream.memory_info() {
+            // Relaxed: as above.
+            self.upstream_total.fetch_max(memory.total_bytes, core::sync::atomic::Ordering::Relaxed);
+        }
+        let total = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
+        let least = need.next_multiple_of(page) + 2 * page;
+        let longest = LONGEST / page * page;
+        if least > longest {
+            return Err(Error::unsupported(
+                "a block of almost 1 TiB over pages",
+                "a range of addresses holds less",
+                "ask for less at once",
+            ));
+        }
+        let mut units = (total as u64 * TIMES_MEMORY).next_multiple_of(page).clamp(least, longest);
+        loop {
+            self.note_upstream_call();
+            match pages.reserve(units as usize * Layout::MIN_ALIGN) {
+                Ok(range) => {
+                    self.book.require_here()?;
+                    event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
+                    let mut inner = self.book.inner.lock();
+                    inner.core.add_range(range.address(), units as u32, self.book.page_units);
+                    return Ok(());
+                }
+                Err(_) if units > least => units = (units / 2).next_multiple_of(page).max(least),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Maps the first memory, when the suballocator is made.
+    pub(super) fn map_initial(&self, units: u32) -> Result<(), Error> {
+        self.reserve_range(units.into())?;
+        let (growing, page) = {
+            let mut inner = self.book.inner.lock();
+            let growing = inner.core.begin_initial(units);
+            (growing, u64::from(self.book.page_units))
+        };
+        let Some(growing) = growing else { return Ok(()) };
+        debug_assert!(growing.gap_units().is_multiple_of(page));
+        let paging = Paging { growing, old: Vec::new(), pledged: 0, stream: None, epoch: Epoch::NONE };
+        let mut mapped = Vec::new();
+        let Some(pages) = self.pages() else { return Ok(()) };
+        let answer = self.fill_gaps(pages, &paging, &mut Vec::new(), &mut mapped);
+        let mut inner = self.book.inner.lock();
+        // What is mapped is free.
+        inner.core.abandon_growth(&paging.growing, &mapped);
+        self.book.note_reserved(&mut inner);
+        answer
+    }
+
+    /// Unmaps and releases pages on which no live block lies, until at most `keep_units` are left. Returns the bytes.
+    pub(super) fn trim_pages(&self, keep_units: u64) -> usize {
+        let Some(pages) = self.pages() else { return 0 };
+        let mut gone = 0;
+        let old = {
+            let mut inner = self.book.inner.lock();
+            // In one step: of two threads that trim, each counts what the other has taken.
+            let surplus = inner.core.reserved_units().saturating_sub(keep_units);
+            let old = inner.core.take_pages(surplus, surplus);
+            inner.leaving += old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+            inner.begin_call();
+            self.book.note_reserved(&mut inner);
+            old
+        };
+        let kept: Vec<Extent> = old.iter().filter(|extent| !self.unmap(pages, **extent)).copied().collect();
+        let unmapped = |extent: &&Extent| !kept.contains(extent);
+        for &extent in old.iter().filter(unmapped) {
+            self.release(pages, extent);
+            gone += extent.units as usize * Layout::MIN_ALIGN;
+        }
+        // In a forked child the parent's memory is leaked.
+        let Some(mut inner) = self.book.inner.lock_here() else { return gone };
+        inner.leaving -= old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+        for extent in old {
+            if kept.contains(&extent) {
+                inner.core.abandon_unmapping(extent);
+            } else {
+                inner.core.finish_unmapping(extent);
+            }
+        }
+        inner.end_call();
+        self.book.note_reserved(&mut inner);
+        gone
+    }
+
+    /// Returns all ranges to the upstream, when the suballocator ends. What work may still use is leaked.
+    pub(super) fn return_ranges(
+        &self,
+        is_lost: impl Fn(Owner) -> bool,
+        is_of_graph: impl Fn(u64, u64) -> bool,
+    ) {
+        let Some(pages) = self.pages() else { return };
+        let ranges = self.book.inner.lock().core.ranges_to_drain(is_lost);
+        for drained in ranges {
+            let mut is_empty = true;
+            for (extent, is_lost) in drained.extents {
+                let is_lost = is_lost || is_of_graph(extent.address, extent.end());
+                if !is_lost && self.unmap(pages, extent) {
+                    self.release(pages, extent);
+                } else {
+                    is_empty = false;
+                }
+            }
+            let Some(range) = DevicePtr::new(drained.range.address).filter(|_| is_empty) else { continue };
+            self.note_upstream_call();
+            // SAFETY: `reserve_range` got the range of so many bytes from this upstream; every page in it was unmapped
+            // just now, and the core hands nothing of it out any more.
+            unsafe { pages.unreserve(range, drained.range.units as usize * Layout::MIN_ALIGN) };
+        }
+    }
+
+    fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
+        let Some(at) = DevicePtr::new(extent.address) else { return Ok(()) };
+        self.note_upstream_call();
+        // SAFETY:
+        // - the page was created here or unmapped here, and is mapped nowhere.
+        // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving.
+        unsafe { pages.map(page_of(extent), at) }
+    }
+
+    /// Returns `false` if the page stays mapped.
+    fn unmap(&self, pages: &dyn Pages, extent: Extent) -> bool {
+        let Some(at) = DevicePtr::new(extent.address) else { return false };
+        self.note_upstream_call();
+        // SAFETY:
+        // - the core says that the page is mapped there, and no other thread unmaps it: its node is moving, or the
+        //   suballocator ends.
+        // - no work uses it: no block of it is out, it is in no cache, and all that ever used it is over on the device,
+        //   because it is unowned; at the end the caller has waited for it.
+        let answer = unsafe { pages.unmap(page_of(extent), at) };
+        event!(bytes = page_of(extent).bytes(), address = extent.address, unmapped = answer.is_ok(), "unmap");
+        answer.is_ok()
+    }
+
+    fn release(&self, pages: &dyn Pages, extent: Extent) {
+        self.note_upstream_call();
+        // SAFETY: the page was created here, is mapped nowhere, and nobody knows it any more.
+        unsafe { pages.release(page_of(extent)) };
+    }
+}
+
+fn page_of(extent: Extent) -> Page {
+    Page::new(extent.number, extent.units as usize * Layout::MIN_ALIGN)
+}
