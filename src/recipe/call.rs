@@ -44,6 +44,13 @@ impl Call<'_> {
         }
     }
 
+    pub(super) fn times(&self, name: &str) -> Option<f64> {
+        match self.argument(name)?.value {
+            Value::Times(times) => Some(times),
+            _ => None,
+        }
+    }
+
     /// A number for a field of the host's size.
     pub(super) fn number<N: TryFrom<u64>>(&self, name: &str) -> Result<Option<N>, Error> {
         let Some(count) = self.count(name) else { return Ok(None) };

@@ -6,7 +6,7 @@ use super::ingredient::{Ingredient, Make};
 use super::under::{Under, over};
 use crate::error::Error;
 use crate::suballoc::{
-    Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Pool, PoolConfig, Reuse,
+    Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, PageBudget, Pool, PoolConfig, Reuse,
 };
 
 pub(super) static ALL: &[Ingredient] = &[
@@ -23,6 +23,11 @@ fn pool(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     }
     if let Some(bytes) = call.bytes("maximum", under.resource())? {
         config = config.maximum(bytes);
+    }
+    match (call.times("budget"), call.bytes("budget", under.resource())?) {
+        (Some(times), _) => config = config.budget(PageBudget::TimesPeak(times)),
+        (_, Some(bytes)) => config = config.budget(PageBudget::Bytes(bytes)),
+        _ => {}
     }
     match (call.word("growth"), call.bytes("growth", under.resource())?) {
         (Some("spare"), _) => config = config.growth(Growth::Spare),

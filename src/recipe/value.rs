@@ -11,6 +11,7 @@ use crate::resource::card::ArgumentKind;
 pub(super) enum Value {
     Size(Amount),
     Count(u64),
+    Times(f64),
     Flag(bool),
     Word(&'static str),
     Text(Box<str>),
@@ -40,6 +41,11 @@ impl ArgumentKind {
                 None => Err(self.wanted()),
             },
             Self::WordOrCount(words) => word(words).map_or_else(|| count().map_err(|_| self.wanted()), Ok),
+            Self::TimesOrSize if text.ends_with(|c: char| c.is_ascii_digit()) => {
+                let times = text.parse().ok().filter(|times| (1.0..=100.0).contains(times));
+                times.map(Value::Times).ok_or_else(|| self.wanted())
+            }
+            Self::TimesOrSize => size().map_err(str::to_owned),
             Self::Text => Ok(Value::Text(text.into())),
             Self::Recipe => Err(self.wanted()),
         }
@@ -60,6 +66,7 @@ impl fmt::Display for Value {
         match self {
             Self::Size(amount) => amount.fmt(f),
             Self::Count(count) => count.fmt(f),
+            Self::Times(times) => times.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Word(word) => f.write_str(word),
             Self::Text(text) if !text.is_empty() && text.chars().all(is_plain) => f.write_str(text),

@@ -31,6 +31,8 @@ pub(crate) enum ArgumentKind {
     WordOrSize(&'static [&'static str]),
     /// One of these words, or a whole number.
     WordOrCount(&'static [&'static str]),
+    /// How many times as much, such as 1.05, or a size with its unit.
+    TimesOrSize,
     /// Any text, such as the name of a file.
     Text,
     /// Another recipe.
@@ -89,6 +91,7 @@ impl ArgumentKind {
             Self::Word(words) => any_of(words, None),
             Self::WordOrSize(words) => any_of(words, Some("a size")),
             Self::WordOrCount(words) => any_of(words, Some("a whole number")),
+            Self::TimesOrSize => "a number from 1 to 100, such as 1.05, or a size with its unit".into(),
             Self::Text => "a text".into(),
             Self::Recipe => "a recipe".into(),
         }
@@ -103,6 +106,7 @@ impl ArgumentKind {
             Self::Word(words) => words.join("|"),
             Self::WordOrSize(words) => format!("{}|SIZE", words.join("|")),
             Self::WordOrCount(words) => format!("{}|N", words.join("|")),
+            Self::TimesOrSize => "X|SIZE".into(),
             Self::Text => "TEXT".into(),
             Self::Recipe => "RECIPE".into(),
         }

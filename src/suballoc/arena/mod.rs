@@ -218,7 +218,7 @@ impl<U: Resource> Arena<U> {
                 handlers: config.into_handlers(),
                 snapshots,
                 in_place: false,
-                soft_limit: None,
+                page_budget: None,
             },
         );
         engine.take_initial(units)?;

@@ -57,8 +57,11 @@ impl Core {
         let mut id = site.first;
         self.detach(id);
         let BlockNode { address, holder, .. } = self.nodes[id];
-        let front =
-            if holder == Owner::ABSENT { site.address / page * page - address } else { site.address - address };
+        let front = if holder == Owner::ABSENT {
+            site.address / page * page - address
+        } else {
+            site.address - address
+        };
         if front > 0 {
             let behind = self.nodes.cut(id, (front / UNIT) as u32);
             self.attach(id);

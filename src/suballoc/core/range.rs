@@ -153,18 +153,19 @@ impl Core {
         let drained = |(range, first): (Segment, Id)| {
             let end = range.address + u64::from(range.units) * UNIT;
             let mut id = first;
-            let extents = self.ranges.extents.range(range.address..end).map(|(&address, &(units, number))| {
-                let extent = Extent { address, units, number };
-                while self.nodes[id].end() <= address {
-                    id = self.nodes[id].after;
-                }
-                let mut is_lost = is_such(self.nodes[id].holder);
-                while self.nodes[id].end() < extent.end() && self.nodes[id].after != NONE {
-                    id = self.nodes[id].after;
-                    is_lost |= is_such(self.nodes[id].holder);
-                }
-                (extent, is_lost)
-            });
+            let extents =
+                self.ranges.extents.range(range.address..end).map(|(&address, &(units, number))| {
+                    let extent = Extent { address, units, number };
+                    while self.nodes[id].end() <= address {
+                        id = self.nodes[id].after;
+                    }
+                    let mut is_lost = is_such(self.nodes[id].holder);
+                    while self.nodes[id].end() < extent.end() && self.nodes[id].after != NONE {
+                        id = self.nodes[id].after;
+                        is_lost |= is_such(self.nodes[id].holder);
+                    }
+                    (extent, is_lost)
+                });
             DrainedRange { range, extents: extents.collect() }
         };
         ranges.map(drained).collect()

@@ -38,7 +38,8 @@ impl Core {
                 continue;
             }
             let run = self.run_around(id, limits);
-            let (Some(start), Some(end)) = (run.first().map(|piece| piece.1), run.last().map(|piece| piece.2))
+            let (Some(start), Some(end)) =
+                (run.first().map(|piece| piece.1), run.last().map(|piece| piece.2))
             else {
                 continue;
             };

@@ -118,7 +118,11 @@ impl Core {
 
     /// The heap memory of the core, in bytes. It never shrinks.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.nodes.bytes() + self.index.bytes() + self.owners.bytes() + self.segments.bytes() + self.ranges.bytes()
+        self.nodes.bytes()
+            + self.index.bytes()
+            + self.owners.bytes()
+            + self.segments.bytes()
+            + self.ranges.bytes()
     }
 }
 

@@ -17,7 +17,9 @@ impl Core {
         let mut taken: Vec<Extent> = Vec::new();
         let mut units = 0;
         while units < least {
-            let Some((id, extents)) = self.movable_block(least - units, most.saturating_sub(units)) else { break };
+            let Some((id, extents)) = self.movable_block(least - units, most.saturating_sub(units)) else {
+                break;
+            };
             units += extents.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
             self.take_extents(id, &extents);
             taken.extend(extents);

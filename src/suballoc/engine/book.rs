@@ -21,8 +21,8 @@ use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
+use crate::suballoc::PageBudget;
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
-use crate::suballoc::SoftLimit;
 use crate::suballoc::ledger::Ledger;
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
@@ -122,7 +122,7 @@ pub struct SuballocBook {
     claim_units: u32,
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
-    pub(super) soft_limit: Option<SoftLimit>,
+    pub(super) page_budget: Option<PageBudget>,
     pub(super) ledger: Option<Ledger>,
     /// Apart from what is written often: its filter is read for every block.
     pub(super) graphs: Graphs,
@@ -182,7 +182,7 @@ impl SuballocBook {
             maximum_units,
             claim_units,
             page_units: 0,
-            soft_limit: None,
+            page_budget: None,
             ledger: checked.then(Ledger::new),
             graphs: Graphs::default(),
             shards: Places::default(),

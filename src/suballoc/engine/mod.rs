@@ -33,7 +33,7 @@ use slow_path::Attempt;
 use super::core::{Inspected, Want};
 use super::ledger::LedgerMatch;
 use super::snapshot::SnapshotFiles;
-use super::{Growth, Reuse, SoftLimit};
+use super::{Growth, PageBudget, Reuse};
 use crate::device::Device;
 use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
 use crate::relief::Handlers;
@@ -62,7 +62,7 @@ pub(super) struct EngineConfig {
     pub(super) snapshots: Option<SnapshotFiles>,
     /// Grows in place, if the upstream has pages.
     pub(super) in_place: bool,
-    pub(super) soft_limit: Option<SoftLimit>,
+    pub(super) page_budget: Option<PageBudget>,
 }
 
 /// Segments of an upstream, carved.
@@ -95,13 +95,13 @@ impl<U: Resource> Engine<U> {
             handlers,
             snapshots,
             in_place,
-            soft_limit,
+            page_budget,
         } = plan;
         let page_bytes = upstream.pages().filter(|_| in_place).map_or(0, |pages| pages.page_bytes());
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let mut book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
         book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
-        book.soft_limit = soft_limit;
+        book.page_budget = page_budget;
         Self {
             name,
             book,

@@ -113,7 +113,7 @@ impl SuballocBook {
 
     /// The soft limit, after a request for so many units more was noted.
     fn soft_units(&self, inner: &mut Inner, more: u64) -> u64 {
-        let Some(limit) = self.soft_limit else { return u64::MAX };
+        let Some(limit) = self.page_budget else { return u64::MAX };
         let cached: u64 = self.shards().map(|shard| shard.lock().units()).sum();
         let live = inner.core.out_units().saturating_sub(cached) + more;
         inner.peak_live = inner.peak_live.max(live);
@@ -154,9 +154,8 @@ impl<U: Resource> Engine<U> {
         self.book.settle_own(request);
         let reach = self.book.others(request.requester).reach;
         for turn in 0..TURNS {
-            let plan = |inner: &mut Inner| {
-                self.book.plan_pages(inner, request, &reach, growth, turn, is_full)
-            };
+            let plan =
+                |inner: &mut Inner| self.book.plan_pages(inner, request, &reach, growth, turn, is_full);
             let pledge = match self.book.serve_or(request, plan) {
                 Ok(block) => return Ok(Some(block)),
                 Err(pledge) => pledge,
@@ -295,7 +294,7 @@ impl<U: Resource> Engine<U> {
         let memory = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
         let part = |units: u64, parts: u64| (units / parts).max(page).ilog2();
         let of_memory = 1 << part(memory as u64, PART_OF_MEMORY);
-        match self.book.soft_limit {
+        match self.book.page_budget {
             Some(_) => {
                 let reserved = (self.book.reserved_bytes() / Layout::MIN_ALIGN) as u64;
                 of_memory.min(1 << part(reserved, PART_OF_POOL))

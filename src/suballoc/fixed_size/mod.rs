@@ -196,7 +196,7 @@ impl<U: Resource> FixedSize<U> {
                 handlers: Handlers::default(),
                 snapshots: config.snapshots,
                 in_place: false,
-                soft_limit: None,
+                page_budget: None,
             },
         );
         engine.take_initial(chunk_units)?;

@@ -10,7 +10,7 @@ use crate::relief::Handlers;
 use crate::relief::Relief;
 use crate::resource::Layout;
 use crate::suballoc::snapshot::SnapshotFiles;
-use crate::suballoc::{Growth, Reuse, SoftLimit};
+use crate::suballoc::{Growth, PageBudget, Reuse};
 
 /// How a [`Pool`](super::Pool) grows, shares and ends.
 ///
@@ -37,7 +37,7 @@ pub struct PoolConfig {
     pub(super) watch_captures: bool,
     pub(super) handlers: Handlers,
     pub(super) snapshots: Option<SnapshotFiles>,
-    pub(super) soft_limit: Option<SoftLimit>,
+    pub(super) page_budget: Option<PageBudget>,
 }
 
 impl Default for PoolConfig {
@@ -51,7 +51,7 @@ impl Default for PoolConfig {
             watch_captures: false,
             handlers: Handlers::default(),
             snapshots: None,
-            soft_limit: None,
+            page_budget: None,
         }
     }
 }
@@ -71,10 +71,10 @@ impl PoolConfig {
     }
 
     /// Moves free pages instead of growing past this, over an upstream with [pages](crate::resource::Pages): see
-    /// [`SoftLimit`]. Over other upstreams it has no effect. Default: none, and free pages move only where there is no
+    /// [`PageBudget`]. Over other upstreams it has no effect. Default: none, and free pages move only where there is no
     /// more memory, or no room under the [maximum](Self::maximum).
-    pub fn budget(mut self, limit: SoftLimit) -> Self {
-        self.soft_limit = Some(limit);
+    pub fn budget(mut self, limit: PageBudget) -> Self {
+        self.page_budget = Some(limit);
         self
     }
 
@@ -211,7 +211,7 @@ impl PoolConfig {
                 "pass a step of 2 MiB or more, or `Growth::Exact`",
             ));
         }
-        self.soft_limit.map_or(Ok(()), SoftLimit::validate)
+        self.page_budget.map_or(Ok(()), PageBudget::validate)
     }
 
     /// The initial size in units.
@@ -239,7 +239,7 @@ impl fmt::Debug for PoolConfig {
             .field("watch_captures", &self.watch_captures)
             .field("handlers", &self.handlers)
             .field("snapshots", &self.snapshots)
-            .field("soft_limit", &self.soft_limit)
+            .field("page_budget", &self.page_budget)
             .finish()
     }
 }

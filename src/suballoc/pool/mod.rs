@@ -100,6 +100,11 @@ impl Pool {
                 "the most bytes that it takes; no limit if left out",
             ),
             Parameter::new(
+                "budget",
+                ArgumentKind::TimesOrSize,
+                "over mapped: moves free pages rather than hold more than this many times the live peak, or this size",
+            ),
+            Parameter::new(
                 "growth",
                 ArgumentKind::WordOrSize(&["spare", "doubling", "exact"]),
                 "how much it takes at a time: a policy, or a size; spare if left out",
@@ -138,7 +143,7 @@ impl<U: Resource> Pool<U> {
                 handlers: config.handlers,
                 snapshots: config.snapshots,
                 in_place: true,
-                soft_limit: config.soft_limit,
+                page_budget: config.page_budget,
             },
         );
         if config.watch_captures {

@@ -19,13 +19,32 @@ const STREAMS: usize = 2;
 enum Step {
     /// A block for a stream, or for the host (0). If pages miss, so many of the pages to map fail to be mapped, of so
     /// many pages each.
-    Allocate { requester: usize, units: u32, align_log: u32, spare: u64, fails_after: Option<usize>, longest: u32 },
-    Release { pick: usize, on: usize },
-    Settle { stream: usize },
-    Gather { requester: usize },
+    Allocate {
+        requester: usize,
+        units: u32,
+        align_log: u32,
+        spare: u64,
+        fails_after: Option<usize>,
+        longest: u32,
+    },
+    Release {
+        pick: usize,
+        on: usize,
+    },
+    Settle {
+        stream: usize,
+    },
+    Gather {
+        requester: usize,
+    },
     /// Takes so many units of pages; those at even places stay mapped, if `some_fail`.
-    Unmap { units: u64, some_fail: bool },
-    Leave { stream: usize },
+    Unmap {
+        units: u64,
+        some_fail: bool,
+    },
+    Leave {
+        stream: usize,
+    },
 }
 
 struct Machine {
@@ -59,7 +78,8 @@ impl Machine {
     }
 
     fn map(&mut self, extent: Extent) {
-        let overlaps = self.mapped.values().any(|other| other.address < extent.end() && extent.address < other.end());
+        let overlaps =
+            self.mapped.values().any(|other| other.address < extent.end() && extent.address < other.end());
         assert!(!overlaps, "{extent:?} is mapped over another page");
         assert!(extent.address.is_multiple_of(PAGE_BYTES) && extent.units.is_multiple_of(PAGE));
         assert!(extent.address >= START && extent.end() <= START + u64::from(RANGE_PAGES - 1) * PAGE_BYTES);
@@ -114,7 +134,11 @@ impl Machine {
                         if !is_whole {
                             self.core.abandon_growth(&growing, &mapped);
                             if mapped.is_empty() && self.streams_entered() > 1 {
-                                assert_eq!(self.core.blocks().collect::<Vec<_>>(), before, "nothing has changed");
+                                assert_eq!(
+                                    self.core.blocks().collect::<Vec<_>>(),
+                                    before,
+                                    "nothing has changed"
+                                );
                             }
                             return;
                         }

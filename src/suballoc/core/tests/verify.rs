@@ -55,7 +55,11 @@ impl Core {
         assert_eq!(self.nodes.in_use(), used, "nodes");
         assert_eq!(self.free_units, free_units, "free units");
         assert_eq!(*self.segments.whole(), whole, "segments that may be given back");
-        assert_eq!((self.ranges.absent.len(), self.ranges.moving.len()), (absent, moving), "absent and moving nodes");
+        assert_eq!(
+            (self.ranges.absent.len(), self.ranges.moving.len()),
+            (absent, moving),
+            "absent and moving nodes"
+        );
         let whole = self.segments.iter().filter(|(segment, _)| !self.ranges.has(segment.address));
         let units = whole.map(|(segment, _)| u64::from(segment.units)).sum::<u64>();
         let mapped = self.ranges.within(0, u64::MAX).map(|extent| u64::from(extent.units)).sum::<u64>();

@@ -1,4 +1,4 @@
-//! `SoftLimit`: how much memory a pool over pages keeps before it moves what is free.
+//! `PageBudget`: how much memory a pool over pages keeps before it moves what is free.
 
 use crate::error::Error;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 ///
 /// ```
 /// use alluvion::source::Mapped;
-/// use alluvion::suballoc::SoftLimit;
+/// use alluvion::suballoc::PageBudget;
 /// use alluvion::{DeviceVec, PoolConfig, Resource, ResourceExt, Sim};
 ///
 /// let sim = Sim::new();
@@ -28,24 +28,26 @@ use crate::error::Error;
 ///     Ok((pool.pool_size() >> 20, pool.status().moved_bytes >> 20))
 /// };
 /// assert_eq!(after(PoolConfig::default())?, (48, 0));
-/// assert_eq!(after(PoolConfig::default().budget(SoftLimit::TimesPeak(1.0)))?, (32, 16));
+/// assert_eq!(after(PoolConfig::default().budget(PageBudget::TimesPeak(1.0)))?, (32, 16));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum SoftLimit {
+pub enum PageBudget {
     /// This many bytes.
     Bytes(usize),
     /// This many times the most bytes that were ever live, as far as growth has seen them; 1 at least.
     TimesPeak(f64),
 }
 
-impl SoftLimit {
+impl PageBudget {
     pub(super) fn validate(self) -> Result<(), Error> {
         match self {
-            Self::TimesPeak(times) if !(times.is_finite() && times >= 1.0) => Err(Error::invalid_argument_that(format!(
-                "a soft limit of {times} times the live bytes: no pool holds less than is live; pass 1.0 or more"
-            ))),
+            Self::TimesPeak(times) if !(times.is_finite() && times >= 1.0) => {
+                Err(Error::invalid_argument_that(format!(
+                    "a soft limit of {times} times the live bytes: no pool holds less than is live; pass 1.0 or more"
+                )))
+            }
             _ => Ok(()),
         }
     }
