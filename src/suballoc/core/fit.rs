@@ -35,10 +35,16 @@ impl FitRequest {
 impl Core {
     /// The smaller of the fits among the requester's own blocks and among the unowned ones; its own if they are equal,
     /// or if its own has exactly the size. Always preferring its own would cut long blocks while there are short ones.
+    ///
+    /// The block at the [frontier](Self::is_at_frontier) counts as the largest.
     #[inline]
     pub(super) fn fit_free(&self, requester: Owner, request: FitRequest) -> Option<Id> {
         let own = self.fit(requester, request);
-        let units = |id: Option<Id>| id.map_or(u32::MAX, |id| self.nodes[id].units);
+        let units = |id: Option<Id>| match id {
+            Some(id) if self.is_at_frontier(id) => u32::MAX - 1,
+            Some(id) => self.nodes[id].units,
+            None => u32::MAX,
+        };
         if requester == Owner::UNOWNED || (own.is_some() && units(own) == request.units) {
             return own;
         }
@@ -49,9 +55,34 @@ impl Core {
     /// A block of any epoch: a stream's own, or unowned.
     ///
     /// The smallest of the first few blocks of the request's own bin that are large enough; else the first of the next
-    /// larger bin.
+    /// larger bin. The block at the frontier only if there is no other.
     #[inline]
     pub(super) fn fit(&self, owner: Owner, request: FitRequest) -> Option<Id> {
+        let id = self.fit_anywhere(owner, request)?;
+        if self.is_at_frontier(id) { Some(self.fit_elsewhere(owner, request, id).unwrap_or(id)) } else { Some(id) }
+    }
+
+    /// Returns `true` for the block that the memory of a range ends with. What is cut from it cannot merge with what
+    /// the range grows by, so it is cut last: of a hundred made-up workloads the mean footprint is then 1.07 times the
+    /// live peak instead of 1.08, and that of three instead of six above 1.3.
+    #[inline]
+    fn is_at_frontier(&self, id: Id) -> bool {
+        self.nodes[id].end() == self.ranges.frontier
+    }
+
+    /// A block that fits, other than this one, which [`fit_anywhere`](Self::fit_anywhere) has found.
+    #[cold]
+    fn fit_elsewhere(&self, owner: Owner, request: FitRequest, found: Id) -> Option<Id> {
+        let bins = &self.owners.place(owner).bins;
+        let smallest = bins.at_least(Bin::of(request.units))?;
+        let up = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?));
+        let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN + 1);
+        let fits = |id: &Id| *id != found && request.front(&self.nodes[*id]).is_some();
+        up.take(OWN_BIN).find_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units))
+    }
+
+    #[inline]
+    fn fit_anywhere(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
         let own = Bin::of(request.units);
         let bin = bins.at_least(own)?;

@@ -46,6 +46,8 @@ pub(super) struct Ranges {
     extents: BTreeMap<u64, (u32, u64)>,
     /// The absent nodes, by address.
     pub(super) absent: BTreeMap<u64, Id>,
+    /// The address behind the last memory of the last range; 0 while there is no range.
+    pub(super) frontier: u64,
     /// The nodes whose pages are being mapped or unmapped, by address: no search finds them.
     pub(super) moving: BTreeMap<u64, Id>,
 }
@@ -66,6 +68,11 @@ impl Ranges {
         let all = self.extents.range(from..to).rev();
         all.map(|(&address, &(units, number))| Extent { address, units, number })
             .filter(move |extent| extent.end() <= to)
+    }
+
+    /// The last absent node is the end of the last range, which always has one.
+    pub(super) fn note_frontier(&mut self) {
+        self.frontier = self.absent.last_key_value().map_or(0, |(&address, _)| address);
     }
 
     /// Returns `true` if a segment that begins there is a range.
@@ -93,6 +100,7 @@ impl Core {
         self.segments.add_addresses(Segment { address, units }, id);
         self.ranges.by_address.insert(address, units);
         self.ranges.absent.insert(address, id);
+        self.ranges.note_frontier();
     }
 
     /// The number of extents that are mapped.
@@ -105,6 +113,7 @@ impl Core {
         let BlockNode { address, units, holder, .. } = self.nodes[id];
         if holder == Owner::ABSENT {
             self.ranges.absent.remove(&address);
+            self.ranges.note_frontier();
         } else {
             self.unlink(id);
             self.free_units -= u64::from(units);
@@ -116,6 +125,7 @@ impl Core {
         let BlockNode { address, units, holder, .. } = self.nodes[id];
         if holder == Owner::ABSENT {
             self.ranges.absent.insert(address, id);
+            self.ranges.note_frontier();
         } else {
             self.link(id);
             self.free_units += u64::from(units);
