@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use alluvion::source::{Cuda, CudaAsync, Managed, Null, Pinned};
+use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Null, Pinned};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
 use alluvion::{PoolConfig, ResourceExt};

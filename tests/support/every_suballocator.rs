@@ -86,6 +86,14 @@ macro_rules! every_pool {
         alluvion::resource_suite!(pool_over_pinned on $machine($bench), $($limit)* |device| {
             $crate::every_suballocator::pool_over(Pinned::new(device).unwrap(), PoolConfig::default())
         });
+        alluvion::resource_suite!(pool_over_mapped on $machine($bench), |device| {
+            $crate::every_suballocator::pool_over(Mapped::new(device).unwrap(), PoolConfig::default())
+        });
+        // As little as can be: free pages move for each growth.
+        alluvion::resource_suite!(pool_over_mapped_within_its_peak on $machine($bench), |device| {
+            let config = PoolConfig::default().budget(alluvion::suballoc::PageBudget::TimesPeak(1.0));
+            $crate::every_suballocator::pool_over(Mapped::new(device).unwrap(), config)
+        });
         alluvion::resource_suite!(pool_over_callback on $machine($bench), |device| {
             let callback = $crate::every_suballocator::callback_over(device, Cuda::new(device));
             $crate::every_suballocator::pool_over(callback, PoolConfig::default())

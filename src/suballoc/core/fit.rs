@@ -59,7 +59,11 @@ impl Core {
     #[inline]
     pub(super) fn fit(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let id = self.fit_anywhere(owner, request)?;
-        if self.is_at_frontier(id) { Some(self.fit_elsewhere(owner, request, id).unwrap_or(id)) } else { Some(id) }
+        if self.is_at_frontier(id) {
+            Some(self.fit_elsewhere(owner, request, id).unwrap_or(id))
+        } else {
+            Some(id)
+        }
     }
 
     /// Returns `true` for the block that the memory of a range ends with. What is cut from it cannot merge with what
