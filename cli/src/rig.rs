@@ -76,7 +76,9 @@ impl Rig {
     }
 
     fn simulated(name: &'static str, Simulated { memory_bytes, cost }: Simulated) -> Result<Self, Error> {
-        let sim = Sim::with_config(SimConfig::default().memory_bytes(memory_bytes).cost(cost));
+        let sim = Sim::with_config(
+            SimConfig::default().memory_bytes(memory_bytes).cost(cost).streams_keep_up(true),
+        );
         Ok(Self { device: sim.machine().device(0)?, name, scaled: Cell::new(false), sim: Some(sim) })
     }
 

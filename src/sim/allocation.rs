@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::HostBytes;
 use super::machine::SimMachine;
-use super::memory::{Backing, BackingId, Rights, SimMapping};
+use super::memory::{Backing, Rights, SimMapping};
 use crate::driver::{Call, Code};
 
 /// `cuMemAlloc` hands out multiples of this, aligned to it.
@@ -295,18 +295,5 @@ impl SimMachine {
                 Some(block)
             }
         }
-    }
-
-    /// Bytes of a new backing, mapped for a pool.
-    pub(super) fn add_device_mapping(
-        &mut self,
-        ordinal: u32,
-        bytes: u64,
-        align: u64,
-    ) -> Option<(u64, BackingId)> {
-        let address = self.memory.take_addresses(bytes, align)?;
-        let backing = self.memory.add_device_backing();
-        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Device(ordinal) });
-        Some((address, backing))
     }
 }

@@ -22,6 +22,7 @@ pub struct SimConfig {
     pub(super) version: u32,
     pub(super) panics_on_unseen_hazards: bool,
     pub(super) cost: CostModel,
+    pub(super) streams_keep_up: bool,
     /// The device, or `None` for all of them; the attribute; its value.
     pub(super) attributes: Vec<(Option<u32>, DeviceAttribute, i32)>,
 }
@@ -38,6 +39,7 @@ impl Default for SimConfig {
             version: 13_000,
             panics_on_unseen_hazards: true,
             cost: CostModel::free(),
+            streams_keep_up: false,
             attributes: Vec::new(),
         }
     }
@@ -99,6 +101,32 @@ impl SimConfig {
     #[must_use]
     pub fn cost(mut self, cost: CostModel) -> Self {
         self.cost = cost;
+        self
+    }
+
+    /// Whether all work that could run has run when a pool of the driver is asked for memory. Default: work waits as long as it may,
+    /// which finds missing waits. With streams that keep up, a pool of the driver holds what one on hardware holds under a program
+    /// that queues no long work: frees of other streams are over when their memory is looked for.
+    ///
+    /// ```
+    /// use alluvion::source::CudaAsync;
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::{Layout, Resource, Sim};
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().streams_keep_up(true));
+    /// let (device, layout) = (sim.device(0)?, Layout::from_size_align(20 << 20, 256).unwrap());
+    /// let (pool, first, second) = (CudaAsync::new(&device)?, device.stream()?, device.stream()?);
+    /// let block = pool.allocate(layout, first.as_ref())?;
+    /// // SAFETY: the block came from this pool with this layout, and nothing uses it.
+    /// unsafe { pool.deallocate(block, layout, first.as_ref()) };
+    /// let again = pool.allocate(layout, second.as_ref())?;
+    /// assert_eq!(again, block);
+    /// # unsafe { pool.deallocate(again, layout, second.as_ref()) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn streams_keep_up(mut self, keep_up: bool) -> Self {
+        self.streams_keep_up = keep_up;
         self
     }
 

@@ -44,6 +44,14 @@ impl DeviceBytes {
 
     /// Makes the range junk again, as for a new owner. Whole pages are released.
     pub(super) fn scramble(&mut self, offset: u64, bytes: u64) {
+        // Most memory is never touched. Then its size must not matter.
+        let whole = offset.next_multiple_of(PAGE)..(offset + bytes) / PAGE * PAGE;
+        if (self.pages.len() as u64) < whole.end.saturating_sub(whole.start) / PAGE {
+            self.pages.retain(|page, _| !whole.contains(&(page * PAGE)));
+            self.scramble(offset, whole.start - offset);
+            self.scramble(whole.end, offset + bytes - whole.end);
+            return;
+        }
         let mut done = 0;
         while done < bytes {
             let (page, start, length) =

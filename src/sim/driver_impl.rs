@@ -436,9 +436,11 @@ unsafe impl Driver for SimDriver {
                 return machine.record_allocation(id, branch, ordinal, bytes).map_err(of(call));
             }
         };
+        let mut machine = self.shared.keep_up(machine);
+        machine.health(ordinal).map_err(of(call))?;
         match machine.allocate_async(ordinal, bytes, pool, lane) {
-            Err(Code::OUT_OF_MEMORY) => {
-                // The pending frees may be enough. Hardware waits for them before it fails.
+            Err(Code::OUT_OF_MEMORY) if machine.may_wait(pool) => {
+                // The pending frees may be enough.
                 let goal = machine.pending_frees(pool);
                 let mut machine = self.wait_for(machine, ordinal, &goal, call)?;
                 machine.allocate_async(ordinal, bytes, pool, lane)

@@ -189,6 +189,16 @@ impl Lanes {
         self.lanes.get(&point.lane).is_none_or(|lane| lane.observed >= point.sequence)
     }
 
+    /// The last operation of the lane that has run, and all before it; `u64::MAX` for a lane that is over.
+    pub(super) fn run_until(&self, id: LaneId) -> u64 {
+        self.lanes.get(&id).map_or(u64::MAX, |lane| lane.completed)
+    }
+
+    /// The last operation of the lane that the host has seen done, and all before it; `u64::MAX` for a lane that is over.
+    pub(super) fn observed_until(&self, id: LaneId) -> u64 {
+        self.lanes.get(&id).map_or(u64::MAX, |lane| lane.observed)
+    }
+
     /// Notes that the host has seen all of it done.
     pub(super) fn observe(&mut self, clock: &LaneClock) {
         for point in clock.points() {

@@ -88,7 +88,7 @@ impl SimMachine {
         for ordinal in 0..config.devices {
             let lane = lanes.add(ordinal, LaneKind::Legacy, StreamLabel::Legacy { ordinal });
             streams.add_legacy(ordinal, lane);
-            pools.add_defaults(ordinal);
+            pools.add_defaults(ordinal, total_bytes);
             devices.push(SimDevice { total_bytes, free_bytes: total_bytes, lost: None });
         }
         Self {

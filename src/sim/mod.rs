@@ -58,6 +58,7 @@ mod live;
 mod machine;
 mod memory;
 mod pool;
+mod pool_space;
 mod schedule;
 mod stream;
 mod virtual_memory;

@@ -181,6 +181,17 @@ impl SharedMachine {
         self.drop_discarded(machine)
     }
 
+    /// Runs all that could run, if the streams of this machine keep up.
+    pub(super) fn keep_up<'a>(self: &'a Arc<Self>, mut machine: MachineGuard<'a>) -> MachineGuard<'a> {
+        if !machine.config.streams_keep_up {
+            return machine;
+        }
+        while let Some(lane) = machine.pick(&LaneClock::default()) {
+            machine = self.run_one(machine, lane);
+        }
+        self.drop_discarded(machine)
+    }
+
     fn run_one<'a>(self: &'a Arc<Self>, mut machine: MachineGuard<'a>, lane: LaneId) -> MachineGuard<'a> {
         let Some(operation) = machine.lanes.start(lane) else { return machine };
         let Some((ordinal, label)) = machine.lanes.get(lane).map(|lane| (lane.ordinal, lane.label)) else {

@@ -196,12 +196,12 @@ fn a_pool_serves_and_counts() {
         assert_eq!(block % 512, 0);
         assert_eq!(
             (read(PoolAttribute::UsedCurrent), read(PoolAttribute::ReservedCurrent)),
-            (1024, 32 << 20)
+            (1000, 32 << 20)
         );
         driver.fill_async(0, block, FillValue::U8(4), 1000, LEGACY).unwrap();
         assert_eq!(download(&driver, block, 1000), [4; 1000]);
         driver.free_async(0, block, LEGACY).unwrap();
-        assert_eq!((read(PoolAttribute::UsedCurrent), read(PoolAttribute::UsedHigh)), (0, 1024));
+        assert_eq!((read(PoolAttribute::UsedCurrent), read(PoolAttribute::UsedHigh)), (0, 1000));
         driver.context_synchronize(0).unwrap();
         assert_eq!((read(PoolAttribute::ReservedCurrent), read(PoolAttribute::ReservedHigh)), (0, 32 << 20));
         driver.pool_destroy(0, pool).unwrap();

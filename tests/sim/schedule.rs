@@ -478,7 +478,8 @@ fn a_pool_stays_within_its_limit_and_outlives_its_handle() {
     let stream = stream(&driver);
     let properties = PoolProperties { max_bytes: 4 << 20, ..PoolProperties::default() };
     let pool = driver.pool_create(0, properties).unwrap();
-    let block = allocate(&driver, 4 * MIB, pool, stream);
+    // The limit counts whole pages of 32 MiB, as on hardware.
+    let block = allocate(&driver, 32 * MIB, pool, stream);
     let error = unsafe { driver.allocate_async(0, 512, pool, stream) }.unwrap_err();
     assert_eq!(error.code, Code::OUT_OF_MEMORY);
     unsafe { driver.pool_destroy(0, pool) }.unwrap();
