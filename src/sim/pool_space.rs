@@ -253,12 +253,6 @@ impl PoolSpace {
         }
     }
 
-    /// Drops operations that the host has seen done from the clocks of holes.
-    pub(super) fn prune(&mut self, prune: impl Fn(&mut LaneClock)) {
-        self.holes.ranges.values_mut().for_each(|hole| prune(&mut hole.after));
-        prune(&mut self.above);
-    }
-
     fn add_hole(&mut self, address: u64, mut range: FreeRange) {
         let mut start = address;
         let end = address + range.bytes;
@@ -390,11 +384,11 @@ impl PoolSpace {
         pages.filter(move |&(page, bytes)| page >= but.end || page + bytes <= but.start)
     }
 
-    /// The same, with nothing unseen by the host before them.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.spare(0..0).filter(|&(page, _)| {
+    /// The same, where all that they come after `is_over`.
+    pub(super) fn idle(&self, is_over: impl Fn(&LaneClock) -> bool) -> impl Iterator<Item = (u64, u64)> {
+        self.spare(0..0).filter(move |&(page, _)| {
             let hole = self.holes.around(page).map(|start| &self.holes.ranges[&start].after);
-            *hole.unwrap_or(&self.above) == LaneClock::default()
+            is_over(hole.unwrap_or(&self.above))
         })
     }
 
