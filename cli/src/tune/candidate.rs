@@ -21,6 +21,9 @@ pub(super) const GROWTHS: [Growth; 9] = [
     Growth::Step("2GiB"),
 ];
 
+/// Budgets of a pool over pages, in hundredths of the live peak. Above 1.25 there is next to nothing left to move.
+pub(super) const BUDGETS: [u32; 9] = [100, 101, 102, 103, 105, 107, 110, 115, 125];
+
 const REUSES: [&str; 3] = ["wait", "completed", "own"];
 
 /// The smallest bins and the largest ones, in powers of two.
@@ -42,6 +45,16 @@ pub(super) enum Growth {
 pub(super) struct Candidate {
     pub(super) bins: Option<Bins>,
     pub(super) base: Base,
+    pub(super) over: Over,
+}
+
+/// What a stack stands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The source that was asked for.
+    Plain,
+    /// A source of pages.
+    Pages,
 }
 
 /// Bins over the rest.
@@ -61,6 +74,8 @@ pub(super) enum Base {
         initial: u64,
         growth: Growth,
         reuse: &'static str,
+        /// One of `BUDGETS`, and only over pages.
+        budget: Option<u32>,
     },
     Arena {
         bytes: u64,
@@ -75,18 +90,30 @@ pub(super) fn part(peak: u64, percent: u64) -> u64 {
 
 impl Candidate {
     pub(super) fn pool(initial: u64, growth: Growth) -> Self {
-        Self { bins: None, base: Base::Pool { initial, growth, reuse: REUSES[0] } }
+        let base = Base::Pool { initial, growth, reuse: REUSES[0], budget: None };
+        Self { bins: None, base, over: Over::Plain }
+    }
+
+    pub(super) fn pages(budget: Option<u32>) -> Self {
+        let base = Base::Pool { initial: 0, growth: GROWTHS[0], reuse: REUSES[0], budget };
+        Self { bins: None, base, over: Over::Pages }
+    }
+
+    fn plain(base: Base) -> Self {
+        Self { bins: None, base, over: Over::Plain }
     }
 
     /// What is looked at first: each parameter by itself, from the least to the most.
-    pub(super) fn grid(peak: u64) -> Vec<Self> {
-        let mut grid = vec![Self { bins: None, base: Base::Bare }];
+    pub(super) fn grid(peak: u64, has_pages: bool) -> Vec<Self> {
+        let mut grid = vec![Self::plain(Base::Bare)];
+        if has_pages {
+            grid.push(Self::pages(None));
+            grid.extend(BUDGETS.map(|budget| Self::pages(Some(budget))));
+        }
         grid.extend(GROWTHS.map(|growth| Self::pool(0, growth)));
         grid.extend(PARTS[1..].iter().map(|&percent| Self::pool(part(peak, percent), GROWTHS[0])));
         let large = PARTS.into_iter().filter(|percent| *percent >= 100);
-        grid.extend(
-            large.map(|percent| Self { bins: None, base: Base::Arena { bytes: part(peak, percent) } }),
-        );
+        grid.extend(large.map(|percent| Self::plain(Base::Arena { bytes: part(peak, percent) })));
         for (from, to) in [(10, 14), (12, 16), (14, 18), (18, 22)] {
             let bins = Some(Bins { from, to, blocks: 8 });
             grid.push(Self { bins, ..Self::pool(0, GROWTHS[0]) });
@@ -95,14 +122,19 @@ impl Candidate {
     }
 
     /// One that differs in one thing. `draw` draws a number below the one that it is given.
-    pub(super) fn neighbour(self, peak: u64, mut draw: impl FnMut(usize) -> usize) -> Self {
+    pub(super) fn neighbour(self, peak: u64, has_pages: bool, mut draw: impl FnMut(usize) -> usize) -> Self {
         let mut next = self;
-        match (draw(6), &mut next.base) {
+        let kinds = if has_pages { 8 } else { 6 };
+        match (draw(kinds), &mut next.base) {
+            (6, _) => next.over = if next.over == Over::Pages { Over::Plain } else { Over::Pages },
+            (7, Base::Pool { budget, .. }) if next.over == Over::Pages => {
+                *budget = BUDGETS.get(draw(BUDGETS.len() + 1)).copied();
+            }
             (0, base) => {
                 *base = match draw(3) {
                     0 => Base::Bare,
                     1 => Base::Arena { bytes: part(peak, 100 + draw(60) as u64) },
-                    _ => Base::Pool { initial: 0, growth: GROWTHS[draw(GROWTHS.len())], reuse: REUSES[0] },
+                    _ => Base::Pool { initial: 0, growth: GROWTHS[draw(GROWTHS.len())], reuse: REUSES[0], budget: None },
                 };
             }
             (1, _) => next.bins = next.bins.is_none().then(|| Bins::any(&mut draw)),
@@ -116,8 +148,12 @@ impl Candidate {
                     initial: part(peak, PARTS[draw(PARTS.len())]),
                     growth: GROWTHS[draw(GROWTHS.len())],
                     reuse: REUSES[0],
+                    budget: None,
                 };
             }
+        }
+        if let (Over::Plain, Base::Pool { budget, .. }) = (next.over, &mut next.base) {
+            *budget = None;
         }
         next
     }
@@ -162,7 +198,7 @@ impl fmt::Display for Candidate {
         match self.base {
             Base::Bare => Ok(()),
             Base::Arena { bytes } => write!(f, "{before}arena({bytes})"),
-            Base::Pool { initial, growth, reuse } => {
+            Base::Pool { initial, growth, reuse, budget } => {
                 let mut arguments = Vec::new();
                 if initial > 0 {
                     arguments.push(format!("initial={initial}"));
@@ -172,6 +208,9 @@ impl fmt::Display for Candidate {
                 }
                 if reuse != REUSES[0] {
                     arguments.push(format!("reuse={reuse}"));
+                }
+                if let Some(budget) = budget {
+                    arguments.push(format!("budget={}.{:02}", budget / 100, budget % 100));
                 }
                 let (open, close) = if arguments.is_empty() { ("", "") } else { ("(", ")") };
                 write!(f, "{before}pool{open}{}{close}", arguments.join(", "))
@@ -194,14 +233,17 @@ mod tests {
             (state >> 33) as usize % below
         };
         let peak = 376 << 20;
-        let mut candidates = Candidate::grid(peak);
+        let mut candidates = Candidate::grid(peak, true);
         for _ in 0..2000 {
             let from = candidates[draw(candidates.len())];
-            candidates.push(from.neighbour(peak, &mut draw));
+            candidates.push(from.neighbour(peak, true, &mut draw));
         }
         for candidate in candidates {
             let recipe: Recipe = candidate.to_string().parse().unwrap_or_else(|error| panic!("{error}"));
             assert!(recipe.source().is_none());
+            if let Base::Pool { budget: Some(_), .. } = candidate.base {
+                assert_eq!(candidate.over, Over::Pages, "{candidate}");
+            }
             if let Some(bins) = candidate.bins {
                 assert!(bins.from <= bins.to, "{candidate}");
             }
@@ -215,6 +257,7 @@ mod tests {
             Candidate::pool(4096, Growth::Step("8MiB")).to_string(),
             "pool(initial=4096, growth=8MiB)"
         );
+        assert_eq!(Candidate::pages(Some(105)).to_string(), "pool(budget=1.05)");
         assert_eq!(part(100 << 20, 103), 104 << 20);
     }
 }

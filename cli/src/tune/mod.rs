@@ -16,21 +16,21 @@ use crate::failure::Failure;
 use crate::replay::{Log, Progress, align, mib, print, read_recipe, size};
 use candidate::Candidate;
 use front::{Front, Point};
-use search::{End, Search};
+use search::{End, Search, Sources};
 
 /// Searches the best stack for a program, from a log of what it allocated and freed.
 ///
 /// Stacks are tried on a simulated GPU that charges each call to the driver what an H200 charged: pools with every policy of
-/// growth and reuse, arenas, bins, and the source alone. The stacks that no other beats in both time and footprint are
+/// growth and reuse, arenas, bins, pools over pages with every budget, and the source alone. The stacks that no other beats in both time and footprint are
 /// printed, each with the line to paste.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Tune {
     /// A log in RMM's format, .csv or .csv.gz
     trace: PathBuf,
-    /// The source under each stack
-    #[arg(long, value_name = "RECIPE", default_value = "cuda")]
-    source: String,
+    /// The source under each stack; left out, it is cuda, and pools over mapped are tried too
+    #[arg(long, value_name = "RECIPE")]
+    source: Option<String>,
     /// How many stacks are tried
     #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     candidates: u32,
@@ -75,10 +75,13 @@ fn time(text: &str) -> Result<Duration, String> {
 
 impl Tune {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let source = source(&self.source)?;
+        let sources = match &self.source {
+            Some(text) => Sources::named(source(text)?),
+            None => Sources { plain: source("cuda")?, pages: Some(source("mapped")?) },
+        };
         let log = Log::open(&self.trace)?;
         let progress = Progress::new(self.candidates.into());
-        let mut search = Search::new(&log, source, self.sim_memory, self.seed);
+        let mut search = Search::new(&log, sources, self.sim_memory, self.seed);
         let end = search.run(self.candidates as usize, self.budget_time, |recipe| {
             progress.on(&log.name, recipe);
             progress.round();

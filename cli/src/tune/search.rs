@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use alluvion::recipe::Recipe;
 use alluvion::sim::CostModel;
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Over};
 use super::front::{Front, Point};
 use crate::failure::Failure;
 use crate::replay::{Log, Outcome, Plan, Standing, Threads};
@@ -23,10 +23,33 @@ pub(super) enum End {
     Exhausted,
 }
 
+/// What stacks stand over.
+#[derive(Clone, Debug)]
+pub(super) struct Sources {
+    pub(super) plain: Recipe,
+    /// A source of pages, over which pools have budgets. None if no such stack is wanted.
+    pub(super) pages: Option<Recipe>,
+}
+
+impl Sources {
+    /// Nothing but that source.
+    pub(super) fn named(source: Recipe) -> Self {
+        let has_pages = source.ingredients().any(|ingredient| ingredient.name() == "mapped");
+        Self { pages: has_pages.then(|| source.clone()), plain: source }
+    }
+
+    fn of(&self, candidate: Candidate) -> &Recipe {
+        match candidate.over {
+            Over::Plain => &self.plain,
+            Over::Pages => self.pages.as_ref().unwrap_or(&self.plain),
+        }
+    }
+}
+
 /// Tries stacks, one after the other, each on a simulated GPU of its own: the same in the same order for the same seed.
 pub(super) struct Search<'l> {
     log: &'l Log,
-    source: Recipe,
+    sources: Sources,
     memory_bytes: usize,
     peak: u64,
     seen: HashSet<String>,
@@ -38,10 +61,10 @@ pub(super) struct Search<'l> {
 }
 
 impl<'l> Search<'l> {
-    pub(super) fn new(log: &'l Log, source: Recipe, memory_bytes: usize, seed: u64) -> Self {
+    pub(super) fn new(log: &'l Log, sources: Sources, memory_bytes: usize, seed: u64) -> Self {
         Self {
             log,
-            source,
+            sources,
             memory_bytes,
             peak: log.peak_live_bytes(|_| false),
             seen: HashSet::new(),
@@ -60,10 +83,13 @@ impl<'l> Search<'l> {
         mut about_to_try: impl FnMut(&Recipe),
     ) -> Result<End, Failure> {
         // What is wrong with the source itself is told, and not searched around.
-        drop(Standing::new(&self.source, &self.rig()?)?);
+        for source in core::iter::once(&self.sources.plain).chain(&self.sources.pages) {
+            drop(Standing::new(source, &self.rig()?)?);
+        }
+        let has_pages = self.sources.pages.is_some();
         let begun = Instant::now();
         let is_late = || time.is_some_and(|time| begun.elapsed() >= time);
-        for candidate in Candidate::grid(self.peak) {
+        for candidate in Candidate::grid(self.peak, has_pages) {
             if self.tried >= candidates {
                 return Ok(End::Candidates);
             }
@@ -99,8 +125,9 @@ impl<'l> Search<'l> {
             points => self.draw(points),
         };
         let (mut candidate, peak) = (self.front.points()[at].candidate, self.peak);
+        let has_pages = self.sources.pages.is_some();
         for _ in 0..=self.draw(2) {
-            candidate = candidate.neighbour(peak, |below| self.draw(below));
+            candidate = candidate.neighbour(peak, has_pages, |below| self.draw(below));
         }
         Some(candidate)
     }
@@ -113,7 +140,7 @@ impl<'l> Search<'l> {
     ) -> Result<bool, Failure> {
         let layers = candidate.to_string();
         let separator = if layers.is_empty() { "" } else { " | " };
-        let line = format!("{layers}{separator}{}", self.source);
+        let line = format!("{layers}{separator}{}", self.sources.of(candidate));
         // A part of a peak that is near the end of all addresses is a size that no recipe can say.
         let Ok(recipe) = line.parse::<Recipe>() else {
             let is_new = self.seen.insert(line);
