@@ -243,7 +243,7 @@ fn several_stacks_come_one_after_the_other() {
 #[test]
 fn every_stack_runs_every_workload_that_it_can() {
     for (driver, source) in [("null", "null"), ("sim", "cuda")] {
-        for stack in ["pool", "pool-mapped", "arena", "binning", "fixed-size", source] {
+        for stack in ["pool", "pool-mapped", "pool-mapped-budget", "arena", "binning", "fixed-size", source] {
             let arguments = |workload| ["bench", workload, "--quick", "--driver", driver, "--stack", stack];
             // Blocks of 1 MiB serve three of the four sizes, beside none and beside a hundred blocks.
             let sizes = if stack == "fixed-size" { 6 } else { 8 };

@@ -48,15 +48,16 @@ Examples:
   alluvion bench footprint --workloads 100
 
 Stacks, outermost first, over the source of the driver:
-  pool         Pool over Cuda, or over Null
-  pool-mapped  Pool over Mapped, or over pages without memory
-  arena        Arena over the same, of half of the device where the workload gives no size
-  binning      Binning of 256 KiB to 4 MiB over such a pool
-  fixed-size   FixedSize of 1 MiB; larger requests are left out, and fail a replay
-  cuda         the driver's own allocations; drivers cuda and sim only
-  mapped       pages of the driver for each block; drivers cuda and sim only
-  cuda-async   a pool of the driver; drivers cuda and sim only
-  null         no memory at all; driver null only";
+  pool                Pool over Cuda, or over Null
+  pool-mapped         Pool over Mapped, or over pages without memory
+  pool-mapped-budget  such a pool, with a budget of 1.1 times the live peak
+  arena               Arena over Cuda or Null, of half of the device where the workload gives no size
+  binning             Binning of 256 KiB to 4 MiB over a pool of segments
+  fixed-size          FixedSize of 1 MiB; larger requests are left out, and fail a replay
+  cuda                the driver's own allocations; drivers cuda and sim only
+  mapped              pages of the driver for each block; drivers cuda and sim only
+  cuda-async          a pool of the driver; drivers cuda and sim only
+  null                no memory at all; driver null only";
 
 #[derive(Subcommand)]
 enum Workload {

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Mapped, Null};
-use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, PageBudget};
 use alluvion::{Device, Error, Pool, PoolConfig, Resource};
 
 use super::figure::Report;
@@ -104,6 +104,21 @@ impl<U: Source> Stack<U> for OurPool {
     }
 }
 
+/// Ten hundredths above the live peak; beyond, free pages move.
+struct OurPoolWithBudget;
+
+impl<U: Source> Stack<U> for OurPoolWithBudget {
+    type Resource<'u>
+        = Pool<&'u Counted<U>>
+    where
+        U: 'u;
+
+    fn make(upstream: &Counted<U>, initial: usize) -> Result<Pool<&Counted<U>>, Error> {
+        let config = PoolConfig::default().initial(initial).budget(PageBudget::TimesPeak(1.10));
+        Pool::new(upstream, config)
+    }
+}
+
 struct OurArena;
 
 impl<U: Source> Stack<U> for OurArena {
@@ -163,10 +178,11 @@ impl Entry {
 }
 
 /// What can be measured over the memory of a device.
-pub(crate) fn over_cuda() -> [Entry; 8] {
+pub(crate) fn over_cuda() -> [Entry; 9] {
     [
         Entry::new::<OurPool, Cuda>("pool"),
         Entry::new::<OurPool, Mapped>("pool-mapped"),
+        Entry::new::<OurPoolWithBudget, Mapped>("pool-mapped-budget"),
         Entry::new::<OurArena, Cuda>("arena"),
         Entry::new::<OurBinning, Cuda>("binning"),
         Entry::new::<OurFixedSize, Cuda>("fixed-size"),
@@ -177,10 +193,11 @@ pub(crate) fn over_cuda() -> [Entry; 8] {
 }
 
 /// What can be measured over no memory at all.
-pub(crate) fn over_null() -> [Entry; 6] {
+pub(crate) fn over_null() -> [Entry; 7] {
     [
         Entry::new::<OurPool, Null>("pool"),
         Entry::new::<OurPool, NullPages>("pool-mapped"),
+        Entry::new::<OurPoolWithBudget, NullPages>("pool-mapped-budget"),
         Entry::new::<OurArena, Null>("arena"),
         Entry::new::<OurBinning, Null>("binning"),
         Entry::new::<OurFixedSize, Null>("fixed-size"),

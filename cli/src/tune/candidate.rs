@@ -134,7 +134,12 @@ impl Candidate {
                 *base = match draw(3) {
                     0 => Base::Bare,
                     1 => Base::Arena { bytes: part(peak, 100 + draw(60) as u64) },
-                    _ => Base::Pool { initial: 0, growth: GROWTHS[draw(GROWTHS.len())], reuse: REUSES[0], budget: None },
+                    _ => Base::Pool {
+                        initial: 0,
+                        growth: GROWTHS[draw(GROWTHS.len())],
+                        reuse: REUSES[0],
+                        budget: None,
+                    },
                 };
             }
             (1, _) => next.bins = next.bins.is_none().then(|| Bins::any(&mut draw)),
