@@ -312,9 +312,15 @@ mod tests {
     #[test]
     fn a_log_that_needs_its_peak_runs_on_a_device_of_its_peak() {
         let log = log(&[("+a", 64), ("+b", 32), ("-a", 64), ("+c", 64), ("-b", 32), ("-c", 64)]);
-        for recipe in
-            ["cuda", "pool | cuda", "pool(growth=exact) | cuda", "stats | pool | cuda", "cuda-async"]
-        {
+        for recipe in [
+            "cuda",
+            "mapped",
+            "pool | mapped",
+            "pool | cuda",
+            "pool(growth=exact) | cuda",
+            "stats | pool | cuda",
+            "cuda-async",
+        ] {
             assert_eq!(ratio(recipe, &log, Driver::Sim), LEAST, "{recipe}");
         }
     }
@@ -329,6 +335,7 @@ mod tests {
         let log = with_a_hole();
         assert_eq!(log.peak_live_bytes(|_| false), 128 << 20);
         assert_eq!(ratio("cuda", &log, Driver::Sim), LEAST);
+        assert_eq!(ratio("pool | mapped", &log, Driver::Sim), LEAST, "pages move");
         // 64 and 124 MiB, of which a page is on top of the ratio: 186 of 128 MiB.
         let wanted = 186.0 / 128.0;
         for driver in [Driver::Sim, Driver::Null] {
