@@ -114,7 +114,7 @@ impl SimConfig {
     /// use alluvion::{Layout, Resource, Sim};
     ///
     /// let sim = Sim::with_config(SimConfig::default().streams_keep_up(true));
-    /// let (device, layout) = (sim.device(0)?, Layout::from_size_align(20 << 20, 256).unwrap());
+    /// let (device, layout) = (sim.device(0), Layout::from_bytes(20 << 20)?);
     /// let (pool, first, second) = (CudaAsync::new(&device)?, device.stream()?, device.stream()?);
     /// let block = pool.allocate(layout, first.as_ref())?;
     /// // SAFETY: the block came from this pool with this layout, and nothing uses it.
