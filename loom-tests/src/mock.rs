@@ -80,6 +80,8 @@ struct Log {
     /// The device gets nothing done: every query says so.
     busy: bool,
     mistakes: Vec<String>,
+    /// The captures that streams take part in, by number.
+    capturing: BTreeMap<u64, u64>,
     /// Pinned memory that is out, by where it begins.
     pinned: BTreeMap<usize, Box<[u64]>>,
 }
@@ -138,6 +140,15 @@ impl Mock {
     /// No lock is held while it runs.
     fn probe(&self) -> Option<Arc<dyn Fn() -> DriverResult<()> + Send + Sync>> {
         self.probe.lock().unwrap().as_ref().map(|probe| Arc::clone(&probe.0))
+    }
+
+    /// Has a stream take part in a capture, or in none. What is submitted to it is ordered all the same, as captured work is.
+    pub fn set_capture(&self, stream: RawStream, capture: Option<u64>) {
+        let mut log = self.log();
+        match capture {
+            Some(number) => log.capturing.insert(stream.0, number),
+            None => log.capturing.remove(&stream.0),
+        };
     }
 
     /// Lets the device get nothing done from now on.
@@ -338,7 +349,14 @@ unsafe impl Driver for Mock {
 
     unsafe fn stream_capture_status(&self, _: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
         self.queue(stream.0, Call::StreamCaptureStatus, WorkSet::default())?;
-        Ok(CaptureStatus::None)
+        let captures = self.log().capturing.contains_key(&stream.0);
+        Ok(if captures { CaptureStatus::Active } else { CaptureStatus::None })
+    }
+
+    unsafe fn stream_capture_id(&self, _: u32, stream: RawStream) -> DriverResult<Option<CaptureId>> {
+        self.queue(stream.0, Call::StreamCaptureId, WorkSet::default())?;
+        let number = self.log().capturing.get(&stream.0).copied();
+        Ok(number.map(|number| CaptureId { number, graph: RawGraph(number) }))
     }
 
     fn event_create(&self, _: u32) -> DriverResult<RawEvent> {
@@ -428,7 +446,6 @@ unsafe impl Driver for Mock {
     }
 
     not_modelled! {
-        unsafe fn stream_capture_id(u32, RawStream) -> Option<CaptureId> = StreamCaptureId;
         unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
         unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
         unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;

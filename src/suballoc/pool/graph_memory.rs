@@ -203,14 +203,12 @@ impl<'p, U: Resource> GraphMemory<'p, U> {
     /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
     /// sim.begin_capture(0, main.raw(), CaptureMode::Global).expect("a stream can capture");
     /// let memory = pool.capture(&main)?;
-    /// let first = DeviceVec::filled_in(1000, 1_u8, &main, &memory)?;
-    /// let address = first.device_ptr();
-    /// drop(first);
+    /// drop(DeviceVec::filled_in(2 << 20, 1_u8, &main, &memory)?);
     /// memory.follow(&side, &main)?;
-    /// let second = DeviceVec::filled_in(1000, 2_u8, &side, &memory)?;
-    /// assert_eq!(second.device_ptr(), address, "it comes after the free");
+    /// let behind = DeviceVec::filled_in(2 << 20, 2_u8, &side, &memory)?;
+    /// assert_eq!(memory.reserved_bytes(), 2 << 20, "it comes after the free, and has that memory");
     /// // Before the end, the stream of the capture follows all others.
-    /// drop(second);
+    /// drop(behind);
     /// memory.follow(&main, &side)?;
     /// assert!(sim.end_capture(0, main.raw()).is_ok());
     /// # Ok::<(), alluvion::Error>(())
