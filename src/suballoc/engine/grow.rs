@@ -102,7 +102,7 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if self.book.page_units > 0 {
-            return self.grow_in_place(request, growth, false, attempt);
+            return self.grow_or_move(request, growth, attempt);
         }
         if growth == Growth::Spare {
             self.book.settle_own(request);
@@ -178,7 +178,7 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if self.book.page_units > 0 {
-            return self.grow_in_place(request, Growth::Exact, false, attempt);
+            return self.grow_or_move(request, Growth::Exact, attempt);
         }
         let need = request.need();
         {

@@ -138,13 +138,37 @@ impl<U: Resource> Engine<U> {
         if self.book.page_units == 0 { None } else { self.upstream.pages() }
     }
 
+    /// Grows in place; if the upstream has no more, by free pages alone. What a growth had mapped before it was refused
+    /// goes back where that does not help either.
+    ///
+    /// # Errors
+    ///
+    /// As [`grow_in_place`](Self::grow_in_place).
+    pub(super) fn grow_or_move(
+        &self,
+        request: &Request<'_>,
+        growth: Growth,
+        attempt: &mut Attempt,
+    ) -> Result<Option<DevicePtr>, Error> {
+        let mut served = self.grow_in_place(request, growth, false, attempt)?;
+        if served.is_none() && attempt.refused.as_ref().is_some_and(Error::is_out_of_memory) {
+            served = self.grow_in_place(request, Growth::Exact, true, attempt)?;
+        }
+        let gained = std::mem::take(&mut attempt.gained);
+        if served.is_none() && gained > 0 {
+            let reserved = self.book.inner.lock().core.reserved_units();
+            self.trim_pages(reserved.saturating_sub(gained));
+        }
+        Ok(served)
+    }
+
     /// Maps memory where the request is served best. With `is_full` only free pages move: the upstream has no more.
     /// `None` if there is no room; the refusal of the upstream is kept in `attempt`.
     ///
     /// # Errors
     ///
     /// The final ones of the upstream.
-    pub(super) fn grow_in_place(
+    fn grow_in_place(
         &self,
         request: &Request<'_>,
         growth: Growth,
@@ -220,6 +244,8 @@ impl<U: Resource> Engine<U> {
                 }
                 Err(refused) => {
                     inner.core.abandon_growth(&paging.growing, &mapped);
+                    let given = paging.old.iter().map(moved).sum();
+                    attempt.gained += mapped.iter().map(moved).sum::<u64>().saturating_sub(given);
                     attempt.calls = inner.calls;
                     Outcome::Refused(refused)
                 }
@@ -266,14 +292,24 @@ impl<U: Resource> Engine<U> {
         }
         // Before memory is created: pages that are too long for the gaps make room.
         hand.drain(..).for_each(|extent| self.release(pages, extent));
-        let most = self.most_page_units();
+        let least = u64::from(self.book.page_units);
+        let mut most = self.most_page_units();
         for (mut at, mut left) in rest {
             while left > 0 {
                 let units = left.min(most);
                 self.note_upstream_call();
-                let page = pages.create(units as usize * Layout::MIN_ALIGN).inspect_err(|_error| {
-                    event!(bytes = units as usize * Layout::MIN_ALIGN, error = %_error, "growth refused");
-                })?;
+                let page = match pages.create(units as usize * Layout::MIN_ALIGN) {
+                    Ok(page) => page,
+                    // What is left of the upstream may do for the rest, with pages that move.
+                    Err(error) if error.is_out_of_memory() && units > least => {
+                        most = (units / 2).next_multiple_of(least);
+                        continue;
+                    }
+                    Err(error) => {
+                        event!(bytes = units as usize * Layout::MIN_ALIGN, error = %error, "growth refused");
+                        return Err(error);
+                    }
+                };
                 let extent = Extent { address: at, units: units as u32, number: page.number() };
                 if let Err(error) = self.map(pages, extent) {
                     self.release(pages, extent);

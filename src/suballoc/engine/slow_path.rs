@@ -32,6 +32,8 @@ pub(super) struct Attempt {
     pub(super) refused: Option<Error>,
     /// `Inner::calls` at that refusal.
     pub(super) calls: u64,
+    /// The units that growths have mapped which were refused before they had enough.
+    pub(super) gained: u64,
     /// All caches have been emptied for this request.
     has_spilled_all: bool,
     /// How often this thread has slept until the upstream call of another thread had ended.
@@ -190,8 +192,7 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if self.book.page_units > 0 {
-            let is_full = attempt.refused.is_some();
-            return self.grow_in_place(request, Growth::Exact, is_full, attempt);
+            return self.grow_or_move(request, Growth::Exact, attempt);
         }
         let room = |book: &SuballocBook| book.room(&book.inner.lock());
         let mut gone = 0;
