@@ -13,6 +13,7 @@ mod input;
 mod many_streams;
 mod misuse;
 mod out_of_memory;
+mod pages;
 mod snapshots;
 mod steals;
 mod suballocator_input;
