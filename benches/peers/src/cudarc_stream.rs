@@ -72,6 +72,8 @@ impl Peer for Cudarc {
     const NAME: &'static str = "cudarc";
 
     fn allocate(&mut self, bytes: usize, stream: usize) -> Result<CudaSlice<u8>, Refusal> {
+        // The driver's pools have no blocks of no bytes.
+        let bytes = bytes.max(1);
         // SAFETY: nobody reads the memory.
         unsafe { self.streams[stream].alloc(bytes) }.map_err(refusal)
     }
