@@ -428,3 +428,29 @@ fn what_a_search_for_the_smallest_decides_itself_cannot_be_told() {
     let words = refused(2, &["replay", &etl, "--smallest", "-r", "cuda-async-managed", "--driver", "sim"]);
     assert!(words.contains("name another source"), "{words}");
 }
+
+/// As a log tells it: that the second stream waited for the first is not in there.
+#[test]
+fn a_block_that_another_stream_frees_is_no_hazard_of_the_replay() {
+    let folder = Folder::new("replay-streams");
+    let rows = "Thread,Time,Action,Pointer,Size,Stream\n\
+                1,00:00:00.000000,allocate,0x100,67108864,0x1\n\
+                1,00:00:00.000000,allocate,0x200,67108864,0x2\n\
+                1,00:00:00.000000,free,0x100,67108864,0x2\n";
+    let log = folder.file("two.csv", rows);
+    let (text, _) = printed(&[
+        "replay",
+        &log,
+        "--driver",
+        "sim",
+        "-r",
+        "cuda-async",
+        "-r",
+        "pool | cuda",
+        "--rounds",
+        "2",
+    ]);
+    assert!(text.starts_with("two: 3 events, 2 streams"), "{text}");
+    let (text, _) = printed(&["replay", &log, "--smallest", "--driver", "sim", "-r", "cuda-async"]);
+    assert!(text.starts_with("smallest,cuda-async,two,"), "{text}");
+}
