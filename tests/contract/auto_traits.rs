@@ -40,7 +40,7 @@ macro_rules! all {
 }
 
 // Values.
-all!([Advice, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
@@ -65,7 +65,7 @@ all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clo
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
-all!([SuballocBook] are [Send Sync] not [Clone]);
+all!([SuballocBook, GraphMemory<'static, Cuda>] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
 all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);

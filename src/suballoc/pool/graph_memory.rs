@@ -29,6 +29,8 @@ use crate::sync::Arc;
 /// | in the capture, any other block of the pool | the graph's: it may use the block at each launch |
 /// | elsewhere, a block that was allocated in the capture | the graph's, and no more than that |
 ///
+/// A suballocator above the pool, as a bin is, keeps blocks of its own that the pool does not see: take none from it in a capture.
+///
 /// # The end
 ///
 /// [`end`](Self::end) closes the handle when the capture has ended. [`release`](Self::release) gives the memory back when the
