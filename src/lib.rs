@@ -125,7 +125,7 @@ pub use resource::{
 pub use stream::{
     Epoch, Event, Frontier, OnStream, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,
 };
-pub use suballoc::{Arena, Binning, FixedSize, GraphMemory, Pool, PoolConfig};
+pub use suballoc::{Arena, Binning, FixedSize, GraphMemory, Pool, PoolConfig, SleepConfig, Sleeper};
 
 /// The examples of the README are tests.
 #[cfg(all(doctest, feature = "sim"))]

@@ -78,6 +78,8 @@ pub enum ErrorKind {
     ShutDown,
     /// The resource still has live blocks.
     InUse,
+    /// The memory sleeps: wake it, and ask again.
+    Asleep,
     /// A block was given back wrongly, and was not freed.
     Misuse,
     /// A file or a description is malformed; the error says in which line, and why.
@@ -217,6 +219,13 @@ impl Error {
     #[must_use]
     pub fn invalid_argument(what: &'static str, why: &'static str, instead: &'static str) -> Self {
         Self::with_detail(ErrorKind::InvalidArgument, what, why, instead)
+    }
+
+    /// `what` sleeps; `why` it cannot be served, and what to do `instead`.
+    #[cold]
+    #[must_use]
+    pub(crate) fn asleep(what: &'static str, why: &'static str, instead: &'static str) -> Self {
+        Self::with_detail(ErrorKind::Asleep, what, why, instead)
     }
 
     /// An argument breaks a rule; `why` has the numbers.
@@ -581,6 +590,7 @@ impl fmt::Display for Error {
                 f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
+            ErrorKind::Asleep => f.write_str("asleep")?,
             ErrorKind::Misuse => f.write_str("misuse")?,
             ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
             ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,

@@ -45,12 +45,13 @@
 /// - `fmt_layer` prints the name of the type, `upstream` returns the upstream, and all others call its methods;
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `pages` is not written, because pages that are mapped past a layer are neither counted nor checked there;
+/// - `sleeping` is not written, because a layer may hold more of a block than it hands out;
 /// - `except allocate` leaves `allocate_sync` out too, and `except deallocate` leaves `deallocate_sync` out: if these are not
 ///   written by hand, the trait's defaults apply, which call the methods that are. So no block bypasses a wrapper.
 ///
 /// # A handle
 ///
-/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `pages` and `layer` too: the wrapper is
+/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `pages`, `sleeping` and `layer` too: the wrapper is
 /// no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
 #[macro_export]
 macro_rules! forward_resource {
@@ -63,7 +64,7 @@ macro_rules! forward_resource {
     (@write $to:tt [$($except:ident)*]) => {
         $( $crate::forward_resource!(@known $except); )*
         $crate::forward_resource! { @each $to [$($except)*]
-            allocate deallocate allocate_sync deallocate_sync device id fmt_layer max_align trim memory_info upstream pages layer
+            allocate deallocate allocate_sync deallocate_sync device id fmt_layer max_align trim memory_info upstream pages sleeping layer
         }
     };
     (@each $to:tt $except:tt $($method:ident)+) => {
@@ -83,12 +84,13 @@ macro_rules! forward_resource {
     (@known memory_info) => {};
     (@known upstream) => {};
     (@known pages) => {};
+    (@known sleeping) => {};
     (@known layer) => {};
     (@known $unknown:ident) => {
         compile_error!(concat!(
             "`", stringify!($unknown), "` is no method of `Resource`, so `forward_resource!` cannot leave it out: ",
             "name `allocate`, `deallocate`, `allocate_sync`, `deallocate_sync`, `device`, `id`, `fmt_layer`, `max_align`, ",
-            "`trim`, `memory_info`, `upstream`, `pages` or `layer`"
+            "`trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
         ));
     };
 
@@ -108,6 +110,7 @@ macro_rules! forward_resource {
     (@unless memory_info [memory_info $($rest:ident)*] $to:tt) => {};
     (@unless upstream [upstream $($rest:ident)*] $to:tt) => {};
     (@unless pages [pages $($rest:ident)*] $to:tt) => {};
+    (@unless sleeping [sleeping $($rest:ident)*] $to:tt) => {};
     (@unless layer [layer $($rest:ident)*] $to:tt) => {};
     (@unless $method:ident [$other:ident $($rest:ident)*] $to:tt) => {
         $crate::forward_resource!(@unless $method [$($rest)*] $to);
@@ -220,6 +223,13 @@ macro_rules! forward_resource {
         }
     };
     (@method pages [layer $this:ident $target:expr]) => {};
+    (@method sleeping [handle $this:ident $target:expr]) => {
+        fn sleeping(&self) -> ::core::option::Option<&dyn $crate::resource::Sleeping> {
+            let $this = self;
+            $crate::Resource::sleeping(&$target)
+        }
+    };
+    (@method sleeping [layer $this:ident $target:expr]) => {};
     (@method layer [handle $this:ident $target:expr]) => {
         fn layer(&self) -> ::core::option::Option<$crate::resource::LayerBook<'_>> {
             let $this = self;

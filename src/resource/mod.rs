@@ -26,6 +26,7 @@ mod over_upstream;
 mod pages;
 mod resource_id;
 mod resource_ref;
+mod sleeping;
 
 pub use crate::driver::DevicePtr;
 pub use access::{DeviceAccessible, HostAccessible};
@@ -41,6 +42,8 @@ pub(crate) use pages::require_whole_pages;
 pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
 pub use resource_ref::ResourceRef;
+pub(crate) use sleeping::{HostCopy, SleepingBlock};
+pub use sleeping::{Kept, SleepRecord, Sleeping};
 
 use core::fmt;
 
@@ -190,6 +193,12 @@ pub unsafe trait Resource {
     /// A limit passes those of its upstream on, and counts the pages that are created. A layer that watches the blocks of its
     /// upstream does not pass them on, because what is mapped through them is no block.
     fn pages(&self) -> Option<&dyn Pages> {
+        None
+    }
+
+    /// Puts blocks to sleep, if the resource can: a [`Pool`](crate::Pool) over a resource with [`pages`](Self::pages). A layer that
+    /// hands its upstream's blocks out unchanged may pass its upstream's on.
+    fn sleeping(&self) -> Option<&dyn Sleeping> {
         None
     }
 

@@ -33,6 +33,7 @@ mod ledger;
 mod page_budget;
 mod pool;
 mod reuse;
+mod sleep_config;
 mod snapshot;
 mod status;
 
@@ -42,7 +43,8 @@ pub use engine::SuballocBook;
 pub use fixed_size::{FixedSize, FixedSizeConfig};
 pub use growth::Growth;
 pub use page_budget::PageBudget;
-pub use pool::{GraphMemory, Pool, PoolConfig};
+pub use pool::{GraphMemory, Pool, PoolConfig, Sleeper};
 pub use reuse::Reuse;
+pub use sleep_config::SleepConfig;
 pub use snapshot::{BlockState, BlockView, SegmentView, Snapshot};
 pub use status::Status;

@@ -26,7 +26,7 @@ use crate::resource::Figures;
 pub struct Status {
     /// In blocks that are out: the lengths of the blocks, which may be more than the requests.
     pub live_bytes: usize,
-    /// How many blocks are out.
+    /// How many blocks are out, without those that sleep.
     pub live_blocks: usize,
     /// Free, in the shared core.
     pub free_bytes: usize,
@@ -37,6 +37,9 @@ pub struct Status {
     pub pending_bytes: usize,
     /// Of the live bytes, those that belong to [memory of graphs](super::GraphMemory): free or not, they serve nobody else.
     pub graph_bytes: usize,
+    /// In blocks that [sleep](crate::Pool::sleep): their lengths. Most of it has no memory; what of it lies on pages that stay mapped
+    /// for others counts as live, too.
+    pub asleep_bytes: usize,
     /// Taken from the upstream and not returned.
     pub reserved_bytes: usize,
     /// The most that was ever reserved.
@@ -79,6 +82,7 @@ impl Status {
             self.pending_bytes,
         );
         to.gauge("alluvion_graph_bytes", "Bytes that belong to captured graphs.", self.graph_bytes);
+        to.gauge("alluvion_asleep_bytes", "Bytes of blocks that sleep.", self.asleep_bytes);
         to.gauge(
             "alluvion_reserved_bytes",
             "Bytes taken from the upstream and not given back.",

@@ -14,6 +14,7 @@ mod many_streams;
 mod misuse;
 mod out_of_memory;
 mod pages;
+mod sleep;
 mod snapshots;
 mod steals;
 mod suballocator_input;

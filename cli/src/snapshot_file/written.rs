@@ -51,6 +51,9 @@ pub(crate) struct Status {
     /// Left out where there are none.
     #[serde(default)]
     pub(crate) graph_bytes: u64,
+    /// Left out where there are none.
+    #[serde(default)]
+    pub(crate) asleep_bytes: u64,
     pub(crate) reserved_bytes: u64,
     pub(crate) peak_reserved_bytes: u64,
     pub(crate) largest_free_bytes: u64,
@@ -74,6 +77,7 @@ impl Status {
         status.cached_bytes = bytes(self.cached_bytes);
         status.pending_bytes = bytes(self.pending_bytes);
         status.graph_bytes = bytes(self.graph_bytes);
+        status.asleep_bytes = bytes(self.asleep_bytes);
         status.reserved_bytes = bytes(self.reserved_bytes);
         status.peak_reserved_bytes = bytes(self.peak_reserved_bytes);
         status.largest_free_bytes = bytes(self.largest_free_bytes);

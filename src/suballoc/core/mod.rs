@@ -32,6 +32,7 @@ mod segment;
 mod settle;
 mod site;
 mod size_class;
+mod sleeping;
 mod span;
 mod survey;
 #[cfg(all(test, not(loom)))]
@@ -45,6 +46,7 @@ pub(crate) use range::Extent;
 pub(crate) use segment::Segment;
 pub(crate) use settle::Settling;
 pub(crate) use size_class::{MAX_UNITS, Want};
+pub(crate) use sleeping::FreedAsleep;
 pub(crate) use span::Span;
 pub(crate) use survey::{Inspected, SeenState};
 #[cfg(all(test, not(loom)))]

@@ -22,7 +22,7 @@ pub(super) struct BlockNode {
     /// The neighbours in the bin, of a free block. Of a vacant node, `next` is the next vacant one.
     pub(super) prev: Id,
     pub(super) next: Id,
-    /// The owner of a free block, or [`Owner::OUT`], or [`Owner::VACANT`].
+    /// The owner of a free block, or one of the constants of [`Owner`], such as [`Owner::OUT`].
     pub(super) holder: Owner,
 }
 

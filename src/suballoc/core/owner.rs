@@ -24,6 +24,20 @@ impl Owner {
     pub(super) const ABSENT: Self = Self(u32::MAX - 2);
     /// In a node: its pages are being mapped or unmapped.
     pub(super) const MOVING: Self = Self(u32::MAX - 3);
+    /// In a node: the block is out, and sleeps.
+    pub(crate) const ASLEEP: Self = Self(u32::MAX - 4);
+    /// In a node: free memory of a page that is given up to sleep.
+    pub(super) const HOLLOW: Self = Self(u32::MAX - 5);
+
+    /// Returns `true` in a node of memory that a free block may have: not of a block, and not without pages.
+    pub(super) const fn is_of_free(self) -> bool {
+        self.0 < Self::HOLLOW.0
+    }
+
+    /// Returns `true` in a node of a block that is awake, or of free memory: in a node with memory at its addresses.
+    pub(super) const fn has_memory(self) -> bool {
+        self.is_of_free() || self.0 == Self::OUT.0
+    }
 
     pub(super) const fn place(self) -> usize {
         self.0 as usize
@@ -149,7 +163,7 @@ impl Owners {
             return owner;
         }
         let owner = self.vacant.pop().unwrap_or_else(|| {
-            let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::MOVING.0);
+            let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::HOLLOW.0);
             self.places.push(OwnerPlace::default());
             Owner(place.expect("fewer streams than a machine has places for"))
         });

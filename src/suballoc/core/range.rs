@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use super::node::{BlockNode, Id, NONE};
+use super::sleeping::GivenUp;
 use super::{Core, Owner, Segment, UNIT};
 
 /// A page that is mapped: its place, and the number that its source knows it by.
@@ -50,6 +51,10 @@ pub(super) struct Ranges {
     pub(super) frontier: u64,
     /// The nodes whose pages are being mapped or unmapped, by address: no search finds them.
     pub(super) moving: BTreeMap<u64, Id>,
+    /// The pages without memory on which blocks sleep, by address.
+    pub(super) given_up: BTreeMap<u64, GivenUp>,
+    /// The free nodes of these pages, by address.
+    pub(super) hollow: BTreeMap<u64, Id>,
 }
 
 impl Ranges {
@@ -70,6 +75,27 @@ impl Ranges {
             .filter(move |extent| extent.end() <= to)
     }
 
+    /// The extents with a part between these addresses, in their order.
+    pub(super) fn touching(&self, from: u64, to: u64) -> Vec<Extent> {
+        if from >= to {
+            return Vec::new();
+        }
+        let around = self.extents.range(..=from).next_back();
+        let all = around.into_iter().chain(self.extents.range(from + 1..to));
+        all.map(|(&address, &(units, number))| Extent { address, units, number })
+            .filter(|extent| extent.end() > from)
+            .collect()
+    }
+
+    /// The same for pages that are given up: their addresses and units.
+    pub(super) fn given_up_within(&self, from: u64, to: u64) -> Vec<(u64, u32)> {
+        let around = self.given_up.range(..=from).next_back();
+        let all = around.into_iter().chain(self.given_up.range(from + 1..to));
+        all.map(|(&address, page)| (address, page.units))
+            .filter(|&(address, units)| address + u64::from(units) * UNIT > from)
+            .collect()
+    }
+
     /// The last absent node is the end of the last range, which always has one.
     pub(super) fn note_frontier(&mut self) {
         self.frontier = self.absent.last_key_value().map_or(0, |(&address, _)| address);
@@ -83,7 +109,8 @@ impl Ranges {
     /// An estimate: a map holds up to 11 entries in a leaf, and leaves are at least half full.
     pub(super) fn bytes(&self) -> usize {
         2 * (self.extents.len() * size_of::<(u64, (u32, u64))>()
-            + (self.absent.len() + self.moving.len()) * size_of::<(u64, Id)>())
+            + (self.absent.len() + self.moving.len() + self.hollow.len()) * size_of::<(u64, Id)>()
+            + self.given_up.len() * size_of::<(u64, GivenUp)>())
     }
 }
 
@@ -192,7 +219,7 @@ impl Core {
             let mut has_begun = false;
             for id in self.chain(first) {
                 let node = &self.nodes[id];
-                let is_memory = !matches!(node.holder, Owner::ABSENT | Owner::MOVING);
+                let is_memory = node.holder.has_memory();
                 match stretches.last_mut() {
                     Some((_, units)) if is_memory && has_begun => *units += u64::from(node.units),
                     _ if is_memory => stretches.push((node.address, u64::from(node.units))),

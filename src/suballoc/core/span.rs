@@ -18,7 +18,7 @@ impl Core {
     pub(crate) fn span_of(&self, units: u64, requester: Owner, reach: &[(Owner, Epoch)]) -> Option<Span> {
         let limits = Limits::of(self, requester, reach);
         let mut best: Option<(usize, Id, Id)> = None;
-        let is_free = |node: &BlockNode| !matches!(node.holder, Owner::OUT | Owner::ABSENT | Owner::MOVING);
+        let is_free = |node: &BlockNode| node.holder.is_of_free();
         let all = self.owners.iter().flat_map(|(_, place)| place.bins.iter(&self.nodes));
         for start in all.filter(|&id| !is_free(&self.nodes[self.nodes[id].before])) {
             // A window that grows at its end, and shrinks at its beginning while it stays large enough.

@@ -67,7 +67,7 @@ impl Core {
         let covers = |first| self.chain(first).map(|id| &self.nodes[id]).find(|node| address < node.end());
         match self.segments.around(address).and_then(|(_, first)| covers(first)) {
             None => Inspected::Foreign,
-            Some(node) if node.holder == Owner::ABSENT => Inspected::Foreign,
+            Some(node) if matches!(node.holder, Owner::ABSENT | Owner::HOLLOW) => Inspected::Foreign,
             Some(node) if node.address == address => Inspected::Free { units: node.units },
             Some(node) => Inspected::Inside { block: node.address },
         }
@@ -102,10 +102,10 @@ impl Core {
     }
 
     /// All blocks in the order of their addresses, without gaps within a segment, or a stretch of a range. Blocks whose
-    /// pages are being mapped or unmapped are left out.
+    /// pages are being mapped or unmapped are left out, and so are those that sleep.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockSeen> + '_ {
         let all = self.segments.iter().flat_map(|(_, first)| self.chain(first));
-        let is_memory = |id: &Id| !matches!(self.nodes[*id].holder, Owner::ABSENT | Owner::MOVING);
+        let is_memory = |id: &Id| self.nodes[*id].holder.has_memory();
         all.filter(is_memory).map(|id| {
             let node = &self.nodes[id];
             let state = match node.holder {

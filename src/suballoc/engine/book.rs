@@ -7,7 +7,7 @@
 //! both locks, so a thread with the mutex and all tokens sees every block. Neither is held across a call to an
 //! upstream, a driver or a user.
 
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use smallvec::SmallVec;
 
@@ -17,6 +17,7 @@ use super::graphs::Graphs;
 use super::grow::Caller;
 use super::largest::Largest;
 use super::requester::Requester;
+use super::sleeping::Sleepers;
 use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
@@ -70,6 +71,7 @@ pub(super) struct Inner {
     /// Pages that were unmapped to be mapped elsewhere, and their units.
     pub(super) moves: u64,
     pub(super) moved: u64,
+    pub(super) sleepers: Sleepers,
 }
 
 /// The blocks that have come back from caches.
@@ -123,6 +125,8 @@ pub struct SuballocBook {
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
     pub(super) page_budget: Option<PageBudget>,
+    /// All of it sleeps. Not of `sync`, because no protocol depends on it.
+    pub(super) sleeps: AtomicBool,
     pub(super) ledger: Option<Ledger>,
     /// Apart from what is written often: its filter is read for every block.
     pub(super) graphs: Graphs,
@@ -183,6 +187,7 @@ impl SuballocBook {
             claim_units,
             page_units: 0,
             page_budget: None,
+            sleeps: AtomicBool::new(false),
             ledger: checked.then(Ledger::new),
             graphs: Graphs::default(),
             shards: Places::default(),
@@ -202,6 +207,7 @@ impl SuballocBook {
                 peak_live: 0,
                 moves: 0,
                 moved: 0,
+                sleepers: Sleepers::default(),
             })),
             counters: Apart::default(),
         }

@@ -18,6 +18,7 @@ mod report;
 mod requester;
 mod resource_impl;
 mod shut_down;
+mod sleeping;
 mod slow_path;
 mod strategy;
 
@@ -192,6 +193,7 @@ impl<U: Resource> Engine<U> {
         let want = want
             .filter(|want| u64::from(want.units()) <= self.book.maximum_units)
             .ok_or_else(|| self.too_large(layout, requester))?;
+        self.book.require_awake()?;
         let align_units = (layout.block_align() / Layout::MIN_ALIGN) as u32;
         let request = Request { requester, layout, want, align_units };
         if self.may_be_beyond_upstream(layout)

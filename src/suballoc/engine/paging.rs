@@ -134,7 +134,7 @@ fn spare(growth: Growth, missing: u64, reserved: u64) -> u64 {
 
 impl<U: Resource> Engine<U> {
     /// The pages of the upstream, where the suballocator grows in place.
-    fn pages(&self) -> Option<&dyn Pages> {
+    pub(super) fn pages(&self) -> Option<&dyn Pages> {
         if self.book.page_units == 0 { None } else { self.upstream.pages() }
     }
 
@@ -456,30 +456,31 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
+    pub(super) fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
         let Some(at) = DevicePtr::new(extent.address) else { return Ok(()) };
         self.note_upstream_call();
         // SAFETY:
         // - the page was created here or unmapped here, and is mapped nowhere.
-        // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving.
+        // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving, or the
+        //   page is given up, and busy.
         unsafe { pages.map(page_of(extent), at) }
     }
 
     /// Returns `false` if the page stays mapped.
-    fn unmap(&self, pages: &dyn Pages, extent: Extent) -> bool {
+    pub(super) fn unmap(&self, pages: &dyn Pages, extent: Extent) -> bool {
         let Some(at) = DevicePtr::new(extent.address) else { return false };
         self.note_upstream_call();
         // SAFETY:
         // - the core says that the page is mapped there, and no other thread unmaps it: its node is moving, or the
-        //   suballocator ends.
+        //   suballocator ends, or the page is given up, and busy.
         // - no work uses it: no block of it is out, it is in no cache, and all that ever used it is over on the device,
-        //   because it is unowned; at the end the caller has waited for it.
+        //   because it is unowned, or the block sleeps; at the end the caller has waited for it.
         let answer = unsafe { pages.unmap(page_of(extent), at) };
         event!(bytes = page_of(extent).bytes(), address = extent.address, unmapped = answer.is_ok(), "unmap");
         answer.is_ok()
     }
 
-    fn release(&self, pages: &dyn Pages, extent: Extent) {
+    pub(super) fn release(&self, pages: &dyn Pages, extent: Extent) {
         self.note_upstream_call();
         // SAFETY: the page was created here, is mapped nowhere, and nobody knows it any more.
         unsafe { pages.release(page_of(extent)) };

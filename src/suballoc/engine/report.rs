@@ -99,11 +99,12 @@ impl SuballocBook {
         let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
         Status {
             live_bytes: bytes(core.out_units() - cached),
-            live_blocks: core.out_blocks() - cached_blocks,
+            live_blocks: core.out_blocks() - cached_blocks - inner.sleepers.blocks(),
             free_bytes: bytes(core.free_units()),
             cached_bytes: bytes(cached),
             pending_bytes: 0,
             graph_bytes: 0,
+            asleep_bytes: bytes(inner.sleepers.units()),
             reserved_bytes: bytes(core.reserved_units()),
             peak_reserved_bytes: bytes(inner.peak_reserved),
             largest_free_bytes: bytes(u64::from(core.largest_free())),

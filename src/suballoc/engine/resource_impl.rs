@@ -158,6 +158,10 @@ macro_rules! resource_by_engine {
                 Some(self.engine.upstream())
             }
 
+            fn sleeping(&self) -> Option<&dyn $crate::resource::Sleeping> {
+                self.engine.sleeping()
+            }
+
             fn layer(&self) -> Option<LayerBook<'_>> {
                 Some(LayerBook::of::<Self>(self.engine.book()))
             }

@@ -118,7 +118,8 @@ impl<U: Resource> Drop for Engine<U> {
             let inner = book.inner.lock();
             lost.iter().filter_map(|stream| inner.core.owner_of(*stream)).collect()
         };
-        let is_lost = |holder| lost.contains(&holder) || holder == Owner::OUT && !live_are_over;
+        let is_live = |holder| matches!(holder, Owner::OUT | Owner::ASLEEP);
+        let is_lost = |holder| lost.contains(&holder) || is_live(holder) && !live_are_over;
         // Who has a graph that is not gone may launch it after this.
         let of_graphs = book.graphs.held();
         let is_of_graph =

@@ -3,9 +3,9 @@
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
 use core::fmt;
-use core::ops::Deref;
 
 use super::Pool;
+use super::handle::PoolHandle;
 use crate::device::Device;
 use crate::driver::CaptureId;
 use crate::error::Error;
@@ -87,32 +87,6 @@ pub struct GraphMemory<'p, U: Resource = AnyResource> {
 }
 
 static_assertions::assert_impl_all!(GraphMemory<'static, crate::source::Cuda>: Send, Sync, DeviceAccessible);
-
-/// The pool, borrowed or by a count of it.
-enum PoolHandle<'p, U: Resource> {
-    Borrowed(&'p Pool<U>),
-    Counted(Arc<Pool<U>>),
-}
-
-impl<U: Resource> Clone for PoolHandle<'_, U> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Borrowed(pool) => Self::Borrowed(pool),
-            Self::Counted(pool) => Self::Counted(Arc::clone(pool)),
-        }
-    }
-}
-
-impl<U: Resource> Deref for PoolHandle<'_, U> {
-    type Target = Pool<U>;
-
-    fn deref(&self) -> &Pool<U> {
-        match self {
-            Self::Borrowed(pool) => pool,
-            Self::Counted(pool) => pool,
-        }
-    }
-}
 
 impl<U: Resource> Pool<U> {
     /// Opens memory for the graph that `stream` captures: see [`GraphMemory`].

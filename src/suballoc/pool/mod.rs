@@ -4,9 +4,12 @@
 
 mod config;
 mod graph_memory;
+mod handle;
+mod sleeper;
 
 pub use config::PoolConfig;
 pub use graph_memory::GraphMemory;
+pub use sleeper::Sleeper;
 
 use core::fmt;
 

@@ -43,6 +43,7 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
         cached_bytes,
         pending_bytes,
         graph_bytes,
+        asleep_bytes,
         reserved_bytes,
         peak_reserved_bytes,
         largest_free_bytes,
@@ -84,6 +85,9 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
     }
     if graph_bytes > 0 {
         write!(to, "\"graph_bytes\": {graph_bytes}, ")?;
+    }
+    if asleep_bytes > 0 {
+        write!(to, "\"asleep_bytes\": {asleep_bytes}, ")?;
     }
     for (name, value) in counts {
         write!(to, "\"{name}\": {value}, ")?;

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{Core, Extent, Growing, Owner, UNIT};
+use crate::suballoc::core::{Core, Extent, FreedAsleep, Growing, Owner, UNIT};
 
 /// Units of a page: few, so that blocks share pages and cross them.
 const PAGE: u32 = 16;
@@ -45,6 +45,21 @@ enum Step {
     Leave {
         stream: usize,
     },
+    /// Puts one block in so many to sleep; the pages at even places stay mapped, if `some_fail`.
+    Sleep {
+        one_in: usize,
+        some_fail: bool,
+    },
+    /// Wakes all that sleeps, or one block in two; so many of the pages to map are mapped before one fails.
+    Wake {
+        all: bool,
+        fails_after: Option<usize>,
+        /// One that sleeps is freed while the pages are being mapped.
+        pick: Option<usize>,
+    },
+    FreeAsleep {
+        pick: usize,
+    },
 }
 
 struct Machine {
@@ -56,6 +71,7 @@ struct Machine {
     numbers: BTreeSet<u64>,
     next_number: u64,
     out: Vec<(u64, u32)>,
+    asleep: Vec<(u64, u32)>,
 }
 
 impl Machine {
@@ -70,6 +86,7 @@ impl Machine {
             numbers: BTreeSet::new(),
             next_number: 0,
             out: Vec::new(),
+            asleep: Vec::new(),
         }
     }
 
@@ -186,7 +203,81 @@ impl Machine {
                 let owner = self.owner(stream + 1);
                 self.core.leave(owner);
             }
+            Step::Sleep { one_in, some_fail } => self.sleep(one_in, some_fail),
+            Step::Wake { all, fails_after, pick } => self.wake(all, fails_after, pick),
+            Step::FreeAsleep { pick } => self.free_asleep(pick),
         }
+    }
+
+    fn sleep(&mut self, one_in: usize, some_fail: bool) {
+        let (some, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.out).into_iter().enumerate().partition(|(at, _)| at % one_in == 0);
+        self.out = rest.into_iter().map(|(_, block)| block).collect();
+        let mut some: Vec<(u64, u32)> = some.into_iter().map(|(_, block)| block).collect();
+        some.sort_unstable();
+        for &(address, units) in &some {
+            assert_eq!(self.core.fall_asleep(address), Some(units));
+            assert_eq!(self.core.fall_asleep(address), None, "it sleeps");
+        }
+        self.core.verify();
+        let given_up = self.core.give_up_pages(some.iter().map(|(address, _)| *address));
+        self.asleep.extend(some);
+        self.core.verify();
+        for (at, extent) in given_up.into_iter().enumerate() {
+            if some_fail && at % 2 == 0 {
+                self.core.regain(extent);
+            } else {
+                self.unmap(extent);
+                self.core.settle_given_up(extent.address);
+            }
+        }
+    }
+
+    fn wake(&mut self, all: bool, fails_after: Option<usize>, pick: Option<usize>) {
+        self.asleep.sort_unstable();
+        let waking: Vec<u64> =
+            self.asleep.iter().step_by(if all { 1 } else { 2 }).map(|(address, _)| *address).collect();
+        let missing = self.core.pages_to_regain(waking.iter().copied());
+        self.core.verify();
+        if let Some(pick) = pick {
+            self.free_asleep(pick);
+            self.core.verify();
+        }
+        let count = fails_after.unwrap_or(usize::MAX).min(missing.len());
+        let mut mapped = Vec::new();
+        for &(address, units) in &missing[..count] {
+            let extent = Extent { address, units, number: self.next_number };
+            self.next_number += 1;
+            self.map(extent);
+            mapped.push(extent);
+        }
+        if count < missing.len() {
+            mapped.into_iter().for_each(|extent| self.unmap(extent));
+            missing.into_iter().for_each(|(address, _)| self.core.settle_given_up(address));
+            return;
+        }
+        mapped.into_iter().for_each(|extent| self.core.regain(extent));
+        let (woken, rest) = std::mem::take(&mut self.asleep)
+            .into_iter()
+            .partition::<Vec<_>, _>(|(address, _)| waking.contains(address));
+        woken.iter().for_each(|(address, _)| self.core.awaken(*address));
+        self.out.extend(woken);
+        self.asleep = rest;
+    }
+
+    fn free_asleep(&mut self, pick: usize) {
+        if self.asleep.is_empty() {
+            return;
+        }
+        let (address, units) = self.asleep.swap_remove(pick % self.asleep.len());
+        match self.core.free_asleep(address) {
+            Some(FreedAsleep::Gone) => {}
+            Some(FreedAsleep::Mapped) => {
+                assert_eq!(self.core.release(address, Owner::UNOWNED, Epoch(0)), Ok(units));
+            }
+            None => panic!("the block at {address:#x} sleeps"),
+        }
+        assert_eq!(self.core.free_asleep(address), None, "it is gone");
     }
 
     fn streams_entered(&self) -> usize {
@@ -198,7 +289,8 @@ impl Machine {
         let units: u64 = self.mapped.values().map(|extent| u64::from(extent.units)).sum();
         assert_eq!(self.core.reserved_units(), units);
         let stretches: u64 = self.core.stretches().iter().map(|(_, units)| units).sum();
-        assert_eq!(stretches, units);
+        // A block that sleeps may lie on a page that stays for others.
+        assert!(stretches == units || stretches < units && !self.asleep.is_empty());
         for &(address, units) in &self.out {
             let end = address + u64::from(units) * UNIT;
             let mut at = address;
@@ -212,6 +304,10 @@ impl Machine {
 
     /// Everything is freed and unmapped: nothing is left.
     fn end(mut self) {
+        while !self.asleep.is_empty() {
+            self.free_asleep(0);
+            self.core.verify();
+        }
         for (address, _) in std::mem::take(&mut self.out) {
             self.core.release(address, Owner::UNOWNED, Epoch(0)).expect("it is out");
         }
@@ -238,6 +334,10 @@ fn step(streams: usize) -> impl Strategy<Value = Step> {
         2 => (0..=streams).prop_map(|requester| Step::Gather { requester }),
         3 => (1..200_u64, any::<bool>()).prop_map(|(units, some_fail)| Step::Unmap { units, some_fail }),
         1 => (0..streams).prop_map(|stream| Step::Leave { stream }),
+        3 => (1..4_usize, any::<bool>()).prop_map(|(one_in, some_fail)| Step::Sleep { one_in, some_fail }),
+        2 => (any::<bool>(), proptest::option::weighted(0.4, 0..3_usize), proptest::option::of(any::<usize>()))
+            .prop_map(|(all, fails_after, pick)| Step::Wake { all, fails_after, pick }),
+        2 => any::<usize>().prop_map(|pick| Step::FreeAsleep { pick }),
     ]
 }
 

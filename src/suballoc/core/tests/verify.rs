@@ -11,7 +11,7 @@ impl Core {
     pub(super) fn verify(&self) {
         let mut binned = self.verify_bins();
         let (mut used, mut free_units, mut out) = (0, 0, 0);
-        let (mut absent, mut moving) = (0, 0);
+        let (mut absent, mut moving, mut hollow) = (0, 0, 0);
         let mut whole = BTreeSet::new();
         let mut end_of_last = 0;
         for (segment, first) in self.segments.iter() {
@@ -26,7 +26,7 @@ impl Core {
                 let node = self.nodes[id];
                 assert_eq!((node.address, node.before), (address, before), "block {id} in its chain");
                 assert!(node.units > 0, "block {id} is empty");
-                if node.holder == Owner::OUT {
+                if matches!(node.holder, Owner::OUT | Owner::ASLEEP) {
                     assert_eq!(
                         self.index.find(&self.nodes, address),
                         Some(id),
@@ -36,6 +36,14 @@ impl Core {
                 } else if node.holder == Owner::ABSENT {
                     self.verify_absent(id, &node);
                     absent += 1;
+                } else if node.holder == Owner::HOLLOW {
+                    assert_eq!(self.ranges.hollow.get(&address), Some(&id), "block {id} is hollow");
+                    let pages = self.ranges.given_up_within(address, node.end());
+                    assert_eq!(pages.len(), 1, "block {id} is hollow on one page");
+                    let (page, units) = pages[0];
+                    let page_end = page + u64::from(units) * UNIT;
+                    assert!(page <= address && node.end() <= page_end, "block {id} is within its page");
+                    hollow += 1;
                 } else if node.holder == Owner::MOVING {
                     assert_eq!(self.ranges.moving.get(&address), Some(&id), "block {id} is moving");
                     moving += 1;
@@ -60,6 +68,11 @@ impl Core {
             (absent, moving),
             "absent and moving nodes"
         );
+        assert_eq!(self.ranges.hollow.len(), hollow, "hollow nodes");
+        for (&address, page) in &self.ranges.given_up {
+            let end = address + u64::from(page.units) * UNIT;
+            assert!(self.ranges.touching(address, end).is_empty(), "nothing is mapped at {address:#x}");
+        }
         let whole = self.segments.iter().filter(|(segment, _)| !self.ranges.has(segment.address));
         let units = whole.map(|(segment, _)| u64::from(segment.units)).sum::<u64>();
         let mapped = self.ranges.within(0, u64::MAX).map(|extent| u64::from(extent.units)).sum::<u64>();

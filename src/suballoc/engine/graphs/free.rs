@@ -35,6 +35,9 @@ impl<U: Resource> Engine<U> {
         if let Some(live) = graphs.live(block) {
             return Some(self.free_of_graph(live, capture, block, layout, stream));
         }
+        if let Some(freed) = self.free_asleep(want, block, layout, stream) {
+            return Some(freed);
+        }
         let (stream, capture) = (stream?, capture?);
         let id = graphs.reservation_of(capture);
         if id.is_none() && !graphs.watch_captures {

@@ -100,6 +100,8 @@ struct Reservations {
     /// Blocks of the suballocator that were freed in captures without a session: no handle says when their graphs are gone.
     quarantined: Vec<(DevicePtr, Layout)>,
     made: u64,
+    /// The addresses that contain all blocks that sleep: see [`sleeping`](super::sleeping).
+    asleep: Option<(u64, u64)>,
 }
 
 impl Reservations {
@@ -192,12 +194,24 @@ impl Graphs {
         for (from, to) in with_live.flat_map(|reservation| reservation.segments.iter().map(ends)) {
             (lowest, highest) = (lowest.min(from), highest.max(to));
         }
+        if let Some((from, to)) = reservations.asleep {
+            (lowest, highest) = (lowest.min(from), highest.max(to));
+        }
         if self.watch_captures || reservations.all.iter().any(is_open) {
             lowest = 0;
         }
         // Relaxed: see the top of the file.
         self.highest.store(highest, Ordering::Relaxed);
         self.lowest.store(lowest, Ordering::Relaxed);
+    }
+
+    /// Has each free of a block within these addresses ask whether it sleeps.
+    pub(super) fn set_asleep(&self, asleep: Option<(u64, u64)>) {
+        let mut reservations = self.reservations.lock();
+        if reservations.asleep != asleep {
+            reservations.asleep = asleep;
+            self.set_filter(&reservations);
+        }
     }
 
     /// The bytes of the suballocator that graphs hold.

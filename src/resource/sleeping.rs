@@ -1,0 +1,199 @@
+//! `Sleeping`: blocks that give their memory back and keep their addresses.
+
+#![expect(unsafe_code, reason = "gives back the host memory of what sleeps")]
+
+use core::fmt;
+use std::sync::Arc;
+
+use super::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
+use crate::error::Error;
+use crate::stream::{Frontier, Stream};
+
+/// Where the contents of sleeping blocks are kept: memory of the host that the device reaches.
+pub(crate) trait HostStore: Resource + Send + Sync {}
+
+impl<R: HostAccessible + DeviceAccessible + Send + Sync> HostStore for R {}
+
+/// A host store, shared.
+pub(crate) type SharedStore<'k> = Arc<dyn HostStore + 'k>;
+
+/// Contents that are kept in memory of the host. Given back when it is dropped, by synchronous calls.
+pub(crate) struct HostCopy<'k> {
+    store: SharedStore<'k>,
+    /// Each is as long as [`CHUNK`](Self::CHUNK), but the last.
+    chunks: Vec<(DevicePtr, Layout)>,
+    /// Streams with copies that could not be waited for.
+    pending: Vec<Stream>,
+}
+
+impl<'k> HostCopy<'k> {
+    /// Contents are kept in pieces of the host's memory of at most so many bytes: 512 MiB. A store that is a pool finds
+    /// such a piece more easily than one for all, and a driver call for each costs nothing beside the copy of it.
+    pub(crate) const CHUNK: u64 = 512 << 20;
+
+    /// Memory for so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// As the store says.
+    pub(crate) fn allocate(store: SharedStore<'k>, bytes: u64) -> Result<Self, Error> {
+        let mut copy = Self { store, chunks: Vec::new(), pending: Vec::new() };
+        let mut left = bytes;
+        while left > 0 {
+            let layout = Layout::from_bytes(left.min(Self::CHUNK) as usize)?;
+            copy.chunks.push((copy.store.allocate_sync(layout)?, layout));
+            left -= layout.bytes() as u64;
+        }
+        Ok(copy)
+    }
+
+    /// The address of a byte, and how many follow it at the next addresses.
+    pub(crate) fn place(&self, offset: u64) -> Option<(u64, u64)> {
+        let &(chunk, layout) = self.chunks.get((offset / Self::CHUNK) as usize)?;
+        let within = offset % Self::CHUNK;
+        Some((chunk.address() + within, (layout.bytes() as u64).checked_sub(within)?))
+    }
+
+    /// Waits for copies that were submitted to these streams, and for earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself. The copies may go on then.
+    pub(crate) fn settle(&mut self, streams: impl IntoIterator<Item = Stream>) -> Result<(), Error> {
+        self.pending.extend(streams);
+        let mut waited = Ok(());
+        self.pending.retain(|stream| {
+            let answer = stream.synchronize();
+            let is_open = answer.is_err();
+            if waited.is_ok() {
+                waited = answer;
+            }
+            is_open
+        });
+        waited
+    }
+
+    /// Returns `true` if all copies are known to be over.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The bytes of the host.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunks.iter().map(|(_, layout)| layout.bytes()).sum()
+    }
+}
+
+impl Drop for HostCopy<'_> {
+    fn drop(&mut self) {
+        if self.settle([]).is_err() {
+            // The device may use the memory: it is leaked.
+            return;
+        }
+        for &(chunk, layout) in &self.chunks {
+            // SAFETY: the chunk came from this store with this layout, nobody else knows it, and all copies are over.
+            unsafe { self.store.deallocate_sync(chunk, layout) };
+        }
+    }
+}
+
+/// A block that sleeps, of one [`SleepRecord`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SleepingBlock {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    /// Where its contents are kept.
+    pub(crate) offset: u64,
+}
+
+/// What sleeps together, and what is kept of it.
+///
+/// Made by [`Sleeping::sleep`], for [`Sleeping::wake`] of the same resource. The blocks sleep on when it is dropped, until they
+/// are freed; what is kept of them is lost.
+#[must_use = "the contents are lost with it"]
+pub struct SleepRecord<'k> {
+    /// The number of the resource that it belongs to.
+    pub(crate) of: u64,
+    /// Its number there; 0 once it is awake.
+    pub(crate) number: u64,
+    /// In the order of addresses.
+    pub(crate) blocks: Vec<SleepingBlock>,
+    pub(crate) host: Option<HostCopy<'k>>,
+}
+
+impl SleepRecord<'_> {
+    /// The blocks.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| block.bytes as usize).sum()
+    }
+
+    /// The bytes of the host's memory that their contents are kept in; 0 if they were dropped.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.host.as_ref().map_or(0, HostCopy::bytes)
+    }
+}
+
+impl fmt::Debug for SleepRecord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SleepRecord({} blocks of {} bytes)", self.blocks(), self.bytes())
+    }
+}
+
+/// How the contents of sleeping blocks are kept: see [`SleepConfig`](crate::suballoc::SleepConfig), which makes it.
+#[derive(Clone, Default)]
+pub struct Kept<'k>(pub(crate) Option<SharedStore<'k>>);
+
+impl fmt::Debug for Kept<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Kept(in host memory)" } else { "Kept(nothing)" })
+    }
+}
+
+/// Blocks that give their memory back and keep their addresses.
+///
+/// A resource that can do this returns it from [`Resource::sleeping`]: a [`Pool`](crate::Pool) over a resource with
+/// [`pages`](Resource::pages). Containers sleep by it: [`DeviceVec::sleep`](crate::DeviceVec::sleep). A whole pool sleeps by
+/// [`Pool::sleep`](crate::Pool::sleep).
+///
+/// # Safety
+///
+/// After `sleep` and `wake` a block has the address that it had before, and the contents if they are kept. A block that sleeps is
+/// live, and may be freed. No method unwinds.
+pub unsafe trait Sleeping {
+    /// Gives back the pages on which nothing but this block and free memory lies. Waits, on the host, until all work before the
+    /// frontier and, if the contents are kept, the copies are over.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no block of the resource begins there, or it sleeps; a capture error while a stream captures;
+    /// `OutOfMemory` of the host's memory; as the driver says. Then nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// The block is live, every use of it is in the frontier or over, and no work uses it until it is awake.
+    unsafe fn sleep<'k>(
+        &self,
+        block: DevicePtr,
+        behind: &Frontier,
+        keep: Kept<'k>,
+    ) -> Result<SleepRecord<'k>, Error>;
+
+    /// Maps memory where it is missing, and restores what was kept. Waits, on the host, until that is over. Blocks that were freed
+    /// meanwhile are left alone.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, with the bytes that miss; `InvalidArgument` for a record of another resource; as the driver says. The blocks
+    /// sleep on then, nothing is lost, and it can be called again.
+    fn wake(&self, record: &mut SleepRecord<'_>) -> Result<(), Error>;
+}
+
+static_assertions::assert_impl_all!(SleepRecord<'static>: Send, Sync);

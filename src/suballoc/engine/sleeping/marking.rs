@@ -1,0 +1,218 @@
+//! Which blocks are to sleep, and what becomes of those that are freed asleep.
+
+use core::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+
+use super::super::book::{SuballocBook, return_to_core};
+use super::Sleepers;
+use crate::error::Error;
+use crate::resource::{DevicePtr, Layout, SleepRecord, SleepingBlock};
+use crate::stream::{Epoch, Stamp};
+use crate::suballoc::core::{FreedAsleep, Owner, Spilled, Want};
+use crate::suballoc::sleep_config::Chosen;
+use crate::tag::Tag;
+
+impl SuballocBook {
+    /// # Errors
+    ///
+    /// `Asleep` while all of the suballocator sleeps.
+    pub(in crate::suballoc::engine) fn require_awake(&self) -> Result<(), Error> {
+        // Relaxed: whoever puts the suballocator to sleep has promised that no other thread uses it meanwhile.
+        if !self.sleeps.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::asleep(
+            "an allocation from a pool that sleeps",
+            "its memory has gone back to its upstream",
+            "wake the pool first, by `Sleeper::wake`",
+        ))
+    }
+
+    /// Every live block, in the order of addresses, but those that graphs hold: a graph may be launched at any time. All caches
+    /// are emptied.
+    fn live_blocks(&self) -> Vec<(u64, u32)> {
+        let mut blocks = {
+            let mut inner = self.inner.lock();
+            self.spill_locked(&mut inner);
+            inner.core.awake()
+        };
+        let of_graphs = self.graphs.held();
+        blocks.retain(|(block, _)| of_graphs.iter().all(|(of, _)| of != block));
+        blocks
+    }
+
+    /// The live blocks that are chosen.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where nobody knows the tags; `InvalidArgument` for a block that graphs hold.
+    pub(super) fn chosen(&self, chosen: &Chosen<'_>) -> Result<Vec<u64>, Error> {
+        let is_of = |tag: Tag, wanted: Tag| {
+            core::iter::successors(Some(tag), |tag| tag.parent()).any(|tag| tag == wanted)
+        };
+        match *chosen {
+            Chosen::All => Ok(self.live_blocks().into_iter().map(|(block, _)| block).collect()),
+            Chosen::Tagged { tag, by: Some(tags) } => {
+                let tags: HashMap<u64, Tag> = tags.block_tags().into_iter().collect();
+                let mut blocks = self.live_blocks();
+                blocks.retain(|(block, _)| tags.get(block).is_some_and(|of| is_of(*of, tag)));
+                Ok(blocks.into_iter().map(|(block, _)| block).collect())
+            }
+            Chosen::Tagged { tag, by: None } => {
+                let Some(ledger) = &self.ledger else {
+                    return Err(Error::unsupported(
+                        "sleep of what carries a tag",
+                        "the pool keeps no ledger, so that it does not know the tags of its blocks",
+                        "make it with `PoolConfig::checked(true)`, or name a book that knows them by `SleepConfig::tags_of`",
+                    ));
+                };
+                let mut blocks = self.live_blocks();
+                blocks
+                    .retain(|(block, _)| DevicePtr::new(*block).is_some_and(|at| is_of(ledger.tag(at), tag)));
+                Ok(blocks.into_iter().map(|(block, _)| block).collect())
+            }
+            Chosen::One(block) => {
+                if self.graphs.held().iter().any(|(of, _)| *of == block.address()) {
+                    return Err(Error::invalid_argument(
+                        "sleep of a block that a graph may use",
+                        "the graph may be launched at any time",
+                        "release the memory of the graph first",
+                    ));
+                }
+                Ok(vec![block.address()])
+            }
+        }
+    }
+
+    /// Marks the blocks, of which each is noticed from now on when it is freed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if all sleep already, or if the one block that is named is none, or sleeps.
+    pub(super) fn mark(&self, blocks: &[u64], chosen: &Chosen<'_>) -> Result<SleepRecord<'static>, Error> {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        if inner.sleepers.whole.is_some() {
+            return Err(Error::asleep(
+                "sleep of a pool that sleeps",
+                "all of its blocks sleep already",
+                "wake it first, by `Sleeper::wake`",
+            ));
+        }
+        inner.sleepers.made += 1;
+        let (of, number) = (inner.sleepers.me, inner.sleepers.made);
+        let mut record = SleepRecord { of, number, blocks: Vec::new(), host: None };
+        let mut offset = 0;
+        for &address in blocks {
+            // What was freed meanwhile is left out.
+            let Some(units) = inner.core.fall_asleep(address) else { continue };
+            let bytes = u64::from(units) * Layout::MIN_ALIGN as u64;
+            record.blocks.push(SleepingBlock { address, bytes, offset });
+            inner.sleepers.insert(address, record.number, units);
+            offset += bytes;
+        }
+        match chosen {
+            Chosen::All => self.set_whole(&mut inner.sleepers, Some(record.number)),
+            Chosen::One(_) if record.blocks.is_empty() => {
+                return Err(Error::invalid_argument(
+                    "sleep of something that is no live block of the pool, or sleeps",
+                    "a block sleeps once, and from its beginning",
+                    "name the address that the pool has returned",
+                ));
+            }
+            _ => {}
+        }
+        self.graphs.set_asleep(inner.sleepers.bounds());
+        Ok(record)
+    }
+
+    /// The blocks of a record are awake. Those that were freed meanwhile are left alone.
+    pub(super) fn unmark(&self, record: &mut SleepRecord<'_>) {
+        let Some(mut guard) = self.inner.lock_here() else { return };
+        let inner = &mut *guard;
+        for block in record.blocks.drain(..) {
+            if inner.sleepers.is_of(&block, record.number) {
+                inner.sleepers.remove(block.address);
+                inner.core.awaken(block.address);
+            }
+        }
+        if inner.sleepers.whole == Some(record.number) {
+            self.set_whole(&mut inner.sleepers, None);
+        }
+        record.number = 0;
+        self.graphs.set_asleep(inner.sleepers.bounds());
+    }
+
+    /// From now on a block of the record that is freed stays where it is, until [`end_waking`](Self::end_waking).
+    pub(super) fn begin_waking(&self, record: &SleepRecord<'_>) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        let sleepers = &mut inner.sleepers;
+        if record.of != sleepers.me {
+            return Err(Error::invalid_argument(
+                "to wake what sleeps in another resource",
+                "its pages belong there",
+                "wake it with the resource that put it to sleep",
+            ));
+        }
+        if sleepers.waking.iter().all(|(number, _)| *number != record.number) {
+            sleepers.waking.push((record.number, Vec::new()));
+        }
+        Ok(())
+    }
+
+    /// No copy writes to the blocks of the record any more: those that were freed meanwhile are free.
+    pub(super) fn end_waking(&self, record: &SleepRecord<'_>) {
+        let Some(mut guard) = self.inner.lock_here() else { return };
+        let inner = &mut *guard;
+        let is_it = |(number, _): &(u64, Vec<u64>)| *number == record.number;
+        let Some(at) = inner.sleepers.waking.iter().position(is_it) else { return };
+        let (_, freed) = inner.sleepers.waking.swap_remove(at);
+        for address in freed {
+            inner.sleepers.remove(address);
+            if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
+                // Its work was over before it slept.
+                return_to_core(&mut inner.core, Owner::UNOWNED, Spilled { address, epoch: Epoch(0) });
+            }
+        }
+    }
+
+    fn set_whole(&self, sleepers: &mut Sleepers, whole: Option<u64>) {
+        sleepers.whole = whole;
+        // Relaxed: as in `require_awake`.
+        self.sleeps.store(whole.is_some(), Ordering::Relaxed);
+    }
+
+    /// Lets the suballocator serve requests again, although the blocks of a record sleep: nobody wakes them any more.
+    pub(in crate::suballoc) fn give_up_waking(&self, record: &SleepRecord<'_>) {
+        if let Some(mut inner) = self.inner.lock_here()
+            && inner.sleepers.whole == Some(record.number)
+        {
+            self.set_whole(&mut inner.sleepers, None);
+        }
+    }
+
+    /// Frees a block if it sleeps; if it has all of its memory still, behind that point of a stream. Returns `false` if it does
+    /// not sleep.
+    pub(super) fn free_if_asleep(&self, want: Want, block: DevicePtr, behind: Option<Stamp>) -> bool {
+        let Some(mut guard) = self.inner.lock_here() else { return true };
+        let inner = &mut *guard;
+        let address = block.address();
+        let Some(&(number, _)) = inner.sleepers.blocks.get(&address) else { return false };
+        if let Some((_, freed)) = inner.sleepers.waking.iter_mut().find(|(waking, _)| *waking == number) {
+            if !freed.contains(&address) {
+                freed.push(address);
+            }
+            return true;
+        }
+        inner.sleepers.remove(address);
+        if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
+            let (stream, epoch) = (behind.map(Stamp::stream), behind.map_or(Epoch(0), Stamp::epoch));
+            self.put_or_take_back(inner, want, block, stream, epoch);
+        }
+        if inner.sleepers.blocks.is_empty() {
+            self.graphs.set_asleep(None);
+        }
+        true
+    }
+}

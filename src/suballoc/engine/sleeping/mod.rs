@@ -1,0 +1,216 @@
+//! Puts blocks to sleep, and wakes them, over an upstream with pages.
+//!
+//! To sleep: the blocks are marked, so that a free of one is noticed; their work is waited for; their contents are copied; then
+//! the pages that nobody else needs are taken out of the core, unmapped and released. Until that last step everything can be
+//! undone. To wake: pages are created and mapped at the addresses that miss them, all of them or none; the contents are copied
+//! back; only then are the blocks awake, so that a failure in between can be tried again.
+//!
+//! One thread at a time does either. It holds no lock meanwhile, and others may allocate, and free blocks that sleep.
+
+#![expect(unsafe_code, reason = "copies contents, and maps and unmaps pages of the upstream")]
+
+mod copying;
+mod marking;
+mod sleepers;
+mod waking;
+
+pub(super) use sleepers::Sleepers;
+
+use super::Engine;
+use super::book::SuballocBook;
+use super::events::event;
+use super::grow::Caller;
+use crate::error::Error;
+use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping};
+use crate::stream::{Epoch, Frontier, Stamp, StreamRef};
+use crate::suballoc::core::{Extent, Want};
+use crate::suballoc::sleep_config::Chosen;
+use crate::sync::nap;
+use copying::Direction;
+
+/// The turn of a thread to put blocks to sleep, or to wake them.
+struct Turn<'b>(&'b SuballocBook);
+
+impl<'b> Turn<'b> {
+    /// Waits for the turns of other threads.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` in a call that this thread makes during a turn of its own; that of a forked child.
+    fn begin(book: &'b SuballocBook) -> Result<Self, Error> {
+        let me = Caller::current();
+        loop {
+            book.require_here()?;
+            match &mut book.inner.lock().sleepers.caller {
+                Some(other) if *other == me => {
+                    return Err(Error::invalid_argument(
+                        "sleep or wake within a sleep or wake of the same pool",
+                        "one thread at a time does either",
+                        "call it after the other has returned",
+                    ));
+                }
+                Some(_) => {}
+                free => {
+                    *free = Some(me);
+                    return Ok(Self(book));
+                }
+            }
+            nap();
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(mut inner) = self.0.inner.lock_here() {
+            inner.sleepers.caller = None;
+        }
+    }
+}
+
+impl<U: Resource> Engine<U> {
+    /// Itself, over an upstream with pages.
+    pub(in crate::suballoc) fn sleeping(&self) -> Option<&dyn Sleeping> {
+        self.pages().map(|_| self as &dyn Sleeping)
+    }
+
+    /// Puts the chosen blocks to sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::sleep`](crate::Pool::sleep). Then nothing has changed.
+    ///
+    /// # Safety
+    ///
+    /// Every use of the chosen blocks is over, in the frontier, or, without one, on a stream that the machine knows. No thread
+    /// frees one until this returns, and no work uses one until it is awake.
+    pub(in crate::suballoc) unsafe fn sleep<'k>(
+        &self,
+        chosen: Chosen<'_>,
+        behind: Option<&Frontier>,
+        keep: Kept<'k>,
+    ) -> Result<SleepRecord<'k>, Error> {
+        let Some(pages) = self.pages() else { return Err(no_pages()) };
+        if let Some(store) = &keep.0 {
+            self.book.device.require(store.device())?;
+        }
+        let _turn = Turn::begin(&self.book)?;
+        let blocks = self.book.chosen(&chosen)?;
+        let mut record: SleepRecord<'k> = self.book.mark(&blocks, &chosen)?;
+        if let Err(error) = self.save(&mut record, behind, keep) {
+            self.book.unmark(&mut record);
+            return Err(error);
+        }
+        self.return_pages_of(pages, &record);
+        if matches!(chosen, Chosen::All) {
+            self.trim_pages(0);
+        }
+        event!(blocks = record.blocks(), bytes = record.bytes(), kept = record.kept_bytes(), "sleep");
+        Ok(record)
+    }
+
+    /// Waits for the work of the blocks, and copies their contents.
+    fn save<'k>(
+        &self,
+        record: &mut SleepRecord<'k>,
+        behind: Option<&Frontier>,
+        keep: Kept<'k>,
+    ) -> Result<(), Error> {
+        let machine = self.book.device.machine();
+        match behind {
+            Some(frontier) => machine.wait_quiescent(frontier)?,
+            None => machine.wait_for_every_stream(self.book.device.ordinal())?,
+        }
+        // Free memory whose work is over is no obstacle then. A stream that cannot be asked keeps its pages.
+        let _ = self.collect();
+        let Some(store) = keep.0 else { return Ok(()) };
+        let mut host = HostCopy::allocate(store, record.bytes() as u64)?;
+        self.copy(&record.blocks, &mut host, Direction::ToHost)?;
+        record.host = Some(host);
+        Ok(())
+    }
+
+    /// Unmaps and releases every page that only these blocks need.
+    fn return_pages_of(&self, pages: &dyn Pages, record: &SleepRecord<'_>) {
+        let given_up = {
+            let mut inner = self.book.inner.lock();
+            let given_up = inner.core.give_up_pages(record.blocks.iter().map(|block| block.address));
+            inner.leaving += units_of(&given_up);
+            inner.begin_call();
+            self.book.note_reserved(&mut inner);
+            given_up
+        };
+        let kept: Vec<Extent> =
+            given_up.iter().filter(|extent| !self.unmap(pages, **extent)).copied().collect();
+        let gone = |extent: &&Extent| !kept.contains(extent);
+        given_up.iter().filter(gone).for_each(|extent| self.release(pages, *extent));
+        // In a forked child the parent's memory is leaked.
+        let Some(mut inner) = self.book.inner.lock_here() else { return };
+        inner.leaving -= units_of(&given_up);
+        for extent in given_up {
+            if kept.contains(&extent) {
+                inner.core.regain(extent);
+            } else {
+                inner.core.settle_given_up(extent.address);
+            }
+        }
+        inner.end_call();
+        self.book.note_reserved(&mut inner);
+    }
+
+    /// Frees a block if it sleeps; else `None`, and it is freed like any other.
+    pub(in crate::suballoc::engine) fn free_asleep(
+        &self,
+        want: Want,
+        block: DevicePtr,
+        layout: Layout,
+        stream: Option<StreamRef<'_>>,
+    ) -> Option<Result<(), Error>> {
+        if !self.book.inner.lock_here()?.sleepers.blocks.contains_key(&block.address()) {
+            return None;
+        }
+        if self.book.ledger.is_some()
+            && let Err(error) = self.remove_from_ledger(block, layout)
+        {
+            return Some(Err(error));
+        }
+        let behind = stream.map(StreamRef::release);
+        if !self.book.free_if_asleep(want, block, behind) {
+            // It is awake by now.
+            let (stream, epoch) = (behind.map(Stamp::stream), behind.map_or(Epoch(0), Stamp::epoch));
+            self.book.take_back(want, block, stream, epoch);
+        }
+        Some(Ok(()))
+    }
+}
+
+fn units_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| u64::from(extent.units)).sum()
+}
+
+#[cold]
+fn no_pages() -> Error {
+    Error::unsupported(
+        "sleep of a pool over this upstream",
+        "it has no pages, so that memory cannot leave its addresses",
+        "make the pool over `source::Mapped`",
+    )
+}
+
+// SAFETY: a block that sleeps is out in the core under its address, so nothing else gets that; its pages are unmapped once its work
+// is over and its contents are copied. It is awake only when all of its pages are mapped and the contents are back.
+unsafe impl<U: Resource> Sleeping for Engine<U> {
+    unsafe fn sleep<'k>(
+        &self,
+        block: DevicePtr,
+        behind: &Frontier,
+        keep: Kept<'k>,
+    ) -> Result<SleepRecord<'k>, Error> {
+        // SAFETY: the caller's promises.
+        unsafe { self.sleep(Chosen::One(block), Some(behind), keep) }
+    }
+
+    fn wake(&self, record: &mut SleepRecord<'_>) -> Result<(), Error> {
+        self.wake(record)
+    }
+}

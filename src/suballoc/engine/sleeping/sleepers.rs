@@ -1,0 +1,74 @@
+//! `Sleepers`: which blocks of a suballocator sleep.
+
+// Not of `sync`, because no protocol depends on it.
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+
+use super::super::grow::Caller;
+use crate::resource::SleepingBlock;
+
+/// What sleeps in a suballocator.
+#[derive(Debug)]
+pub(in crate::suballoc::engine) struct Sleepers {
+    /// The number of the suballocator, in its records.
+    pub(super) me: u64,
+    /// The blocks that sleep, by address: the number of their record, and their units.
+    pub(super) blocks: HashMap<u64, (u64, u32)>,
+    units: u64,
+    pub(super) made: u64,
+    /// The record that all of the suballocator sleeps in.
+    pub(super) whole: Option<u64>,
+    /// The thread that puts blocks to sleep, or wakes them.
+    pub(super) caller: Option<Caller>,
+    /// The records that are being woken, or whose copies could not be waited for; each with its blocks that were freed
+    /// meanwhile: copies may be writing to them.
+    pub(super) waking: Vec<(u64, Vec<u64>)>,
+}
+
+impl Default for Sleepers {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            // Relaxed: only that the numbers differ matters.
+            me: NEXT.fetch_add(1, Ordering::Relaxed),
+            blocks: HashMap::new(),
+            units: 0,
+            made: 0,
+            whole: None,
+            caller: None,
+            waking: Vec::new(),
+        }
+    }
+}
+
+impl Sleepers {
+    pub(in crate::suballoc::engine) fn units(&self) -> u64 {
+        self.units
+    }
+
+    pub(in crate::suballoc::engine) fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(super) fn insert(&mut self, address: u64, number: u64, units: u32) {
+        self.blocks.insert(address, (number, units));
+        self.units += u64::from(units);
+    }
+
+    pub(super) fn remove(&mut self, address: u64) {
+        if let Some((_, units)) = self.blocks.remove(&address) {
+            self.units -= u64::from(units);
+        }
+    }
+
+    pub(super) fn is_of(&self, block: &SleepingBlock, number: u64) -> bool {
+        self.blocks.get(&block.address).is_some_and(|(of, _)| *of == number)
+    }
+
+    /// The addresses that contain all blocks: the first one, and the one behind the last.
+    pub(super) fn bounds(&self) -> Option<(u64, u64)> {
+        let ends = self.blocks.iter().map(|(from, (_, units))| from + u64::from(*units) * 256);
+        Some((*self.blocks.keys().min()?, ends.max()?))
+    }
+}

@@ -1,0 +1,160 @@
+//! Wakes what sleeps: pages are created and mapped, all of them or none, and the contents are copied back.
+
+use super::super::Engine;
+use super::super::events::event;
+use super::super::requester::Requester;
+use super::copying::Direction;
+use super::{Turn, no_pages, units_of};
+use crate::error::{Error, OutOfMemory};
+use crate::resource::{Layout, Pages, Resource, SleepRecord};
+use crate::suballoc::core::Extent;
+
+impl<U: Resource> Engine<U> {
+    /// Wakes the blocks of a record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sleeping::wake`]. The blocks sleep on then.
+    pub(in crate::suballoc) fn wake(&self, record: &mut SleepRecord<'_>) -> Result<(), Error> {
+        let Some(pages) = self.pages() else { return Err(no_pages()) };
+        if record.number == 0 {
+            return Ok(());
+        }
+        let _turn = Turn::begin(&self.book)?;
+        self.book.begin_waking(record)?;
+        if let Some(host) = &mut record.host {
+            // Of an earlier attempt.
+            host.settle([])?;
+        }
+        if let Err(error) = self.map_pages_of(pages, record) {
+            self.book.end_waking(record);
+            return Err(error);
+        }
+        if let Some(host) = &mut record.host
+            && let Err(error) = self.copy(&record.blocks, host, Direction::ToDevice)
+        {
+            // Else copies may go on, and what is freed meanwhile stays where it is until the next attempt.
+            if host.is_settled() {
+                self.book.end_waking(record);
+            }
+            return Err(error);
+        }
+        event!(blocks = record.blocks(), bytes = record.bytes(), "wake");
+        self.book.end_waking(record);
+        self.book.unmark(record);
+        // Without a lock: the store is a resource of the user's.
+        record.host = None;
+        Ok(())
+    }
+
+    /// Creates and maps the pages that the blocks of a record need: all of them, or none.
+    fn map_pages_of(&self, pages: &dyn Pages, record: &mut SleepRecord<'_>) -> Result<(), Error> {
+        let mut missing = {
+            let mut inner = self.book.inner.lock();
+            let inner = &mut *inner;
+            let number = record.number;
+            record.blocks.retain(|block| inner.sleepers.is_of(block, number));
+            inner.core.pages_to_regain(record.blocks.iter().map(|block| block.address))
+        };
+        let mut mapped = self.create_pages(pages, &mut missing);
+        if matches!(&mapped, Err(error) if error.is_out_of_memory()) {
+            // Its own free memory may be what is missing.
+            let _ = self.collect();
+            if self.trim_pages(0) > 0 {
+                mapped = self.create_pages(pages, &mut missing);
+            }
+        }
+        // The upstream may be a user's, and may have forked.
+        self.book.require_here()?;
+        let mut inner = self.book.inner.lock();
+        let answer = match mapped {
+            Ok(extents) => {
+                inner.pledged -= units_of(&extents);
+                extents.into_iter().for_each(|extent| inner.core.regain(extent));
+                Ok(())
+            }
+            Err(error) => {
+                missing.iter().for_each(|(address, _)| inner.core.settle_given_up(*address));
+                Err(error)
+            }
+        };
+        self.book.note_reserved(&mut inner);
+        answer
+    }
+
+    /// Pages for these addresses, mapped, whose units stay pledged; or none.
+    fn create_pages(&self, pages: &dyn Pages, missing: &mut Vec<(u64, u32)>) -> Result<Vec<Extent>, Error> {
+        let need: u64 = missing.iter().map(|(_, units)| u64::from(*units)).sum();
+        let room = {
+            let mut inner = self.book.inner.lock();
+            let room = self.book.room(&inner);
+            if need <= room {
+                inner.pledged += need;
+                inner.begin_call();
+            }
+            room
+        };
+        if need > room {
+            return Err(self.too_little(need - room, None));
+        }
+        let mut mapped: Vec<Extent> = Vec::with_capacity(missing.len());
+        let mut answer = Ok(());
+        for &(address, units) in &*missing {
+            self.note_upstream_call();
+            let made = pages.create(units as usize * Layout::MIN_ALIGN).and_then(|page| {
+                let extent = Extent { address, units, number: page.number() };
+                self.map(pages, extent).inspect_err(|_| self.release(pages, extent))?;
+                Ok(extent)
+            });
+            match made {
+                Ok(extent) => mapped.push(extent),
+                Err(error) if error.is_out_of_memory() => {
+                    answer = Err(self.too_little(need - units_of(&mapped), Some(error)));
+                    break;
+                }
+                Err(error) => {
+                    answer = Err(error);
+                    break;
+                }
+            }
+        }
+        if answer.is_err() {
+            mapped.retain(|extent| {
+                let is_unmapped = self.unmap(pages, *extent);
+                if is_unmapped {
+                    self.release(pages, *extent);
+                }
+                !is_unmapped
+            });
+        }
+        self.book.require_here()?;
+        let mut inner = self.book.inner.lock();
+        inner.end_call();
+        match answer {
+            Ok(()) => Ok(mapped),
+            Err(error) => {
+                inner.pledged -= need;
+                // What stayed mapped is what it was to be.
+                for extent in mapped {
+                    missing.retain(|(address, _)| *address != extent.address);
+                    inner.core.regain(extent);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The error of a wake without enough memory: so many units miss.
+    #[cold]
+    fn too_little(&self, units: u64, refused: Option<Error>) -> Error {
+        let bytes = units as usize * Layout::MIN_ALIGN;
+        let Ok(layout) = Layout::from_bytes(bytes) else { return Error::out_of_memory(bytes) };
+        let report = OutOfMemory {
+            maximum_bytes: self.maximum_bytes(),
+            upstream_memory: self.upstream.memory_info().ok(),
+            upstream_error: refused,
+            ..self.figures(layout, Requester::Host)
+        };
+        Error::from(report.explained())
+    }
+}
