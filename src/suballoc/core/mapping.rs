@@ -144,6 +144,8 @@ impl Core {
     pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent]) {
         self.note_mapped(mapped);
         let Some(mut id) = self.ranges.moving.remove(&growing.start) else { return };
+        let mut mapped = mapped.to_vec();
+        mapped.sort_unstable_by_key(|extent| extent.address);
         let mut parts: Vec<(u32, Option<Piece>)> = Vec::new();
         let mut at = growing.start;
         for &piece in &growing.pieces {
@@ -155,12 +157,11 @@ impl Core {
                 Piece::Absent { units } => {
                     let end = at + u64::from(units) * UNIT;
                     while at < end {
-                        let (next, is_mapped) = match mapped.iter().find(|extent| extent.address == at) {
-                            Some(extent) => (extent.end(), true),
-                            None => {
-                                let behind = mapped.iter().map(|extent| extent.address);
-                                (behind.filter(|&next| next > at && next < end).min().unwrap_or(end), false)
-                            }
+                        let (next, is_mapped) = match mapped.get(mapped.partition_point(|of| of.address < at))
+                        {
+                            Some(extent) if extent.address == at => (extent.end(), true),
+                            Some(extent) => (extent.address.min(end), false),
+                            None => (end, false),
                         };
                         let units = ((next - at) / UNIT) as u32;
                         parts.push((units, (!is_mapped).then_some(Piece::Absent { units })));

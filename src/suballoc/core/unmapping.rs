@@ -14,44 +14,43 @@ impl Core {
     ///
     /// Each is to be [unmapped](Self::finish_unmapping) or [kept](Self::abandon_unmapping).
     pub(crate) fn take_pages(&mut self, least: u64, most: u64) -> Vec<Extent> {
-        let mut taken: Vec<Extent> = Vec::new();
-        let mut units = 0;
-        while units < least {
-            let Some((id, extents)) = self.movable_block(least - units, most.saturating_sub(units)) else {
-                break;
-            };
-            units += extents.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
-            self.take_extents(id, &extents);
-            taken.extend(extents);
-        }
-        taken
+        let found = self.movable(least, most);
+        found.iter().for_each(|(id, extents)| self.take_extents(*id, extents));
+        found.into_iter().flat_map(|(_, extents)| extents).collect()
     }
 
-    /// An unowned free block with pages to take, and these pages: adjacent ones, the last one first.
-    fn movable_block(&self, least: u64, most: u64) -> Option<(Id, Vec<Extent>)> {
-        if self.ranges.page_units == 0 {
-            return None;
+    /// Unowned free blocks with pages to take, and these pages: adjacent ones, the last one first. One walk, so that
+    /// blocks without a whole page are looked at once for any number of pages.
+    fn movable(&self, least: u64, most: u64) -> Vec<(Id, Vec<Extent>)> {
+        let mut found = Vec::new();
+        if self.ranges.page_units == 0 || least == 0 {
+            return found;
         }
         let bins = &self.owners.place(Owner::UNOWNED).bins;
         let smallest = Bin::of(self.ranges.page_units);
         let down = core::iter::successors(bins.at_most(Bin::LARGEST), |bin| bins.at_most(bin.smaller()?));
         let blocks =
             down.take_while(|bin| *bin >= smallest).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
-        blocks.into_iter().find_map(|id| {
+        let mut units = 0;
+        for id in blocks {
             let node = &self.nodes[id];
-            let (mut extents, mut units) = (Vec::new(), 0);
+            let mut extents = Vec::new();
             for extent in self.ranges.within(node.address, node.end()) {
-                if units >= least {
+                let more = units + u64::from(extent.units);
+                if units >= least || more > most {
                     break;
                 }
-                units += u64::from(extent.units);
-                if units > most {
-                    break;
-                }
+                units = more;
                 extents.push(extent);
             }
-            (!extents.is_empty()).then_some((id, extents))
-        })
+            if !extents.is_empty() {
+                found.push((id, extents));
+            }
+            if units >= least {
+                break;
+            }
+        }
+        found
     }
 
     /// Cuts adjacent extents, the last one first, out of a free block.

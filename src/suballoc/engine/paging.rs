@@ -398,7 +398,6 @@ impl<U: Resource> Engine<U> {
     /// Unmaps and releases pages on which no live block lies, until at most `keep_units` are left. Returns the bytes.
     pub(super) fn trim_pages(&self, keep_units: u64) -> usize {
         let Some(pages) = self.pages() else { return 0 };
-        let mut gone = 0;
         let old = {
             let mut inner = self.book.inner.lock();
             // In one step: of two threads that trim, each counts what the other has taken.
@@ -409,22 +408,16 @@ impl<U: Resource> Engine<U> {
             self.book.note_reserved(&mut inner);
             old
         };
-        let kept: Vec<Extent> = old.iter().filter(|extent| !self.unmap(pages, **extent)).copied().collect();
-        let unmapped = |extent: &&Extent| !kept.contains(extent);
-        for &extent in old.iter().filter(unmapped) {
-            self.release(pages, extent);
-            gone += extent.units as usize * Layout::MIN_ALIGN;
-        }
+        let (unmapped, kept): (Vec<Extent>, Vec<Extent>) =
+            old.into_iter().partition(|extent| self.unmap(pages, *extent));
+        let units_of = |extents: &[Extent]| extents.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+        let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
+        unmapped.iter().for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
         let Some(mut inner) = self.book.inner.lock_here() else { return gone };
-        inner.leaving -= old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
-        for extent in old {
-            if kept.contains(&extent) {
-                inner.core.abandon_unmapping(extent);
-            } else {
-                inner.core.finish_unmapping(extent);
-            }
-        }
+        inner.leaving -= units_of(&unmapped) + units_of(&kept);
+        unmapped.into_iter().for_each(|extent| inner.core.finish_unmapping(extent));
+        kept.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
         inner.end_call();
         self.book.note_reserved(&mut inner);
         gone
