@@ -15,7 +15,7 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 
-use alluvion::source::{Cuda, CudaAsync};
+use alluvion::source::{Cuda, CudaAsync, Mapped};
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::testing::{Bench, Stall};
 use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Pool, PoolConfig, Resource, ResourceExt, Sim};
@@ -107,6 +107,37 @@ fn growing_and_trimming_are_told_with_their_bytes() {
     assert_eq!((count(&heard, "grow"), count(&heard, "trim")), (1, 1), "{heard:?}");
     let grown = heard.iter().find(|line| line.contains("=grow ")).unwrap();
     assert!(grown.contains(&format!("bytes={} ", 2 * MIB)) && grown.contains("address="), "{grown}");
+}
+
+/// Over pages: two are freed, and one moves to where a longer block grows.
+#[test]
+fn ranges_and_pages_are_told() {
+    let sim = sim();
+    let stream = sim.device(0).stream().unwrap();
+    let config = PoolConfig::default().growth(Growth::Exact).maximum(6 * MIB);
+    let pool = Mapped::new(&sim.device(0)).unwrap().pool(config).unwrap();
+    let heard = Ear::default().hears(|| {
+        let mut pages: Vec<_> = (0..3).map(|_| Held::of(&pool, 2 * MIB, stream.as_ref())).collect();
+        pages.sort_by_key(|block| block.pointer);
+        let last = pages.pop();
+        let middle = pages.pop();
+        pages.pop().into_iter().chain(last).for_each(|block| block.free(stream.as_ref()));
+        stream.synchronize().unwrap();
+        Held::of(&pool, 4 * MIB, stream.as_ref()).free(stream.as_ref());
+        middle.into_iter().for_each(|block| block.free(stream.as_ref()));
+        stream.synchronize().unwrap();
+        assert_eq!(pool.trim(0).unwrap(), 6 * MIB);
+    });
+    assert_eq!(
+        (count(&heard, "reserve"), count(&heard, "grow"), count(&heard, "unmap")),
+        (1, 3, 4),
+        "{heard:?}"
+    );
+    let unmapped = heard.iter().find(|line| line.contains("=unmap ")).unwrap();
+    assert!(
+        unmapped.contains(&format!("bytes={} ", 2 * MIB)) && unmapped.contains("unmapped=true"),
+        "{unmapped}"
+    );
 }
 
 #[test]

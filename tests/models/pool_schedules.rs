@@ -6,16 +6,18 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use alluvion::sim::{Kernel, SimConfig, SimDriver, explore};
-use alluvion::source::Cuda;
-use alluvion::suballoc::{Growth, Reuse};
-use alluvion::{DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
+use alluvion::source::{Cuda, Mapped};
+use alluvion::suballoc::{Growth, PageBudget, Reuse};
+use alluvion::{Device, DevicePtr, Frontier, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 /// Steps of a program. One more takes ten to fifty times as long, which is for an optimised build.
 const TAKES_AND_FREES: usize = if cfg!(debug_assertions) { 5 } else { 6 };
 const OF_EVERYTHING: usize = if cfg!(debug_assertions) { 3 } else { 4 };
+
+const OF_PAGES: usize = if cfg!(debug_assertions) { 2 } else { 3 };
 
 const STREAMS: usize = 3;
 const UNIT: usize = Layout::MIN_ALIGN;
@@ -51,23 +53,23 @@ struct Block {
     word: u32,
 }
 
-struct World {
+struct World<U: Resource> {
     sim: Sim,
-    pool: Pool<Cuda>,
+    pool: Pool<U>,
+    unit: usize,
     streams: Vec<Stream>,
     blocks: Vec<Option<Block>>,
     wrong: Arc<AtomicBool>,
 }
 
-impl World {
-    fn new(driver: &Arc<SimDriver>, reuse: Reuse, segments: usize) -> Self {
+impl<U: Resource> World<U> {
+    /// A pool, of which one unit of a step is so many bytes.
+    fn new(driver: &Arc<SimDriver>, unit: usize, pool: impl Fn(&Device) -> Pool<U>) -> Self {
         let sim = Sim::with_driver(Arc::clone(driver));
         let device = sim.device(0);
-        let config = PoolConfig::default().maximum(POOL).reuse(reuse).growth(Growth::Exact);
-        let config = if segments == 1 { config.initial(POOL) } else { config };
-        let pool = Cuda::new(&device).pool(config).expect("there is room");
+        let pool = pool(&device);
         let streams = (0..STREAMS).map(|_| device.stream().expect("a stream can be made")).collect();
-        Self { sim, pool, streams, blocks: Vec::new(), wrong: Arc::default() }
+        Self { sim, pool, unit, streams, blocks: Vec::new(), wrong: Arc::default() }
     }
 
     /// Queues a kernel that finds the old word, if there is one, and writes the new one.
@@ -88,7 +90,7 @@ impl World {
     }
 
     fn take(&mut self, stream: usize, units: usize, synchronous: bool) {
-        let layout = Layout::from_bytes(units * UNIT).expect("it is small");
+        let layout = Layout::from_bytes(units * self.unit).expect("it is small");
         let served = if synchronous {
             self.pool.allocate_sync(layout)
         } else {
@@ -156,14 +158,19 @@ impl World {
         self.pool.trim(0).expect("nothing fails");
         assert_eq!(self.pool.pool_size(), 0, "{:?}", self.pool.status());
         drop(self.pool);
-        assert_eq!(self.sim.live().allocations(), 0);
+        let left = self.sim.live();
+        assert_eq!(left.allocations() + left.physical + left.mappings + left.reservations, 0, "{left}");
     }
 }
 
 /// Runs a program under every schedule. Returns how many there are.
 fn schedules_of(program: &[Step], reuse: Reuse, segments: usize) -> u64 {
     let explored = explore(SimConfig::default(), |driver| {
-        let mut world = World::new(driver, reuse, segments);
+        let mut world = World::new(driver, UNIT, |device| {
+            let config = PoolConfig::default().maximum(POOL).reuse(reuse).growth(Growth::Exact);
+            let config = if segments == 1 { config.initial(POOL) } else { config };
+            Cuda::new(device).pool(config).expect("there is room")
+        });
         program.iter().for_each(|step| world.step(*step));
         world.end();
     });
@@ -281,4 +288,66 @@ fn scenario_01_three_streams_and_a_merge() {
             assert!(schedules > 1, "{program:?} has one schedule");
         }
     }
+}
+
+/// Three pages, of which the first and the last are free, behind work of two streams or of one; then anything: a block of two pages
+/// needs one of them moved, or a wait.
+#[test]
+fn every_program_over_pages_that_move_is_in_order() {
+    const PAGE: usize = 2 << 20;
+    static MOVES: AtomicU64 = AtomicU64::new(0);
+    let alphabet = |live: &BTreeSet<usize>| -> Vec<Step> {
+        let mut steps = vec![Trim, Take(0, 2), Take(1, 1), Take(1, 2)];
+        steps.extend(live.iter().map(|block| FreeOn(*block, 1)));
+        steps
+    };
+    let begins = [
+        [Take(0, 1), Take(0, 1), Take(1, 1), Free(0), Free(2)],
+        [Take(0, 1), Take(1, 1), Take(0, 1), Free(0), Free(2)],
+    ];
+    let live = |program: &[Step]| {
+        let takes = program.iter().filter(|step| matches!(step, Take(..) | TakeSync(_))).count();
+        let is_free = |block: &usize| {
+            program.iter().any(|step| matches!(step, Free(of) | FreeOn(of, _) if of == block))
+        };
+        (0..takes).filter(|block| !is_free(block)).collect::<BTreeSet<_>>()
+    };
+    let mut all: Vec<Vec<Step>> = begins.iter().map(|begin| begin.to_vec()).collect();
+    for _ in 0..OF_PAGES {
+        let longer = |program: Vec<Step>| {
+            let steps = alphabet(&live(&program));
+            steps.into_iter().map(move |step| [&program[..], &[step]].concat())
+        };
+        all = all.into_iter().flat_map(longer).collect();
+    }
+    let mut schedules = 0;
+    for program in &all {
+        for reuse in [Reuse::Wait, Reuse::Completed] {
+            for budget in [false, true] {
+                let explored = explore(SimConfig::default().memory_bytes(4 * PAGE), |driver| {
+                    let mut world = World::new(driver, PAGE, |device| {
+                        let config = PoolConfig::default().reuse(reuse).growth(Growth::Exact);
+                        let config = match budget {
+                            true => config.budget(PageBudget::TimesPeak(1.0)),
+                            false => config.maximum(3 * PAGE),
+                        };
+                        Mapped::new(device)
+                            .and_then(|source| source.pool(config))
+                            .expect("the device maps pages")
+                    });
+                    program.iter().for_each(|step| world.step(*step));
+                    MOVES.fetch_add(world.pool.status().moves, Ordering::Relaxed);
+                    world.end();
+                });
+                assert!(explored.complete, "{program:?}");
+                schedules += explored.schedules;
+            }
+        }
+    }
+    let moves = MOVES.load(Ordering::Relaxed);
+    println!("{} programs, {schedules} schedules, {moves} moves", all.len());
+    assert!(
+        schedules > 4 * all.len() as u64 && moves > schedules / 20,
+        "{moves} moves in {schedules} schedules"
+    );
 }

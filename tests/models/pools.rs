@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use alluvion::sim::SimConfig;
-use alluvion::source::Cuda;
-use alluvion::suballoc::{Growth, Reuse};
+use alluvion::source::{Cuda, Mapped};
+use alluvion::suballoc::{Growth, PageBudget, Reuse};
 use alluvion::{
     Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream,
     StreamRef,
@@ -26,6 +26,9 @@ const PROGRAMS: u32 = 1200;
 /// The device's memory. Programs run out of it, or of what their pool may have.
 const MEMORY: usize = 16 << 20;
 
+/// What the device maps at once.
+const PAGE: usize = 2 << 20;
+
 /// How a program's pool is made.
 #[derive(Clone, Copy, Debug)]
 struct Knobs {
@@ -37,14 +40,31 @@ struct Knobs {
 }
 
 impl Knobs {
-    fn make(self, device: &Device) -> Pool<Cuda> {
-        let config = PoolConfig::default()
+    fn config(self) -> PoolConfig {
+        PoolConfig::default()
             .growth(self.growth)
             .reuse(self.reuse)
             .initial(self.initial)
             .maximum(self.maximum)
-            .checked(self.checked);
-        Cuda::new(device).pool(config).expect("a sound configuration makes a pool")
+            .checked(self.checked)
+    }
+
+    fn make(self, device: &Device) -> Pool<Cuda> {
+        Cuda::new(device).pool(self.config()).expect("a sound configuration makes a pool")
+    }
+
+    /// Over pages, so that a maximum is a number of these.
+    fn make_over_pages(self, device: &Device, budget: Option<PageBudget>) -> Pool<Mapped> {
+        let source = Mapped::new(device).expect("the device maps pages");
+        let config = self.of_pages().config();
+        let config = budget.map_or(config.clone(), |budget| config.budget(budget));
+        source.pool(config).expect("a sound configuration makes a pool")
+    }
+
+    fn of_pages(self) -> Self {
+        let maximum =
+            if self.maximum == usize::MAX { usize::MAX } else { self.maximum.next_multiple_of(PAGE) };
+        Self { maximum, ..self }
     }
 }
 
@@ -80,33 +100,41 @@ fn mistakes_of<S: Subject>(
     knobs: Knobs,
     program: &[(usize, Op)],
     tally: &Arc<StatsBook>,
-    subject: impl FnOnce(Pool<Cuda>) -> S,
+    subject: impl FnOnce(&Device) -> S,
 ) -> Vec<String> {
     let sim = Arc::new(Sim::with_config(SimConfig::default().memory_bytes(MEMORY).seed(seed)));
     // A pool rounds it down.
     let maximum = knobs.maximum / 256 * 256;
-    let subject = Arc::new(subject(knobs.make(&sim.device(0))));
+    let subject = Arc::new(subject(&sim.device(0)));
     let world = World::new(Arc::clone(&sim), subject, maximum, Arc::clone(tally));
     let mut world = worker::run(world, program);
     world.end();
     let mut mistakes = world.mistakes();
     drop(world);
     let left = sim.live();
-    if left.allocations() > 0 {
+    if left.allocations() + left.physical + left.mappings + left.reservations > 0 {
         mistakes.push(format!("left behind: {left}"));
     }
     mistakes
 }
 
-#[test]
-fn every_kernel_finds_its_own_pattern() {
+/// Any programs, over a pool that is made so.
+fn try_programs<S: Subject>(
+    make: impl Fn(Knobs, &Device) -> S,
+    knobs_of: impl Fn(Knobs) -> Knobs,
+    programs_of: u32,
+) {
     let tally = Arc::new(StatsBook::default());
-    let cases =
-        if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { PROGRAMS };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
+        ProptestConfig::default().cases
+    } else {
+        programs_of
+    };
     let mut runner = TestRunner::new(config(cases));
     runner
         .run(&(any::<u64>(), knobs(), programs(1..80)), |(seed, knobs, program)| {
-            let mistakes = mistakes_of(seed, knobs, &program, &tally, |pool| pool);
+            let knobs = knobs_of(knobs);
+            let mistakes = mistakes_of(seed, knobs, &program, &tally, |device| make(knobs, device));
             prop_assert!(mistakes.is_empty(), "{}", mistakes[0]);
             Ok(())
         })
@@ -114,6 +142,23 @@ fn every_kernel_finds_its_own_pattern() {
     let counts = tally.counts();
     println!("served, refused, steals, waits, hits: {counts:?}");
     assert!(counts.iter().all(|count| *count > cases as usize / 10), "{counts:?}");
+}
+
+#[test]
+fn every_kernel_finds_its_own_pattern() {
+    try_programs(|knobs, device| knobs.make(device), |knobs| knobs, PROGRAMS);
+}
+
+#[test]
+fn every_kernel_finds_its_own_pattern_in_pages() {
+    try_programs(|knobs, device| knobs.make_over_pages(device, None), Knobs::of_pages, PROGRAMS / 3);
+}
+
+/// Every growth moves what is free, if anything is.
+#[test]
+fn every_kernel_finds_its_own_pattern_in_pages_that_move() {
+    let budget = Some(PageBudget::TimesPeak(1.0));
+    try_programs(|knobs, device| knobs.make_over_pages(device, budget), Knobs::of_pages, PROGRAMS / 3);
 }
 
 /// A pool that takes all streams for one: what the programs must find.
@@ -124,6 +169,8 @@ struct Blind {
 }
 
 impl Subject for Blind {
+    type Upstream = Cuda;
+
     fn inner(&self) -> &Pool<Cuda> {
         &self.pool
     }
@@ -157,7 +204,8 @@ fn a_pool_that_is_blind_to_streams_is_caught() {
     let programs = (any::<u64>(), knobs(), programs(60));
     let caught = (0..50).filter(|_| {
         let (seed, knobs, program) = programs.new_tree(&mut runner).expect("there are programs").current();
-        let blind = |pool: Pool<Cuda>| Blind { only: pool.device().stream().expect("a stream"), pool };
+        let blind =
+            |device: &Device| Blind { only: device.stream().expect("a stream"), pool: knobs.make(device) };
         !mistakes_of(seed, knobs, &program, &Arc::default(), blind).is_empty()
     });
     assert!(caught.count() > 25);

@@ -1,8 +1,10 @@
 //! Any sequence of operations agrees with the oracle, for every suballocator and under every schedule, with so little memory
 //! that streams take from each other and programs run out.
 
-use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
-use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned};
+use alluvion::suballoc::{
+    Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, PageBudget, Reuse,
+};
 use alluvion::testing::{Bench, Op, Shadow, run_ops};
 use alluvion::{Device, DeviceAccessible, PoolConfig, Resource, ResourceExt};
 use proptest::collection::vec;
@@ -35,7 +37,7 @@ fn agrees<R: DeviceAccessible>(
     prop_assert!(hazards.is_empty(), "{}", hazards[0]);
     // All work is over: what nobody uses can go back, whatever is over what.
     resource.trim(0).expect("nothing fails");
-    let kept = bench.simulated().map(|sim| sim.live().allocations());
+    let kept = bench.simulated().map(|sim| sim.live().allocations() + sim.live().mappings);
     prop_assert_eq!(kept, Some(0), "allocations are kept after a trim to nothing");
     Ok(())
 }
@@ -74,6 +76,19 @@ model!(pool_of_completed_blocks up to 20_000, |device| Cuda::new(device).pool(li
 model!(pool_of_one_segment up to 20_000, |device| Cuda::new(device).pool(little().initial(128 << 10)));
 model!(pool_with_memory_to_spare up to 2_000_000, |device| Cuda::new(device).pool(PoolConfig::default()));
 model!(pool_over_pool up to 20_000, |device| Cuda::new(device).pool(little()).unwrap().pool(little()));
+
+/// Six pages, of which blocks take a part, or up to two.
+fn few_pages() -> PoolConfig {
+    PoolConfig::default().maximum(12 << 20).growth(Growth::Exact).checked(true)
+}
+
+model!(pool_over_mapped up to 4_000_000, |device| Mapped::new(device).unwrap().pool(few_pages()));
+model!(pool_over_mapped_without_a_ledger up to 4_000_000, |device| {
+    Mapped::new(device).unwrap().pool(PoolConfig::default().checked(false))
+});
+model!(pool_over_mapped_within_its_peak up to 4_000_000, |device| {
+    Mapped::new(device).unwrap().pool(PoolConfig::default().budget(PageBudget::TimesPeak(1.0)))
+});
 
 model!(arena_over_cuda up to 200_000, |device| {
     Arena::new(Cuda::new(device), ArenaConfig::default().bytes(3 << 19))

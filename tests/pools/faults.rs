@@ -1,8 +1,10 @@
 //! Every driver call below a suballocator fails once: nothing panics, nothing is lost, and everything works afterwards.
 
 use alluvion::driver::Code;
-use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
-use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, Reuse};
+use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned};
+use alluvion::suballoc::{
+    Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth, PageBudget, Reuse,
+};
 use alluvion::testing::{Bench, Sweep, Swept};
 use alluvion::{Device, DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim};
 
@@ -100,6 +102,15 @@ fn pool_over_managed() {
 #[test]
 fn pool_over_pinned() {
     assert_thorough(sweep().run(|sim| use_resource(sim, |device| Pinned::new(device)?.pool(config()))), 20);
+}
+
+/// The calls that fail are mapping calls for the most part; pages move for the second one.
+#[test]
+fn pool_over_mapped() {
+    let make = |device: &Device| Mapped::new(device)?.pool(config());
+    assert_thorough(sweep().run(|sim| use_resource(sim, make)), 25);
+    let make = |device: &Device| Mapped::new(device)?.pool(config().budget(PageBudget::TimesPeak(1.0)));
+    assert_thorough(sweep().run(|sim| use_resource(sim, make)), 25);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod input;
 mod many_streams;
 mod misuse;
 mod out_of_memory;
+mod page_books;
 mod pages;
 mod sleep;
 mod snapshots;

@@ -1,8 +1,9 @@
 //! The books of a pool, its status and its snapshot, against what the program knows.
 
-use alluvion::source::Cuda;
+use std::collections::BTreeSet;
+
 use alluvion::suballoc::{BlockState, BlockView, Snapshot};
-use alluvion::{DevicePtr, Layout, Pool};
+use alluvion::{DevicePtr, Layout, Pool, Resource};
 
 use super::Live;
 
@@ -13,7 +14,7 @@ pub(crate) fn at_most(layout: Layout) -> usize {
 
 /// Fails if the books are wrong. No other thread uses the pool now.
 #[track_caller]
-pub(crate) fn agree(pool: &Pool<Cuda>, live: &[Live], maximum: usize) {
+pub(crate) fn agree<U: Resource>(pool: &Pool<U>, live: &[Live], maximum: usize) {
     let (status, snapshot) = (pool.status(), pool.snapshot());
     let live: Vec<(DevicePtr, Layout)> = live
         .iter()
@@ -89,7 +90,12 @@ fn tiles(snapshot: &Snapshot) {
 /// Fails if a request was refused that could have been served: by a piece of a segment in which nothing is live, or by a new
 /// segment once those that are idle have gone back. No other thread uses the pool now, and no stream captures.
 #[track_caller]
-pub(crate) fn refusal_is_due(pool: &Pool<Cuda>, layout: Layout, maximum: usize, free_on_device: usize) {
+pub(crate) fn refusal_is_due<U: Resource>(
+    pool: &Pool<U>,
+    layout: Layout,
+    maximum: usize,
+    free_on_device: usize,
+) {
     let exact = layout.rounded_bytes();
     // The longest block of a class that serves it, and what its alignment may cost.
     let classed = if exact <= 1 << 20 { exact + exact / 8 } else { exact };
@@ -109,7 +115,18 @@ pub(crate) fn refusal_is_due(pool: &Pool<Cuda>, layout: Layout, maximum: usize, 
         }
         idle += if is_idle { segment.bytes } else { 0 };
     }
+    // Where memory is in pages, those that no live block touches are idle, and the need is whole pages.
+    let unit = pool.upstream().pages().map_or(1, |pages| pages.page_bytes());
+    if unit > 1 {
+        let live = snapshot.blocks.iter().filter(|block| block.state == BlockState::Live);
+        let pages = live.flat_map(|block| {
+            let start = block.address.address() as usize;
+            start / unit..(start + block.bytes).div_ceil(unit)
+        });
+        idle = pool.pool_size() - unit * pages.collect::<BTreeSet<_>>().len();
+    }
+    let (needed, maximum) = (needed.next_multiple_of(unit), maximum / unit * unit);
     let kept = pool.pool_size() - idle;
-    let room = kept + needed <= maximum && needed <= free_on_device + idle;
+    let room = kept + needed <= maximum && needed <= free_on_device / unit * unit + idle;
     assert!(!room, "{idle} bytes are idle, {free_on_device} free on the device: {}", words());
 }

@@ -15,7 +15,6 @@ pub(crate) mod worker;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use alluvion::source::Cuda;
 use alluvion::{DeviceAccessible, DevicePtr, Error, Frontier, Layout, Pool, Resource, Sim, Stream};
 use op::{Kind, Op, SLOTS};
 use pattern::Wrong;
@@ -23,7 +22,10 @@ pub(crate) use tally::StatsBook;
 
 /// What a program's pool is made to do, beside what a resource does.
 pub(crate) trait Subject: DeviceAccessible + Send + Sync + 'static {
-    fn inner(&self) -> &Pool<Cuda>;
+    /// What the pool grows from.
+    type Upstream: DeviceAccessible;
+
+    fn inner(&self) -> &Pool<Self::Upstream>;
 
     /// Whether the pool is told of the streams that the program names.
     fn is_honest(&self) -> bool {
@@ -31,8 +33,10 @@ pub(crate) trait Subject: DeviceAccessible + Send + Sync + 'static {
     }
 }
 
-impl Subject for Pool<Cuda> {
-    fn inner(&self) -> &Pool<Cuda> {
+impl<U: DeviceAccessible + Send + Sync + 'static> Subject for Pool<U> {
+    type Upstream = U;
+
+    fn inner(&self) -> &Self {
         self
     }
 }
