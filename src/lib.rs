@@ -108,8 +108,8 @@ pub mod trace;
 
 pub use compose::ResourceExt;
 pub use container::{
-    DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, GuardedPtr, HostBuffer,
-    RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
+    Asleep, DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, GuardedPtr,
+    HostBuffer, RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
 };
 #[cfg(feature = "sim")]
 pub use device::Sim;

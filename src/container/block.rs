@@ -202,6 +202,11 @@ impl Block {
         self.uses.lock().in_a_graph = true;
     }
 
+    /// Returns `true` if a graph may have the address; in a forked child, too, where nobody knows.
+    pub(super) fn is_in_a_graph(&self) -> bool {
+        self.uses.lock_here().is_none_or(|uses| uses.in_a_graph)
+    }
+
     /// Makes another stream the home.
     pub(super) fn set_home(&mut self, stream: StreamRef<'_>) -> Result<(), Error> {
         self.device().require(stream.device())?;

@@ -426,6 +426,12 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
     }
 }
 
+impl<T, R: DeviceAccessible> DeviceVec<T, R> {
+    pub(super) fn buffer(&self) -> &DeviceBuffer<R> {
+        &self.buffer
+    }
+}
+
 impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// Reads the bytes as elements.
     ///

@@ -32,6 +32,7 @@
 //! [`Stream::scope`](crate::Stream::scope).
 
 pub(crate) mod access;
+mod asleep;
 pub(crate) mod block;
 mod capture;
 mod chunks;
@@ -54,6 +55,7 @@ mod transfer;
 mod transfer_scope;
 mod uses;
 
+pub use asleep::{Asleep, NotChanged};
 pub use chunks::{Chunks, ChunksExact, ChunksExactMut, ChunksMut};
 pub use device_buffer::DeviceBuffer;
 pub use device_copy::DeviceCopy;

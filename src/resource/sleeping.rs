@@ -122,6 +122,11 @@ pub struct SleepRecord<'k> {
 }
 
 impl SleepRecord<'_> {
+    /// A record without a block.
+    pub(crate) const fn of_nothing() -> Self {
+        Self { of: 0, number: 0, blocks: Vec::new(), host: None }
+    }
+
     /// The blocks.
     #[must_use]
     pub fn blocks(&self) -> usize {

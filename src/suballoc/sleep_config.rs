@@ -27,7 +27,7 @@ use crate::tag::{BlockTags, Tag};
 pub struct SleepConfig<'k> {
     pub(crate) keep: Kept<'k>,
     tag: Option<Tag>,
-    tags: Option<&'k dyn BlockTags>,
+    tags: Option<&'k (dyn BlockTags + Sync)>,
 }
 
 /// The blocks that sleep.
@@ -37,7 +37,7 @@ pub(crate) enum Chosen<'c> {
     /// Those with this tag, or one within it, which `by` knows, or else the ledger.
     Tagged {
         tag: Tag,
-        by: Option<&'c dyn BlockTags>,
+        by: Option<&'c (dyn BlockTags + Sync)>,
     },
     One(DevicePtr),
 }
@@ -61,7 +61,7 @@ impl<'k> SleepConfig<'k> {
 
     /// The record that knows the tags of the blocks: the book of a [`Tracking`](crate::adaptor::Tracking) that stands over the
     /// pool.
-    pub fn tags_of(mut self, tags: &'k dyn BlockTags) -> Self {
+    pub fn tags_of(mut self, tags: &'k (dyn BlockTags + Sync)) -> Self {
         self.tags = Some(tags);
         self
     }

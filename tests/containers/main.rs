@@ -4,6 +4,7 @@
 #[path = "../support/container_contract/mod.rs"]
 mod container_contract;
 
+mod asleep;
 mod captures;
 mod clauses;
 #[cfg(any(feature = "half", feature = "bytemuck"))]

@@ -46,7 +46,7 @@ all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue,
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
     WorkloadKind] are [Send Sync Copy]);
-all!([Misuse, MisuseKind, Cause, Relief, Growth, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
+all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
 all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
 all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
@@ -77,6 +77,9 @@ all!([host::Vec<u8, PinnedAlloc>, host::Box<u8, PinnedAlloc>] are [Send Sync Clo
 all!([host::HashMap<u8, u8, RandomState, PinnedAlloc>, host::HashSet<u8, RandomState, PinnedAlloc>] are [Send Sync Clone]);
 all!([DeviceBuffer, DeviceVec<f32>, DeviceScalar<u8>, RawParts<AnyResource>, Transfer<Vec<u8>>, Rejected<Vec<u8>>] are [Send Sync] not [Clone]);
 all!([CudarcMemory<f32>, DeviceVec<f32, CudarcMemory<f32>>, Refused<DeviceVec<f32>>] are [Send Sync] not [Clone]);
+all!([Asleep<'static, DeviceVec<f32>>, NotChanged<DeviceVec<f32>>] are [Send Sync] not [Clone]);
+all!([Sleeper<'static, Mapped>, SleepRecord<'static>] are [Send Sync] not [Clone]);
+all!([SleepConfig<'static>, Kept<'static>] are [Send Sync Clone] not [Copy]);
 all!([DeviceVec<f32, &'static Cuda>, DeviceVec<f32, ResourceRef<'static>>] are [Send Sync] not [Clone]);
 all!([DeviceSlice<'static, u8>, DeviceSliceMut<'static, u8>] are [Send Sync]);
 all!([Chunks<'static, u8>, ChunksExact<'static, u8>] are [Send Sync Clone] not [Copy]);
@@ -114,7 +117,7 @@ all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 static_assertions::assert_obj_safe!(Resource, Pages, DeviceAccessible, HostAccessible, Driver);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 13] = [
+const NO_TYPES: [&str; 14] = [
     "Plain",
     "Allocator",
     "DeviceCopy",
@@ -123,6 +126,7 @@ const NO_TYPES: [&str; 13] = [
     "HostAccessible",
     "Layer",
     "Pages",
+    "Sleeping",
     "ResourceExt",
     "OnStream",
     "DriverResult",

@@ -88,6 +88,10 @@ macro_rules! resource_by_allowance {
                 Ok(self.allowance.cap(self.upstream.memory_info()?))
             }
 
+            fn sleeping(&self) -> Option<&dyn $crate::resource::Sleeping> {
+                self.upstream.sleeping()
+            }
+
             fn pages(&self) -> Option<&dyn Pages> {
                 self.upstream.pages()?;
                 Some(self)

@@ -245,6 +245,10 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
         }
     }
 
+    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
+        self.upstream.sleeping()
+    }
+
     forward_resource!(upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

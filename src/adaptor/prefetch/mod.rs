@@ -118,6 +118,10 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
         self.upstream.allocate_sync(layout)
     }
 
+    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
+        self.upstream.sleeping()
+    }
+
     forward_resource!(upstream, except allocate, fmt_layer);
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

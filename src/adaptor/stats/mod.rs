@@ -162,6 +162,10 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         unsafe { self.upstream.deallocate_sync(block, layout) };
     }
 
+    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
+        self.upstream.sleeping()
+    }
+
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {

@@ -232,6 +232,10 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         }
     }
 
+    fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {
+        self.upstream.sleeping()
+    }
+
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
     fn id(&self) -> ResourceId {

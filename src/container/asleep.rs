@@ -1,0 +1,224 @@
+//! `Asleep<C>`: a container without memory, which keeps its address.
+
+#![expect(unsafe_code, reason = "promises that nothing uses a container that nobody has")]
+
+use core::fmt;
+
+use super::device_buffer::DeviceBuffer;
+use super::device_vec::DeviceVec;
+use crate::error::Error;
+use crate::resource::{DeviceAccessible, SleepRecord, Sleeping};
+use crate::suballoc::SleepConfig;
+
+/// A [`DeviceVec`] or a [`DeviceBuffer`] that sleeps: it has its address and no memory, so that nothing can be done with it but to
+/// [wake](Self::wake) it. Made by [`DeviceVec::sleep`] and [`DeviceBuffer::sleep`].
+///
+/// One that is dropped gives the block back, and what was kept of it. One that is leaked leaks both.
+///
+/// ```
+/// use alluvion::source::{Mapped, Pinned};
+/// use alluvion::{DeviceVec, PoolConfig, ResourceExt, Sim, SleepConfig};
+///
+/// let sim = Sim::new();
+/// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+/// let pool = Mapped::new(&device)?.pool(PoolConfig::default())?;
+/// let host = Pinned::new(&device)?;
+/// let weights = DeviceVec::from_slice_in(&[1.0, 2.0, 3.0], &stream, &pool)?;
+///
+/// let asleep = weights.sleep(SleepConfig::default().keep_in(&host))?;
+/// assert_eq!(pool.pool_size(), 0);
+/// let weights = asleep.wake()?;
+/// assert_eq!(weights.to_vec(&stream)?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[must_use = "the contents are lost with it"]
+pub struct Asleep<'k, C> {
+    // Before what is kept of it: it is freed first.
+    container: C,
+    record: SleepRecord<'k>,
+}
+
+static_assertions::assert_impl_all!(Asleep<'static, DeviceVec<f32>>: Send, Sync);
+static_assertions::assert_not_impl_any!(Asleep<'static, DeviceVec<f32>>: Clone);
+
+impl<'k, C> Asleep<'k, C> {
+    /// The bytes of the host's memory that the contents are kept in; 0 if they were dropped.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.record.kept_bytes()
+    }
+
+    fn wake_by(mut self, resource: impl FnOnce(&C) -> Option<&dyn Sleeping>) -> Result<C, NotChanged<Self>> {
+        let woken = match resource(&self.container) {
+            // An empty container has no block that could sleep.
+            _ if self.record.blocks() == 0 => Ok(()),
+            Some(sleeping) => sleeping.wake(&mut self.record),
+            None => Err(no_sleep()),
+        };
+        match woken {
+            Ok(()) => Ok(self.container),
+            Err(error) => Err(NotChanged::new(self, error)),
+        }
+    }
+}
+
+impl<R: DeviceAccessible> DeviceBuffer<R> {
+    /// Gives the memory back, and keeps the address; and the contents, if the configuration says where. Waits, on the host, for all
+    /// uses of the buffer. Pages that other blocks lie on stay mapped.
+    ///
+    /// The resource is a [`Pool`](crate::Pool) over a resource with pages, a handle of one, or a layer over one that passes its
+    /// blocks on, such as [`Stats`](crate::adaptor::Stats). A tag in the configuration is ignored.
+    ///
+    /// # Errors
+    ///
+    /// The buffer itself, as it was: `Unsupported` for any other resource; a capture error while a stream that uses it captures;
+    /// `InvalidArgument` if a graph may use it; `OutOfMemory` of the host's memory; as the driver says.
+    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, NotChanged<Self>> {
+        match fall_asleep(&self, config) {
+            Ok(record) => Ok(Asleep { container: self, record }),
+            Err(error) => Err(NotChanged::new(self, error)),
+        }
+    }
+}
+
+impl<T, R: DeviceAccessible> DeviceVec<T, R> {
+    /// Gives the memory back, and keeps the address; and the contents, if the configuration says where: see [`Asleep`] and
+    /// [`DeviceBuffer::sleep`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn sleep<'k>(self, config: SleepConfig<'k>) -> Result<Asleep<'k, Self>, NotChanged<Self>> {
+        match fall_asleep(self.buffer(), config) {
+            Ok(record) => Ok(Asleep { container: self, record }),
+            Err(error) => Err(NotChanged::new(self, error)),
+        }
+    }
+}
+
+impl<R: DeviceAccessible> Asleep<'_, DeviceBuffer<R>> {
+    /// Has memory mapped at the address again, and what was kept restored. Waits, on the host, until that is over.
+    ///
+    /// # Errors
+    ///
+    /// The sleeping buffer itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
+    /// that miss; as the driver says. Nothing is lost.
+    pub fn wake(self) -> Result<DeviceBuffer<R>, NotChanged<Self>> {
+        self.wake_by(|buffer| buffer.resource().sleeping())
+    }
+}
+
+impl<T, R: DeviceAccessible> Asleep<'_, DeviceVec<T, R>> {
+    /// Has memory mapped at the address again, and what was kept restored. Waits, on the host, until that is over.
+    ///
+    /// # Errors
+    ///
+    /// The sleeping vector itself, to be woken later: `OutOfMemory`, whose [`requested_bytes`](Error::requested_bytes) are those
+    /// that miss; as the driver says. Nothing is lost.
+    pub fn wake(self) -> Result<DeviceVec<T, R>, NotChanged<Self>> {
+        self.wake_by(|vector| vector.buffer().resource().sleeping())
+    }
+}
+
+fn fall_asleep<'k>(
+    buffer: &DeviceBuffer<impl DeviceAccessible>,
+    config: SleepConfig<'k>,
+) -> Result<SleepRecord<'k>, Error> {
+    let block = buffer.block();
+    if block.layout.is_empty() {
+        return Ok(SleepRecord::of_nothing());
+    }
+    if block.is_in_a_graph() {
+        return Err(Error::invalid_argument(
+            "sleep of a container that a graph may use",
+            "the graph may be launched at any time",
+            "copy it, and let the copy sleep",
+        ));
+    }
+    let sleeping = buffer.resource().sleeping().ok_or_else(no_sleep)?;
+    let mut behind = block.frontier();
+    behind.extend(block.home.as_ref().release());
+    // SAFETY:
+    // - the block is live, and of this resource, whose layers pass the blocks of a pool on.
+    // - every use of it is on its home up to now, or entered, and so in the frontier.
+    // - nothing uses it until it is awake: the container was given by value, without a borrow of it, and comes back awake.
+    unsafe { sleeping.sleep(block.address, &behind, config.keep) }
+}
+
+#[cold]
+fn no_sleep() -> Error {
+    Error::unsupported(
+        "sleep of a container of this resource",
+        "its memory cannot leave its address",
+        "allocate it from a pool over `source::Mapped`",
+    )
+}
+
+/// A container that did not fall asleep, or did not wake, and why. It is as it was.
+///
+/// Converts into the [`Error`], so that `?` works where the container is not needed.
+///
+/// ```
+/// use alluvion::{DeviceVec, Sim, SleepConfig, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let vector = DeviceVec::from_slice_in(&[7_u8], &stream, Cuda::new(&sim.device(0)))?;
+/// let refused = vector.sleep(SleepConfig::default()).unwrap_err();
+/// assert!(refused.error().is_unsupported());
+/// assert_eq!(refused.into_container().to_vec(&stream)?, [7]);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+pub struct NotChanged<C> {
+    /// In a box, because an error is moved often.
+    container: Box<C>,
+    error: Error,
+}
+
+impl<C> NotChanged<C> {
+    fn new(container: C, error: Error) -> Self {
+        Self { container: Box::new(container), error }
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The container.
+    #[must_use]
+    pub fn into_container(self) -> C {
+        *self.container
+    }
+}
+
+impl<C> From<NotChanged<C>> for Error {
+    fn from(refused: NotChanged<C>) -> Self {
+        refused.error
+    }
+}
+
+impl<C> fmt::Debug for NotChanged<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NotChanged({:?})", self.error)
+    }
+}
+
+impl<C> fmt::Display for NotChanged<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not changed: {}", self.error)
+    }
+}
+
+impl<C> core::error::Error for NotChanged<C> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<C> fmt::Debug for Asleep<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Asleep({:?})", self.record)
+    }
+}
