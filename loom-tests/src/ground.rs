@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex as Unmodelled, MutexGuard, PoisonError};
 
 use alluvion::driver::RawStream;
+use alluvion::resource::{Page, Pages};
 use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
 use loom::sync::Mutex;
 
@@ -24,16 +25,22 @@ pub struct Ground {
     /// The lock is a driver's own: between two calls there is a moment in which others run.
     room: Arc<Mutex<usize>>,
     book: Arc<Unmodelled<Book>>,
+    /// The unit of its pages; 0 if it has segments only.
+    page_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Book {
-    /// Where each segment that is out begins, and its length.
+    /// Where each segment that is out, or page that is mapped, begins, and its length.
     segments: BTreeMap<u64, u64>,
     /// The same of the blocks that are live.
     live: BTreeMap<u64, u64>,
     /// What has been used, by what: beginning, length, work.
     uses: Vec<(u64, u64, Work)>,
+    /// The ranges that are reserved, likewise.
+    ranges: BTreeMap<u64, u64>,
+    /// The pages that are there, by number: the length, and where each is mapped.
+    pages: BTreeMap<u64, (u64, Option<u64>)>,
     next: u64,
     taken: usize,
     returned: usize,
@@ -56,7 +63,14 @@ impl Ground {
             id: ResourceId::unique(),
             room: Arc::new(Mutex::new(capacity)),
             book: Arc::new(Unmodelled::new(book)),
+            page_bytes: 0,
         }
+    }
+
+    /// As [`new`](Self::new), in pages of so many bytes, which are taken and returned as segments are.
+    #[must_use]
+    pub fn in_pages(rig: &Rig, capacity: usize, page_bytes: usize) -> Self {
+        Self { page_bytes, ..Self::new(rig, capacity) }
     }
 
     /// How often a segment was taken.
@@ -91,6 +105,7 @@ impl Ground {
     pub fn assert_whole(&self) {
         let book = self.book();
         assert!(book.segments.is_empty(), "{:x?} has not come back", book.segments);
+        assert!(book.ranges.is_empty() && book.pages.is_empty(), "{:x?}, {:x?}", book.ranges, book.pages);
         assert_eq!(book.taken, book.returned);
     }
 
@@ -101,11 +116,15 @@ impl Ground {
     /// A block has gone out.
     pub(crate) fn enter(&self, address: u64, bytes: u64) {
         let mut book = self.book();
-        let whole = book
-            .segments
-            .range(..=address)
-            .next_back()
-            .is_some_and(|(&at, &length)| address + bytes <= at + length);
+        let mut end = address;
+        // Pages lie side by side.
+        while let Some((at, length)) = book.segments.range(..=end).next_back()
+            && end < at + length
+            && end < address + bytes
+        {
+            end = at + length;
+        }
+        let whole = end >= address + bytes;
         assert!(whole, "{address:#x} is in no segment");
         let other = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
         assert_eq!(other, None, "{address:#x} is live already");
@@ -143,17 +162,47 @@ impl Ground {
         }
         let (address, bytes) = (block.address(), layout.bytes() as u64);
         let followed = stream.map_or_else(WorkSet::default, |stream| self.rig.mock.before(stream));
+        self.take_away(address, bytes, followed);
+        self.give_back(layout.bytes());
+    }
+
+    /// Memory goes from its addresses.
+    fn take_away(&self, address: u64, bytes: u64, followed: WorkSet) {
         self.assert_behind(address, bytes, followed, &format_args!("the upstream"));
-        {
-            let mut book = self.book();
-            assert_eq!(book.segments.remove(&address), Some(bytes), "the segment at {address:#x} comes back");
-            let live = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
-            assert_eq!(live, None, "a block of the segment at {address:#x} is live");
-        }
-        *self.room.lock().unwrap() += layout.bytes();
+        let mut book = self.book();
+        assert_eq!(book.segments.remove(&address), Some(bytes), "the segment at {address:#x} comes back");
+        let live = book.live.iter().find(|(at, length)| meet((**at, **length), (address, bytes)));
+        assert_eq!(live, None, "a block of the segment at {address:#x} is live");
+    }
+
+    fn give_back(&self, bytes: usize) {
+        *self.room.lock().unwrap() += bytes;
         let mut book = self.book();
         book.returned += 1;
-        book.out_bytes -= layout.bytes();
+        book.out_bytes -= bytes;
+    }
+
+    /// Returns the book, in which the bytes are entered.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`.
+    fn take_room(&self, bytes: usize) -> Result<MutexGuard<'_, Book>, Error> {
+        let is_there = {
+            let mut room = self.room.lock().unwrap();
+            let left = room.checked_sub(bytes);
+            *room = left.unwrap_or(*room);
+            left.is_some()
+        };
+        let mut book = self.book();
+        if !is_there {
+            book.refused += 1;
+            return Err(Error::out_of_memory(bytes));
+        }
+        book.taken += 1;
+        book.out_bytes += bytes;
+        book.most_out_bytes = book.most_out_bytes.max(book.out_bytes);
+        Ok(book)
     }
 }
 
@@ -168,26 +217,12 @@ unsafe impl Resource for Ground {
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        let refused = || Error::out_of_memory(layout.bytes());
-        let is_there = {
-            let mut room = self.room.lock().unwrap();
-            let left = room.checked_sub(layout.bytes());
-            *room = left.unwrap_or(*room);
-            left.is_some()
-        };
-        let mut book = self.book();
-        if !is_there {
-            book.refused += 1;
-            return Err(refused());
-        }
+        let mut book = self.take_room(layout.bytes())?;
         let address = book.next;
         // A gap, so that no two segments are neighbours.
         book.next += 2 * layout.bytes() as u64;
         book.segments.insert(address, layout.bytes() as u64);
-        book.taken += 1;
-        book.out_bytes += layout.bytes();
-        book.most_out_bytes = book.most_out_bytes.max(book.out_bytes);
-        DevicePtr::new(address).ok_or_else(refused)
+        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(layout.bytes()))
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
@@ -202,6 +237,10 @@ unsafe impl Resource for Ground {
         self.id
     }
 
+    fn pages(&self) -> Option<&dyn Pages> {
+        (self.page_bytes > 0).then_some(self)
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Ground")
     }
@@ -209,3 +248,62 @@ unsafe impl Resource for Ground {
 
 // SAFETY: as above.
 unsafe impl DeviceAccessible for Ground {}
+
+// SAFETY: as above: ranges are of addresses that nobody had, and the book says that no page overlaps another.
+unsafe impl Pages for Ground {
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error> {
+        let mut book = self.book();
+        let address = book.next;
+        book.next += 2 * bytes as u64;
+        book.ranges.insert(address, bytes as u64);
+        DevicePtr::new(address).ok_or_else(|| Error::out_of_memory(bytes))
+    }
+
+    unsafe fn unreserve(&self, range: DevicePtr, bytes: usize) {
+        let (mut book, range) = (self.book(), (range.address(), bytes as u64));
+        assert_eq!(book.ranges.remove(&range.0), Some(range.1));
+        let mapped = book.segments.iter().find(|(at, length)| meet((**at, **length), range));
+        assert_eq!(mapped, None, "a range comes back with a page");
+    }
+
+    fn create(&self, bytes: usize) -> Result<Page, Error> {
+        let mut book = self.take_room(bytes)?;
+        let number = book.taken as u64;
+        book.pages.insert(number, (bytes as u64, None));
+        Ok(Page::new(number, bytes))
+    }
+
+    unsafe fn release(&self, page: Page) {
+        let removed = self.book().pages.remove(&page.number());
+        assert_eq!(removed, Some((page.bytes() as u64, None)), "{page:?} is released");
+        self.give_back(page.bytes());
+    }
+
+    unsafe fn map(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
+        // A driver has a lock of its own.
+        drop(self.room.lock().unwrap());
+        let (mut book, at, bytes) = (self.book(), at.address(), page.bytes() as u64);
+        let taken = book.segments.iter().find(|(from, length)| meet((**from, **length), (at, bytes)));
+        assert_eq!(taken, None, "{page:?} is mapped over another");
+        let replaced = book.pages.insert(page.number(), (bytes, Some(at)));
+        assert_eq!(replaced, Some((bytes, None)), "{page:?} is mapped");
+        book.segments.insert(at, bytes);
+        Ok(())
+    }
+
+    unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
+        drop(self.room.lock().unwrap());
+        if std::thread::panicking() {
+            return Ok(());
+        }
+        let (at, bytes) = (at.address(), page.bytes() as u64);
+        self.take_away(at, bytes, WorkSet::default());
+        let replaced = self.book().pages.insert(page.number(), (bytes, None));
+        assert_eq!(replaced, Some((bytes, Some(at))), "{page:?} is unmapped");
+        Ok(())
+    }
+}

@@ -46,8 +46,22 @@ impl Site {
     /// If the configuration is wrong.
     #[must_use]
     pub fn new(capacity: usize, config: PoolConfig) -> Self {
+        Self::over(|rig| Ground::new(rig, capacity), config)
+    }
+
+    /// As [`new`](Self::new), over pages of so many bytes.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    #[must_use]
+    pub fn in_pages(capacity: usize, page_bytes: usize, config: PoolConfig) -> Self {
+        Self::over(|rig| Ground::in_pages(rig, capacity, page_bytes), config)
+    }
+
+    fn over(ground: impl FnOnce(&Rig) -> Ground, config: PoolConfig) -> Self {
         let rig = Rig::new();
-        let ground = Ground::new(&rig, capacity);
+        let ground = ground(&rig);
         let pool = Pool::new(ground.clone(), config.checked(false)).expect("a configuration that is right");
         Self { rig, ground, pool: Arc::new(pool) }
     }
