@@ -104,6 +104,16 @@ fn cross_prints_one_line() {
 }
 
 #[test]
+fn sleep_prints_the_time_of_both_and_that_of_the_copies() {
+    let lines = lines(&["bench", "sleep", "--quick", "--driver", "sim", "--mib", "5"]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, what) in lines.iter().zip(["alluvion", "copies"]) {
+        let figures = numbers(line, &format!("sleep,{what},#MiB,#"));
+        assert!(figures[0] == 5.0 && figures[1] > 0.0, "{line}");
+    }
+}
+
+#[test]
 fn replay_prints_the_trace_and_its_figures() {
     for driver in ["null", "sim"] {
         let lines =
@@ -300,7 +310,7 @@ fn help_has_examples_and_comes_on_the_standard_output() {
     for arguments in [vec!["--help"], vec!["bench", "--help"]] {
         assert!(lines(&arguments).iter().any(|line| line == "Examples:"), "{arguments:?}");
     }
-    for workload in ["pair", "random", "threads", "cross", "replay", "footprint", "host", "layers"] {
+    for workload in ["pair", "random", "threads", "cross", "replay", "footprint", "sleep", "host", "layers"] {
         let help = lines(&["bench", workload, "--help"]).join("\n");
         assert!(help.contains("--json") && help.contains("--quick"), "{workload}: {help}");
     }

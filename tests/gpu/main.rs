@@ -45,5 +45,6 @@ mod graphs;
 mod pinned;
 mod pools;
 mod scenarios;
+mod sleep;
 mod sources;
 mod streams;

@@ -59,6 +59,11 @@ pub(crate) enum Figure {
         highest: f64,
         highest_over_live: f64,
     },
+    Sleep {
+        what: &'static str,
+        mib: usize,
+        ms: f64,
+    },
     Host {
         operation: &'static str,
         ns: f64,
@@ -128,6 +133,10 @@ impl Figure {
                 "footprint,{allocator},at or below {peer} on {at_or_below} of {workloads} highest={highest:.3} \
                  highest_over_live={highest_over_live:.3},"
             ),
+            Self::Sleep { what, mib, ms } if mib % 1024 == 0 => {
+                writeln!(out, "sleep,{what},{}GiB,{ms:.3}", mib / 1024)
+            }
+            Self::Sleep { what, mib, ms } => writeln!(out, "sleep,{what},{mib}MiB,{ms:.3}"),
             Self::Host { operation, ns } => writeln!(out, "host,{operation},{ns:.1}"),
             Self::Layers { over, stack, ns, added_ns } => {
                 writeln!(out, "layers,{over},{stack},{ns:.1} ns,{added_ns:+.1}")
@@ -256,6 +265,8 @@ mod tests {
                 },
                 "footprint,alluvion_pool,at or below rmm on 97 of 100 highest=1.045 highest_over_live=1.250,",
             ),
+            (Figure::Sleep { what: "alluvion", mib: 8192, ms: 300.04 }, "sleep,alluvion,8GiB,300.040"),
+            (Figure::Sleep { what: "copies", mib: 64, ms: 2.5 }, "sleep,copies,64MiB,2.500"),
             (Figure::Host { operation: "mimalloc pair 64 B", ns: 5.0 }, "host,mimalloc pair 64 B,5.0"),
             (
                 Figure::Layers { over: "null", stack: "stats", ns: 9.04, added_ns: 3.96 },

@@ -15,6 +15,7 @@ mod pair;
 mod random;
 mod replay;
 mod rmm_pool;
+mod sleep;
 mod stack;
 mod threads;
 
@@ -46,6 +47,7 @@ Examples:
   alluvion bench replay traces/*.csv.gz --json
   alluvion bench layers --threads 8
   alluvion bench footprint --workloads 100
+  alluvion bench sleep --mib 8192
 
 Stacks, outermost first, over the source of the driver:
   pool                Pool over Cuda, or over Null
@@ -111,6 +113,22 @@ enum Workload {
         #[arg(long)]
         quick: bool,
     },
+    /// Puts a pool over pages to sleep, with its contents in pinned memory of the host, and wakes it: ms for both, beside the copies
+    /// alone over the same memory
+    Sleep {
+        /// Where blocks come from: cuda, or a simulated GPU, where at most 64 MiB sleep
+        #[arg(long, value_enum, default_value_t = Driver::Auto)]
+        driver: Driver,
+        /// How many MiB sleep
+        #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+        mib: u32,
+        /// Prints one JSON object for each figure
+        #[arg(long)]
+        json: bool,
+        /// Runs once, with at most 64 MiB
+        #[arg(long)]
+        quick: bool,
+    },
     /// Measures the host's own locks, tables and allocator, to compare with: ns for each operation
     Host {
         /// Prints one JSON object for each figure
@@ -154,6 +172,7 @@ impl Bench {
             Workload::Layers { threads, json, quick } => {
                 layers::run(usize::from(threads), quick, &mut Report::new(json, "null"))
             }
+            Workload::Sleep { driver, mib, json, quick } => sleep::run(driver, mib as usize, quick, json),
             Workload::Host { json, quick } => host::run(quick, &mut Report::new(json, "host")),
         }
     }
