@@ -16,6 +16,7 @@ mod out_of_memory;
 mod page_books;
 mod pages;
 mod sleep;
+mod sleep_meanwhile;
 mod snapshots;
 mod steals;
 mod suballocator_input;

@@ -56,6 +56,11 @@ use crate::suballoc::ledger::Ledger;
 /// nobody else. A pool that is told of no capture takes a block that is freed in one for free, unless it [asks at each
 /// free](PoolConfig::watch_captures).
 ///
+/// # Sleep
+///
+/// Over a source of pages, such as [`Mapped`](crate::source::Mapped), a pool or what carries a tag gives its memory back and keeps
+/// its addresses: [`sleep`](Self::sleep). Single containers do so without `unsafe`: [`DeviceVec::sleep`](crate::DeviceVec::sleep).
+///
 /// # The end
 ///
 /// A pool that is dropped waits on the host for the work before each free, and returns its segments. Containers keep
