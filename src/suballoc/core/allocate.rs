@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::bins::Bin;
 use super::fit::FitRequest;
 use super::node::{BlockNode, Id};
 use super::{Core, Owner, UNIT};
@@ -32,8 +31,31 @@ impl Core {
         align_units: u32,
         reach: &[(Owner, Epoch)],
     ) -> Option<TakenBlock> {
+        let zone = self.ranges.zone_for(units);
+        self.allocate_in(requester, FitRequest { units, align_units, zone }, reach)
+    }
+
+    /// The same in the zone where such blocks do not lie, for when memory ends.
+    pub(crate) fn allocate_elsewhere(
+        &mut self,
+        requester: Owner,
+        units: u32,
+        align_units: u32,
+        reach: &[(Owner, Epoch)],
+    ) -> Option<TakenBlock> {
+        let zone = self.ranges.zone_for(units).other();
+        self.allocate_in(requester, FitRequest { units, align_units, zone }, reach)
+    }
+
+    #[inline]
+    fn allocate_in(
+        &mut self,
+        requester: Owner,
+        request: FitRequest,
+        reach: &[(Owner, Epoch)],
+    ) -> Option<TakenBlock> {
+        let FitRequest { units, align_units, .. } = request;
         debug_assert!(units > 0 && align_units.is_power_of_two(), "{units} units at {align_units}");
-        let request = FitRequest { units, align_units };
         let id = self.fit_free(requester, request).or_else(|| self.fit_foreign(requester, request, reach))?;
         let node = &self.nodes[id];
         let (from, front) = (node.holder, request.front(node)?);
@@ -55,7 +77,7 @@ impl Core {
         let mut count = count;
         let (id, from) = loop {
             if let Some(units) = units.checked_mul(count) {
-                let request = FitRequest { units, align_units: 1 };
+                let request = FitRequest { units, align_units: 1, zone: self.ranges.zone_for(units) };
                 if let Some(id) = self.fit_free(requester, request) {
                     let from = self.nodes[id].holder;
                     break (self.carve(id, 0, units).0, from);
@@ -78,14 +100,14 @@ impl Core {
 
     /// Returns `true` if `requester` could have a block of `units` of its own or unowned memory. O(1).
     pub(crate) fn has_whole(&self, requester: Owner, units: u32) -> bool {
-        let request = FitRequest { units, align_units: 1 };
+        let request = FitRequest { units, align_units: 1, zone: self.ranges.zone_for(units) };
         self.fit(requester, request).or_else(|| self.fit(Owner::UNOWNED, request)).is_some()
     }
 
     /// Returns `true` if a block of `units` would be cut for `requester` from one, of its own or unowned, that is more
     /// than a quarter longer. O(1).
     pub(crate) fn would_cut(&self, requester: Owner, units: u32) -> bool {
-        let request = FitRequest { units, align_units: 1 };
+        let request = FitRequest { units, align_units: 1, zone: self.ranges.zone_for(units) };
         self.fit_free(requester, request).is_some_and(|id| self.nodes[id].units - units > units / 4)
     }
 
@@ -122,13 +144,14 @@ impl Core {
         self.free_units -= u64::from(units);
         let place = self.owners.place_mut(holder);
         place.free_units -= u64::from(units);
-        let bin = Bin::of(whole);
+        let zone = self.ranges.zone(address);
+        let bin = zone.bin(whole);
         let rest = whole - units;
         if rest == 0 {
             place.bins.remove(nodes, bin, (prev, next));
         } else {
             let behind = nodes.make();
-            let new = Bin::of(rest);
+            let new = zone.bin(rest);
             let (prev, next) = if new == bin {
                 // The rest of a block much larger than the request is in the same bin: it takes the place of the block
                 // there.

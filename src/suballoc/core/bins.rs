@@ -6,7 +6,31 @@ use super::nodes::Nodes;
 /// The bins for each doubling of the size: a block is at most 1/32 larger than the smallest of its bin.
 const BINS: usize = 32;
 /// One level for sizes below 32 units, then one for each doubling up to 2^32.
-const LEVELS: usize = 28;
+const ZONE_LEVELS: usize = 28;
+/// Those of both zones.
+const LEVELS: usize = 2 * ZONE_LEVELS;
+
+/// Where a block lies. A search stays within a zone, so that short blocks do not lie among the long ones.
+///
+/// Segments are of the first zone. Over pages, the first zone has the short blocks, and the second one the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Zone(u16);
+
+impl Zone {
+    pub(super) const FIRST: Self = Self(0);
+    pub(super) const SECOND: Self = Self((ZONE_LEVELS * BINS) as u16);
+
+    /// The other zone.
+    pub(super) fn other(self) -> Self {
+        if self == Self::FIRST { Self::SECOND } else { Self::FIRST }
+    }
+
+    /// The bin of blocks of that size here.
+    #[inline]
+    pub(super) fn bin(self, units: u32) -> Bin {
+        Bin(Bin::of(units).0 + self.0)
+    }
+}
 
 /// Blocks of similar size; up to 63 units, of exactly one size. A larger bin has larger blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -15,7 +39,7 @@ pub(super) struct Bin(u16);
 impl Bin {
     pub(super) const LARGEST: Self = Self((LEVELS * BINS - 1) as u16);
 
-    /// The bin of blocks of that size.
+    /// The bin of blocks of that size in the first zone.
     #[inline]
     pub(super) fn of(units: u32) -> Self {
         let level = (units | (BINS as u32 - 1)).ilog2() - (BINS.ilog2() - 1);
@@ -23,9 +47,16 @@ impl Bin {
         Self((level * BINS as u32 + at) as u16)
     }
 
-    /// The next larger one.
+    /// The next larger one of the zone.
     #[inline]
     pub(super) fn larger(self) -> Option<Self> {
+        let next = self.0 + 1;
+        if usize::from(next).is_multiple_of(ZONE_LEVELS * BINS) { None } else { Some(Self(next)) }
+    }
+
+    /// The next one, of whatever zone.
+    #[inline]
+    pub(super) fn next(self) -> Option<Self> {
         if self < Self::LARGEST { Some(Self(self.0 + 1)) } else { None }
     }
 
@@ -38,7 +69,12 @@ impl Bin {
     /// Returns `true` if all blocks of the bin are of one size.
     #[inline]
     pub(super) fn is_exact(self) -> bool {
-        self.level() < 2
+        self.level() % ZONE_LEVELS < 2
+    }
+
+    /// Returns `true` if it is a bin of that zone.
+    pub(super) fn is_of(self, zone: Zone) -> bool {
+        (self.level() >= ZONE_LEVELS) == (zone != Zone::FIRST)
     }
 
     #[inline]
@@ -76,28 +112,72 @@ struct Ends {
 #[derive(Debug, Default)]
 pub(super) struct Bins {
     /// A bit for each level that has a block.
-    levels: u32,
+    levels: u64,
+    first: ZoneBins,
+    /// Made when it gets its first block: only pools over pages have any.
+    second: Option<Box<ZoneBins>>,
+}
+
+/// The bins of one zone.
+#[derive(Debug, Default)]
+struct ZoneBins {
     /// A bit for each bin of a level that has a block.
-    bins: [u32; LEVELS],
+    bins: [u32; ZONE_LEVELS],
     /// The lists of a level, made when it gets its first block.
-    ends: [Option<Box<[Ends; BINS]>>; LEVELS],
+    ends: [Option<Box<[Ends; BINS]>>; ZONE_LEVELS],
 }
 
 impl Bins {
+    /// A bit for each bin of a level that has a block.
+    #[inline]
+    fn used_of(&self, level: usize) -> u32 {
+        match &self.second {
+            Some(second) if level >= ZONE_LEVELS => second.bins[level - ZONE_LEVELS],
+            _ if level >= ZONE_LEVELS => 0,
+            _ => self.first.bins[level],
+        }
+    }
+
+    /// The lists of a level, if it ever had a block.
+    #[inline]
+    fn ends_of(&self, level: usize) -> Option<&[Ends; BINS]> {
+        match &self.second {
+            Some(second) if level >= ZONE_LEVELS => second.ends[level - ZONE_LEVELS].as_deref(),
+            _ if level >= ZONE_LEVELS => None,
+            _ => self.first.ends[level].as_deref(),
+        }
+    }
+
+    /// Both, to be changed.
+    #[inline]
+    fn level_mut(&mut self, level: usize) -> (&mut u32, &mut Option<Box<[Ends; BINS]>>) {
+        if level < ZONE_LEVELS {
+            return (&mut self.first.bins[level], &mut self.first.ends[level]);
+        }
+        let second = self.second.get_or_insert_default();
+        (&mut second.bins[level - ZONE_LEVELS], &mut second.ends[level - ZONE_LEVELS])
+    }
+
     /// The first block at that end of a bin.
     #[inline]
     pub(super) fn first(&self, bin: Bin, end: End) -> Id {
-        match (&self.ends[bin.level()], end) {
+        match (self.ends_of(bin.level()), end) {
             (Some(ends), End::Front) => ends[bin.at()].front,
             (Some(ends), End::Back) => ends[bin.at()].back,
             (None, _) => NONE,
         }
     }
 
-    /// The smallest bin that has a block, from `bin` on.
+    /// The smallest bin of the zone that has a block, from `bin` on.
     #[inline]
     pub(super) fn at_least(&self, bin: Bin) -> Option<Bin> {
-        let here = self.bins[bin.level()] & (!0 << bin.at());
+        self.next_used(bin).filter(|used| bin.level() >= ZONE_LEVELS || used.level() < ZONE_LEVELS)
+    }
+
+    /// The same in all zones.
+    #[inline]
+    pub(super) fn next_used(&self, bin: Bin) -> Option<Bin> {
+        let here = self.used_of(bin.level()) & (!0 << bin.at());
         if here != 0 {
             return Some(Bin((bin.level() * BINS) as u16 + here.trailing_zeros() as u16));
         }
@@ -106,13 +186,13 @@ impl Bins {
             return None;
         }
         let level = above.trailing_zeros() as usize;
-        Some(Bin((level * BINS) as u16 + self.bins[level].trailing_zeros() as u16))
+        Some(Bin((level * BINS) as u16 + self.used_of(level).trailing_zeros() as u16))
     }
 
     /// The largest bin that has a block, up to `bin`.
     #[inline]
     pub(super) fn at_most(&self, bin: Bin) -> Option<Bin> {
-        let here = self.bins[bin.level()] & (!0 >> (BINS - 1 - bin.at()));
+        let here = self.used_of(bin.level()) & (!0 >> (BINS - 1 - bin.at()));
         if here != 0 {
             return Some(Bin((bin.level() * BINS) as u16 + here.ilog2() as u16));
         }
@@ -121,12 +201,12 @@ impl Bins {
             return None;
         }
         let level = below.ilog2() as usize;
-        Some(Bin((level * BINS) as u16 + self.bins[level].ilog2() as u16))
+        Some(Bin((level * BINS) as u16 + self.used_of(level).ilog2() as u16))
     }
 
     /// The bins that have a block, the smallest first.
     pub(super) fn used(&self) -> impl Iterator<Item = Bin> + '_ {
-        core::iter::successors(self.at_least(Bin(0)), |bin| self.at_least(bin.larger()?))
+        core::iter::successors(self.next_used(Bin(0)), |bin| self.next_used(bin.next()?))
     }
 
     /// All blocks, the smallest bin first.
@@ -154,13 +234,14 @@ impl Bins {
     #[must_use]
     pub(super) fn push(&mut self, nodes: &mut Nodes, bin: Bin, id: Id, end: End) -> Links {
         let (level, at) = (bin.level(), bin.at());
-        let all = self.ends[level].get_or_insert_with(|| Box::new([Ends { front: NONE, back: NONE }; BINS]));
+        let (used, all) = self.level_mut(level);
+        let all = all.get_or_insert_with(|| Box::new([Ends { front: NONE, back: NONE }; BINS]));
         let ends = &mut all[at];
         let Ends { front, back } = *ends;
         if front == NONE {
             *ends = Ends { front: id, back: id };
+            *used |= 1 << at;
             self.levels |= 1 << level;
-            self.bins[level] |= 1 << at;
             (NONE, NONE)
         } else if end == End::Front {
             ends.front = id;
@@ -182,7 +263,8 @@ impl Bins {
             return;
         }
         let (level, at) = (bin.level(), bin.at());
-        let Some(all) = &mut self.ends[level] else { return };
+        let (used, all) = self.level_mut(level);
+        let Some(all) = all else { return };
         let ends = &mut all[at];
         if prev == NONE {
             ends.front = next;
@@ -191,8 +273,8 @@ impl Bins {
             ends.back = prev;
         }
         if prev == next {
-            self.bins[level] &= !(1 << at);
-            if self.bins[level] == 0 {
+            *used &= !(1 << at);
+            if *used == 0 {
                 self.levels &= !(1 << level);
             }
         }
@@ -205,7 +287,7 @@ impl Bins {
         nodes[prev].next = new;
         nodes[next].prev = new;
         if (prev == NONE || next == NONE)
-            && let Some(all) = &mut self.ends[bin.level()]
+            && let (_, Some(all)) = self.level_mut(bin.level())
         {
             let ends = &mut all[bin.at()];
             if prev == NONE {
@@ -222,17 +304,23 @@ impl Bins {
     #[cfg(all(test, not(loom)))]
     pub(super) fn verify(&self) {
         for level in 0..LEVELS {
-            assert_eq!(self.levels >> level & 1 != 0, self.bins[level] != 0, "level {level}");
-            assert!(self.bins[level] == 0 || self.ends[level].is_some(), "level {level}");
-            for at in (0..BINS).filter(|_| self.ends[level].is_some()) {
+            assert_eq!(self.levels >> level & 1 != 0, self.used_of(level) != 0, "level {level}");
+            assert!(self.used_of(level) == 0 || self.ends_of(level).is_some(), "level {level}");
+            for at in (0..BINS).filter(|_| self.ends_of(level).is_some()) {
                 let bin = Bin((level * BINS + at) as u16);
-                assert_eq!(self.bins[level] >> at & 1 != 0, self.first(bin, End::Front) != NONE, "{bin:?}");
+                assert_eq!(
+                    self.used_of(level) >> at & 1 != 0,
+                    self.first(bin, End::Front) != NONE,
+                    "{bin:?}"
+                );
             }
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.ends.iter().flatten().count() * size_of::<[Ends; BINS]>()
+        let lists = |zone: &ZoneBins| zone.ends.iter().flatten().count() * size_of::<[Ends; BINS]>();
+        let second = self.second.as_ref().map_or(0, |second| size_of::<ZoneBins>() + lists(second));
+        lists(&self.first) + second
     }
 }
 
@@ -260,7 +348,7 @@ mod tests {
             assert!(!small.is_exact() || pair[0] == pair[1] || small < large, "{pair:?} in {small:?}");
         }
         assert_eq!((Bin::of(63).is_exact(), Bin::of(64).is_exact()), (true, false));
-        assert_eq!((Bin::of(u32::MAX), Bin::LARGEST.larger()), (Bin::LARGEST, None));
+        assert_eq!((Zone::SECOND.bin(u32::MAX), Bin::LARGEST.larger()), (Bin::LARGEST, None));
         assert_eq!(Bin(0).smaller(), None);
     }
 

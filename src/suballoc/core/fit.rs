@@ -1,6 +1,6 @@
 //! Which free block of an owner fits a request?
 
-use super::bins::{Bin, End};
+use super::bins::{Bin, End, Zone};
 use super::node::{BlockNode, Id, NONE};
 use super::{Core, Owner, UNIT};
 
@@ -17,6 +17,7 @@ pub(super) struct FitRequest {
     pub(super) units: u32,
     /// A power of two.
     pub(super) align_units: u32,
+    pub(super) zone: Zone,
 }
 
 impl FitRequest {
@@ -71,14 +72,19 @@ impl Core {
     /// live peak instead of 1.08, and that of three instead of six above 1.3.
     #[inline]
     fn is_at_frontier(&self, id: Id) -> bool {
-        self.nodes[id].end() == self.ranges.frontier
+        let [first, second] = self.ranges.frontiers;
+        // Without a range no node is read for this.
+        second != 0 && {
+            let end = self.nodes[id].end();
+            end == first || end == second
+        }
     }
 
     /// A block that fits, other than this one, which [`fit_anywhere`](Self::fit_anywhere) has found.
     #[cold]
     fn fit_elsewhere(&self, owner: Owner, request: FitRequest, found: Id) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
-        let smallest = bins.at_least(Bin::of(request.units))?;
+        let smallest = bins.at_least(request.zone.bin(request.units))?;
         let up = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?));
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN + 1);
         let fits = |id: &Id| *id != found && request.front(&self.nodes[*id]).is_some();
@@ -88,7 +94,7 @@ impl Core {
     #[inline]
     fn fit_anywhere(&self, owner: Owner, request: FitRequest) -> Option<Id> {
         let bins = &self.owners.place(owner).bins;
-        let own = Bin::of(request.units);
+        let own = request.zone.bin(request.units);
         let bin = bins.at_least(own)?;
         if request.align_units != 1 {
             return self.fit_aligned(owner, request);
@@ -124,7 +130,7 @@ impl Core {
         let bins = &self.owners.place(owner).bins;
         let fits = |id: &Id| request.front(&self.nodes[*id]).is_some();
         let few = |bin| bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
-        let smallest = bins.at_least(Bin::of(request.units))?;
+        let smallest = bins.at_least(request.zone.bin(request.units))?;
         let near = core::iter::successors(Some(smallest), |bin| bins.at_least(bin.larger()?)).take(OWN_BIN);
         if let Some(id) =
             near.filter_map(|bin| few(bin).filter(fits).min_by_key(|&id| self.nodes[id].units)).next()
@@ -132,7 +138,7 @@ impl Core {
             return Some(id);
         }
         let ample = request.units.checked_add(request.align_units - 1);
-        let ample = ample.and_then(|units| bins.at_least(Bin::of(units).larger()?));
+        let ample = ample.and_then(|units| bins.at_least(request.zone.bin(units).larger()?));
         match ample {
             Some(bin) => Some(bins.first(bin, End::Front)),
             None => self.largest_that_fits(owner, u64::MAX, request),
@@ -146,7 +152,7 @@ impl Core {
             return None;
         }
         let fits = |id: &Id| self.nodes[*id].epoch <= reach && request.front(&self.nodes[*id]).is_some();
-        let smallest = place.bins.at_least(Bin::of(request.units))?;
+        let smallest = place.bins.at_least(request.zone.bin(request.units))?;
         let bins = core::iter::successors(Some(smallest), |bin| place.bins.at_least(bin.larger()?));
         let few = |bin| place.bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
         let found = bins.flat_map(few).take(FOREIGN).find(fits);

@@ -1,6 +1,5 @@
 //! Inserts free blocks into their bins, removes them, and merges them with their neighbours.
 
-use super::bins::Bin;
 use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 
@@ -8,11 +7,12 @@ impl Core {
     /// Adds a free block to its owner's figures, and puts it into its bin.
     #[inline]
     pub(super) fn link(&mut self, id: Id) {
-        let BlockNode { units, epoch, holder, .. } = self.nodes[id];
+        let BlockNode { address, units, epoch, holder, .. } = self.nodes[id];
         let place = self.owners.place_mut(holder);
         place.gain(units, epoch);
         let end = place.end(epoch);
-        let links = place.bins.push(&mut self.nodes, Bin::of(units), id, end);
+        let bin = self.ranges.zone(address).bin(units);
+        let links = place.bins.push(&mut self.nodes, bin, id, end);
         let node = &mut self.nodes[id];
         (node.prev, node.next) = links;
         if node.is_whole() && holder == Owner::UNOWNED {
@@ -24,13 +24,14 @@ impl Core {
     #[inline]
     pub(super) fn unlink(&mut self, id: Id) {
         let node = &self.nodes[id];
-        let BlockNode { units, prev, next, holder, .. } = *node;
+        let BlockNode { address, units, prev, next, holder, .. } = *node;
         if node.is_whole() && holder == Owner::UNOWNED {
             self.segments.leave_whole(node);
         }
         let place = self.owners.place_mut(holder);
         place.free_units -= u64::from(units);
-        place.bins.remove(&mut self.nodes, Bin::of(units), (prev, next));
+        let bin = self.ranges.zone(address).bin(units);
+        place.bins.remove(&mut self.nodes, bin, (prev, next));
     }
 
     /// Makes a block that is in no bin a free one of `owner`, merged with its neighbours of the same owner; if

@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 
+use super::bins::Zone;
 use super::gather::Limits;
 use super::node::{BlockNode, Id};
 use super::range::Extent;
@@ -195,7 +196,7 @@ impl Core {
 
     /// Maps memory at the beginning of the last range, for no request.
     pub(crate) fn begin_initial(&mut self, units: u32) -> Option<Growing> {
-        let (&address, &first) = self.ranges.absent.last_key_value()?;
+        let (address, first) = self.ranges.absent_in(Zone::SECOND).next_back()?;
         let missing = u64::from(units).next_multiple_of(u64::from(self.ranges.page_units));
         let site = Site { address, units, missing, first };
         let room = u64::from(self.nodes[first].units) - u64::from(self.ranges.page_units);

@@ -1,6 +1,5 @@
 //! Frees a block.
 
-use super::bins::Bin;
 use super::node::{BlockNode, Id};
 use super::{Core, Owner};
 use crate::stream::Epoch;
@@ -46,7 +45,8 @@ impl Core {
     fn put(&mut self, id: Id, owner: Owner, mut epoch: u64, left: bool, right: bool) {
         let nodes = &mut self.nodes;
         let place = self.owners.place_mut(owner);
-        let BlockNode { units, before, mut after, .. } = nodes[id];
+        let BlockNode { address, units, before, mut after, .. } = nodes[id];
+        let zone = self.ranges.zone(address);
         let (mut joined, mut whole) = (id, units);
         // The links of the neighbour whose place in a bin is kept: the one before, else the one behind.
         let mut inherited = None;
@@ -56,8 +56,8 @@ impl Core {
             nodes[after].before = id;
             whole += behind.units;
             epoch = epoch.max(behind.epoch);
-            let (bin, links) = (Bin::of(behind.units), (behind.prev, behind.next));
-            if left || Bin::of(whole) != bin {
+            let (bin, links) = (zone.bin(behind.units), (behind.prev, behind.next));
+            if left || zone.bin(whole) != bin {
                 place.bins.remove(nodes, bin, links);
             } else {
                 inherited = Some(place.bins.replace(nodes, bin, links, id));
@@ -70,8 +70,8 @@ impl Core {
             let front = &nodes[before];
             whole += front.units;
             epoch = epoch.max(front.epoch);
-            let (bin, links) = (Bin::of(front.units), (front.prev, front.next));
-            if Bin::of(whole) == bin {
+            let (bin, links) = (zone.bin(front.units), (front.prev, front.next));
+            if zone.bin(whole) == bin {
                 inherited = Some(links);
             } else {
                 place.bins.remove(nodes, bin, links);
@@ -81,7 +81,7 @@ impl Core {
         place.last_busy = self.released;
         let links = match inherited {
             Some(links) => links,
-            None => place.bins.push(nodes, Bin::of(whole), joined, place.end(epoch)),
+            None => place.bins.push(nodes, zone.bin(whole), joined, place.end(epoch)),
         };
         let node = &mut nodes[joined];
         (node.units, node.after, node.holder, node.epoch) = (whole, after, owner, epoch);

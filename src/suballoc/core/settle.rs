@@ -9,7 +9,7 @@ use crate::stream::Epoch;
 #[derive(Debug)]
 pub(crate) struct Settling {
     done: Epoch,
-    /// Smaller bins have been looked through.
+    /// The bins before it have been looked through.
     bin: Bin,
     /// The next block of that bin; [`NONE`] for its first.
     next: Id,
@@ -48,7 +48,7 @@ impl Core {
         }
         let now = self.change_counters();
         let is_undisturbed = *settling.since.get_or_insert(now) == now;
-        while let Some(bin) = self.owners.place(owner).bins.at_least(settling.bin) {
+        while let Some(bin) = self.owners.place(owner).bins.next_used(settling.bin) {
             let is_there = bin == settling.bin && self.is_in(settling.next, owner, bin);
             let mut id =
                 if is_there { settling.next } else { self.owners.place(owner).bins.first(bin, End::Front) };
@@ -68,8 +68,8 @@ impl Core {
                 }
                 id = next;
             }
-            let Some(larger) = bin.larger() else { break };
-            (settling.bin, settling.next) = (larger, NONE);
+            let Some(next) = bin.next() else { break };
+            (settling.bin, settling.next) = (next, NONE);
         }
         // If the core has changed, the old bounds stay, which are wider.
         if is_undisturbed {
@@ -82,7 +82,7 @@ impl Core {
     /// Returns `true` if a node is still a free block of that owner in that bin.
     fn is_in(&self, id: Id, owner: Owner, bin: Bin) -> bool {
         let node = &self.nodes[id];
-        node.holder == owner && Bin::of(node.units) == bin
+        node.holder == owner && self.ranges.zone(node.address).bin(node.units) == bin
     }
 
     /// Counters of which one grows whenever a free block may have come into a bin: of frees, of allocations, which may

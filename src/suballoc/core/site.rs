@@ -31,9 +31,9 @@ impl Core {
     pub(super) fn site_within(&self, units: u32, align_units: u32, limits: &Limits) -> Option<Site> {
         let mut best: Option<((u64, u64, u64), Site)> = None;
         let mut seen_to = 0;
-        let last = self.ranges.absent.last_key_value();
-        let some = self.ranges.absent.iter().take(LOOKS);
-        for (&address, &id) in some.chain(last) {
+        let all = self.ranges.absent_in(self.ranges.zone_for(units));
+        let last = self.ranges.absent_in(self.ranges.zone_for(units)).next_back();
+        for (address, id) in all.take(LOOKS).chain(last) {
             if address < seen_to {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Unmaps memory of a range: first the pages leave the bins, then the caller unmaps them, then their addresses are
 //! absent.
 
-use super::bins::{Bin, End};
+use super::bins::{Bin, End, Zone};
 use super::node::Id;
 use super::range::Extent;
 use super::{Core, Owner, UNIT};
@@ -27,10 +27,12 @@ impl Core {
             return found;
         }
         let bins = &self.owners.place(Owner::UNOWNED).bins;
-        let smallest = Bin::of(self.ranges.page_units);
+        let page = self.ranges.page_units;
         let down = core::iter::successors(bins.at_most(Bin::LARGEST), |bin| bins.at_most(bin.smaller()?));
-        let blocks =
-            down.take_while(|bin| *bin >= smallest).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
+        let is_page = |bin: &Bin| {
+            [Zone::FIRST, Zone::SECOND].iter().any(|zone| bin.is_of(*zone) && *bin >= zone.bin(page))
+        };
+        let blocks = down.filter(is_page).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
         let mut units = 0;
         for id in blocks {
             let node = &self.nodes[id];

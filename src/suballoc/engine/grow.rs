@@ -79,8 +79,8 @@ pub(super) enum Pledge {
     Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
-    /// No range of addresses is long enough: reserve another.
-    Reserve,
+    /// No range of addresses is long enough, or there is none of short blocks yet: reserve one.
+    Reserve { is_short: bool },
     /// Map pages, which no search finds meanwhile. `calls` as above.
     Map { paging: Box<Paging>, calls: Option<u64> },
 }
@@ -116,7 +116,7 @@ impl<U: Resource> Engine<U> {
                 Err(pledge) => pledge,
             };
             let (answers, may_ask) = match pledge {
-                Pledge::NoRoom | Pledge::Reserve | Pledge::Map { .. } => return Ok(None),
+                Pledge::NoRoom | Pledge::Reserve { .. } | Pledge::Map { .. } => return Ok(None),
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
                 Pledge::Ask { units, calls, old } => {
                     match self.request_segment(request, units, old, attempt)? {

@@ -32,9 +32,9 @@ const PART_OF_MEMORY: u64 = 1024;
 /// With a soft limit, a page is at most this part of what the pool has.
 const PART_OF_POOL: u64 = 512;
 
-/// How growth goes on beyond what a request needs, if it grows at the end of the memory: by at most 1/128, as with
-/// [`Growth::Spare`] over other sources, and here without loss, because what comes next is adjacent.
-const SPARE_PART: u64 = 128;
+/// With [`Growth::Spare`] growth at the end of the memory goes on beyond what the request needs, to 1/1024 of what there
+/// is: so a pool maps less than a thousand pages for each doubling, and holds a thousandth more.
+const SPARE_PART: u64 = 1024;
 
 /// Pages to unmap and to map.
 #[derive(Debug)]
@@ -73,8 +73,11 @@ impl SuballocBook {
         let owner = self.cache(&mut inner.core, id).owner();
         let reach = of_owners(&inner.core, reach);
         let units = request.want.units();
+        if inner.core.wants_short_range() {
+            return Pledge::Reserve { is_short: true };
+        }
         let Some(site) = inner.core.site(owner, units, request.align_units, &reach) else {
-            return Pledge::Reserve;
+            return Pledge::Reserve { is_short: false };
         };
         let room = self.room(inner);
         let others_may_do = if site.missing <= room && !is_full {
@@ -109,6 +112,18 @@ impl SuballocBook {
         let is_alone = inner.pledged + inner.leaving == pledged + moved;
         let paging = Paging { growing, old, pledged, stream: id, epoch: request.requester.now() };
         Pledge::Map { paging: Box::new(paging), calls: is_alone.then_some(inner.calls) }
+    }
+
+    /// A block among those of other lengths, where memory has ended.
+    pub(super) fn serve_elsewhere(&self, request: &Request<'_>) -> Option<DevicePtr> {
+        let reach = self.others(request.requester).reach;
+        let mut inner = self.inner.lock();
+        let owner = self.cache(&mut inner.core, request.requester.id()).owner();
+        let reach = of_owners(&inner.core, &reach);
+        let (units, align_units) = (request.want.units(), request.align_units);
+        let taken = inner.core.allocate_elsewhere(owner, units, align_units, &reach)?;
+        inner.misses += 1;
+        DevicePtr::new(taken.address)
     }
 
     /// The soft limit, after a request for so many units more was noted.
@@ -186,8 +201,12 @@ impl<U: Resource> Engine<U> {
             };
             let (answers, may_ask) = match pledge {
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
-                Pledge::Reserve => {
-                    self.reserve_range(request.need())?;
+                Pledge::Reserve { is_short: true } => {
+                    self.reserve_short_range()?;
+                    continue;
+                }
+                Pledge::Reserve { is_short: false } => {
+                    self.reserve_longer_range(request)?;
                     continue;
                 }
                 Pledge::Map { paging, calls } => match self.carry_out(&paging, attempt)? {
@@ -339,9 +358,52 @@ impl<U: Resource> Engine<U> {
         }
     }
 
-    /// Reserves a range of addresses, in which a block of so many units fits.
-    fn reserve_range(&self, need: u64) -> Result<(), Error> {
-        let Some(pages) = self.pages() else { return Ok(()) };
+    /// Reserves another range, in which a request fits that no range has a site for. If it is of a short block, it goes to
+    /// the other ranges from now on.
+    fn reserve_longer_range(&self, request: &Request<'_>) -> Result<(), Error> {
+        {
+            let mut inner = self.book.inner.lock();
+            if inner.core.is_short(request.want.units()) {
+                inner.core.close_short_range();
+                return Ok(());
+            }
+        }
+        let (range, units) = self.reserve_range(TIMES_MEMORY, request.need())?;
+        self.book.inner.lock().core.add_range(range, units, self.book.page_units);
+        Ok(())
+    }
+
+    /// Reserves the range of short blocks, unless another thread has, or goes on without one.
+    fn reserve_short_range(&self) -> Result<(), Error> {
+        let reserved = self.reserve_range(1, 0);
+        let unused = {
+            let mut inner = self.book.inner.lock();
+            match reserved {
+                Ok((range, units)) if inner.core.wants_short_range() => {
+                    inner.core.add_short_range(range, units, self.book.page_units);
+                    None
+                }
+                Ok(unused) => Some(unused),
+                Err(error) if error.is_final() => return Err(error),
+                Err(_) => {
+                    inner.core.close_short_range();
+                    None
+                }
+            }
+        };
+        if let (Some((range, units)), Some(pages)) = (unused, self.pages())
+            && let Some(range) = DevicePtr::new(range)
+        {
+            self.note_upstream_call();
+            // SAFETY: the range of so many bytes was reserved just now, and nobody else has seen it.
+            unsafe { pages.unreserve(range, units as usize * Layout::MIN_ALIGN) };
+        }
+        Ok(())
+    }
+
+    /// Reserves a range of addresses, of so many times the memory, in which a block of `need` units fits. Returns its
+    /// address and its units.
+    fn reserve_range(&self, times: u64, need: u64) -> Result<(u64, u32), Error> {
         let page = u64::from(self.book.page_units);
         if let Ok(memory) = self.upstream.memory_info() {
             // Relaxed: as above.
@@ -350,23 +412,21 @@ impl<U: Resource> Engine<U> {
         let total = self.upstream_total.load(core::sync::atomic::Ordering::Relaxed) / Layout::MIN_ALIGN;
         let least = need.next_multiple_of(page) + 2 * page;
         let longest = LONGEST / page * page;
-        if least > longest {
+        let Some(pages) = self.pages().filter(|_| least <= longest) else {
             return Err(Error::unsupported(
                 "a block of almost 1 TiB over pages",
                 "a range of addresses holds less",
                 "ask for less at once",
             ));
-        }
-        let mut units = (total as u64 * TIMES_MEMORY).next_multiple_of(page).clamp(least, longest);
+        };
+        let mut units = (total as u64 * times).next_multiple_of(page).clamp(least, longest);
         loop {
             self.note_upstream_call();
             match pages.reserve(units as usize * Layout::MIN_ALIGN) {
                 Ok(range) => {
                     self.book.require_here()?;
                     event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
-                    let mut inner = self.book.inner.lock();
-                    inner.core.add_range(range.address(), units as u32, self.book.page_units);
-                    return Ok(());
+                    return Ok((range.address(), units as u32));
                 }
                 Err(_) if units > least => units = (units / 2).next_multiple_of(page).max(least),
                 Err(error) => return Err(error),
@@ -376,9 +436,10 @@ impl<U: Resource> Engine<U> {
 
     /// Maps the first memory, when the suballocator is made.
     pub(super) fn map_initial(&self, units: u32) -> Result<(), Error> {
-        self.reserve_range(units.into())?;
+        let (range, range_units) = self.reserve_range(TIMES_MEMORY, units.into())?;
         let (growing, page) = {
             let mut inner = self.book.inner.lock();
+            inner.core.add_range(range, range_units, self.book.page_units);
             let growing = inner.core.begin_initial(units);
             (growing, u64::from(self.book.page_units))
         };

@@ -29,7 +29,8 @@ impl SuballocBook {
                 return;
             }
             let owner = self.cache(&mut inner.core, request.requester.id()).owner();
-            if has_plenty(inner, owner, request) || !inner.core.would_cut(owner, request.want.units()) {
+            let has_plenty = self.page_units == 0 && has_plenty(inner, owner, request);
+            if has_plenty || !inner.core.would_cut(owner, request.want.units()) {
                 return;
             }
             for cache in &mut self.caches() {

@@ -192,7 +192,8 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if self.book.page_units > 0 {
-            return self.grow_or_move(request, Growth::Exact, attempt);
+            let grown = self.grow_or_move(request, Growth::Exact, attempt)?;
+            return Ok(grown.or_else(|| self.book.serve_elsewhere(request)));
         }
         let room = |book: &SuballocBook| book.room(&book.inner.lock());
         let mut gone = 0;

@@ -425,6 +425,30 @@ fn the_last_page_is_never_mapped() {
     core.verify();
 }
 
+#[test]
+fn short_blocks_have_a_range_of_their_own() {
+    let mut core = Core::new();
+    core.add_range(START, 8192 * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    let early = grown(&mut core, owner, 1, 0);
+    assert!(!core.wants_short_range(), "one range does while there is little");
+    grown(&mut core, owner, (16 << 20) / UNIT as u32, 10);
+    assert!(core.wants_short_range());
+    let short = START + 9000 * PAGE_BYTES;
+    core.add_short_range(short, RANGE_PAGES * PAGE, PAGE);
+    core.verify();
+    assert_eq!(core.allocate(owner, 1, 1, &[]), None, "what is free lies among the long blocks");
+    assert_eq!(grown(&mut core, owner, 1, 20), short);
+    assert_eq!(core.allocate(owner, 256, 1, &[]), None, "the page of the short ones has no room");
+    let long = grown(&mut core, owner, 257, 30);
+    assert!(long > early && long < short);
+    assert!(core.allocate_elsewhere(owner, 1, 1, &[]).is_some_and(|taken| taken.address < short));
+    core.verify();
+    core.close_short_range();
+    assert!(core.allocate(owner, 1, 1, &[]).is_some_and(|taken| taken.address < short));
+    core.verify();
+}
+
 /// With many holes without memory a search looks at a bounded number of nodes.
 #[test]
 fn a_search_for_a_site_is_bounded_for_any_number_of_holes() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::suballoc::core::bins::{Bin, End};
+use crate::suballoc::core::bins::End;
 use crate::suballoc::core::node::{BlockNode, Id, NONE};
 use crate::suballoc::core::{Core, Owner, UNIT};
 
@@ -114,7 +114,7 @@ impl Core {
                 for id in place.bins.list(&self.nodes, bin, End::Front) {
                     let node = &self.nodes[id];
                     assert_eq!(
-                        (node.holder, node.prev, Bin::of(node.units)),
+                        (node.holder, node.prev, self.ranges.zone(node.address).bin(node.units)),
                         (owner, prev, bin),
                         "block {id} in its bin"
                     );
