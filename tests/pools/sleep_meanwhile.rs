@@ -24,9 +24,12 @@ enum At {
     Unmap,
 }
 
+/// A call, and what is done before it.
+type Act = (At, Box<dyn FnOnce()>);
+
 thread_local! {
     /// What is done once, before the call. A thread of its own for each test.
-    static MEANWHILE: RefCell<Option<(At, Box<dyn FnOnce()>)>> = const { RefCell::new(None) };
+    static MEANWHILE: RefCell<Option<Act>> = const { RefCell::new(None) };
 }
 
 fn meanwhile(at: At, act: impl FnOnce() + 'static) {
