@@ -268,4 +268,32 @@ mod tests {
             assert!((modelled - mib).abs() < 0.06, "{name}: {modelled} MiB where PyTorch takes {mib}");
         }
     }
+
+    fn score_of_pages(first_seed: u64) -> Score {
+        let (rig, mut score) = (rig(), Score::default());
+        for seed in first_seed..first_seed + 100 {
+            let trace = Workload::new(seed).trace();
+            score.add(&Pair::Pages.compare(&rig, &trace).expect("nothing fails over no memory"));
+        }
+        score
+    }
+
+    /// Short of 95: on the others a pool holds 2% more on average, mostly one page where there are few. Above 1.3 times the
+    /// live peak are programs that have less than 16 MiB, of which a page is a large part.
+    #[test]
+    fn a_pool_over_pages_takes_little_on_workloads_that_its_rules_were_not_chosen_on() {
+        let score = score_of_pages(1000);
+        assert!(score.at_or_below >= 85 && score.highest <= 1.3 && score.highest_over_live <= 1.8, "{score:?}");
+    }
+
+    /// The better of expandable segments and the driver's pool on each, but for train_gpt: that takes 1.07 there.
+    #[test]
+    fn a_pool_over_pages_takes_no_more_than_the_better_peer_on_every_log_but_one() {
+        let rig = rig();
+        let most = [1.15, 1.26, 1.08, 1.15, 1.25, 1.11, 1.01];
+        for ((name, _), most) in MEASURED.into_iter().zip(most) {
+            let footprint = Pair::Pages.compare(&rig, &trace(name)).expect("nothing fails over no memory");
+            assert!(footprint.over_live(footprint.ours) <= most, "{name}: {footprint:?}");
+        }
+    }
 }
