@@ -41,11 +41,11 @@ impl ArgumentKind {
                 None => Err(self.wanted()),
             },
             Self::WordOrCount(words) => word(words).map_or_else(|| count().map_err(|_| self.wanted()), Ok),
-            Self::TimesOrSize if text.ends_with(|c: char| c.is_ascii_digit()) => {
-                let times = text.parse().ok().filter(|times| (1.0..=100.0).contains(times));
-                times.map(Value::Times).ok_or_else(|| self.wanted())
-            }
-            Self::TimesOrSize => size().map_err(str::to_owned),
+            Self::TimesOrSize => match text.parse::<f64>() {
+                Ok(times) if (1.0..=100.0).contains(&times) => Ok(Value::Times(times)),
+                Ok(times) if times < 1.0 => Err(self.wanted()),
+                _ => size().map_err(str::to_owned),
+            },
             Self::Text => Ok(Value::Text(text.into())),
             Self::Recipe => Err(self.wanted()),
         }

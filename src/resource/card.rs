@@ -31,7 +31,7 @@ pub(crate) enum ArgumentKind {
     WordOrSize(&'static [&'static str]),
     /// One of these words, or a whole number.
     WordOrCount(&'static [&'static str]),
-    /// How many times as much, such as 1.05, or a size with its unit.
+    /// How many times as much, such as 1.05, or a size, of more than 100 bytes.
     TimesOrSize,
     /// Any text, such as the name of a file.
     Text,
@@ -91,7 +91,7 @@ impl ArgumentKind {
             Self::Word(words) => any_of(words, None),
             Self::WordOrSize(words) => any_of(words, Some("a size")),
             Self::WordOrCount(words) => any_of(words, Some("a whole number")),
-            Self::TimesOrSize => "a number from 1 to 100, such as 1.05, or a size with its unit".into(),
+            Self::TimesOrSize => "a number from 1 to 100, such as 1.05, or a size".into(),
             Self::Text => "a text".into(),
             Self::Recipe => "a recipe".into(),
         }

@@ -114,11 +114,11 @@ fn what_is_not_understood_is_pointed_at() {
         ("pool(initial=101%)", 14, "from 0% to 100%"),
         ("pool(initial=99999999999GiB)", 14, "more than an allocation can have"),
         ("pool(inital=1GiB)", 6, "`pool` takes no `inital`; did you mean `initial`?"),
-        ("pool(colour=red)", 6, "there are initial, maximum, growth, reuse, checked"),
+        ("pool(colour=red)", 6, "there are initial, maximum, growth, reuse, checked, budget"),
         ("pool(initial=1, initial=2)", 17, "`initial` is given twice"),
         ("pool(1, initial=2)", 9, "`initial` is given twice"),
         ("pool(initial=1, 2)", 17, "without a name comes after one that has a name"),
-        ("pool(1, 2, exact, own, true, 3)", 30, "`pool` takes 5 arguments"),
+        ("pool(1, 2, exact, own, true, 3, 4)", 33, "`pool` takes 6 arguments"),
         ("cuda(0, 1)", 9, "`cuda` takes one argument"),
         ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
@@ -219,6 +219,7 @@ fn every_ingredient_is_made() {
             (_, "maximum", _) => "64MiB".into(),
             (_, _, "a size") => "2MiB".into(),
             (_, _, "a whole number") => "8".into(),
+            (_, _, words) if words.starts_with("a number from") => "1.05".into(),
             (_, _, "a recipe") => "pool | managed".into(),
             (_, _, "a text") => "name".into(),
             (_, _, words) => words.split([',', ' ']).next().expect("there is a word").to_owned(),
@@ -471,6 +472,14 @@ fn value(expects: &str) -> BoxedStrategy<String> {
     match expects {
         "a size" => size.boxed(),
         "a whole number" => any::<u64>().prop_map(|count| count.to_string()).boxed(),
+        times if times.starts_with("a number from") => {
+            let times = (100..=10_000_u32).prop_map(|hundredths| (f64::from(hundredths) / 100.0).to_string());
+            prop_oneof![
+                times,
+                size.prop_filter("it has a unit", |size| size.ends_with(|c: char| c.is_alphabetic()))
+            ]
+            .boxed()
+        }
         "a text" => ".{0,12}"
             .prop_map(|text: String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
             .boxed(),

@@ -283,7 +283,10 @@ mod tests {
     #[test]
     fn a_pool_over_pages_takes_little_on_workloads_that_its_rules_were_not_chosen_on() {
         let score = score_of_pages(1000);
-        assert!(score.at_or_below >= 85 && score.highest <= 1.3 && score.highest_over_live <= 1.8, "{score:?}");
+        assert!(
+            score.at_or_below >= 85 && score.highest <= 1.3 && score.highest_over_live <= 1.8,
+            "{score:?}"
+        );
     }
 
     /// The better of expandable segments and the driver's pool on each, but for train_gpt: that takes 1.07 there.

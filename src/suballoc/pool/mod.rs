@@ -108,11 +108,6 @@ impl Pool {
                 "the most bytes that it takes; no limit if left out",
             ),
             Parameter::new(
-                "budget",
-                ArgumentKind::TimesOrSize,
-                "over mapped: moves free pages rather than hold more than this many times the live peak, or this size",
-            ),
-            Parameter::new(
                 "growth",
                 ArgumentKind::WordOrSize(&["spare", "doubling", "exact"]),
                 "how much it takes at a time: a policy, or a size; spare if left out",
@@ -123,6 +118,11 @@ impl Pool {
                 "which memory freed on other streams a stream may take; wait if left out",
             ),
             Ledger::CHECKED,
+            Parameter::new(
+                "budget",
+                ArgumentKind::TimesOrSize,
+                "over mapped: moves free pages rather than hold more than this many times the live peak, or this size",
+            ),
         ],
     };
 }
