@@ -42,6 +42,24 @@ fn what_fits_together_is_read() {
 }
 
 #[test]
+fn figures_of_pages_and_of_sleep_may_be_left_out() {
+    let older = with(|_| ()).expect("it fits together").status;
+    assert_eq!([older.pages, older.moves, older.moved_bytes, older.graph_bytes, older.asleep_bytes], [0; 5]);
+    let names = ["pages", "moves", "moved_bytes", "graph_bytes", "asleep_bytes"];
+    let later = with(|file| {
+        for (name, number) in names.into_iter().zip(1..) {
+            file["status"][name] = number.into();
+        }
+    });
+    let status = later.expect("it fits together").status;
+    let library = status.in_library();
+    assert_eq!([library.pages, library.graph_bytes, library.asleep_bytes], [1, 4, 5]);
+    assert_eq!([library.moves, library.moved_bytes], [2, 3]);
+    let passed_on = serde_json::to_value(status).unwrap();
+    assert_eq!(names.map(|name| passed_on[name].as_u64()), [1, 2, 3, 4, 5].map(Some));
+}
+
+#[test]
 fn what_does_not_fit_is_told() {
     type Change = fn(&mut serde_json::Value);
     let wrong: [(Change, &str); 19] = [

@@ -49,10 +49,10 @@ pub(crate) struct Status {
     pub(crate) cached_bytes: u64,
     pub(crate) pending_bytes: u64,
     /// Left out where there are none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) graph_bytes: u64,
     /// Left out where there are none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) asleep_bytes: u64,
     pub(crate) reserved_bytes: u64,
     pub(crate) peak_reserved_bytes: u64,
@@ -61,6 +61,13 @@ pub(crate) struct Status {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) steals: u64,
+    /// Older files have no figures of pages.
+    #[serde(default)]
+    pub(crate) pages: u64,
+    #[serde(default)]
+    pub(crate) moves: u64,
+    #[serde(default)]
+    pub(crate) moved_bytes: u64,
     pub(crate) waits: u64,
     pub(crate) events_recorded: u64,
     pub(crate) upstream_calls: u64,
@@ -85,11 +92,19 @@ impl Status {
         status.hits = self.hits;
         status.misses = self.misses;
         status.steals = self.steals;
+        status.pages = bytes(self.pages);
+        status.moves = self.moves;
+        status.moved_bytes = self.moved_bytes;
         status.waits = self.waits;
         status.events_recorded = self.events_recorded;
         status.upstream_calls = self.upstream_calls;
         status
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What was known of the request that failed.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::page::{scratch, snapshot_path};
 use super::{browser, draw, is_near, keep, named, number, pixel, text_of};
@@ -32,6 +32,41 @@ fn a_snapshot_is_a_map_of_one_moment() {
         assert_eq!(browser.ask("probe.holders().map((row) => row.name)"), json!(["no tag", "query › join"]));
         assert!(browser.complaints(&path).is_empty(), "{:?}", browser.complaints(&path));
         keep(&mut browser, if dark { "snapshot-dark" } else { "snapshot-light" });
+    }
+}
+
+#[test]
+fn figures_of_pages_are_shown_where_there_are_some() {
+    let Some((_alone, mut browser)) = browser(false) else { return };
+    let mut file: Value = serde_json::from_str(&fs::read_to_string(snapshot_path("pool")).unwrap()).unwrap();
+    let mut facts = |file: &Value| {
+        let input = scratch("pages.json");
+        fs::write(&input, file.to_string()).unwrap();
+        let path = draw("pages.html", input.to_str().unwrap(), &[]);
+        browser.open(&path);
+        assert!(browser.complaints(&path).is_empty(), "{:?}", browser.complaints(&path));
+        text_of(&mut browser, "now-facts")
+    };
+    let words = ["mapped1 page", "moved3 pages · 6.00 MiB", "asleep5.00 MiB"];
+
+    // With zeros, and as an older program has written it: without the keys.
+    let with_zeros = facts(&file);
+    let status = file["status"].as_object_mut().unwrap();
+    status.retain(|name, _| !["pages", "moves", "moved_bytes"].contains(&name.as_str()));
+    let without = facts(&file);
+    for shown in [with_zeros, without] {
+        assert!(shown.contains("memory of the host"), "{shown}");
+        for name in ["mapped", "moved", "asleep", "undefined", "NaN"] {
+            assert!(!shown.contains(name), "{shown}");
+        }
+    }
+
+    for (name, number) in [("pages", 1), ("moves", 3), ("moved_bytes", 6 << 20), ("asleep_bytes", 5 << 20)] {
+        file["status"][name] = json!(number);
+    }
+    let shown = facts(&file);
+    for words in words {
+        assert!(shown.contains(words), "{shown}");
     }
 }
 

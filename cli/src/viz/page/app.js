@@ -287,7 +287,19 @@ class App {
       ["taken from other streams", plural(status.steals, "block")],
       ["calls of the upstream", countText(status.upstream_calls)],
       ["memory of the host", bytesText(status.metadata_bytes)],
+      ...this.pageFacts(),
     ];
+  }
+
+  /** Of a pool of pages, and of what sleeps in it: where there is nothing to say, no rows. @returns {[string, string][]} */
+  pageFacts() {
+    const { status } = this.model.heading;
+    /** @type {[string, string][]} */
+    const facts = [];
+    if (status.pages) facts.push(["mapped", plural(status.pages, "page")]);
+    if (status.moves) facts.push(["moved", `${plural(status.moves, "page")} · ${bytesText(status.moved_bytes)}`]);
+    if (status.asleep_bytes) facts.push(["asleep", bytesText(status.asleep_bytes)]);
+    return facts;
   }
 
   /** @returns {[string, string][]} */
