@@ -38,9 +38,9 @@ fn islands<'p>(pool: &'p Pool<Mapped>, count: usize, stream: &Stream) -> Vec<Hel
     let (mut kept, mut at) = (Vec::new(), 0);
     for block in blocks {
         if at % 3 == 1 {
-            kept.push(block)
+            kept.push(block);
         } else {
-            block.free(stream.as_ref())
+            block.free(stream.as_ref());
         }
         at += 1;
     }

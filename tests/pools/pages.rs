@@ -1,7 +1,5 @@
 //! A pool over pages: how it grows in place, moves what is free, and gives back what no live block touches.
 
-#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -486,7 +486,7 @@ fn holey(pages: u32, owners: u32) -> (Core, Vec<Owner>, Vec<u64>) {
 }
 
 fn settle_all(core: &mut Core, owners: &[Owner]) {
-    owners.iter().for_each(|&owner| _ = core.settle(owner, Epoch(9)));
+    owners.iter().for_each(|&owner| core.settle(owner, Epoch(9)));
 }
 
 /// Twice as many pages cost twice as many visits.

@@ -1,7 +1,7 @@
 //! `Sleepers`: which blocks of a suballocator sleep.
 
 // Not of `sync`, because no protocol depends on it.
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 
@@ -28,10 +28,10 @@ pub(in crate::suballoc::engine) struct Sleepers {
 
 impl Default for Sleepers {
     fn default() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
         Self {
             // Relaxed: only that the numbers differ matters.
-            me: NEXT.fetch_add(1, Ordering::Relaxed),
+            me: NEXT.fetch_add(1, Ordering::Relaxed) as u64,
             blocks: HashMap::new(),
             units: 0,
             made: 0,
