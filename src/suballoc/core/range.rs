@@ -8,7 +8,7 @@
 //! The last page of a range is never mapped: so no range is ever one free block, and work that runs past the last block
 //! meets addresses without memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bins::Zone;
 use super::node::{BlockNode, Id, NONE};
@@ -51,8 +51,8 @@ pub(crate) struct DrainedRange {
 pub(super) struct Ranges {
     /// The unit of extents; 0 while there is no range.
     pub(super) page_units: u32,
-    /// By address: the units.
-    pub(super) by_address: BTreeMap<u64, u32>,
+    /// Where each begins.
+    starts: BTreeSet<u64>,
     /// By address: the units and the number.
     extents: BTreeMap<u64, (u32, u64)>,
     /// The absent nodes, by address.
@@ -142,7 +142,7 @@ impl Ranges {
 
     /// Returns `true` if a segment that begins there is a range.
     pub(super) fn has(&self, address: u64) -> bool {
-        self.by_address.contains_key(&address)
+        self.starts.contains(&address)
     }
 
     /// An estimate: a map holds up to 11 entries in a leaf, and leaves are at least half full.
@@ -187,7 +187,7 @@ impl Core {
         let id = self.nodes.make();
         self.nodes[id] = BlockNode { address, units, holder: Owner::ABSENT, ..BlockNode::VACANT };
         self.segments.add_addresses(Segment { address, units }, id);
-        self.ranges.by_address.insert(address, units);
+        self.ranges.starts.insert(address);
         self.ranges.absent.insert(address, id);
         self.ranges.note_frontiers();
     }

@@ -411,18 +411,17 @@ impl SuballocBook {
     ) {
         let mut cache = self.cache(&mut inner.core, stream);
         let owner = cache.owner();
-        if !self.is_cached(want) {
-            return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
-            return;
+        if self.is_cached(want) {
+            if cache.put(want, block.address(), epoch) {
+                // The cache had room: only its token was taken.
+                return;
+            }
+            cache.make_room(want, |spilled| return_to_core(&mut inner.core, owner, spilled));
+            if cache.put(want, block.address(), epoch) {
+                return;
+            }
         }
-        if cache.put(want, block.address(), epoch) {
-            // The cache had room: only its token was taken.
-            return;
-        }
-        cache.make_room(want, |spilled| return_to_core(&mut inner.core, owner, spilled));
-        if !cache.put(want, block.address(), epoch) {
-            return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
-        }
+        return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
     }
 
     /// Empties the cache of one requester. Returns the number of blocks.

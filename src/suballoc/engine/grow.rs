@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::book::{Inner, Request, SuballocBook};
 use super::events::event;
-use super::paging::Paging;
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
@@ -72,21 +71,17 @@ impl Inner {
 }
 
 /// The next step of a thread that needs a segment.
-pub(super) enum Pledge {
+enum Pledge {
     /// Request `units`, which are set aside. `calls` is `Inner::calls`, unless other calls are under way.
     Ask { units: u64, calls: Option<u64>, old: Old },
     /// Another thread has requested enough, or returns a segment: wait until `Inner::answers` changes.
     Wait { answers: u64, may_ask: bool },
     /// There is no room under the maximum.
     NoRoom,
-    /// No range of addresses is long enough, or there is none of short blocks yet: reserve one.
-    Reserve { is_short: bool },
-    /// Map pages, which no search finds meanwhile. `calls` as above.
-    Map { paging: Box<Paging>, calls: Option<u64> },
 }
 
 /// Segments to return before the upstream is called: taken from the core, and counted as leaving.
-pub(super) type Old = SmallVec<[Segment; 8]>;
+type Old = SmallVec<[Segment; 8]>;
 
 impl<U: Resource> Engine<U> {
     /// Takes a segment that the request fits from the upstream, and serves the request from it. `None` if there is no
@@ -116,7 +111,7 @@ impl<U: Resource> Engine<U> {
                 Err(pledge) => pledge,
             };
             let (answers, may_ask) = match pledge {
-                Pledge::NoRoom | Pledge::Reserve { .. } | Pledge::Map { .. } => return Ok(None),
+                Pledge::NoRoom => return Ok(None),
                 Pledge::Wait { answers, may_ask } => (answers, may_ask),
                 Pledge::Ask { units, calls, old } => {
                     match self.request_segment(request, units, old, attempt)? {

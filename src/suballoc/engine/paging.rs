@@ -10,13 +10,13 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::book::{Inner, Reach, Request, SuballocBook, of_owners};
 use super::events::event;
-use super::grow::{PAGE_UNITS, Pledge, TURNS};
+use super::grow::{PAGE_UNITS, TURNS};
 use super::slow_path::Attempt;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
 use crate::stream::Epoch;
 use crate::suballoc::Growth;
-use crate::suballoc::core::{Extent, Growing, Owner};
+use crate::suballoc::core::{Extent, Growing, Owner, Segment};
 
 /// A range has this many times the memory of the upstream in addresses, so that a hole that is too short for one request
 /// is left to others.
@@ -29,7 +29,7 @@ const LONGEST: u64 = u32::MAX as u64 + 1 - PAGE_UNITS;
 /// 128 MiB, and a request of 512 MiB is four pages.
 const PART_OF_MEMORY: u64 = 1024;
 
-/// With a soft limit, a page is at most this part of what the pool has.
+/// With a budget, a page is at most this part of what the pool has.
 const PART_OF_POOL: u64 = 512;
 
 /// With [`Growth::Spare`] growth at the end of the memory goes on beyond what the request needs, to 1/1024 of what there
@@ -49,10 +49,20 @@ pub(super) struct Paging {
     epoch: Epoch,
 }
 
-/// What is left to do where no request waits for a call of another thread.
-enum Outcome {
-    Served(Option<DevicePtr>),
-    Refused(Error),
+/// The next step of a thread that needs pages.
+pub(super) enum PagePlan {
+    /// Map pages, which no search finds meanwhile. `calls` is `Inner::calls`, unless other calls are under way.
+    Map { paging: Box<Paging>, calls: Option<u64> },
+    /// Another thread maps enough, or returns pages: wait until `Inner::answers` changes.
+    Wait { answers: u64, may_ask: bool },
+    /// No range of addresses is long enough, or there is none of short blocks yet: reserve one.
+    Reserve { is_short: bool },
+    /// There is no room under the maximum.
+    NoRoom,
+}
+
+fn units_of(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| u64::from(extent.units)).sum()
 }
 
 impl SuballocBook {
@@ -68,16 +78,16 @@ impl SuballocBook {
         growth: Growth,
         turn: usize,
         is_full: bool,
-    ) -> Pledge {
+    ) -> PagePlan {
         let id = request.requester.id();
         let owner = self.cache(&mut inner.core, id).owner();
         let reach = of_owners(&inner.core, reach);
         let units = request.want.units();
         if inner.core.wants_short_range() {
-            return Pledge::Reserve { is_short: true };
+            return PagePlan::Reserve { is_short: true };
         }
         let Some(site) = inner.core.site(owner, units, request.align_units, &reach) else {
-            return Pledge::Reserve { is_short: false };
+            return PagePlan::Reserve { is_short: false };
         };
         let room = self.room(inner);
         let others_may_do = if site.missing <= room && !is_full {
@@ -86,11 +96,11 @@ impl SuballocBook {
             inner.pledged + inner.leaving > 0
         };
         if others_may_do && turn + 1 < TURNS && !inner.is_calling() {
-            return Pledge::Wait { answers: inner.answers, may_ask: site.missing <= room };
+            return PagePlan::Wait { answers: inner.answers, may_ask: site.missing <= room };
         }
         let reserved = inner.core.reserved_units();
-        let soft = self.soft_units(inner, u64::from(units));
-        let allowed = soft.saturating_sub(reserved + inner.pledged);
+        let budget = self.budget_units(inner, u64::from(units));
+        let allowed = budget.saturating_sub(reserved + inner.pledged);
         let spare = spare(growth, site.missing, reserved).min(room.min(allowed).saturating_sub(site.missing));
         let page = u64::from(self.page_units);
         let growing = inner.core.begin_growth(site, if is_full { 0 } else { spare / page * page });
@@ -99,11 +109,11 @@ impl SuballocBook {
         let must = if is_full { gaps } else { gaps.saturating_sub(room) };
         let should = must.max(gaps.saturating_sub(allowed));
         let old = inner.core.take_pages(should, u64::MAX);
-        let moved = old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+        let moved = units_of(&old);
         if moved < must {
             old.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
             inner.core.abandon_growth(&growing, &[]);
-            return Pledge::NoRoom;
+            return PagePlan::NoRoom;
         }
         let pledged = gaps.saturating_sub(moved);
         inner.leaving += moved;
@@ -111,7 +121,7 @@ impl SuballocBook {
         inner.begin_call();
         let is_alone = inner.pledged + inner.leaving == pledged + moved;
         let paging = Paging { growing, old, pledged, stream: id, epoch: request.requester.now() };
-        Pledge::Map { paging: Box::new(paging), calls: is_alone.then_some(inner.calls) }
+        PagePlan::Map { paging: Box::new(paging), calls: is_alone.then_some(inner.calls) }
     }
 
     /// A block among those of other lengths, where memory has ended.
@@ -126,8 +136,8 @@ impl SuballocBook {
         DevicePtr::new(taken.address)
     }
 
-    /// The soft limit, after a request for so many units more was noted.
-    fn soft_units(&self, inner: &mut Inner, more: u64) -> u64 {
+    /// The budget in units, after a request for so many units more was noted.
+    fn budget_units(&self, inner: &mut Inner, more: u64) -> u64 {
         let Some(limit) = self.page_budget else { return u64::MAX };
         let cached: u64 = self.shards().map(|shard| shard.lock().units()).sum();
         let live = inner.core.out_units().saturating_sub(cached) + more;
@@ -195,21 +205,21 @@ impl<U: Resource> Engine<U> {
         for turn in 0..TURNS {
             let plan =
                 |inner: &mut Inner| self.book.plan_pages(inner, request, &reach, growth, turn, is_full);
-            let pledge = match self.book.serve_or(request, plan) {
+            let plan = match self.book.serve_or(request, plan) {
                 Ok(block) => return Ok(Some(block)),
-                Err(pledge) => pledge,
+                Err(plan) => plan,
             };
-            let (answers, may_ask) = match pledge {
-                Pledge::Wait { answers, may_ask } => (answers, may_ask),
-                Pledge::Reserve { is_short: true } => {
+            let (answers, may_ask) = match plan {
+                PagePlan::Wait { answers, may_ask } => (answers, may_ask),
+                PagePlan::Reserve { is_short: true } => {
                     self.reserve_short_range()?;
                     continue;
                 }
-                Pledge::Reserve { is_short: false } => {
+                PagePlan::Reserve { is_short: false } => {
                     self.reserve_longer_range(request)?;
                     continue;
                 }
-                Pledge::Map { paging, calls } => match self.carry_out(&paging, attempt)? {
+                PagePlan::Map { paging, calls } => match self.carry_out(&paging, attempt)? {
                     Some(block) => return Ok(Some(block)),
                     None if calls == Some(attempt.calls) => return Ok(None),
                     None => {
@@ -217,7 +227,7 @@ impl<U: Resource> Engine<U> {
                         (inner.answers, inner.is_calling())
                     }
                 },
-                Pledge::Ask { .. } | Pledge::NoRoom => return Ok(None),
+                PagePlan::NoRoom => return Ok(None),
             };
             self.book.wait_for_answer(answers, may_ask, attempt);
         }
@@ -233,15 +243,14 @@ impl<U: Resource> Engine<U> {
             if self.unmap(pages, extent) { hand.push(extent) } else { kept.push(extent) }
         }
         let mut mapped: Vec<Extent> = Vec::new();
-        let answer = self.fill_gaps(pages, paging, &mut hand, &mut mapped);
+        let answer = self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut mapped);
         hand.into_iter().for_each(|extent| self.release(pages, extent));
         // The upstream may be a user's, and may have forked.
         self.book.require_here()?;
-        let outcome = {
+        let served = {
             let mut inner = self.book.inner.lock();
             let inner = &mut *inner;
-            let moved = |extent: &Extent| u64::from(extent.units);
-            inner.leaving -= paging.old.iter().map(moved).sum::<u64>();
+            inner.leaving -= units_of(&paging.old);
             inner.pledged -= paging.pledged;
             inner.end_call();
             for &extent in &paging.old {
@@ -250,35 +259,33 @@ impl<U: Resource> Engine<U> {
                 } else {
                     inner.core.finish_unmapping(extent);
                     inner.moves += 1;
-                    inner.moved += moved(&extent);
+                    inner.moved += u64::from(extent.units);
                 }
             }
-            let outcome = match answer {
+            let served = match answer {
                 Ok(()) => {
                     // By its cache: the owner leaves the core when another stream gets the cache.
                     let owner = self.book.cache(&mut inner.core, paging.stream).owner();
                     let address = inner.core.finish_growth(&paging.growing, &mapped, owner, paging.epoch);
                     inner.misses += 1;
-                    Outcome::Served(DevicePtr::new(address))
+                    Ok(DevicePtr::new(address))
                 }
                 Err(refused) => {
                     inner.core.abandon_growth(&paging.growing, &mapped);
-                    let given = paging.old.iter().map(moved).sum();
-                    attempt.gained += mapped.iter().map(moved).sum::<u64>().saturating_sub(given);
+                    attempt.gained += units_of(&mapped).saturating_sub(units_of(&paging.old));
                     attempt.calls = inner.calls;
-                    Outcome::Refused(refused)
+                    Err(refused)
                 }
             };
             self.book.note_reserved(inner);
-            outcome
+            served
         };
-        match outcome {
-            Outcome::Served(block) => Ok(block),
-            Outcome::Refused(refused) if refused.is_final() => Err(refused),
-            Outcome::Refused(refused) => {
+        match served {
+            Err(refused) if !refused.is_final() => {
                 attempt.refused = Some(refused);
                 Ok(None)
             }
+            served => served,
         }
     }
 
@@ -286,14 +293,14 @@ impl<U: Resource> Engine<U> {
     fn fill_gaps(
         &self,
         pages: &dyn Pages,
-        paging: &Paging,
+        gaps: &[(u64, u32)],
         hand: &mut Vec<Extent>,
         mapped: &mut Vec<Extent>,
     ) -> Result<(), Error> {
         let mut rest: SmallVec<[(u64, u64); 4]> = SmallVec::new();
         // The longest first, so that the short ones fill what is left.
         hand.sort_by_key(|extent| extent.units);
-        for &(address, units) in &paging.growing.gaps {
+        for &(address, units) in gaps {
             let (mut at, mut left) = (address, u64::from(units));
             while let Some(fits) = hand.iter().rposition(|extent| u64::from(extent.units) <= left) {
                 let page = hand.remove(fits);
@@ -391,12 +398,8 @@ impl<U: Resource> Engine<U> {
                 }
             }
         };
-        if let (Some((range, units)), Some(pages)) = (unused, self.pages())
-            && let Some(range) = DevicePtr::new(range)
-        {
-            self.note_upstream_call();
-            // SAFETY: the range of so many bytes was reserved just now, and nobody else has seen it.
-            unsafe { pages.unreserve(range, units as usize * Layout::MIN_ALIGN) };
+        if let (Some((address, units)), Some(pages)) = (unused, self.pages()) {
+            self.unreserve(pages, Segment { address, units });
         }
         Ok(())
     }
@@ -437,21 +440,17 @@ impl<U: Resource> Engine<U> {
     /// Maps the first memory, when the suballocator is made.
     pub(super) fn map_initial(&self, units: u32) -> Result<(), Error> {
         let (range, range_units) = self.reserve_range(TIMES_MEMORY, units.into())?;
-        let (growing, page) = {
+        let growing = {
             let mut inner = self.book.inner.lock();
             inner.core.add_range(range, range_units, self.book.page_units);
-            let growing = inner.core.begin_initial(units);
-            (growing, u64::from(self.book.page_units))
+            inner.core.begin_initial(units)
         };
-        let Some(growing) = growing else { return Ok(()) };
-        debug_assert!(growing.gap_units().is_multiple_of(page));
-        let paging = Paging { growing, old: Vec::new(), pledged: 0, stream: None, epoch: Epoch::NONE };
+        let (Some(growing), Some(pages)) = (growing, self.pages()) else { return Ok(()) };
         let mut mapped = Vec::new();
-        let Some(pages) = self.pages() else { return Ok(()) };
-        let answer = self.fill_gaps(pages, &paging, &mut Vec::new(), &mut mapped);
+        let answer = self.fill_gaps(pages, &growing.gaps, &mut Vec::new(), &mut mapped);
         let mut inner = self.book.inner.lock();
         // What is mapped is free.
-        inner.core.abandon_growth(&paging.growing, &mapped);
+        inner.core.abandon_growth(&growing, &mapped);
         self.book.note_reserved(&mut inner);
         answer
     }
@@ -464,14 +463,13 @@ impl<U: Resource> Engine<U> {
             // In one step: of two threads that trim, each counts what the other has taken.
             let surplus = inner.core.reserved_units().saturating_sub(keep_units);
             let old = inner.core.take_pages(surplus, surplus);
-            inner.leaving += old.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
+            inner.leaving += units_of(&old);
             inner.begin_call();
             self.book.note_reserved(&mut inner);
             old
         };
         let (unmapped, kept): (Vec<Extent>, Vec<Extent>) =
             old.into_iter().partition(|extent| self.unmap(pages, *extent));
-        let units_of = |extents: &[Extent]| extents.iter().map(|extent| u64::from(extent.units)).sum::<u64>();
         let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
         unmapped.iter().for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
@@ -502,12 +500,19 @@ impl<U: Resource> Engine<U> {
                     is_empty = false;
                 }
             }
-            let Some(range) = DevicePtr::new(drained.range.address).filter(|_| is_empty) else { continue };
-            self.note_upstream_call();
-            // SAFETY: `reserve_range` got the range of so many bytes from this upstream; every page in it was unmapped
-            // just now, and the core hands nothing of it out any more.
-            unsafe { pages.unreserve(range, drained.range.units as usize * Layout::MIN_ALIGN) };
+            if is_empty {
+                self.unreserve(pages, drained.range);
+            }
         }
+    }
+
+    /// Returns a range in which nothing is mapped to the upstream.
+    fn unreserve(&self, pages: &dyn Pages, range: Segment) {
+        let Some(address) = DevicePtr::new(range.address) else { return };
+        self.note_upstream_call();
+        // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
+        // hands nothing of it out: it never knew the range, or has ended.
+        unsafe { pages.unreserve(address, range.units as usize * Layout::MIN_ALIGN) };
     }
 
     pub(super) fn map(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {

@@ -21,7 +21,8 @@ pub(super) enum Strategy {
     DeviceWait,
     /// The same, and the host waits.
     HostWait,
-    /// Empty segments go back to the upstream, and one that fits is taken.
+    /// Empty segments go back to the upstream, and one that fits is taken. Over pages, free pages move, as in `Grow`, and
+    /// at last a block is taken from the other range.
     Trim,
     /// A block of any stream is taken, and then the host waits for that stream.
     TakeThenWait,
