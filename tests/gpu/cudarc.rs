@@ -5,7 +5,8 @@
 
 use std::ffi::{CString, c_void};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -382,12 +383,15 @@ fn a_copy_with_the_host_is_in_no_graph() {
     let mut vector = DeviceVec::filled(COUNT, 1_u32, ours.as_ref()).expect("there is memory");
     // The stream's own companion is there, so that the race is about the copies.
     assert_eq!(vector.get(0, ours.as_ref()).expect("nobody captures"), 1);
-    let (stop, captures) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let (checked, launched) = (Barrier::new(2), Barrier::new(2));
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let captures = AtomicUsize::new(0);
+    // A thread that panics drops its ends, so that the other one does not wait for it.
+    let (checked, is_checked) = mpsc::channel();
+    let (launched, is_launched) = mpsc::channel();
+    let captures = &captures;
+    thread::scope(move |scope| {
+        scope.spawn(move || {
             let mut graphs = Vec::new();
-            while !stop.load(Ordering::Acquire) {
+            let said = loop {
                 if theirs.begin_capture(RELAXED).is_ok() {
                     thread::yield_now();
                     if let Ok(Some(graph)) = theirs.end_capture(AUTO_FREE)
@@ -401,13 +405,19 @@ fn a_copy_with_the_host_is_in_no_graph() {
                     }
                 }
                 thread::yield_now();
+                match is_checked.try_recv() {
+                    Err(TryRecvError::Empty) => {}
+                    said => break said,
+                }
+            };
+            if said.is_err() {
+                return;
             }
-            checked.wait();
             for graph in &graphs {
                 graph.launch().expect("it can be launched");
             }
             theirs.synchronize().expect("the work is sound");
-            launched.wait();
+            launched.send(()).expect("the other thread waits");
         });
         let mut rooms = Vec::new();
         while rooms.len() < COPIES || captures.load(Ordering::Relaxed) < COPIES {
@@ -428,12 +438,11 @@ fn a_copy_with_the_host_is_in_no_graph() {
                 assert_eq!(refused.error().kind(), ErrorKind::Capture, "{refused}");
             }
         }
-        stop.store(true, Ordering::Release);
-        checked.wait();
-        launched.wait();
+        checked.send(()).expect("the other thread captures");
+        is_launched.recv().expect("the graphs can be launched");
         assert!(rooms.iter().all(|room| *room == [7; 1000]), "a graph wrote to memory of the host");
+        assert_eq!(vector.to_vec(ours.as_ref()).expect("nobody captures"), [1; COUNT]);
     });
-    assert_eq!(vector.to_vec(ours.as_ref()).expect("nobody captures"), [1; COUNT]);
 }
 
 /// Pools are dropped with a block out while cudarc captures on another thread, in its strictest mode: a graph comes of it, and
