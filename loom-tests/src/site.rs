@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, StreamRef};
 
-use crate::{Ground, Rig, Work};
+use crate::{Ground, Rig, Work, spawn};
 
 /// A block of a [`Site`].
 #[derive(Debug)]
@@ -93,6 +93,31 @@ impl Site {
     pub fn try_to_take(&self, stream: StreamRef<'_>, bytes: usize) -> Result<Plot, Error> {
         let layout = Layout::from_bytes(bytes).expect("a small size");
         Ok(self.enter(self.pool.allocate(layout, stream)?, layout))
+    }
+
+    /// Each of two threads takes a block on a stream of its own, uses it, and gives it back once both have. Returns whether they
+    /// got one.
+    ///
+    /// # Panics
+    ///
+    /// As [`take`](Self::take) and [`use_on`](Self::use_on).
+    pub fn take_on_two_threads(&self, bytes: usize) -> [bool; 2] {
+        let (one, two) = (self.rig.stream(), self.rig.stream());
+        let other = {
+            let site = self.clone();
+            spawn(move || {
+                let plot = site.take(one.as_ref(), bytes);
+                plot.iter().for_each(|plot| site.use_on(one.as_ref(), plot, Work(0)));
+                (one, plot)
+            })
+        };
+        let plot = self.take(two.as_ref(), bytes);
+        plot.iter().for_each(|plot| self.use_on(two.as_ref(), plot, Work(1)));
+        let (one, other) = other.join().expect("the thread gives the block back");
+        let had = [other.is_some(), plot.is_some()];
+        other.into_iter().for_each(|plot| self.give(one.as_ref(), plot));
+        plot.into_iter().for_each(|plot| self.give(two.as_ref(), plot));
+        had
     }
 
     /// As [`take`](Self::take), for anybody: what used it must be over.

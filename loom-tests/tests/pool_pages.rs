@@ -21,31 +21,11 @@ fn config() -> PoolConfig {
     PoolConfig::default().growth(Growth::Exact).reuse(Reuse::Wait)
 }
 
-/// Each of two threads takes a block on a stream of its own, uses it, and gives it back.
-fn both(site: &Site, bytes: usize) -> [bool; 2] {
-    let (one, two) = (site.rig.stream(), site.rig.stream());
-    let growing = {
-        let site = site.clone();
-        spawn(move || {
-            let plot = site.take(one.as_ref(), bytes);
-            plot.iter().for_each(|plot| site.use_on(one.as_ref(), plot, FIRST));
-            (one, plot)
-        })
-    };
-    let plot = site.take(two.as_ref(), bytes);
-    plot.iter().for_each(|plot| site.use_on(two.as_ref(), plot, SECOND));
-    let (one, other) = growing.join().unwrap();
-    let had = [other.is_some(), plot.is_some()];
-    other.into_iter().for_each(|plot| site.give(one.as_ref(), plot));
-    plot.into_iter().for_each(|plot| site.give(two.as_ref(), plot));
-    had
-}
-
 #[test]
 fn two_threads_grow_side_by_side() {
     explore_bounded(PREEMPTIONS, || {
         let site = Site::in_pages(2 * PAGE, PAGE, config());
-        assert_eq!(both(&site, PAGE), [true, true]);
+        assert_eq!(site.take_on_two_threads(PAGE), [true, true]);
         assert_eq!((site.ground.taken(), site.ground.refused()), (2, 0));
         assert_eq!(site.pool.status().pages, 2);
         site.end();
@@ -57,7 +37,7 @@ fn two_threads_grow_side_by_side() {
 fn two_threads_grow_by_parts_of_pages() {
     explore_bounded(PREEMPTIONS, || {
         let site = Site::in_pages(4 * PAGE, PAGE, config());
-        assert_eq!(both(&site, PAGE + PAGE / 2), [true, true]);
+        assert_eq!(site.take_on_two_threads(PAGE + PAGE / 2), [true, true]);
         assert!(site.ground.most_out_bytes() <= 4 * PAGE);
         site.end();
     });
@@ -68,7 +48,7 @@ fn a_maximum_of_pages_admits_one() {
     static SEEN: [Seen; 2] = [Seen::never(), Seen::never()];
     explore_bounded(PREEMPTIONS, || {
         let site = Site::in_pages(8 * PAGE, PAGE, config().maximum(2 * PAGE));
-        let had = both(&site, 2 * PAGE);
+        let had = site.take_on_two_threads(2 * PAGE);
         assert!(had[0] != had[1], "{had:?}");
         assert!(site.ground.most_out_bytes() <= 2 * PAGE);
         SEEN[usize::from(had[0])].note(true);

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use alluvion::PoolConfig;
 use alluvion::suballoc::{Growth, Reuse};
 use loom::sync::Mutex;
-use loom_tests::{Seen, Site, Work, explore, explore_bounded, spawn};
-
-const FIRST: Work = Work(0);
-const SECOND: Work = Work(1);
+use loom_tests::{Seen, Site, explore, explore_bounded, spawn};
 
 /// How often a thread is preempted. With more, one thread's patience with the growth of another runs out in some schedules, and it is
 /// refused, as it would be in the end.
@@ -19,26 +16,6 @@ const PREEMPTIONS: Option<usize> = Some(3);
 
 /// Long enough that a request comes from the core alone, and not with others.
 const LONG: usize = 64 << 10;
-
-/// Each of two threads takes a block on a stream of its own, uses it, and keeps it. Returns whether they got one.
-fn both(site: &Site) -> [bool; 2] {
-    let (one, two) = (site.rig.stream(), site.rig.stream());
-    let growing = {
-        let site = site.clone();
-        spawn(move || {
-            let plot = site.take(one.as_ref(), LONG);
-            plot.iter().for_each(|plot| site.use_on(one.as_ref(), plot, FIRST));
-            (one, plot)
-        })
-    };
-    let plot = site.take(two.as_ref(), LONG);
-    plot.iter().for_each(|plot| site.use_on(two.as_ref(), plot, SECOND));
-    let (one, other) = growing.join().unwrap();
-    let had = [other.is_some(), plot.is_some()];
-    other.into_iter().for_each(|plot| site.give(one.as_ref(), plot));
-    plot.into_iter().for_each(|plot| site.give(two.as_ref(), plot));
-    had
-}
 
 fn config(growth: Growth) -> PoolConfig {
     PoolConfig::default().growth(growth).reuse(Reuse::Wait)
@@ -49,7 +26,7 @@ fn both_get_what_they_need() {
     static SEEN: [Seen; 3] = [const { Seen::never() }; 3];
     explore_bounded(PREEMPTIONS, || {
         let site = Site::new(2 * LONG, config(Growth::Exact));
-        assert_eq!(both(&site), [true, true]);
+        assert_eq!(site.take_on_two_threads(LONG), [true, true]);
         SEEN[site.ground.taken()].note(true);
         assert_eq!(site.ground.refused(), 0);
         site.end();
@@ -63,7 +40,7 @@ fn one_segment_does_for_both() {
     static SEEN: [Seen; 3] = [const { Seen::never() }; 3];
     explore_bounded(PREEMPTIONS, || {
         let site = Site::new(8 * LONG, config(Growth::Step(2 * LONG)));
-        assert_eq!(both(&site), [true, true]);
+        assert_eq!(site.take_on_two_threads(LONG), [true, true]);
         SEEN[site.ground.taken()].note(true);
         site.end();
     });
@@ -75,7 +52,7 @@ fn one_segment_does_for_both() {
 fn a_maximum_is_shared() {
     explore_bounded(PREEMPTIONS, || {
         let site = Site::new(8 * LONG, config(Growth::Step(4 * LONG)).maximum(2 * LONG));
-        assert_eq!(both(&site), [true, true]);
+        assert_eq!(site.take_on_two_threads(LONG), [true, true]);
         assert!(site.ground.most_out_bytes() <= 2 * LONG);
         site.end();
     });
@@ -85,7 +62,7 @@ fn a_maximum_is_shared() {
 fn one_of_two(capacity: usize, maximum: usize, seen: &'static [Seen; 2]) {
     explore_bounded(PREEMPTIONS, move || {
         let site = Site::new(capacity, config(Growth::Exact).maximum(maximum));
-        let had = both(&site);
+        let had = site.take_on_two_threads(LONG);
         assert!(had[0] != had[1], "{had:?}");
         assert!(site.ground.most_out_bytes() <= LONG);
         seen[usize::from(had[0])].note(true);
@@ -112,7 +89,7 @@ fn an_upstream_refuses_what_is_too_much() {
     static REFUSED: Seen = Seen::never();
     explore_bounded(PREEMPTIONS, || {
         let site = Site::new(2 * LONG, config(Growth::Step(4 * LONG)));
-        assert_eq!(both(&site), [true, true]);
+        assert_eq!(site.take_on_two_threads(LONG), [true, true]);
         REFUSED.note(site.ground.refused() > 0);
         site.end();
     });

@@ -24,6 +24,7 @@ mod cuda_async_config;
 mod cuda_async_managed;
 mod cuda_async_view;
 mod driver_pool;
+mod host_wait;
 mod managed;
 mod mapped;
 mod migration;

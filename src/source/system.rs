@@ -5,6 +5,7 @@
 use core::fmt;
 use core::ptr::NonNull;
 
+use super::host_wait::has_passed;
 use super::pages;
 use super::pinned::host_memory;
 use super::refusal;
@@ -171,8 +172,7 @@ unsafe impl Resource for System {
         if layout.is_empty() {
             return;
         }
-        // A wait for a stream that captures would break the capture, and recorded work may run at any time.
-        if !matches!(stream.is_capturing(), Ok(false)) || stream.synchronize().is_err() {
+        if !has_passed(stream) {
             return;
         }
         // SAFETY: the caller's promises; every use was ordered before that point of the stream, and the stream has passed

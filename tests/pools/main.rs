@@ -14,6 +14,7 @@ mod many_streams;
 mod misuse;
 mod out_of_memory;
 mod page_books;
+mod paged;
 mod pages;
 mod sleep;
 mod sleep_meanwhile;

@@ -6,30 +6,12 @@
 use alluvion::driver::{Call, Code};
 use alluvion::sim::Fault;
 use alluvion::source::{Cuda, Mapped};
-use alluvion::suballoc::{BlockState, Growth, PageBudget, Snapshot};
-use alluvion::testing::{Bench, Stall};
-use alluvion::{DevicePtr, MisuseKind, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
+use alluvion::suballoc::{BlockState, PageBudget, Snapshot};
+use alluvion::testing::Stall;
+use alluvion::{DevicePtr, MisuseKind, Pool, PoolConfig, Resource, Stream};
 
+use crate::paged::{MIB, PAGE, exact, free_all, machine, pool};
 use crate::raw_block::{Held, layout_of};
-
-const MIB: usize = 1 << 20;
-const PAGE: usize = 2 * MIB;
-
-fn machine(pages: usize) -> Sim {
-    Sim::with_config(Bench::config().devices(1).memory_bytes(pages * PAGE))
-}
-
-fn exact() -> PoolConfig {
-    PoolConfig::default().growth(Growth::Exact)
-}
-
-fn pool(sim: &Sim, config: PoolConfig) -> Pool<Mapped> {
-    Mapped::new(&sim.device(0)).and_then(|source| source.pool(config)).expect("the device maps pages")
-}
-
-fn free_all<R: Resource>(blocks: Vec<Held<'_, R>>, stream: &Stream) {
-    blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
-}
 
 /// Blocks of a page each, of which every third one is live and the others have no memory.
 fn islands<'p>(pool: &'p Pool<Mapped>, count: usize, stream: &Stream) -> Vec<Held<'p, Pool<Mapped>>> {

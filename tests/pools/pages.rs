@@ -9,28 +9,12 @@ use alluvion::driver::Call;
 use alluvion::relief::Relief;
 use alluvion::sim::SimConfig;
 use alluvion::source::Mapped;
-use alluvion::suballoc::{Growth, PageBudget, Reuse};
-use alluvion::testing::{Bench, Stall};
+use alluvion::suballoc::{PageBudget, Reuse};
+use alluvion::testing::Stall;
 use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
+use crate::paged::{MIB, PAGE, exact, free_all, machine, pool};
 use crate::raw_block::{Held, layout_of};
-
-const MIB: usize = 1 << 20;
-/// What the simulated machine maps at once; on one with so little memory a page of the pool is no longer.
-const PAGE: usize = 2 * MIB;
-
-/// A machine with one device of so many pages.
-fn machine(pages: usize) -> Sim {
-    Sim::with_config(Bench::config().devices(1).memory_bytes(pages * PAGE))
-}
-
-fn exact() -> PoolConfig {
-    PoolConfig::default().growth(Growth::Exact)
-}
-
-fn pool(sim: &Sim, config: PoolConfig) -> Pool<Mapped> {
-    Mapped::new(&sim.device(0)).and_then(|source| source.pool(config)).expect("the device maps pages")
-}
 
 /// Counts how often it is asked.
 fn counting(config: PoolConfig, answer: Relief) -> (PoolConfig, Arc<AtomicU32>) {
@@ -57,10 +41,6 @@ fn with_holes<'p, R: alluvion::DeviceAccessible>(
     }
     stream.synchronize().expect("nothing fails");
     kept
-}
-
-fn free_all<R: Resource>(blocks: Vec<Held<'_, R>>, stream: &Stream) {
-    blocks.into_iter().for_each(|block| block.free(stream.as_ref()));
 }
 
 /// The pages that blocks touch.

@@ -35,14 +35,14 @@ use crate::workload::Scale;
 
 const USAGE: &str = "usage: alluvion-peers pair|random|replay [--quick] [--driver auto|cuda|null] [TRACE...]";
 
-/// What is measured.
+/// The workload to measure.
 enum Job {
     Pair,
     Random,
     Replay(Vec<TraceFile>),
 }
 
-/// What the command line asks for.
+/// The command line, read.
 struct Request {
     job: Job,
     scale: Scale,

@@ -13,7 +13,7 @@ use cudarc::driver::{CudaContext, result};
 /// Alignment of cubecl's storage for CUDA.
 pub(crate) const ALIGNMENT: usize = 512;
 
-/// What all storages of a peer hold together, and the most that they ever did.
+/// The bytes that all storages of a peer hold together, and the most that they ever held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     held: Arc<(AtomicU64, AtomicU64)>,

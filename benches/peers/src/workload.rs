@@ -86,7 +86,7 @@ pub(crate) fn random<P: Peer>(
     Ok(())
 }
 
-/// What is live stays below this.
+/// The live bytes stay below this.
 const MAX_LIVE_BYTES: usize = 16_000 << 20;
 
 /// Twice `num` steps: 73 of 100 allocate, as long as there is room, and the others free any block. Returns how many failed.
@@ -122,7 +122,7 @@ fn random_round<P: Peer>(peer: &mut P, num: usize, max_mib: usize) -> Result<usi
     Ok(fails)
 }
 
-/// What a program allocated and freed. A block is freed on the stream that it was allocated on, as dropping it does.
+/// Plays what a program allocated and freed. A block is freed on the stream that it was allocated on, as dropping it does.
 pub(crate) fn replay<P: Peer>(
     make: &impl Fn(usize) -> Result<P, String>,
     log: &TraceFile,

@@ -1,6 +1,6 @@
 //! `ExpandableSegments`: a model of PyTorch's expandable segments, to hold a footprint against where PyTorch is not there.
 //!
-//! It follows what PyTorch 2.11 documents and does with `expandable_segments:True`. Sizes are rounded to 512 bytes. Each stream has
+//! The model follows what PyTorch 2.11 documents and does with `expandable_segments:True`. Sizes are rounded to 512 bytes. Each stream has
 //! a segment for requests of up to 1 MiB, backed by pages of 2 MiB, and one for larger requests, backed by pages of 20 MiB. A
 //! segment is one range of addresses that grows at its end. A request takes the smallest free block of its segment that fits; the
 //! block at the end counts as large as it can become, and so comes last. What is left of a block stays free, neighbours are joined
@@ -8,6 +8,8 @@
 //! measured to take.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use super::free_list::FreeList;
 
 const UNIT: u64 = 512;
 
@@ -20,8 +22,7 @@ const LARGE_PAGE: u64 = 20 << 20;
 /// One range of addresses, from 0 on.
 #[derive(Debug, Default)]
 struct Segment {
-    by_address: BTreeMap<u64, u64>,
-    by_size: BTreeSet<(u64, u64)>,
+    free: FreeList,
     /// Where its memory ends.
     end: u64,
 }
@@ -41,55 +42,28 @@ pub(super) struct ExpandableSegments {
 }
 
 impl Segment {
-    fn insert(&mut self, mut address: u64, mut bytes: u64) {
-        if let Some((&before, &length)) = self.by_address.range(..address).next_back()
-            && before + length == address
-        {
-            self.remove(before, length);
-            (address, bytes) = (before, length + bytes);
-        }
-        if let Some(&length) = self.by_address.get(&(address + bytes)) {
-            self.remove(address + bytes, length);
-            bytes += length;
-        }
-        self.by_address.insert(address, bytes);
-        self.by_size.insert((bytes, address));
-    }
-
-    fn remove(&mut self, address: u64, bytes: u64) {
-        self.by_address.remove(&address);
-        self.by_size.remove(&(bytes, address));
-    }
-
-    /// The free block at the end of the memory.
-    fn tail(&self) -> Option<(u64, u64)> {
-        let (&address, &bytes) = self.by_address.last_key_value()?;
-        (address + bytes == self.end).then_some((bytes, address))
-    }
-
     fn allocate(&mut self, bytes: u64, page: u64) -> u64 {
-        let tail = self.tail();
-        let fits = |&&block: &&(u64, u64)| Some(block) != tail;
-        let (whole, address) = self.by_size.range((bytes, 0)..).find(fits).copied().unwrap_or_else(|| {
-            let (free, address) = tail.unwrap_or((0, self.end));
-            if free < bytes {
-                self.end = (address + bytes).next_multiple_of(page);
-            }
-            (self.end - address, address)
-        });
-        if let Some(known) = self.by_address.get(&address).copied() {
-            self.remove(address, known);
+        // The free block at the end of the memory.
+        let tail = self.free.last().filter(|(bytes, address)| address + bytes == self.end);
+        let fitting = self.free.fitting(bytes).find(|block| Some(*block) != tail);
+        if let Some((whole, address)) = fitting {
+            self.free.cut(whole, address, bytes);
+            return address;
         }
-        if whole > bytes {
-            self.by_address.insert(address + bytes, whole - bytes);
-            self.by_size.insert((whole - bytes, address + bytes));
+        let (free, address) = tail.unwrap_or((0, self.end));
+        self.free.remove(address, free);
+        if free < bytes {
+            self.end = (address + bytes).next_multiple_of(page);
+        }
+        if self.end - address > bytes {
+            self.free.add(address + bytes, self.end - address - bytes);
         }
         address
     }
 }
 
 impl ExpandableSegments {
-    /// What it has mapped. It never gives any back where memory does not run out.
+    /// The bytes that are mapped. The model never gives any back where memory does not run out.
     pub(super) fn mapped_bytes(&self) -> u64 {
         self.segments.values().map(|segment| segment.end).sum()
     }
@@ -109,7 +83,7 @@ impl ExpandableSegments {
     pub(super) fn free(&mut self, block: ModelBlock) {
         let ModelBlock { stream, address, bytes } = block;
         if let Some(segment) = self.segments.get_mut(&(stream, bytes <= SMALL)) {
-            segment.insert(address, bytes);
+            segment.free.insert(address, bytes, &BTreeSet::new());
         }
     }
 }

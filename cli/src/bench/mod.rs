@@ -4,6 +4,7 @@ mod cross;
 mod expandable_segments;
 mod figure;
 mod footprint;
+mod free_list;
 mod host;
 mod layers;
 #[cfg(test)]

@@ -6,53 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::free_list::FreeList;
+
 const UNIT: u64 = 256;
 
 /// A device has its memory in pages of 2 MiB, and gives no less for a segment.
 const PAGE: u64 = 2 << 20;
 
-/// Free blocks of one stream.
-#[derive(Debug, Default)]
-struct FreeList {
-    by_address: BTreeMap<u64, u64>,
-    /// Of equals the one that lies lowest comes first, as in a list in the order of addresses.
-    by_size: BTreeSet<(u64, u64)>,
-}
-
-impl FreeList {
-    fn insert(&mut self, mut address: u64, mut bytes: u64, heads: &BTreeSet<u64>) {
-        if !heads.contains(&address)
-            && let Some((&before, &length)) = self.by_address.range(..address).next_back()
-            && before + length == address
-        {
-            self.remove(before, length);
-            (address, bytes) = (before, length + bytes);
-        }
-        if let Some(&length) = self.by_address.get(&(address + bytes))
-            && !heads.contains(&(address + bytes))
-        {
-            self.remove(address + bytes, length);
-            bytes += length;
-        }
-        self.by_address.insert(address, bytes);
-        self.by_size.insert((bytes, address));
-    }
-
-    fn remove(&mut self, address: u64, bytes: u64) {
-        self.by_address.remove(&address);
-        self.by_size.remove(&(bytes, address));
-    }
-
-    /// The front of the smallest block that fits; what is behind it stays.
-    fn take(&mut self, bytes: u64) -> Option<u64> {
-        let &(whole, address) = self.by_size.range((bytes, 0)..).next()?;
-        self.remove(address, whole);
-        if whole > bytes {
-            self.by_address.insert(address + bytes, whole - bytes);
-            self.by_size.insert((whole - bytes, address + bytes));
-        }
-        Some(address)
-    }
+/// The front of the smallest block that fits.
+fn take(list: &mut FreeList, bytes: u64) -> Option<u64> {
+    let (whole, address) = list.fitting(bytes).next()?;
+    list.cut(whole, address, bytes);
+    Some(address)
 }
 
 /// What RMM's pool would have of its upstream.
@@ -81,12 +46,12 @@ impl RmmPool {
     pub(super) fn allocate(&mut self, bytes: u64, stream: u32) -> u64 {
         let bytes = bytes.next_multiple_of(UNIT);
         let own = self.lists.entry(stream).or_default();
-        if let Some(address) = own.take(bytes) {
+        if let Some(address) = take(own, bytes) {
             return address;
         }
         // What is behind a block of another stream stays with that stream.
         let others = self.lists.iter_mut().filter(|(other, _)| **other != stream);
-        if let Some(address) = others.into_iter().find_map(|(_, list)| list.take(bytes)) {
+        if let Some(address) = others.into_iter().find_map(|(_, list)| take(list, bytes)) {
             return address;
         }
         let mut own = self.lists.remove(&stream).unwrap_or_default();
@@ -94,10 +59,10 @@ impl RmmPool {
         while found.is_none()
             && let Some((_, list)) = self.lists.pop_first()
         {
-            for (address, bytes) in list.by_address {
+            for (address, bytes) in list.into_blocks() {
                 own.insert(address, bytes, &self.heads);
             }
-            found = own.take(bytes);
+            found = take(&mut own, bytes);
         }
         let address = found.unwrap_or_else(|| {
             let segment = bytes.max(self.reserved);

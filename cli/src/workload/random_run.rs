@@ -5,7 +5,7 @@ use alluvion::{Error, Resource, StreamRef};
 use super::Block;
 use super::numbers::{MinstdRand0, Uniform};
 
-/// What is live stays below this.
+/// The live bytes stay below this.
 const MAX_LIVE_BYTES: usize = 16_000 << 20;
 
 /// Twice `num` steps: 73 of 100 allocate up to `max_mib`, as long as there is room, and the others free any block. In

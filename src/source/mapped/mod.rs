@@ -10,6 +10,7 @@ pub use config::MappedConfig;
 use core::fmt;
 use std::collections::HashMap;
 
+use super::host_wait::has_passed;
 use super::refusal;
 use crate::device::Device;
 use crate::driver::{Driver, DriverError, Location, MapAccess, RawMemory};
@@ -325,8 +326,7 @@ unsafe impl Resource for Mapped {
         if layout.is_empty() {
             return;
         }
-        // A wait for a stream that captures would break the capture, and recorded work may run at any time.
-        if !matches!(stream.is_capturing(), Ok(false)) || stream.synchronize().is_err() {
+        if !has_passed(stream) {
             return;
         }
         // SAFETY: the caller's promises; every use was ordered before that point of the stream, and the stream has passed it, so

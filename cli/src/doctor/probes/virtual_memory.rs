@@ -14,7 +14,7 @@ use crate::doctor::undo::Undo;
 
 /// Makes the source that maps pages, then maps one page by hand, writes to it, reads it back, and takes everything apart again.
 pub(super) fn map_a_page(device: &Device) -> Result<String, Trouble> {
-    // It asks the device for all that it needs; a block of its own would be lost if a wait failed.
+    // Making the source asks the device for all that it needs; a block of its own would be lost if a wait failed.
     drop(Mapped::new(device)?);
     let Patient { driver, ordinal } = Patient::of(device);
     let stream = device.stream()?;
