@@ -262,17 +262,18 @@ fn what_a_pool_holds_unused_counts_as_free() {
 fn a_pool_of_the_driver_holds_no_more_than_its_maximum() {
     let sim = Sim::new();
     let device = sim.device(0);
-    let config = CudaAsyncConfig::default().maximum_bytes(8 << 20);
+    // A whole page of the driver's pool: it rounds less up.
+    let config = CudaAsyncConfig::default().maximum_bytes(32 << 20);
     let resource = CudaAsync::with_config(&device, config).unwrap();
     let free = |resource: &CudaAsync| resource.memory_info().unwrap();
-    assert_eq!((free(&resource).free_bytes, free(&resource).total_bytes), (8 << 20, 8 << 20));
-    let block = resource.allocate_sync(layout(6 << 20)).unwrap();
-    assert_eq!(free(&resource).free_bytes, 2 << 20);
-    let error = resource.allocate_sync(layout(3 << 20)).unwrap_err();
+    assert_eq!((free(&resource).free_bytes, free(&resource).total_bytes), (32 << 20, 32 << 20));
+    let block = resource.allocate_sync(layout(24 << 20)).unwrap();
+    assert_eq!(free(&resource).free_bytes, 8 << 20);
+    let error = resource.allocate_sync(layout(12 << 20)).unwrap_err();
     assert!(error.is_out_of_memory(), "{error}");
-    assert!(resource.reserved_high_bytes().unwrap() <= 8 << 20);
+    assert!(resource.reserved_high_bytes().unwrap() <= 32 << 20);
     // SAFETY: the block came from this resource with this layout, and nothing uses it.
-    unsafe { resource.deallocate_sync(block, layout(6 << 20)) };
+    unsafe { resource.deallocate_sync(block, layout(24 << 20)) };
     let old = Sim::with_config(SimConfig::default().version(12_010));
     let error = CudaAsync::with_config(&old.device(0), config).unwrap_err();
     assert_eq!(error.code(), Some(Code::NOT_SUPPORTED), "{error}");
