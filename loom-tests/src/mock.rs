@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
 
 use alluvion::MemoryInfo;
 use alluvion::driver::{
-    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute,
-    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags,
+    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
+    StreamFlags,
 };
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -435,6 +436,10 @@ unsafe impl Driver for Mock {
     }
 
     not_modelled! {
+        fn context_device() -> Option<u32> = ContextDevice;
+        fn set_context(u32) -> () = ContextSet;
+        fn pointer_attributes(u64) -> Option<PointerInfo> = PointerAttributes;
+        fn address_range(u64) -> Option<AddressRange> = AddressRange;
         fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
         fn allocate_device(u32, usize) -> u64 = AllocateDevice;
         fn allocate_managed(u32, usize) -> u64 = AllocateManaged;

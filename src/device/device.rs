@@ -72,6 +72,25 @@ impl Device {
         self.machine.driver()
     }
 
+    /// Makes the device current on the calling thread, as `cudaSetDevice` does: for libraries that use the current device. This
+    /// crate needs no current device; its own calls leave the current one as it is.
+    ///
+    /// ```
+    /// use alluvion::Sim;
+    ///
+    /// let sim = Sim::with_config(alluvion::sim::SimConfig::default().devices(2))?;
+    /// sim.device(1).make_current()?;
+    /// assert_eq!(sim.machine().current_device()?, sim.device(1));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub fn make_current(&self) -> Result<(), Error> {
+        Ok(self.driver().set_context(self.ordinal)?)
+    }
+
     /// The name of the device.
     ///
     /// # Errors

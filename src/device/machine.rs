@@ -148,6 +148,24 @@ impl Machine {
         (0..self.inner.devices.len() as u32).map(|ordinal| Device::new(self.clone(), ordinal))
     }
 
+    /// The device that is current on the calling thread, as `cudaGetDevice` answers it: the device of the current context, or
+    /// device 0 where none is current. Makes no context.
+    ///
+    /// ```
+    /// use alluvion::Sim;
+    ///
+    /// let sim = Sim::new();
+    /// assert_eq!(sim.machine().current_device()?.ordinal(), 0);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NoDevice` on a machine without devices; as the driver says.
+    pub fn current_device(&self) -> Result<Device, Error> {
+        self.device(self.driver().context_device()?.unwrap_or(0))
+    }
+
     /// Returns `true` if all work before the frontier is known to be over, on every stream and device. Asks the driver where it
     /// must, and does not wait. Only quiescent memory may be unmapped or given back.
     ///

@@ -38,6 +38,8 @@ calls! {
     MemoryInfo => "cuMemGetInfo",
     ContextEnter => "cuCtxPushCurrent",
     ContextSynchronize => "cuCtxSynchronize",
+    ContextDevice => "cuCtxGetDevice",
+    ContextSet => "cuCtxSetCurrent",
     CaptureMode => "cuThreadExchangeStreamCaptureMode",
     StreamPriorityRange => "cuCtxGetStreamPriorityRange",
     StreamCreate => "cuStreamCreateWithPriority",
@@ -87,4 +89,6 @@ calls! {
     FillAsync => "cuMemsetAsync",
     PrefetchAsync => "cuMemPrefetchAsync",
     Advise => "cuMemAdvise",
+    PointerAttributes => "cuPointerGetAttributes",
+    AddressRange => "cuMemGetAddressRange",
 }

@@ -6,7 +6,7 @@
 //! # The contract of every method
 //!
 //! - A call names its device by ordinal. Any thread may make it, whatever context is current there; the context that
-//!   was current before is current again when it returns.
+//!   was current before is current again when it returns. [`Driver::set_context`] alone is there to change it.
 //! - A call that fails has changed nothing, unless its code [is sticky](Code::is_sticky) or [unknown](Code::UNKNOWN).
 //! - No call panics, and none is made under a lock of this crate.
 //! - In a child of the process that made the driver, and after the driver shut down, every call returns [`Code::NOT_INITIALIZED`] or
@@ -21,6 +21,7 @@ mod call;
 mod code;
 mod device_ptr;
 mod handle;
+mod pointer;
 mod process;
 mod relaxed;
 
@@ -35,6 +36,7 @@ pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use device_ptr::DevicePtr;
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
+pub use pointer::{AddressRange, MemoryKind, PointerInfo};
 #[cfg(feature = "cuda")]
 pub(crate) use process::{cuda_is_of_parent, note_cuda};
 pub use relaxed::RelaxedCapture;
@@ -106,6 +108,22 @@ pub unsafe trait Driver: Debug + Send + Sync {
         let _ = (ordinal, error);
         false
     }
+
+    /// The device of the context that is current on the calling thread, whoever made that context; `None` where none is current.
+    /// Makes no context.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says, also where the current context has been destroyed.
+    fn context_device(&self) -> DriverResult<Option<u32>>;
+
+    /// Makes the primary context of the device current on the calling thread, in place of the one that was current there, as
+    /// `cudaSetDevice` does. The context is made if there is none, and kept as long as the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device; as the driver says. The current context is then the one before.
+    fn set_context(&self, ordinal: u32) -> DriverResult<()>;
 
     /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
     ///
@@ -383,6 +401,22 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `pointer` was registered, and the device has no work left that touches it.
     unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+
+    /// The memory that an address lies in: its kind and its device. `None` for memory that the driver did not hand out and that is
+    /// not registered. Any number may be asked about; with memory that was freed, the answer may be of the memory before.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>>;
+
+    /// The whole allocation that an address lies in; for addresses that were mapped, what was mapped there at once or more. `None`
+    /// where the driver does not know: always for addresses that [`pointer_attributes`](Self::pointer_attributes) knows nothing of.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>>;
 
     /// Memory from a pool, usable by later work on the stream. Capture-unsafe, except on a stream that captures: there it
     /// becomes part of the graph.

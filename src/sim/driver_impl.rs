@@ -19,9 +19,10 @@ use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
 use super::virtual_memory::{GRANULARITY, exported};
 use crate::driver::{
-    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
-    PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+    PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
+    RawPool, RawStream, StreamFlags,
 };
 
 /// The first version that knows stream ids: CUDA 12.0.
@@ -190,6 +191,15 @@ unsafe impl Driver for SimDriver {
     fn proves_stopped(&self, ordinal: u32, _error: DriverError) -> bool {
         self.look(|machine| machine.devices.get(ordinal as usize).is_some_and(|device| device.lost.is_some()))
             .unwrap_or_default()
+    }
+
+    fn context_device(&self) -> DriverResult<Option<u32>> {
+        Ok(self.enter(Call::ContextDevice, None, 0)?.current_device())
+    }
+
+    fn set_context(&self, ordinal: u32) -> DriverResult<()> {
+        let call = Call::ContextSet;
+        self.enter(call, None, 0)?.set_current_device(ordinal).map_err(of(call))
     }
 
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
@@ -414,6 +424,16 @@ unsafe impl Driver for SimDriver {
         machine.check_free(ordinal, address, call).map_err(of(call))?;
         machine.remove_allocation(address, call);
         Ok(())
+    }
+
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+        let found = self.enter(Call::PointerAttributes, None, 0)?.memory_around(address);
+        Ok(found.map(|(info, _)| info))
+    }
+
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        let found = self.enter(Call::AddressRange, None, 0)?.memory_around(address);
+        Ok(found.map(|(_, range)| range))
     }
 
     unsafe fn allocate_async(

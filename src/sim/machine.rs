@@ -12,6 +12,7 @@ use super::calls::CallCounts;
 use super::capture::Captures;
 use super::clock::{LaneClock, LaneId, Point};
 use super::config::SimConfig;
+use super::context::CurrentDevices;
 use super::event::Events;
 use super::fault::Faults;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
@@ -53,6 +54,7 @@ pub(super) struct SimDevice {
 pub(super) struct SimMachine {
     pub(super) config: SimConfig,
     pub(super) devices: Vec<SimDevice>,
+    pub(super) current_devices: CurrentDevices,
     pub(super) lanes: Lanes,
     pub(super) streams: Streams,
     pub(super) events: Events,
@@ -93,6 +95,7 @@ impl SimMachine {
         }
         Self {
             devices,
+            current_devices: CurrentDevices::default(),
             lanes,
             streams,
             events: Events::default(),

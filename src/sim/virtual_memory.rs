@@ -68,6 +68,11 @@ impl VirtualMemory {
         self.by_backing.get(&backing).copied()
     }
 
+    /// The device of the physical memory behind a mapping.
+    pub(super) fn ordinal_of(&self, backing: BackingId) -> Option<u32> {
+        self.physical.get(&self.handle_of(backing)?).map(|physical| physical.ordinal)
+    }
+
     fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, AddressReservation)> {
         let (&start, &reservation) = self.reservations.range(..=address).next_back()?;
         let end = address.checked_add(bytes)?;

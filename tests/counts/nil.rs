@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alluvion::driver::{
-    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute,
-    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags,
+    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
+    StreamFlags,
 };
 use alluvion::{Device, Machine, MemoryInfo};
 
@@ -132,7 +133,14 @@ unsafe impl Driver for Nil {
         Ok(())
     }
 
+    fn context_device(&self) -> DriverResult<Option<u32>> {
+        Ok(None)
+    }
+
     refused! {
+        fn set_context(u32) -> () = ContextSet;
+        fn pointer_attributes(u64) -> Option<PointerInfo> = PointerAttributes;
+        fn address_range(u64) -> Option<AddressRange> = AddressRange;
         fn device_name(u32) -> String = DeviceName;
         fn attribute(u32, DeviceAttribute) -> i32 = Attribute;
         fn memory_info(u32) -> MemoryInfo = MemoryInfo;

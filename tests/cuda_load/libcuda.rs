@@ -203,6 +203,11 @@ exports! {
         unsafe { *context = current };
         0
     }
+    fn cuCtxGetDevice(device: *mut c_int) {
+        if CONTEXTS.with_borrow(Vec::is_empty) { return 201 }
+        unsafe { *device = 0 };
+        0
+    }
     fn cuCtxPushCurrent_v2(context: usize) {
         if let Some(code) = answer(ENTRIES) { return code }
         PUSHES.fetch_add(1, SeqCst);
@@ -268,6 +273,32 @@ exports! {
     }
     fn cuMemcpyDtoHAsync_v2(_to: *mut c_void, from: u64, _bytes: usize, _stream: usize) {
         if from == 0 { 1 } else { enter() }
+    }
+    // The type of memory, whether it is managed, and its device. It wants a context, as the manual allows it to.
+    #[cfg(not(lacks_optional))]
+    fn cuPointerGetAttributes(count: c_uint, attributes: *const c_uint, data: *const *mut c_int, address: u64) {
+        let code = enter();
+        if code != 0 { return code }
+        let [memory_type, is_managed, device] = match address {
+            0x7000_0000..0x7100_0000 => [2, 0, 0],
+            0x7100_0000..0x7200_0000 => [3, 0, 0],
+            0x8000_0000..0x8100_0000 => [1, 1, 0],
+            0x8100_0000..0x8200_0000 => [1, 0, -1],
+            _ => [0, 0, -2],
+        };
+        for at in 0..count as usize {
+            let value = match unsafe { *attributes.add(at) } { 2 => memory_type, 8 => is_managed, 9 => device, _ => return 1 };
+            unsafe { **data.add(at) = value };
+        }
+        0
+    }
+    #[cfg(not(lacks_optional))]
+    fn cuMemGetAddressRange_v2(start: *mut u64, bytes: *mut usize, address: u64) {
+        // It does not say for memory of the host.
+        if (0x8100_0000..0x8200_0000).contains(&address) { return enter().max(1) }
+        unsafe { *start = address & !0xFF_FFFF };
+        unsafe { *bytes = 0x100_0000 };
+        enter()
     }
     fn cuMemAllocManaged(address: *mut u64, _bytes: usize, _flags: c_uint) {
         unsafe { *address = 0x8000_0000 };

@@ -25,7 +25,8 @@ use std::{env, panic, process, thread};
 
 use alluvion::driver::cuda::CudaDriver;
 use alluvion::driver::{
-    Call, Code, DeviceAttribute, Driver, DriverError, Location, PinnedFlags, PoolKind, RawStream,
+    AddressRange, Call, Code, DeviceAttribute, Driver, DriverError, Location, MemoryKind, PinnedFlags,
+    PointerInfo, PoolKind, RawStream,
 };
 use alluvion::{Error, ErrorKind};
 use cudarc::driver::sys;
@@ -208,6 +209,10 @@ fn a_missing_optional_function_is_an_error_when_it_is_called() {
         assert_eq!(Error::from(error).kind(), ErrorKind::Unsupported);
         let error = driver.pool_default(0, PoolKind::Device).unwrap_err();
         assert_eq!(error, DriverError::new(Call::PoolDefault, Code::NOT_FOUND));
+        let error = driver.pointer_attributes(7).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::PointerAttributes, Code::NOT_FOUND));
+        let error = driver.address_range(7).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::AddressRange, Code::NOT_FOUND));
         assert_eq!(driver.virtual_granularity(0).unwrap_err().code, Code::NOT_FOUND);
 
         // The older form of a prefetch knows devices and the host, and no nodes of the host.
@@ -266,6 +271,51 @@ fn the_context_that_was_current_is_current_again() {
         .join()
         .expect("it ended");
         assert_eq!(counters()[3], 1, "the context is retained once");
+    });
+}
+
+#[test]
+fn a_context_that_is_set_is_the_one_that_calls_come_back_to() {
+    in_child("a_context_that_is_set_is_the_one_that_calls_come_back_to", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // The question makes no context.
+        assert_eq!((driver.context_device(), counters()[3]), (Ok(None), 0));
+        assert_eq!(driver.set_context(1), Err(DriverError::new(Call::ContextSet, Code::INVALID_DEVICE)));
+        assert_eq!((current_context(), counters()[3]), (0, 0));
+        assert_eq!(driver.set_context(0), Ok(()));
+        assert_eq!((current_context(), counters()[3]), (0xC0, 1));
+        assert_eq!(driver.context_device(), Ok(Some(0)));
+        // A context of somebody's own has a device too, and is replaced, not buried.
+        push_context(0xF0);
+        assert_eq!(driver.context_device(), Ok(Some(0)));
+        assert!(driver.memory_info(0).is_ok());
+        assert_eq!(current_context(), 0xF0);
+        assert_eq!(driver.set_context(0), Ok(()));
+        assert_eq!((current_context(), counters()[3]), (0xC0, 1), "it is retained once");
+    });
+}
+
+#[test]
+fn libcuda_is_asked_about_addresses() {
+    in_child("libcuda_is_asked_about_addresses", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        let info = |kind, ordinal| Ok(Some(PointerInfo { kind, ordinal }));
+        // The stub refuses the question without a context: the driver's own is made current for it.
+        assert_eq!(driver.pointer_attributes(0x7000_0123), info(MemoryKind::Device, Some(0)));
+        assert_eq!(driver.pointer_attributes(0x8000_0123), info(MemoryKind::Managed, Some(0)));
+        assert_eq!(driver.pointer_attributes(0x8100_0123), info(MemoryKind::PinnedHost, None));
+        // An array is no memory that an address can reach; and the stub does not know this one.
+        assert_eq!(driver.pointer_attributes(0x7100_0123), Ok(None));
+        assert_eq!(driver.pointer_attributes(7), Ok(None));
+        let range = AddressRange { start: 0x7000_0000, bytes: 0x100_0000 };
+        assert_eq!(driver.address_range(0x7000_0123), Ok(Some(range)));
+        assert_eq!(driver.address_range(0x8100_0123), Ok(None), "libcuda does not say");
+        assert_eq!(driver.address_range(7), Ok(None));
+        assert_eq!(current_context(), 0);
+        // With a stranger's context the answer is the same.
+        push_context(0xF0);
+        assert_eq!(driver.pointer_attributes(0x7000_0123), info(MemoryKind::Device, Some(0)));
+        assert_eq!(current_context(), 0xF0);
     });
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alluvion::driver::{
-    Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
-    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags, PoolAttribute,
-    PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    AddressRange, Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
+    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
+    StreamFlags,
 };
 use alluvion::sim::{SimDriver, SimGraph};
 
@@ -112,6 +113,10 @@ unsafe impl Driver for Meddler {
         fn attribute(ordinal: u32, attribute: DeviceAttribute) -> i32;
         fn memory_info(ordinal: u32) -> MemoryInfo;
         fn context_synchronize(ordinal: u32) -> ();
+        fn context_device() -> Option<u32>;
+        fn set_context(ordinal: u32) -> ();
+        fn pointer_attributes(address: u64) -> Option<PointerInfo>;
+        fn address_range(address: u64) -> Option<AddressRange>;
         fn exchange_capture_mode(mode: CaptureMode) -> CaptureMode;
         fn stream_priority_range(ordinal: u32) -> (i32, i32);
         fn stream_create(ordinal: u32, flags: StreamFlags) -> RawStream;

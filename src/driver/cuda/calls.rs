@@ -10,9 +10,10 @@ use super::context::check;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::{
-    Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
-    PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+    PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
+    RawPool, RawStream, StreamFlags,
 };
 
 /// The code of a call whose function the loaded libcuda lacks.
@@ -110,6 +111,16 @@ unsafe impl Driver for CudaDriver {
             // SAFETY: the device's context is current.
             unsafe { (symbols.context_synchronize)() }
         })
+    }
+
+    fn context_device(&self) -> DriverResult<Option<u32>> {
+        self.current_device()
+    }
+
+    fn set_context(&self, ordinal: u32) -> DriverResult<()> {
+        let context = self.device(ordinal, Call::ContextSet)?.context(&self.symbols)?;
+        // SAFETY: `context` was retained and never released.
+        check(Call::ContextSet, unsafe { (self.symbols.context_set_current)(context.0) })
     }
 
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
@@ -390,6 +401,14 @@ unsafe impl Driver for CudaDriver {
             // SAFETY: no device has work left that touches the memory, as the caller promises.
             unsafe { (symbols.host_unregister)(pointer.as_ptr().cast()) }
         })
+    }
+
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+        self.pointer_info(address)
+    }
+
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        self.range_around(address)
     }
 
     unsafe fn allocate_async(

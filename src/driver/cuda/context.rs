@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use super::abi::SUCCESS;
 use super::symbols::Symbols;
+use super::{CudaDriver, usable};
 use crate::driver::{Call, Code, DriverError, DriverResult};
 
 /// A primary context, retained for good.
@@ -46,6 +47,10 @@ impl CudaDevice {
         Ok(Current { symbols, pushed, not_send: PhantomData })
     }
 
+    pub(super) fn has_context(&self) -> bool {
+        self.context.get().is_some()
+    }
+
     pub(super) fn context(&self, symbols: &Symbols) -> DriverResult<Context> {
         if let Some(context) = self.context.get() {
             return Ok(*context);
@@ -56,6 +61,26 @@ impl CudaDevice {
         check(Call::ContextEnter, code)?;
         // Two threads may both have retained it: the same context, held once more, and never released anyway.
         Ok(*self.context.get_or_init(|| Context(context)))
+    }
+}
+
+impl CudaDriver {
+    /// The device of the context that is current on the calling thread.
+    pub(super) fn current_device(&self) -> DriverResult<Option<u32>> {
+        const CALL: Call = Call::ContextDevice;
+        usable(CALL)?;
+        let mut current = 0;
+        // SAFETY: `current` is writable.
+        check(CALL, unsafe { (self.symbols.context_get_current)(&raw mut current) })?;
+        if current == 0 {
+            return Ok(None);
+        }
+        let mut number = -1;
+        // SAFETY: `number` is writable.
+        check(CALL, unsafe { (self.symbols.context_get_device)(&raw mut number) })?;
+        let ordinal = self.devices.iter().position(|device| device.number == number);
+        // Every device was listed when the driver started.
+        ordinal.map(|ordinal| Some(ordinal as u32)).ok_or(DriverError::new(CALL, Code::INVALID_DEVICE))
     }
 }
 

@@ -12,6 +12,7 @@ mod host_call;
 mod load_error;
 mod numa;
 mod peer;
+mod pointer;
 mod start;
 mod symbols;
 

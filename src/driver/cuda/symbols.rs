@@ -62,6 +62,8 @@ symbols! {
         context_push = "cuCtxPushCurrent_v2"(usize);
         context_pop = "cuCtxPopCurrent_v2"(*mut usize);
         context_synchronize = "cuCtxSynchronize"();
+        context_get_device = "cuCtxGetDevice"(*mut c_int);
+        context_set_current = "cuCtxSetCurrent"(usize);
         context_get_stream_priority_range = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
         thread_exchange_capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
         stream_create = "cuStreamCreateWithPriority"(*mut usize, c_uint, c_int);
@@ -93,6 +95,8 @@ symbols! {
     }
     optional {
         pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
+        pointer_get_attributes = "cuPointerGetAttributes"(c_uint, *const c_uint, *mut *mut c_void, u64);
+        get_address_range = "cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
         stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
         stream_get_capture_info = "cuStreamGetCaptureInfo_v2"(

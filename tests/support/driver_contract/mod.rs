@@ -8,11 +8,15 @@
 
 pub(crate) mod rig;
 
+mod addresses;
 mod captures;
+mod contexts;
 mod pools;
 mod virtual_memory;
 
+pub(crate) use addresses::*;
 pub(crate) use captures::*;
+pub(crate) use contexts::*;
 pub(crate) use pools::*;
 pub(crate) use virtual_memory::*;
 
@@ -78,6 +82,11 @@ macro_rules! clauses {
             a_capture_has_a_number_and_a_graph
             managed_memory_can_be_sent_and_advised_on
             any_thread_may_call
+            each_thread_has_a_current_device
+            what_a_thread_has_made_current_stays_current
+            an_address_knows_its_memory
+            an_address_that_nobody_knows_is_no_error
+            an_address_of_a_pool_or_a_mapping_is_the_devices
         }
         $crate::driver_contract::clauses! { $misused:
             an_event_of_a_capture_that_is_over_draws_nobody_in
@@ -118,6 +127,7 @@ pub(crate) fn a_device_that_is_not_there_is_refused(driver: &dyn Driver) {
         assert_eq!(pinned.err(), absent(Call::AllocatePinned));
         assert_eq!(driver.pool_default(ordinal, PoolKind::Device).err(), absent(Call::PoolDefault));
         assert_eq!(driver.virtual_granularity(ordinal).err(), absent(Call::VirtualGranularity));
+        assert_eq!(driver.set_context(ordinal).err(), absent(Call::ContextSet));
     }
 }
 

@@ -1,0 +1,87 @@
+//! What libcuda knows about an address.
+
+#![expect(unsafe_code, reason = "asks libcuda about addresses")]
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use super::context::check;
+use super::symbols::Symbols;
+use super::{CudaDriver, abi, usable};
+use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
+
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
+const ATTRIBUTES: [c_uint; 3] = [2, 8, 9];
+/// `CU_MEMORYTYPE_HOST`.
+const TYPE_HOST: c_uint = 1;
+/// `CU_MEMORYTYPE_DEVICE`.
+const TYPE_DEVICE: c_uint = 2;
+/// `CU_MEMORYTYPE_UNIFIED`.
+const TYPE_UNIFIED: c_uint = 4;
+
+impl CudaDriver {
+    /// As [`Driver::pointer_attributes`](crate::driver::Driver::pointer_attributes).
+    ///
+    /// `cuPointerGetAttributes` leaves the values of an address that libcuda does not know at 0, and is no error; the function for
+    /// one attribute is.
+    pub(super) fn pointer_info(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+        const CALL: Call = Call::PointerAttributes;
+        let Some(get) = self.symbols.pointer_get_attributes else {
+            return Err(DriverError::new(CALL, Code::NOT_FOUND));
+        };
+        let (mut memory_type, mut is_managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, -1);
+        self.in_any_context(CALL, |_| {
+            let mut places: [*mut c_void; 3] =
+                [(&raw mut memory_type).cast(), (&raw mut is_managed).cast(), (&raw mut ordinal).cast()];
+            // SAFETY:
+            // - both lists are three long.
+            // - each place is writable and as wide as its attribute: an enum, a boolean of at most four bytes, an `int`.
+            // - any address may be queried.
+            unsafe { get(3, ATTRIBUTES.as_ptr(), places.as_mut_ptr(), address) }
+        })?;
+        let kind = match memory_type {
+            0 => return Ok(None),
+            _ if is_managed != 0 => MemoryKind::Managed,
+            TYPE_UNIFIED => MemoryKind::Managed,
+            TYPE_DEVICE => MemoryKind::Device,
+            TYPE_HOST => MemoryKind::PinnedHost,
+            _ => return Ok(None),
+        };
+        Ok(Some(PointerInfo { kind, ordinal: u32::try_from(ordinal).ok() }))
+    }
+
+    /// As [`Driver::address_range`](crate::driver::Driver::address_range).
+    pub(super) fn range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        const CALL: Call = Call::AddressRange;
+        let Some(get) = self.symbols.get_address_range else {
+            return Err(DriverError::new(CALL, Code::NOT_FOUND));
+        };
+        let Some(info) = self.pointer_info(address)? else { return Ok(None) };
+        let (mut start, mut bytes) = (0, 0);
+        let mut ask = |_: &Symbols| {
+            // SAFETY: both are writable; any address may be queried.
+            unsafe { get(&raw mut start, &raw mut bytes, address) }
+        };
+        // In the context of the memory's device, which other devices' contexts need not know the range of.
+        let asked = match info.ordinal {
+            Some(ordinal) => self.call(ordinal, CALL, &mut ask),
+            None => self.in_any_context(CALL, &mut ask),
+        };
+        match asked {
+            Ok(()) => Ok(Some(AddressRange { start, bytes })),
+            Err(DriverError { code: Code::INVALID_VALUE | Code::NOT_FOUND, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A call that is not about one device: as it is, and where the driver wants a context for it and none is current, in one.
+    fn in_any_context(&self, call: Call, mut function: impl FnMut(&Symbols) -> c_uint) -> DriverResult<()> {
+        usable(call)?;
+        let code = function(&self.symbols);
+        if code == abi::SUCCESS || Code(code) != Code::INVALID_CONTEXT {
+            return check(call, code);
+        }
+        // A context that this driver has already, so that none is made for a question.
+        let made = self.devices.iter().position(super::context::CudaDevice::has_context).unwrap_or(0);
+        self.call(made as u32, call, function)
+    }
+}
