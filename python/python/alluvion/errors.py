@@ -1,0 +1,137 @@
+"""The exceptions of the package: one class for each kind of error, each derived from the built-in exception that RMM raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Error(Exception):
+    """What the library says went wrong. The attributes that do not apply are `None`."""
+
+    #: How many bytes were asked for.
+    requested: int | None = None
+    #: The limit that the request met.
+    limit: int | None = None
+    #: The number of the driver's error.
+    code: int | None = None
+    #: Where a recipe is wrong.
+    line: int | None = None
+    column: int | None = None
+    #: What a suballocator that ran out knows: who holds what.
+    report: str | None = None
+
+
+class OutOfMemory(Error, MemoryError):
+    """No layer could serve the request, or a limit was met."""
+
+
+class SizeOverflow(Error, OverflowError):
+    """A size that no address can name."""
+
+
+class OutOfRange(Error, IndexError):
+    """An index beyond the end."""
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument that cannot be."""
+
+
+class Malformed(Error, ValueError):
+    """A recipe or a file that cannot be read; `line` and `column` say where."""
+
+
+class InvalidAlignment(Error, RuntimeError):
+    """An alignment that is no power of two."""
+
+
+class UnsupportedAlignment(Error, RuntimeError):
+    """An alignment that the resource cannot give."""
+
+
+class DeviceMismatch(Error, RuntimeError):
+    """Memory or a stream of another device."""
+
+
+class LengthMismatch(Error, RuntimeError):
+    """Two lengths that must be equal and are not."""
+
+
+class Unsupported(Error, RuntimeError):
+    """The device, the driver or the resource cannot do this."""
+
+
+class NoDevice(Error, RuntimeError):
+    """There is no device with this number."""
+
+
+class NoDriver(Error, RuntimeError):
+    """There is no CUDA driver: see `alluvion.simulated` for a machine without one."""
+
+
+class Capture(Error, RuntimeError):
+    """A stream that captures a graph forbids the call."""
+
+
+class ContextLost(Error, RuntimeError):
+    """The device's context has died of an earlier error."""
+
+
+class ShutDown(Error, RuntimeError):
+    """The driver has ended, or this is the child of a fork."""
+
+
+class InUse(Error, RuntimeError):
+    """Blocks are still out."""
+
+
+class Asleep(Error, RuntimeError):
+    """The memory sleeps."""
+
+
+class Misuse(Error, RuntimeError):
+    """A block was freed twice, or with the wrong size."""
+
+
+class Unreadable(Error, RuntimeError):
+    """A file that cannot be read."""
+
+
+class Unwritable(Error, RuntimeError):
+    """A file that cannot be written."""
+
+
+class Driver(Error, RuntimeError):
+    """The driver refused; `code` is its number."""
+
+
+class AllocationFailed(Error, MemoryError):
+    """An allocation that failed for another reason than a lack of memory: RMM calls that a `MemoryError`, too."""
+
+
+class ConstructionFailed(Error, RuntimeError):
+    """A resource that cannot be made with these arguments."""
+
+
+_PLACES = {
+    # In an allocation whatever the driver says is a `MemoryError`.
+    "allocation": {"Driver": AllocationFailed, "ContextLost": AllocationFailed},
+    # A constructor that refuses its arguments raises `RuntimeError`, as RMM's do.
+    "construction": {"InvalidArgument": ConstructionFailed},
+    "other": {},
+}
+
+
+def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseException:
+    """The exception for an error of the native module."""
+    chosen = _PLACES[place].get(kind) or globals().get(kind)
+    if chosen is None:
+        chosen = Error
+    error: BaseException = chosen(message)
+    for name, value in facts.items():
+        if value is not None:
+            setattr(error, name, value)
+    return error
+
+
+__all__ = [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, Error)]

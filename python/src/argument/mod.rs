@@ -1,0 +1,5 @@
+//! What may a caller pass?
+
+mod bytes;
+
+pub(crate) use bytes::{Bytes, parse_bytes};

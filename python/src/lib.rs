@@ -1,0 +1,82 @@
+//! The native module of the Python package `alluvion`.
+//!
+//! The rooms, from the ground up; each names those above it in this list and no other:
+//!
+//! | room | question |
+//! |---|---|
+//! | `error` | Which Python exception says what went wrong? |
+//! | `machine` | Which machine and which device does a call mean? |
+//! | `argument` | What may a caller pass? |
+//! | `stream` | What is a stream for Python? |
+//! | `block` | Who frees a block, and when is the interpreter let go meanwhile? |
+//! | `resource` | What is a memory resource for Python? |
+//! | `current` | What does a device allocate from? |
+//! | `simulated` | What if there is no GPU? |
+//!
+//! **The interpreter comes last.** No lock of this crate is waited for while a thread is attached to the interpreter, where the
+//! thread that holds the lock may want the interpreter. A call that may wait, enter the driver or run foreign code detaches first.
+
+mod argument;
+mod block;
+mod current;
+mod error;
+mod machine;
+mod resource;
+mod simulated;
+mod stream;
+
+use pyo3::prelude::*;
+
+/// The native module: see the package's own documentation.
+#[pymodule(gil_used = false)]
+mod _alluvion {
+    #[pymodule_export]
+    use crate::argument::parse_bytes;
+    #[pymodule_export]
+    use crate::current::{current_resource, reset_current_resource, set_current_resource};
+    #[pymodule_export]
+    use crate::machine::{current_device, device_count, memory_info, set_current_device};
+    #[pymodule_export]
+    use crate::resource::{CudaMemoryResource, DeviceMemoryResource, UpstreamResourceAdaptor};
+    #[pymodule_export]
+    use crate::simulated::Simulated;
+    #[pymodule_export]
+    use crate::stream::{CudaStreamPool, Stream};
+}
+
+#[allow(unsafe_code)]
+mod pending {}
+#[allow(unsafe_code)]
+#[allow(unsafe_code)]
+pub(crate) trait PendingResource {
+    fn allocate_at_once(
+        &self,
+        _: alluvion::Layout,
+        _: alluvion::StreamRef<'_>,
+    ) -> Option<alluvion::DevicePtr> {
+        None
+    }
+    unsafe fn deallocate_at_once(
+        &self,
+        _: alluvion::DevicePtr,
+        _: alluvion::Layout,
+        _: alluvion::StreamRef<'_>,
+    ) -> bool {
+        false
+    }
+}
+impl PendingResource for alluvion::AnyResource {}
+pub(crate) trait PendingMachine {
+    fn current_device(&self) -> Result<alluvion::Device, alluvion::Error>;
+}
+impl PendingMachine for alluvion::Machine {
+    fn current_device(&self) -> Result<alluvion::Device, alluvion::Error> {
+        self.device(0)
+    }
+}
+pub(crate) trait PendingDevice {
+    fn make_current(&self) -> Result<(), alluvion::Error> {
+        Ok(())
+    }
+}
+impl PendingDevice for alluvion::Device {}

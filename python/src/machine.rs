@@ -1,0 +1,76 @@
+//! Which machine and which device does a call mean?
+//!
+//! A call means the simulated machine that was entered last, in any thread, and otherwise the machine of CUDA. The device is the
+//! one that is current for the calling thread.
+
+use std::sync::{PoisonError, RwLock};
+
+use alluvion::{Device, Error, Machine};
+use pyo3::prelude::*;
+
+use crate::error::{During, raise};
+use crate::{PendingDevice as _, PendingMachine as _, PendingResource as _};
+
+/// The simulated machines that were entered and not left, the last one last.
+static ENTERED: RwLock<Vec<Machine>> = RwLock::new(Vec::new());
+
+/// The machine that calls mean.
+pub(crate) fn active() -> Result<Machine, Error> {
+    // The lock is held for a clone or a push, and never while anything is waited for.
+    match ENTERED.read().unwrap_or_else(PoisonError::into_inner).last() {
+        Some(machine) => Ok(machine.clone()),
+        None => Machine::cuda(),
+    }
+}
+
+/// Makes `machine` the one that calls mean.
+pub(crate) fn enter(machine: Machine) {
+    ENTERED.write().unwrap_or_else(PoisonError::into_inner).push(machine);
+}
+
+/// Ends the meaning of the newest entry of `machine`.
+pub(crate) fn leave(machine: &Machine) {
+    let mut entered = ENTERED.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(place) = entered.iter().rposition(|entry| entry == machine) {
+        entered.remove(place);
+    }
+}
+
+/// The device that is current for the calling thread.
+pub(crate) fn device() -> Result<Device, Error> {
+    active()?.current_device()
+}
+
+/// A device by its number, and the current one without a number.
+pub(crate) fn device_or_current(ordinal: Option<u32>) -> Result<Device, Error> {
+    match ordinal {
+        Some(ordinal) => active()?.device(ordinal),
+        None => device(),
+    }
+}
+
+/// The number of the device that is current for the calling thread.
+#[pyfunction]
+pub(crate) fn current_device(py: Python<'_>) -> PyResult<u32> {
+    raise(py, py.detach(device), During::Other).map(|device| device.ordinal())
+}
+
+/// Makes a device current for the calling thread.
+#[pyfunction]
+pub(crate) fn set_current_device(py: Python<'_>, device: u32) -> PyResult<()> {
+    raise(py, py.detach(|| active()?.device(device)?.make_current()), During::Other)
+}
+
+/// How many devices the machine has: none without a driver.
+#[pyfunction]
+pub(crate) fn device_count(py: Python<'_>) -> usize {
+    py.detach(|| active().map_or(0, |machine| machine.devices().len()))
+}
+
+/// The free and the total bytes of a device.
+#[pyfunction]
+#[pyo3(signature = (device=None))]
+pub(crate) fn memory_info(py: Python<'_>, device: Option<u32>) -> PyResult<(usize, usize)> {
+    let info = py.detach(|| device_or_current(device)?.memory_info());
+    raise(py, info, During::Other).map(|info| (info.free_bytes, info.total_bytes))
+}

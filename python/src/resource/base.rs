@@ -1,0 +1,202 @@
+//! The base classes: `DeviceMemoryResource`, and `UpstreamResourceAdaptor` of those that have an upstream.
+
+#![expect(unsafe_code, reason = "frees blocks that a caller names by their addresses")]
+
+use std::sync::OnceLock;
+
+use alluvion::{Device, DevicePtr, Error, Layout, Resource};
+use pyo3::PyTraverseError;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::Owner;
+use crate::error::{During, raise};
+use crate::machine;
+use crate::stream::StreamArgument;
+use crate::{PendingDevice as _, PendingMachine as _, PendingResource as _};
+
+/// A source of memory of a device: what every class of `rmm.mr` derives from.
+#[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct DeviceMemoryResource {
+    /// The stack. Made at the first use if the class can be constructed without a driver.
+    owner: OnceLock<Owner>,
+    /// How the stack is made at its first use, if it is not there yet.
+    make: Option<fn(&Device) -> Result<Owner, Error>>,
+    /// The number of the device that was current when the object was made, if there was a machine then.
+    ordinal: Option<u32>,
+}
+
+impl DeviceMemoryResource {
+    /// The base of a class that has its stack.
+    pub(crate) fn over(owner: Owner) -> Self {
+        Self { owner: OnceLock::from(owner), make: None, ordinal: None }
+    }
+
+    /// The base of a class whose stack is made at its first use, for the device that is current now.
+    pub(crate) fn later(make: fn(&Device) -> Result<Owner, Error>) -> Self {
+        let ordinal = machine::device().ok().map(|device| device.ordinal());
+        Self { owner: OnceLock::new(), make: Some(make), ordinal }
+    }
+
+    /// The stack.
+    ///
+    /// # Errors
+    ///
+    /// An exception: the class has none, or it cannot be made.
+    pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<&Owner> {
+        if let Some(owner) = self.owner.get() {
+            return Ok(owner);
+        }
+        let Some(make) = self.make else {
+            return Err(PyRuntimeError::new_err(
+                "DeviceMemoryResource has no memory of its own: use a class that derives from it, such as CudaMemoryResource, \
+                 or CallbackMemoryResource for one written in Python",
+            ));
+        };
+        let made = py.detach(|| make(&machine::device_or_current(self.ordinal)?));
+        let made = raise(py, made, During::Construction)?;
+        // Of two threads that make one, the second takes that of the first; a source without blocks is dropped without a wait.
+        Ok(self.owner.get_or_init(|| made))
+    }
+}
+
+#[pymethods]
+impl DeviceMemoryResource {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self { owner: OnceLock::new(), make: None, ordinal: None }
+    }
+
+    /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes.
+    #[pyo3(signature = (nbytes, stream=StreamArgument::Missing), text_signature = "($self, nbytes, stream=DEFAULT_STREAM)")]
+    fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument) -> PyResult<u64> {
+        let owner = self.owner(py)?;
+        let stream = stream.handle();
+        let allocated = Layout::from_bytes(nbytes).and_then(|layout| {
+            let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;
+            let address = match at_once {
+                Some(address) => address,
+                None => py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?,
+            };
+            Ok(if layout.is_empty() { 0 } else { address.address() })
+        });
+        raise(py, allocated, During::Allocation)
+    }
+
+    /// Gives the block back that `allocate` returned for `nbytes` bytes, behind the work on `stream`.
+    #[pyo3(signature = (ptr, nbytes, stream=StreamArgument::Missing), text_signature = "($self, ptr, nbytes, stream=DEFAULT_STREAM)")]
+    fn deallocate(&self, py: Python<'_>, ptr: u64, nbytes: usize, stream: StreamArgument) -> PyResult<()> {
+        let owner = self.owner(py)?;
+        let stream = stream.handle();
+        let Some(block) = DevicePtr::new(ptr) else { return Ok(()) };
+        let freed = Layout::from_bytes(nbytes).and_then(|layout| {
+            let device = owner.device();
+            // SAFETY: the caller says that the block came from this resource with this size: an address that was made up is the
+            // caller's fault, as the documentation of the class says.
+            let at_once = stream
+                .with(device, |stream| Ok(unsafe { owner.deallocate_at_once(block, layout, stream) }))?;
+            if at_once {
+                return Ok(());
+            }
+            py.detach(|| {
+                stream.with(device, |stream| {
+                    // SAFETY: as above; the attempt before this one did nothing.
+                    unsafe { owner.deallocate(block, layout, stream) };
+                    Ok(())
+                })
+            })
+        });
+        raise(py, freed, During::Other)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        match self.owner.get() {
+            Some(owner) => Ok(py.detach(|| owner.describe().to_string())),
+            None if self.make.is_some() => self.owner(py).map(|owner| owner.describe().to_string()),
+            None => Ok("DeviceMemoryResource()".into()),
+        }
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let name = slf.get_type().name()?;
+        Err(PyTypeError::new_err(format!(
+            "a {name} cannot be pickled or copied: it is memory of this process"
+        )))
+    }
+}
+
+impl Drop for DeviceMemoryResource {
+    fn drop(&mut self) {
+        let Some(owner) = self.owner.take() else { return };
+        if owner.is_shared() {
+            return;
+        }
+        // Attached already, wherever the collector runs this; `None` where the interpreter is going, which nobody waits for then.
+        if Python::try_attach(|py| py.detach(|| drop(owner))).is_none() {
+            // The closure was dropped with the owner in it.
+        }
+    }
+}
+
+/// The base of every class that has an upstream.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct UpstreamResourceAdaptor {
+    upstream: Py<PyAny>,
+}
+
+impl UpstreamResourceAdaptor {
+    /// The base of a class over the resource object `upstream`, whose own stack is `owner`.
+    pub(crate) fn over(owner: Owner, upstream: &Bound<'_, PyAny>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(DeviceMemoryResource::over(owner))
+            .add_subclass(Self { upstream: upstream.clone().unbind() })
+    }
+}
+
+/// The stack of the resource object that a caller passed as an upstream.
+///
+/// # Errors
+///
+/// An exception if the object is `None`, or no resource.
+pub(crate) fn upstream_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Owner> {
+    if object.is_none() {
+        return Err(PyException::new_err("Argument `upstream_mr` must not be None"));
+    }
+    match object.cast::<DeviceMemoryResource>() {
+        Ok(resource) => resource.get().owner(object.py()),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "Argument 'upstream_mr' has incorrect type (expected DeviceMemoryResource, got {})",
+            object.get_type().name()?
+        ))),
+    }
+}
+
+#[pymethods]
+impl UpstreamResourceAdaptor {
+    #[new]
+    #[pyo3(signature = (upstream_mr, *_args, **_kwargs))]
+    fn new(
+        upstream_mr: &Bound<'_, PyAny>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        Ok(Self::over(upstream_of(upstream_mr)?.clone(), upstream_mr))
+    }
+
+    /// The resource object that this one was made over.
+    #[getter]
+    fn upstream_mr(&self, py: Python<'_>) -> Py<PyAny> {
+        self.upstream.clone_ref(py)
+    }
+
+    /// The resource object that this one was made over.
+    fn get_upstream(&self, py: Python<'_>) -> Py<PyAny> {
+        self.upstream.clone_ref(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.upstream)
+    }
+}

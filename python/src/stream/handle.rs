@@ -1,0 +1,131 @@
+//! `StreamHandle`: a stream, and who keeps it alive.
+
+#![expect(unsafe_code, reason = "wraps streams of other owners")]
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+
+use alluvion::driver::RawStream;
+use alluvion::{Device, Error, Stream, StreamPool, StreamRef};
+use pyo3::prelude::*;
+
+/// A stream, and who keeps it alive.
+#[derive(Debug)]
+pub(crate) enum StreamHandle {
+    /// The default stream of the device that it is used on, handle 0 or 1. By RMM's word these are two, by the driver's one.
+    Default(u64),
+    /// The default stream of the calling thread, handle 2.
+    PerThread,
+    /// A stream of the library's own.
+    Owned(Stream),
+    /// A stream of a pool, and the pool.
+    Pooled(Stream, Arc<StreamPool>),
+    /// A stream that another library made.
+    Foreign(Foreign),
+}
+
+/// A stream that another library made.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    raw: u64,
+    /// Keeps the stream alive. Without one the caller has promised that it lives.
+    owner: Option<Py<PyAny>>,
+    wrapped: OnceLock<Stream>,
+}
+
+impl StreamHandle {
+    /// The stream of a number that the driver gave, kept alive by `owner`.
+    pub(crate) fn from_number(raw: u64, owner: Option<Py<PyAny>>) -> Self {
+        match raw {
+            0 | 1 => Self::Default(raw),
+            2 => Self::PerThread,
+            _ => Self::Foreign(Foreign { raw, owner, wrapped: OnceLock::new() }),
+        }
+    }
+
+    /// The number that the driver knows it by.
+    pub(crate) fn number(&self) -> u64 {
+        match self {
+            Self::Default(raw) => *raw,
+            Self::PerThread => RawStream::PER_THREAD.0,
+            Self::Owned(stream) | Self::Pooled(stream, _) => stream.raw().0,
+            Self::Foreign(foreign) => foreign.raw,
+        }
+    }
+
+    /// Whether a copy on it must be waited for, by RMM's rule: the default streams but the thread's own.
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self, Self::Default(_))
+    }
+
+    /// The object that keeps a foreign stream alive.
+    pub(crate) fn owner(&self) -> Option<&Py<PyAny>> {
+        match self {
+            Self::Foreign(foreign) => foreign.owner.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Calls `body` with the stream, as one of `device`.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`; if the machine has no more stream numbers.
+    pub(crate) fn with<T>(
+        &self,
+        device: &Device,
+        body: impl FnOnce(StreamRef<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match self {
+            Self::Default(_) => body(device.default_stream().as_ref()),
+            Self::PerThread => body(device.per_thread_stream()?.as_ref()),
+            Self::Owned(stream) | Self::Pooled(stream, _) => body(stream.as_ref()),
+            Self::Foreign(foreign) => body(foreign.on(device)?.as_ref()),
+        }
+    }
+
+    /// The same stream, whichever thread asks for it later: the default stream of a thread is another one on each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::with`].
+    pub(crate) fn pinned_to_thread(self: Arc<Self>, device: &Device) -> Result<Arc<Self>, Error> {
+        match &*self {
+            Self::PerThread => Ok(Arc::new(Self::Owned(device.per_thread_stream()?.as_ref().to_stream()))),
+            _ => Ok(self),
+        }
+    }
+
+    /// The stream itself, as one of `device`: for what outlives the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::with`].
+    pub(crate) fn to_stream(&self, device: &Device) -> Result<Stream, Error> {
+        match self {
+            Self::Default(_) => Ok(device.default_stream()),
+            Self::Owned(stream) | Self::Pooled(stream, _) => Ok(stream.clone()),
+            _ => self.with(device, |stream| Ok(stream.to_stream())),
+        }
+    }
+}
+
+impl Foreign {
+    fn on(&self, device: &Device) -> Result<&Stream, Error> {
+        if let Some(stream) = self.wrapped.get() {
+            device.require(stream.device())?;
+            return Ok(stream);
+        }
+        let owner: Arc<dyn Any + Send + Sync> = match &self.owner {
+            Some(owner) => Arc::new(Python::attach(|py| owner.clone_ref(py))),
+            None => Arc::new(()),
+        };
+        // SAFETY:
+        // - a stream of the device: the object that named it said so by the stream protocol; the driver refuses another one.
+        // - it is valid while the owner lives: the stream protocol demands that of the object, which the wrapper holds. A bare
+        //   number has no owner: who passes one has made the address up and keeps it alive, as the documentation says.
+        // - none of the default streams: `from_number` sorts them out.
+        let made = unsafe { Stream::from_owner(device, RawStream(self.raw), owner) }?;
+        Ok(self.wrapped.get_or_init(|| made))
+    }
+}
