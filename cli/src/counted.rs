@@ -155,6 +155,10 @@ unsafe impl<U: Resource> Pages for Counted<U> {
         unsafe { pages.map(page, at) }
     }
 
+    fn is_lost(&self, at: DevicePtr, bytes: usize) -> bool {
+        self.upstream_pages().is_ok_and(|pages| pages.is_lost(at, bytes))
+    }
+
     unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
         self.call();
         let pages = self.upstream_pages()?;

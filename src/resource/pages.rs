@@ -78,12 +78,12 @@ pub unsafe trait Pages {
     /// As the driver says. Nothing is lost then.
     fn reserve(&self, bytes: usize) -> Result<DevicePtr, Error>;
 
-    /// Gives a range back. Cannot fail: addresses that cannot be given back are leaked.
+    /// Gives a range back. Cannot fail: addresses that cannot be given back, or are [lost](Self::is_lost), are leaked.
     ///
     /// # Safety
     ///
-    /// [`reserve`](Self::reserve) of this resource returned the range for so many bytes, nothing is mapped in it, and it is not
-    /// used again.
+    /// [`reserve`](Self::reserve) of this resource returned the range for so many bytes, no page has an address in it, and it is
+    /// not used again.
     unsafe fn unreserve(&self, range: DevicePtr, bytes: usize);
 
     /// Creates physical memory. `bytes` is a multiple of the unit, and not 0.
@@ -104,13 +104,22 @@ pub unsafe trait Pages {
     ///
     /// # Errors
     ///
-    /// As the driver says. The page has no address then.
+    /// As the driver says. The page has no address then, and may be mapped elsewhere, or released; the addresses may be
+    /// [lost](Self::is_lost).
     ///
     /// # Safety
     ///
     /// `page` is of this resource, was not released and has no address. The addresses from `at` on, a multiple of the unit, for
     /// as many bytes as the page has, are in one range of this resource, and nothing is mapped there.
     unsafe fn map(&self, page: Page, at: DevicePtr) -> Result<(), Error>;
+
+    /// Returns `true` if a call of [`map`](Self::map) failed at one of these addresses and could not be undone: nothing can be
+    /// mapped there, unless a later attempt to undo it succeeds, which this call and the next one of `map` there make. A
+    /// suballocator that is told so maps other addresses. Default: `false`.
+    fn is_lost(&self, at: DevicePtr, bytes: usize) -> bool {
+        let _ = (at, bytes);
+        false
+    }
 
     /// Unmaps a page. It keeps no promise about what it holds afterwards.
     ///

@@ -257,3 +257,78 @@ fn a_mapping_call_that_fails_once_loses_nothing() {
 fn a_mapping_call_that_fails_for_ever_loses_nothing() {
     fail_each(|| exact().budget(PageBudget::TimesPeak(1.0)), DEVICE, true);
 }
+
+/// While the mapping stays, and afterwards: nothing else is mapped there.
+#[test]
+fn addresses_where_a_failed_mapping_could_not_be_undone_are_never_chosen_again() {
+    for budget in [None, Some(PageBudget::TimesPeak(1.0))] {
+        let sim = machine(DEVICE);
+        let stream = sim.device(0).stream().unwrap();
+        let pool = pool(&sim, budget.map_or_else(exact, |budget| exact().budget(budget)));
+        let mut kept = vec![Held::of(&pool, PAGE, stream.as_ref())];
+        // Of three pages the second one gets no access, and cannot be unmapped. The pool asks for three others.
+        sim.inject(Fault::nth(Call::MemorySetAccess, 2, Code::NOT_PERMITTED));
+        sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+        kept.push(Held::of(&pool, 3 * PAGE, stream.as_ref()));
+        let lost = sim.live().mappings - pool.status().pages;
+        assert_eq!(lost, 1, "{}", sim.live());
+        // While it is so, and afterwards: each request is served.
+        for has_ended in [false, true] {
+            if has_ended {
+                sim.clear_faults();
+            }
+            for pages in [1, 2, 5, 3] {
+                kept.push(Held::of(&pool, pages * PAGE, stream.as_ref()));
+            }
+        }
+        kept.iter().for_each(|block| block.touch(1, stream.as_ref()).unwrap());
+        assert_eq!(sim.live().mappings, pool.status().pages + lost, "{}", sim.live());
+        assert_tiled(&pool.snapshot());
+        free_all(kept, &stream);
+        stream.synchronize().unwrap();
+        use_pages(&pool, &stream).unwrap();
+        // The end tries once more, and then the range goes too.
+        drop((pool, stream));
+        let left = sim.live();
+        assert_eq!((left.mappings, left.reservations, left.physical), (0, 0, 0), "{left}");
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+    }
+}
+
+#[test]
+fn a_range_with_lost_addresses_is_leaked_at_the_end() {
+    let sim = machine(DEVICE);
+    let stream = sim.device(0).stream().unwrap();
+    let pool = pool(&sim, exact());
+    sim.inject(Fault::nth(Call::MemorySetAccess, 1, Code::NOT_PERMITTED));
+    sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+    let block = Held::of(&pool, PAGE, stream.as_ref());
+    assert_eq!((sim.live().mappings, pool.status().pages), (2, 1), "{}", sim.live());
+    block.free(stream.as_ref());
+    sim.clear_faults();
+    sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+    drop((pool, stream));
+    assert_eq!((sim.live().mappings, sim.live().reservations), (2, 1), "{}", sim.live());
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+}
+
+/// Each mapping gets no access, and the first attempts to undo that fail.
+#[test]
+fn a_mapping_that_is_undone_late_loses_nothing() {
+    for failures in 1..4 {
+        let sim = machine(DEVICE);
+        let stream = sim.device(0).stream().unwrap();
+        let pool = pool(&sim, exact());
+        sim.inject(Fault::nth(Call::MemorySetAccess, 1, Code::NOT_PERMITTED));
+        (0..failures).for_each(|_| sim.inject(Fault::nth(Call::MemoryUnmap, 1, Code::NOT_PERMITTED)));
+        Held::of(&pool, PAGE, stream.as_ref()).free(stream.as_ref());
+        stream.synchronize().unwrap();
+        sim.clear_faults();
+        use_pages(&pool, &stream).unwrap();
+        Held::of(&pool, DEVICE * PAGE, stream.as_ref()).free(stream.as_ref());
+        drop((pool, stream));
+        let left = sim.live();
+        assert_eq!((left.mappings, left.reservations, left.physical), (0, 0, 0), "{left}");
+        assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+    }
+}

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use alluvion::adaptor::Limiting;
 use alluvion::driver::Call;
+use alluvion::error::Cause;
 use alluvion::relief::Relief;
 use alluvion::sim::SimConfig;
 use alluvion::source::Mapped;
 use alluvion::suballoc::{PageBudget, Reuse};
 use alluvion::testing::Stall;
-use alluvion::{Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
+use alluvion::{ErrorKind, Pool, PoolConfig, Recipe, Resource, ResourceExt, Sim, Stream};
 
 use crate::paged::{MIB, PAGE, exact, free_all, machine, pool};
 use crate::raw_block::{Held, layout_of};
@@ -438,4 +439,44 @@ fn where_a_range_has_no_run_of_addresses_another_is_reserved() {
     assert_eq!(sim.live().reservations, 3, "the ranges are there still");
     drop((pool, stream));
     sim.assert_clean();
+}
+
+#[test]
+fn a_maximum_that_holds_no_page_is_refused() {
+    let sim = machine(32);
+    let make = |config: PoolConfig| Mapped::new(&sim.device(0)).and_then(|source| source.pool(config));
+    for maximum in [256, MIB, PAGE - 1] {
+        let error = make(exact().maximum(maximum)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        let words = error.to_string();
+        assert!(
+            words.contains(&format!("a maximum of {maximum} bytes over pages of {PAGE} bytes")),
+            "{words}"
+        );
+        assert!(words.contains(&format!("pass {PAGE} or more")), "{words}");
+    }
+    // The same below a limit, which has the pages of its upstream, and by a recipe.
+    let limited = Mapped::new(&sim.device(0)).unwrap().limiting(8 * PAGE);
+    assert_eq!(limited.pool(exact().maximum(PAGE - 1)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let recipe: Recipe = "pool(maximum=1MiB) | mapped".parse().unwrap();
+    assert_eq!(recipe.build(&sim.device(0)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    // Two pages do not fit below three MiB.
+    let error = make(exact().initial(PAGE + 1).maximum(3 * MIB)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains("takes 2 pages"), "{error}");
+    assert_eq!((sim.live().reservations, sim.live().physical), (0, 0), "{}", sim.live());
+}
+
+#[test]
+fn a_maximum_is_rounded_down_to_whole_pages() {
+    let sim = machine(32);
+    let stream = sim.device(0).stream().unwrap();
+    for (maximum, pages) in [(PAGE, 1), (PAGE + 1, 1), (2 * PAGE - 1, 1), (3 * PAGE + MIB, 3)] {
+        let pool = pool(&sim, exact().maximum(maximum));
+        Held::of(&pool, pages * PAGE, stream.as_ref()).free(stream.as_ref());
+        assert_mapped(&sim, &pool, pages);
+        let error = pool.allocate(layout_of(pages * PAGE + 1), stream.as_ref()).unwrap_err();
+        let report = error.out_of_memory_report().expect("a pool says why");
+        assert_eq!((report.cause, report.maximum_bytes), (Cause::TooLarge, Some(pages * PAGE)), "{error}");
+    }
 }

@@ -4,11 +4,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::thread;
 
 use alluvion::driver::{Call, Code};
 use alluvion::resource::{Page, Pages};
 use alluvion::sim::Fault;
 use alluvion::source::{Mapped, Pinned};
+use alluvion::tag::{Tag, with_tag};
 use alluvion::{
     Device, DeviceAccessible, DevicePtr, DeviceVec, Error, ErrorKind, Layout, Pool, PoolConfig, Resource,
     ResourceExt, ResourceId, Sim, SleepConfig, Stream, StreamRef,
@@ -185,6 +187,37 @@ fn what_is_freed_while_it_is_woken_is_free_afterwards() {
     }
 }
 
+/// The other thread is through with its free, and with an allocation, before the call goes on.
+#[test]
+fn what_another_thread_frees_while_it_is_woken_is_free_afterwards() {
+    for at in [At::Create, At::Map] {
+        let rig = Rig::new();
+        let awake = rig.vector(LEN, 3);
+        let tag = with_tag("woken", Tag::current);
+        let (kept, freed) = with_tag("woken", || (rig.vector(LEN, 4), rig.vector(LEN, 5)));
+        let address = freed.as_device_ptr();
+        // SAFETY: nothing uses the vectors until they are awake.
+        let slept = unsafe { rig.pool.sleep(SleepConfig::default().keep_in(&rig.host).tag(tag)) };
+        let mut sleeper = slept.expect("nothing forbids it");
+        let (pool, stream) = (rig.pool, rig.stream.clone());
+        meanwhile(at, move || {
+            let other = thread::spawn(move || {
+                drop(freed);
+                DeviceVec::from_slice_in(&numbers(LEN, 6), &stream, pool).expect("there is room")
+            });
+            let made = other.join().expect("it does not panic");
+            assert_ne!(made.as_device_ptr(), address, "it is being woken");
+        });
+        sleeper.wake().expect("there is memory");
+        assert!(has_happened());
+        rig.holds(&kept, 4);
+        let next = rig.vector(LEN, 7);
+        rig.holds(&next, 7);
+        rig.holds(&awake, 3);
+        assert_eq!((rig.pool.status().live_blocks, rig.pool.status().asleep_bytes), (3, 0));
+    }
+}
+
 #[test]
 fn what_is_freed_while_pages_are_unmapped_is_gone() {
     let rig = Rig::new();
@@ -255,4 +288,29 @@ fn the_rest_of_a_pool_goes_on_while_a_vector_is_woken() {
     assert!(has_happened());
     rig.holds(&vector, 1);
     rig.holds(&other, 2);
+}
+
+/// A page gets no access when a block is woken, and that cannot be undone.
+#[test]
+fn a_wake_at_addresses_that_are_lost_is_tried_again() {
+    let rig = Rig::new();
+    let (kept, freed) = (rig.vector(LEN, 1), rig.vector(LEN, 2));
+    let sleep =
+        |vector: Vector| vector.sleep(SleepConfig::default().keep_in(&rig.host)).expect("nothing forbids it");
+    let (kept, freed) = (sleep(kept), sleep(freed));
+    rig.sim.inject(Fault::every(Call::MemorySetAccess, Code::NOT_PERMITTED));
+    rig.sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+    let kept = kept.wake().expect_err("a page gets no access").into_container();
+    let freed = freed.wake().expect_err("a page gets no access").into_container();
+    let lost = rig.sim.live().mappings;
+    assert_eq!((lost, rig.pool.status().pages), (2, 0), "{}", rig.sim.live());
+    // The addresses of the one that is gone serve nobody.
+    drop(freed);
+    rig.sim.clear_faults();
+    for seed in 10..20 {
+        let vector = rig.vector(3 * LEN, seed);
+        rig.holds(&vector, seed);
+    }
+    let kept = kept.wake().expect("nothing fails now");
+    rig.holds(&kept, 1);
 }

@@ -156,6 +156,10 @@ macro_rules! resource_by_allowance {
                 unsafe { self.upstream_pages()?.map(page, at) }
             }
 
+            fn is_lost(&self, at: DevicePtr, bytes: usize) -> bool {
+                self.upstream.pages().is_some_and(|pages| pages.is_lost(at, bytes))
+            }
+
             unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
                 // SAFETY: the caller's promises; the page is the upstream's.
                 unsafe { self.upstream_pages()?.unmap(page, at) }

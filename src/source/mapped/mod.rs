@@ -8,7 +8,7 @@ mod probe;
 pub use config::MappedConfig;
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::host_wait::has_passed;
 use super::refusal;
@@ -73,6 +73,8 @@ struct MappedCore {
     id: ResourceId,
     /// The ranges and pages of the blocks that were allocated one by one, by their addresses.
     blocks: Mutex<HashMap<u64, MappedBlock>>,
+    /// Mappings without access that could not be undone, by their addresses, with their bytes.
+    lost: Mutex<BTreeMap<u64, usize>>,
 }
 
 /// What a block consists of, beside its address.
@@ -135,6 +137,7 @@ impl Mapped {
             total_bytes: capabilities.total_bytes,
             id: ResourceId::unique(),
             blocks: Mutex::new(HashMap::new()),
+            lost: Mutex::new(BTreeMap::new()),
             config,
         };
         core.try_config()?;
@@ -181,6 +184,9 @@ impl MappedCore {
     ///
     /// As [`Pages::unreserve`].
     unsafe fn unreserve(&self, range: DevicePtr, bytes: usize) {
+        if self.is_lost(range, bytes) {
+            return;
+        }
         // SAFETY: the range is one whole reservation and unused: the caller's promise. If the driver refuses, it is leaked.
         let _ = unsafe { self.driver().virtual_free(self.ordinal(), range.address(), bytes) };
     }
@@ -202,6 +208,7 @@ impl MappedCore {
     /// As [`Pages::map`].
     unsafe fn map_for_all(&self, page: Page, at: DevicePtr) -> Result<(), (u32, DriverError)> {
         let (driver, ordinal, address, bytes) = (self.driver(), self.ordinal(), at.address(), page.bytes());
+        self.undo_lost(address, bytes).map_err(|error| (ordinal, error))?;
         // SAFETY: the memory is live and so many bytes long: the caller's promise, and `create` made the page with its size.
         unsafe { driver.memory_map(ordinal, address, bytes, RawMemory(page.number())) }
             .map_err(|error| (ordinal, error))?;
@@ -212,10 +219,38 @@ impl MappedCore {
                 .map_err(|error| (accessor, error))
         });
         opened.inspect_err(|_| {
-            // If this fails as well, the addresses stay taken: the driver refuses to map anything there again, or to free them.
             // SAFETY: it was mapped just now, and the address was not handed out, so that no work uses it.
-            let _ = unsafe { driver.memory_unmap(ordinal, address, bytes) };
+            let undone = unsafe { driver.memory_unmap(ordinal, address, bytes) };
+            // The driver refuses to map anything there again, or to free the addresses.
+            if undone.is_err()
+                && let Some(mut lost) = self.lost.lock_here()
+            {
+                lost.insert(address, bytes);
+            }
         })
+    }
+
+    /// Unmaps what a call of `map_for_all` left mapped at one of these addresses.
+    fn undo_lost(&self, address: u64, bytes: usize) -> Result<(), DriverError> {
+        let end = address.saturating_add(bytes as u64);
+        loop {
+            let found = {
+                let Some(lost) = self.lost.lock_here() else { return Ok(()) };
+                let before = lost.range(..end).next_back().map(|(&at, &bytes)| (at, bytes));
+                before.filter(|&(at, bytes)| at + bytes as u64 > address)
+            };
+            let Some((at, bytes)) = found else { return Ok(()) };
+            // SAFETY: it is mapped there still, because each attempt to unmap it failed, and no work uses it: the address was not
+            // handed out, and is not before it is mapped anew.
+            unsafe { self.driver().memory_unmap(self.ordinal(), at, bytes) }?;
+            if let Some(mut lost) = self.lost.lock_here() {
+                lost.remove(&at);
+            }
+        }
+    }
+
+    fn is_lost(&self, at: DevicePtr, bytes: usize) -> bool {
+        self.undo_lost(at.address(), bytes).is_err()
     }
 
     /// # Safety
@@ -401,6 +436,10 @@ unsafe impl Pages for Mapped {
     unsafe fn map(&self, page: Page, at: DevicePtr) -> Result<(), Error> {
         // SAFETY: the caller's promises.
         unsafe { self.core.map(page, at) }
+    }
+
+    fn is_lost(&self, at: DevicePtr, bytes: usize) -> bool {
+        self.core.is_lost(at, bytes)
     }
 
     unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error> {

@@ -18,6 +18,17 @@ enum Piece {
     Absent { units: u32 },
 }
 
+/// A part of a site that could not be mapped.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// As it was.
+    Was(Piece),
+    /// Mapped, and free.
+    Mapped,
+    /// Nothing can be mapped there.
+    Lost,
+}
+
 /// A site that no search finds while its pages are being mapped.
 #[derive(Debug)]
 #[must_use = "the nodes of the site are in no bin until it is finished or abandoned"]
@@ -141,55 +152,59 @@ impl Core {
         address
     }
 
-    /// The pages could not be mapped, but for these: every node is as it was, and what was mapped is free.
-    pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent]) {
+    /// The pages could not be mapped, but for these: every node is as it was, what was mapped is free, and addresses that are
+    /// lost are never chosen again.
+    pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent], lost: Option<Extent>) {
         self.note_mapped(mapped);
         let Some(mut id) = self.ranges.moving.remove(&growing.start) else { return };
-        let mut mapped = mapped.to_vec();
-        mapped.sort_unstable_by_key(|extent| extent.address);
-        let mut parts: Vec<(u32, Option<Piece>)> = Vec::new();
+        let known = mapped.iter().map(|extent| (*extent, Part::Mapped));
+        let mut known: Vec<(Extent, Part)> = known.chain(lost.map(|extent| (extent, Part::Lost))).collect();
+        known.sort_unstable_by_key(|(extent, _)| extent.address);
+        let mut parts: Vec<(u32, Part)> = Vec::new();
         let mut at = growing.start;
         for &piece in &growing.pieces {
             match piece {
                 Piece::Free { units, .. } => {
-                    parts.push((units, Some(piece)));
+                    parts.push((units, Part::Was(piece)));
                     at += u64::from(units) * UNIT;
                 }
                 Piece::Absent { units } => {
                     let end = at + u64::from(units) * UNIT;
                     while at < end {
-                        let (next, is_mapped) = match mapped.get(mapped.partition_point(|of| of.address < at))
-                        {
-                            Some(extent) if extent.address == at => (extent.end(), true),
-                            Some(extent) => (extent.address.min(end), false),
-                            None => (end, false),
+                        let (next, part) = match known.get(known.partition_point(|(of, _)| of.address < at)) {
+                            Some((extent, part)) if extent.address == at => (extent.end(), Some(*part)),
+                            Some((extent, _)) => (extent.address.min(end), None),
+                            None => (end, None),
                         };
                         let units = ((next - at) / UNIT) as u32;
-                        parts.push((units, (!is_mapped).then_some(Piece::Absent { units })));
+                        parts.push((units, part.unwrap_or(Part::Was(Piece::Absent { units }))));
                         at = next;
                     }
                 }
             }
         }
-        let mut ids: Vec<(Id, Option<Piece>)> = Vec::with_capacity(parts.len());
-        for (units, piece) in parts {
+        let mut ids: Vec<(Id, Part)> = Vec::with_capacity(parts.len());
+        for (units, part) in parts {
             let behind = (self.nodes[id].units > units).then(|| self.nodes.cut(id, units));
-            ids.push((id, piece));
+            ids.push((id, part));
             id = behind.unwrap_or(id);
         }
-        for (id, piece) in ids {
-            match piece {
-                Some(Piece::Absent { .. }) => self.join_absent(id),
-                Some(Piece::Free { units, stream: Some(stream), epoch }) => match self.owner_of(stream) {
-                    Some(owner) => {
-                        self.free_units += u64::from(units);
-                        self.mixed = true;
-                        self.join(id, owner, epoch, false);
+        for (id, part) in ids {
+            match part {
+                Part::Was(Piece::Absent { .. }) => self.join_absent(id),
+                Part::Was(Piece::Free { units, stream: Some(stream), epoch }) => {
+                    match self.owner_of(stream) {
+                        Some(owner) => {
+                            self.free_units += u64::from(units);
+                            self.mixed = true;
+                            self.join(id, owner, epoch, false);
+                        }
+                        // The stream has left, with all its work.
+                        None => self.join_unowned(id),
                     }
-                    // The stream has left, with all its work.
-                    None => self.join_unowned(id),
-                },
-                Some(Piece::Free { stream: None, .. }) | None => self.join_unowned(id),
+                }
+                Part::Was(Piece::Free { stream: None, .. }) | Part::Mapped => self.join_unowned(id),
+                Part::Lost => self.lose(id),
             }
         }
     }

@@ -22,7 +22,7 @@ impl Owner {
     pub(super) const VACANT: Self = Self(u32::MAX - 1);
     /// In a node: there is no memory.
     pub(super) const ABSENT: Self = Self(u32::MAX - 2);
-    /// In a node: its pages are being mapped or unmapped.
+    /// In a node: its pages are being mapped or unmapped, or its addresses are lost, and it stays so.
     pub(super) const MOVING: Self = Self(u32::MAX - 3);
     /// In a node: the block is out, and sleeps.
     pub(crate) const ASLEEP: Self = Self(u32::MAX - 4);

@@ -66,7 +66,8 @@ pub(super) struct Ranges {
     rest: Zone,
     /// The range of short blocks has no hole for one: they go to the others.
     is_short_full: bool,
-    /// The nodes whose pages are being mapped or unmapped, by address: no search finds them.
+    /// The nodes whose pages are being mapped or unmapped, and those of addresses that are lost, by address: no search finds
+    /// them.
     pub(super) moving: BTreeMap<u64, Id>,
     /// The pages without memory on which blocks sleep, by address.
     pub(super) given_up: BTreeMap<u64, GivenUp>,
@@ -235,6 +236,12 @@ impl Core {
         }
         self.nodes[id].holder = Owner::ABSENT;
         self.attach(id);
+    }
+
+    /// Nothing can be mapped at the addresses of a node that is in no bin: no search ever finds it.
+    pub(super) fn lose(&mut self, id: Id) {
+        self.nodes[id].holder = Owner::MOVING;
+        self.ranges.moving.insert(self.nodes[id].address, id);
     }
 
     /// Makes a node of memory that is in no bin a free one of no owner, merged with its neighbours.

@@ -14,6 +14,8 @@ pub(super) struct GivenUp {
     pub(super) units: u32,
     /// It is being unmapped or mapped: its addresses do not become absent meanwhile.
     pub(super) is_busy: bool,
+    /// Nothing could be mapped at its addresses: they do not become absent either.
+    pub(super) is_lost: bool,
 }
 
 /// The state of a sleeping block that is freed.
@@ -109,7 +111,9 @@ impl Core {
         }
         self.ranges.remove(extent);
         self.segments.lose(extent.units);
-        self.ranges.given_up.insert(extent.address, GivenUp { units: extent.units, is_busy: true });
+        self.ranges
+            .given_up
+            .insert(extent.address, GivenUp { units: extent.units, is_busy: true, is_lost: false });
     }
 
     /// Makes the part of a free node that lies on a page hollow. Returns its node.
@@ -174,9 +178,19 @@ impl Core {
         }
     }
 
+    /// Nothing can be mapped where that page was given up. The blocks that sleep there cannot wake, unless a later attempt
+    /// succeeds; once they are gone, its addresses are never chosen again.
+    pub(crate) fn lose_given_up(&mut self, address: u64) {
+        if let Some(page) = self.ranges.given_up.get_mut(&address) {
+            page.is_lost = true;
+        }
+    }
+
     /// Makes a page absent that is given up, if no block sleeps on it any more.
     fn sweep(&mut self, address: u64) {
-        let Some(&GivenUp { units, is_busy: false }) = self.ranges.given_up.get(&address) else { return };
+        let Some(&GivenUp { units, is_busy: false, is_lost }) = self.ranges.given_up.get(&address) else {
+            return;
+        };
         let end = address + u64::from(units) * UNIT;
         let (mut at, mut pieces) = (address, Vec::new());
         while at < end {
@@ -192,7 +206,7 @@ impl Core {
             self.ranges.hollow.remove(&self.nodes[id].address);
             self.nodes.join(first, id);
         }
-        self.join_absent(first);
+        if is_lost { self.lose(first) } else { self.join_absent(first) }
     }
 
     /// Frees a sleeping block, whose work is over if a page of it is given up. `None` if no sleeping block begins there.

@@ -99,6 +99,8 @@ impl<U: Resource> Engine<U> {
             page_budget,
         } = plan;
         let page_bytes = upstream.pages().filter(|_| in_place).map_or(0, |pages| pages.page_bytes());
+        // Pages are mapped whole.
+        let maximum_bytes = maximum_bytes - maximum_bytes.checked_rem(page_bytes).unwrap_or(0);
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let mut book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
         book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;

@@ -49,6 +49,14 @@ pub(super) struct Paging {
     epoch: Epoch,
 }
 
+/// What became of gaps.
+#[derive(Debug, Default)]
+struct Filled {
+    mapped: Vec<Extent>,
+    /// Where mapping failed, and nothing can be mapped any more.
+    lost: Option<Extent>,
+}
+
 /// The next step of a thread that needs pages.
 pub(super) enum PagePlan {
     /// Map pages, which no search finds meanwhile. `calls` is `Inner::calls`, unless other calls are under way.
@@ -112,7 +120,7 @@ impl SuballocBook {
         let moved = units_of(&old);
         if moved < must {
             old.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));
-            inner.core.abandon_growth(&growing, &[]);
+            inner.core.abandon_growth(&growing, &[], None);
             return PagePlan::NoRoom;
         }
         let pledged = gaps.saturating_sub(moved);
@@ -242,8 +250,9 @@ impl<U: Resource> Engine<U> {
         for &extent in &paging.old {
             if self.unmap(pages, extent) { hand.push(extent) } else { kept.push(extent) }
         }
-        let mut mapped: Vec<Extent> = Vec::new();
-        let answer = self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut mapped);
+        let mut filled = Filled::default();
+        let answer = self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut filled);
+        let Filled { mapped, lost } = filled;
         hand.into_iter().for_each(|extent| self.release(pages, extent));
         // The upstream may be a user's, and may have forked.
         self.book.require_here()?;
@@ -271,7 +280,7 @@ impl<U: Resource> Engine<U> {
                     Ok(DevicePtr::new(address))
                 }
                 Err(refused) => {
-                    inner.core.abandon_growth(&paging.growing, &mapped);
+                    inner.core.abandon_growth(&paging.growing, &mapped, lost);
                     attempt.gained += units_of(&mapped).saturating_sub(units_of(&paging.old));
                     attempt.calls = inner.calls;
                     Err(refused)
@@ -295,7 +304,7 @@ impl<U: Resource> Engine<U> {
         pages: &dyn Pages,
         gaps: &[(u64, u32)],
         hand: &mut Vec<Extent>,
-        mapped: &mut Vec<Extent>,
+        filled: &mut Filled,
     ) -> Result<(), Error> {
         let mut rest: SmallVec<[(u64, u64); 4]> = SmallVec::new();
         // The longest first, so that the short ones fill what is left.
@@ -307,9 +316,10 @@ impl<U: Resource> Engine<U> {
                 let extent = Extent { address: at, ..page };
                 if let Err(error) = self.map(pages, extent) {
                     hand.push(page);
+                    filled.lost = self.is_lost(pages, extent).then_some(extent);
                     return Err(error);
                 }
-                mapped.push(extent);
+                filled.mapped.push(extent);
                 (at, left) = (extent.end(), left - u64::from(extent.units));
             }
             if left > 0 {
@@ -339,10 +349,11 @@ impl<U: Resource> Engine<U> {
                 let extent = Extent { address: at, units: units as u32, number: page.number() };
                 if let Err(error) = self.map(pages, extent) {
                     self.release(pages, extent);
+                    filled.lost = self.is_lost(pages, extent).then_some(extent);
                     return Err(error);
                 }
                 event!(bytes = page.bytes(), address = at, "grow");
-                mapped.push(extent);
+                filled.mapped.push(extent);
                 (at, left) = (extent.end(), left - units);
             }
         }
@@ -446,11 +457,11 @@ impl<U: Resource> Engine<U> {
             inner.core.begin_initial(units)
         };
         let (Some(growing), Some(pages)) = (growing, self.pages()) else { return Ok(()) };
-        let mut mapped = Vec::new();
-        let answer = self.fill_gaps(pages, &growing.gaps, &mut Vec::new(), &mut mapped);
+        let mut filled = Filled::default();
+        let answer = self.fill_gaps(pages, &growing.gaps, &mut Vec::new(), &mut filled);
         let mut inner = self.book.inner.lock();
         // What is mapped is free.
-        inner.core.abandon_growth(&growing, &mapped);
+        inner.core.abandon_growth(&growing, &filled.mapped, filled.lost);
         self.book.note_reserved(&mut inner);
         answer
     }
@@ -523,6 +534,16 @@ impl<U: Resource> Engine<U> {
         // - the addresses are in a gap of a range of this upstream, which no other thread maps: its node is moving, or the
         //   page is given up, and busy.
         unsafe { pages.map(page_of(extent), at) }
+    }
+
+    /// Returns `true` if nothing can be mapped there, after a page could not be.
+    #[cold]
+    pub(super) fn is_lost(&self, pages: &dyn Pages, extent: Extent) -> bool {
+        let Some(at) = DevicePtr::new(extent.address) else { return false };
+        self.note_upstream_call();
+        let is_lost = pages.is_lost(at, page_of(extent).bytes());
+        event!(bytes = page_of(extent).bytes(), address = extent.address, is_lost, "mapping refused");
+        is_lost
     }
 
     /// Returns `false` if the page stays mapped.

@@ -57,14 +57,16 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Takes this much from the upstream at once, when the pool is made; rounded up to units of 256 bytes. Default: nothing.
+    /// Takes this much from the upstream at once, when the pool is made; rounded up to units of 256 bytes, and over an upstream with
+    /// [pages](crate::resource::Pages) to whole pages. Default: nothing.
     pub fn initial(mut self, bytes: usize) -> Self {
         self.initial_bytes = bytes;
         self
     }
 
-    /// Never has more than this from the upstream; rounded down to units of 256 bytes. While nothing is live, a request for
-    /// all of it succeeds. Default: no limit.
+    /// Never has more than this from the upstream; rounded down to units of 256 bytes, and over an upstream with
+    /// [pages](crate::resource::Pages) to whole pages, one of them at least. While nothing is live, a request for all of it
+    /// succeeds. Default: no limit.
     pub fn maximum(mut self, bytes: usize) -> Self {
         self.maximum_bytes = bytes;
         self
@@ -189,6 +191,7 @@ impl PoolConfig {
         self
     }
 
+    /// As far as the upstream does not matter.
     pub(super) fn validate(&self) -> Result<(), Error> {
         if self.maximum_bytes < Layout::MIN_ALIGN {
             return Err(Error::invalid_argument(
@@ -212,6 +215,25 @@ impl PoolConfig {
             ));
         }
         self.page_budget.map_or(Ok(()), PageBudget::validate)
+    }
+
+    /// Over an upstream whose memory comes in pages of so many bytes.
+    pub(super) fn validate_over_pages(&self, page_bytes: usize) -> Result<(), Error> {
+        let (initial, maximum) = (self.initial_bytes, self.maximum_bytes);
+        if maximum < page_bytes {
+            return Err(Error::invalid_argument_that(format!(
+                "a maximum of {maximum} bytes over pages of {page_bytes} bytes: the pool would refuse every request; \
+                 pass {page_bytes} or more"
+            )));
+        }
+        let (whole, most) = (initial.div_ceil(page_bytes), maximum / page_bytes);
+        if whole > most {
+            return Err(Error::invalid_argument_that(format!(
+                "an initial size of {initial} bytes, which takes {whole} pages of {page_bytes} bytes, above a maximum of \
+                 {maximum} bytes, which is {most}: raise the maximum, or start with less"
+            )));
+        }
+        Ok(())
     }
 
     /// The initial size in units.

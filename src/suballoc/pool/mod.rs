@@ -132,10 +132,13 @@ impl<U: Resource> Pool<U> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or a growth step zero; as the
-    /// upstream says, if there is an initial size.
+    /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or below a page of an upstream
+    /// that has [pages](crate::resource::Pages), or a growth step zero; as the upstream says, if there is an initial size.
     pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
         config.validate()?;
+        if let Some(pages) = upstream.pages() {
+            config.validate_over_pages(pages.page_bytes())?;
+        }
         let initial_units = config.initial_units()?;
         let mut engine = Engine::new(
             upstream,

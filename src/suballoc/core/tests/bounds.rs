@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{Core, Owner, SeenState, Settling};
+use crate::suballoc::core::{Core, Extent, Owner, SeenState, Settling, UNIT};
 
 /// Numbers without a pattern: xorshift.
 struct Numbers(u64);
@@ -280,5 +280,69 @@ fn a_call_visits_as_many_nodes_beside_100_000_segments_as_beside_ten() {
         }
         assert!(allocate <= ALLOCATE, "{allocate} visits for an allocation, {segments} segments");
         assert!(release <= RELEASE, "{release} visits for a release, {segments} segments");
+    }
+}
+
+/// Units of a page of the ranges below.
+const PAGE: u32 = 16;
+
+/// A core with so many unowned free blocks of two pages less a unit, no two beside each other. Where they `begin_on_pages` each
+/// has one whole page; else each has the end of one and the beginning of the next.
+fn with_free_pages(count: u32, begin_on_pages: bool) -> Core {
+    let mut core = Core::new();
+    core.add_range(1 << 40, (3 * count + 8) * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(1, 0));
+    let mut number = 0;
+    let mut take = |units: u32| {
+        if let Some(taken) = core.allocate(owner, units, 1, &[]) {
+            return taken.address;
+        }
+        let site = core.site(owner, units, 1, &[]).expect("the range is long enough");
+        let growing = core.begin_growth(site, 0);
+        let mut mapped = Vec::new();
+        for &(address, units) in &growing.gaps {
+            for page in 0..units / PAGE {
+                number += 1;
+                let address = address + u64::from(page * PAGE) * UNIT;
+                mapped.push(Extent { address, units: PAGE, number });
+            }
+        }
+        core.finish_growth(&growing, &mapped, owner, Epoch(1))
+    };
+    let long = if begin_on_pages { 2 * PAGE - 1 } else { 2 * PAGE - 2 };
+    if !begin_on_pages {
+        take(1);
+    }
+    let blocks: Vec<u64> = (0..count).flat_map(|_| [take(long), take(2 * PAGE - long)]).step_by(2).collect();
+    for address in blocks {
+        assert!(core.release(address, owner, Epoch(2)).is_ok());
+    }
+    core.settle(owner, Epoch(2));
+    core
+}
+
+#[test]
+fn pages_are_taken_from_the_first_blocks_that_have_them() {
+    for count in [10, 20_000] {
+        let mut core = with_free_pages(count, true);
+        core.nodes.take_visits();
+        let taken = core.take_pages(u64::from(4 * PAGE), u64::MAX);
+        let visits = core.nodes.take_visits();
+        assert_eq!(taken.len(), 4);
+        assert!(visits <= 100, "{visits} visits for four pages, {count} blocks that have one");
+    }
+}
+
+/// One walk for any number of pages. A block is looked at again at the next one.
+#[test]
+fn blocks_without_a_whole_page_are_looked_at_once() {
+    for count in [10, 20_000] {
+        let mut core = with_free_pages(count, false);
+        for least in [1, u64::from(PAGE), u64::MAX] {
+            core.nodes.take_visits();
+            assert_eq!(core.take_pages(least, u64::MAX), []);
+            let visits = core.nodes.take_visits();
+            assert!(visits <= 3 * count as usize + 8, "{visits} visits, {count} blocks without a page");
+        }
     }
 }

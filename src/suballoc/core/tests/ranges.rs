@@ -18,7 +18,7 @@ const STREAMS: usize = 2;
 #[derive(Clone, Debug)]
 enum Step {
     /// A block for a stream, or for the host (0). If pages miss, so many of the pages to map fail to be mapped, of so
-    /// many pages each.
+    /// many pages each; the addresses of one that fails are lost, if it `loses` them.
     Allocate {
         requester: usize,
         units: u32,
@@ -26,6 +26,7 @@ enum Step {
         spare: u64,
         fails_after: Option<usize>,
         longest: u32,
+        loses: bool,
     },
     Release {
         pick: usize,
@@ -54,6 +55,7 @@ enum Step {
     Wake {
         all: bool,
         fails_after: Option<usize>,
+        loses: bool,
         /// One that sleeps is freed while the pages are being mapped.
         pick: Option<usize>,
     },
@@ -68,6 +70,8 @@ struct Machine {
     epoch: u64,
     /// What the machine has mapped: address and units.
     mapped: BTreeMap<u64, Extent>,
+    /// Where nothing can be mapped.
+    lost: BTreeMap<u64, Extent>,
     numbers: BTreeSet<u64>,
     next_number: u64,
     out: Vec<(u64, u32)>,
@@ -83,6 +87,7 @@ impl Machine {
             streams: [StreamId::new(0, 1), StreamId::new(0, 2)],
             epoch: 1,
             mapped: BTreeMap::new(),
+            lost: BTreeMap::new(),
             numbers: BTreeSet::new(),
             next_number: 0,
             out: Vec::new(),
@@ -95,9 +100,9 @@ impl Machine {
     }
 
     fn map(&mut self, extent: Extent) {
-        let overlaps =
-            self.mapped.values().any(|other| other.address < extent.end() && extent.address < other.end());
-        assert!(!overlaps, "{extent:?} is mapped over another page");
+        let overlaps = |other: &Extent| other.address < extent.end() && extent.address < other.end();
+        assert!(!self.mapped.values().any(overlaps), "{extent:?} is mapped over another page");
+        assert!(!self.lost.values().any(overlaps), "{extent:?} is mapped where nothing can be");
         assert!(extent.address.is_multiple_of(PAGE_BYTES) && extent.units.is_multiple_of(PAGE));
         assert!(extent.address >= START && extent.end() <= START + u64::from(RANGE_PAGES - 1) * PAGE_BYTES);
         assert!(self.numbers.insert(extent.number), "page {} has two addresses", extent.number);
@@ -114,28 +119,33 @@ impl Machine {
     }
 
     /// The pages of the gaps, of at most `longest` pages each, up to the one that fails.
-    fn fill(&mut self, growing: &Growing, fails_after: Option<usize>, longest: u32) -> (Vec<Extent>, bool) {
+    fn fill(
+        &mut self,
+        growing: &Growing,
+        fails_after: Option<usize>,
+        longest: u32,
+    ) -> (Vec<Extent>, Option<Extent>) {
         let mut mapped = Vec::new();
         for &(address, units) in &growing.gaps {
             let (mut at, mut left) = (address, units);
             while left > 0 {
-                if fails_after == Some(mapped.len()) {
-                    return (mapped, false);
-                }
                 let units = left.min(longest * PAGE);
                 let extent = Extent { address: at, units, number: self.next_number };
+                if fails_after == Some(mapped.len()) {
+                    return (mapped, Some(extent));
+                }
                 self.next_number += 1;
                 self.map(extent);
                 mapped.push(extent);
                 (at, left) = (extent.end(), left - units);
             }
         }
-        (mapped, true)
+        (mapped, None)
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Allocate { requester, units, align_log, spare, fails_after, longest } => {
+            Step::Allocate { requester, units, align_log, spare, fails_after, longest, loses } => {
                 let owner = self.owner(requester);
                 let align = 1 << align_log;
                 let address = match self.core.allocate(owner, units, align, &[]) {
@@ -147,9 +157,11 @@ impl Machine {
                         let growing = self.core.begin_growth(site, spare * u64::from(PAGE));
                         assert!(growing.gap_units() >= site.missing);
                         self.core.verify();
-                        let (mapped, is_whole) = self.fill(&growing, fails_after, longest);
-                        if !is_whole {
-                            self.core.abandon_growth(&growing, &mapped);
+                        let (mapped, failed) = self.fill(&growing, fails_after, longest);
+                        if failed.is_some() {
+                            let lost = failed.filter(|_| loses);
+                            self.core.abandon_growth(&growing, &mapped, lost);
+                            self.lost.extend(lost.map(|extent| (extent.address, extent)));
                             if mapped.is_empty() && self.streams_entered() > 1 {
                                 assert_eq!(
                                     self.core.blocks().collect::<Vec<_>>(),
@@ -204,7 +216,7 @@ impl Machine {
                 self.core.leave(owner);
             }
             Step::Sleep { one_in, some_fail } => self.sleep(one_in, some_fail),
-            Step::Wake { all, fails_after, pick } => self.wake(all, fails_after, pick),
+            Step::Wake { all, fails_after, loses, pick } => self.wake(all, fails_after, loses, pick),
             Step::FreeAsleep { pick } => self.free_asleep(pick),
         }
     }
@@ -233,7 +245,7 @@ impl Machine {
         }
     }
 
-    fn wake(&mut self, all: bool, fails_after: Option<usize>, pick: Option<usize>) {
+    fn wake(&mut self, all: bool, fails_after: Option<usize>, loses: bool, pick: Option<usize>) {
         self.asleep.sort_unstable();
         let waking: Vec<u64> =
             self.asleep.iter().step_by(if all { 1 } else { 2 }).map(|(address, _)| *address).collect();
@@ -248,10 +260,17 @@ impl Machine {
         for &(address, units) in &missing[..count] {
             let extent = Extent { address, units, number: self.next_number };
             self.next_number += 1;
+            // An address that a block sleeps at is tried again, and this attempt succeeds.
+            self.lost.remove(&address);
             self.map(extent);
             mapped.push(extent);
         }
         if count < missing.len() {
+            if loses {
+                let (address, units) = missing[count];
+                self.lost.insert(address, Extent { address, units, number: 0 });
+                self.core.lose_given_up(address);
+            }
             mapped.into_iter().for_each(|extent| self.unmap(extent));
             missing.into_iter().for_each(|(address, _)| self.core.settle_given_up(address));
             return;
@@ -324,10 +343,10 @@ impl Machine {
 fn step(streams: usize) -> impl Strategy<Value = Step> {
     let units = prop_oneof![4 => 1..PAGE, 3 => PAGE..4 * PAGE, 1 => 4 * PAGE..20 * PAGE];
     let fails = proptest::option::weighted(0.2, 0..3_usize);
-    let allocate = (0..=streams, units, 0..6_u32, 0..4_u64, fails, 1..5_u32);
+    let allocate = (0..=streams, units, 0..6_u32, 0..4_u64, fails, 1..5_u32, any::<bool>());
     prop_oneof![
-        10 => allocate.prop_map(|(requester, units, align_log, spare, fails_after, longest)| Step::Allocate {
-            requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest
+        10 => allocate.prop_map(|(requester, units, align_log, spare, fails_after, longest, loses)| Step::Allocate {
+            requester, units, align_log: align_log.saturating_sub(1), spare, fails_after, longest, loses
         }),
         9 => (any::<usize>(), 0..=streams).prop_map(|(pick, on)| Step::Release { pick, on }),
         2 => (0..streams).prop_map(|stream| Step::Settle { stream }),
@@ -335,8 +354,8 @@ fn step(streams: usize) -> impl Strategy<Value = Step> {
         3 => (1..200_u64, any::<bool>()).prop_map(|(units, some_fail)| Step::Unmap { units, some_fail }),
         1 => (0..streams).prop_map(|stream| Step::Leave { stream }),
         3 => (1..4_usize, any::<bool>()).prop_map(|(one_in, some_fail)| Step::Sleep { one_in, some_fail }),
-        2 => (any::<bool>(), proptest::option::weighted(0.4, 0..3_usize), proptest::option::of(any::<usize>()))
-            .prop_map(|(all, fails_after, pick)| Step::Wake { all, fails_after, pick }),
+        2 => (any::<bool>(), proptest::option::weighted(0.4, 0..3_usize), any::<bool>(), proptest::option::of(any::<usize>()))
+            .prop_map(|(all, fails_after, loses, pick)| Step::Wake { all, fails_after, loses, pick }),
         2 => any::<usize>().prop_map(|pick| Step::FreeAsleep { pick }),
     ]
 }
@@ -413,6 +432,28 @@ fn a_hole_that_misses_a_page_is_mapped_again_before_the_range_grows() {
 }
 
 #[test]
+fn addresses_that_are_lost_are_never_chosen_again() {
+    let mut core = Core::new();
+    core.add_range(START, RANGE_PAGES * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    let site = core.site(owner, 4 * PAGE, 1, &[]).expect("the range is empty");
+    let growing = core.begin_growth(site, 0);
+    let mapped = [Extent { address: START, units: PAGE, number: 0 }];
+    let lost = Extent { address: START + PAGE_BYTES, units: PAGE, number: 1 };
+    core.abandon_growth(&growing, &mapped, Some(lost));
+    core.verify();
+    let mut number = 10;
+    while core.site(owner, PAGE, 1, &[]).is_some() {
+        let address = grown(&mut core, owner, PAGE, number);
+        assert!(address >= lost.end() || address + PAGE_BYTES <= lost.address, "{address:#x}");
+        number += 1;
+    }
+    // One is lost, and the last one is never mapped.
+    assert_eq!(core.reserved_units(), u64::from((RANGE_PAGES - 2) * PAGE));
+    core.verify();
+}
+
+#[test]
 fn the_last_page_is_never_mapped() {
     let mut core = Core::new();
     core.add_range(START, 4 * PAGE, PAGE);
@@ -421,7 +462,7 @@ fn the_last_page_is_never_mapped() {
     let site = core.site(owner, 3 * PAGE, 1, &[]).expect("three pages of four");
     let growing = core.begin_growth(site, 100 * u64::from(PAGE));
     assert_eq!(growing.gap_units(), u64::from(3 * PAGE));
-    core.abandon_growth(&growing, &[]);
+    core.abandon_growth(&growing, &[], None);
     core.verify();
 }
 

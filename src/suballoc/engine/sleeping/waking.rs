@@ -99,11 +99,15 @@ impl<U: Resource> Engine<U> {
         }
         let mut mapped: Vec<Extent> = Vec::with_capacity(missing.len());
         let mut answer = Ok(());
+        let mut lost = None;
         for &(address, units) in &*missing {
             self.note_upstream_call();
             let made = pages.create(units as usize * Layout::MIN_ALIGN).and_then(|page| {
                 let extent = Extent { address, units, number: page.number() };
-                self.map(pages, extent).inspect_err(|_| self.release(pages, extent))?;
+                self.map(pages, extent).inspect_err(|_| {
+                    self.release(pages, extent);
+                    lost = self.is_lost(pages, extent).then_some(address);
+                })?;
                 Ok(extent)
             });
             match made {
@@ -134,6 +138,7 @@ impl<U: Resource> Engine<U> {
             Ok(()) => Ok(mapped),
             Err(error) => {
                 inner.pledged -= need;
+                lost.into_iter().for_each(|address| inner.core.lose_given_up(address));
                 // What stayed mapped is what it was to be.
                 for extent in mapped {
                     missing.retain(|(address, _)| *address != extent.address);
