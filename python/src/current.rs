@@ -133,3 +133,14 @@ pub(crate) fn reset_current_resource(py: Python<'_>, device: Option<u32>) -> PyR
     drop(known);
     Ok(())
 }
+
+/// The numbers of the devices whose current resource was set or asked about, in order.
+#[pyfunction]
+pub(crate) fn known_devices(py: Python<'_>) -> Vec<u32> {
+    let Ok(machine) = py.detach(machine::active) else { return Vec::new() };
+    let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_machine = entries.iter().filter(|entry| *entry.device.machine() == machine);
+    let mut ordinals: Vec<u32> = of_machine.map(|entry| entry.device.ordinal()).collect();
+    ordinals.sort_unstable();
+    ordinals
+}

@@ -33,7 +33,7 @@ mod _alluvion {
     #[pymodule_export]
     use crate::argument::parse_bytes;
     #[pymodule_export]
-    use crate::current::{current_resource, reset_current_resource, set_current_resource};
+    use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
     #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]

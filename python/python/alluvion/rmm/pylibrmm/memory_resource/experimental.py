@@ -1,0 +1,3 @@
+"""Resources that RMM calls experimental."""
+
+__all__: list[str] = []
