@@ -9,7 +9,6 @@ use pyo3::prelude::*;
 
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
-use crate::{PendingDevice as _, PendingMachine as _, PendingResource as _};
 
 /// A block of memory, with the resource that it goes back to and the stream that it is freed on.
 ///

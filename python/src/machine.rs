@@ -9,7 +9,6 @@ use alluvion::{Device, Error, Machine};
 use pyo3::prelude::*;
 
 use crate::error::{During, raise};
-use crate::{PendingDevice as _, PendingMachine as _, PendingResource as _};
 
 /// The simulated machines that were entered and not left, the last one last.
 static ENTERED: RwLock<Vec<Machine>> = RwLock::new(Vec::new());

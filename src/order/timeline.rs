@@ -207,6 +207,12 @@ impl Timeline {
         stamp
     }
 
+    /// As [`release`](Self::release), if that takes no driver call.
+    #[inline]
+    pub(crate) fn release_at_once(&self) -> Option<Stamp> {
+        (!self.eager).then(|| self.now())
+    }
+
     /// Ends the current epoch. Returns it.
     fn advance(&self) -> Epoch {
         // Relaxed: the fence orders it.

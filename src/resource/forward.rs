@@ -46,8 +46,9 @@
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `pages` is not written, because pages that are mapped past a layer are neither counted nor checked there;
 /// - `sleeping` is not written, because a layer may hold more of a block than it hands out;
-/// - `except allocate` leaves `allocate_sync` out too, and `except deallocate` leaves `deallocate_sync` out: if these are not
-///   written by hand, the trait's defaults apply, which call the methods that are. So no block bypasses a wrapper.
+/// - `except allocate` leaves `allocate_sync` and `allocate_at_once` out too, and `except deallocate` leaves `deallocate_sync` and
+///   `deallocate_at_once` out: if these are not written by hand, the trait's defaults apply, which call the methods that are, or
+///   answer "not at once". So no block bypasses a wrapper.
 ///
 /// # A handle
 ///
@@ -64,7 +65,7 @@ macro_rules! forward_resource {
     (@write $to:tt [$($except:ident)*]) => {
         $( $crate::forward_resource!(@known $except); )*
         $crate::forward_resource! { @each $to [$($except)*]
-            allocate deallocate allocate_sync deallocate_sync device id fmt_layer max_align trim memory_info upstream pages sleeping layer
+            allocate deallocate allocate_at_once deallocate_at_once allocate_sync deallocate_sync device id fmt_layer max_align trim memory_info upstream pages sleeping layer
         }
     };
     (@each $to:tt $except:tt $($method:ident)+) => {
@@ -74,6 +75,8 @@ macro_rules! forward_resource {
     // The names that can stand after `except`.
     (@known allocate) => {};
     (@known deallocate) => {};
+    (@known allocate_at_once) => {};
+    (@known deallocate_at_once) => {};
     (@known allocate_sync) => {};
     (@known deallocate_sync) => {};
     (@known device) => {};
@@ -89,8 +92,8 @@ macro_rules! forward_resource {
     (@known $unknown:ident) => {
         compile_error!(concat!(
             "`", stringify!($unknown), "` is no method of `Resource`, so `forward_resource!` cannot leave it out: ",
-            "name `allocate`, `deallocate`, `allocate_sync`, `deallocate_sync`, `device`, `id`, `fmt_layer`, `max_align`, ",
-            "`trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
+            "name `allocate`, `deallocate`, `allocate_at_once`, `deallocate_at_once`, `allocate_sync`, `deallocate_sync`, `device`, ",
+            "`id`, `fmt_layer`, `max_align`, `trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
         ));
     };
 
@@ -98,6 +101,10 @@ macro_rules! forward_resource {
     (@unless $method:ident [] $to:tt) => { $crate::forward_resource!(@method $method $to); };
     (@unless allocate [allocate $($rest:ident)*] $to:tt) => {};
     (@unless deallocate [deallocate $($rest:ident)*] $to:tt) => {};
+    (@unless allocate_at_once [allocate $($rest:ident)*] $to:tt) => {};
+    (@unless allocate_at_once [allocate_at_once $($rest:ident)*] $to:tt) => {};
+    (@unless deallocate_at_once [deallocate $($rest:ident)*] $to:tt) => {};
+    (@unless deallocate_at_once [deallocate_at_once $($rest:ident)*] $to:tt) => {};
     (@unless allocate_sync [allocate $($rest:ident)*] $to:tt) => {};
     (@unless allocate_sync [allocate_sync $($rest:ident)*] $to:tt) => {};
     (@unless deallocate_sync [deallocate $($rest:ident)*] $to:tt) => {};
@@ -139,6 +146,30 @@ macro_rules! forward_resource {
             // SAFETY: the caller's promises to a wrapper are promises to the resource under it: the author of the `unsafe impl`
             // says that the blocks are its.
             unsafe { $crate::Resource::deallocate(&$target, block, layout, stream) }
+        }
+    };
+    (@method allocate_at_once [$kind:ident $this:ident $target:expr]) => {
+        #[inline]
+        fn allocate_at_once(
+            &self,
+            layout: $crate::Layout,
+            stream: $crate::StreamRef<'_>,
+        ) -> ::core::option::Option<$crate::DevicePtr> {
+            let $this = self;
+            $crate::Resource::allocate_at_once(&$target, layout, stream)
+        }
+    };
+    (@method deallocate_at_once [$kind:ident $this:ident $target:expr]) => {
+        #[inline]
+        unsafe fn deallocate_at_once(
+            &self,
+            block: $crate::DevicePtr,
+            layout: $crate::Layout,
+            stream: $crate::StreamRef<'_>,
+        ) -> bool {
+            let $this = self;
+            // SAFETY: as in `deallocate`.
+            unsafe { $crate::Resource::deallocate_at_once(&$target, block, layout, stream) }
         }
     };
     (@method allocate_sync [$kind:ident $this:ident $target:expr]) => {

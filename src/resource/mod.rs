@@ -100,6 +100,46 @@ pub unsafe trait Resource {
     /// - Every use of the block is ordered before this point of `stream`, a stream of this device.
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>);
 
+    /// As [`allocate`](Self::allocate), if that needs no wait: with no driver call, under no lock that is ever held across a driver
+    /// call or across foreign code, and without foreign code, such as handlers and observers. For callers that hold a lock of
+    /// their own meanwhile, such as the lock of an interpreter.
+    ///
+    /// `None` means "not at once", and says nothing about memory: no figure has changed, and the caller goes on with `allocate`. A
+    /// [`Pool`](crate::Pool) answers from the cache of the stream. By default `None`, so a layer that does not know this method
+    /// is never left out.
+    ///
+    /// ```
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+    /// let layout = Layout::from_bytes(1000)?;
+    /// assert_eq!(pool.allocate_at_once(layout, stream.as_ref()), None, "nothing was freed on the stream yet");
+    /// let block = pool.allocate(layout, stream.as_ref())?;
+    /// // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    /// assert!(unsafe { pool.deallocate_at_once(block, layout, stream.as_ref()) });
+    /// assert_eq!(pool.allocate_at_once(layout, stream.as_ref()), Some(block));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        let _ = (layout, stream);
+        None
+    }
+
+    /// As [`deallocate`](Self::deallocate), if that needs no wait, as in [`allocate_at_once`](Self::allocate_at_once). After `false`
+    /// nothing has happened: the block is live, no figure has changed, and the caller goes on with `deallocate`. A stream of
+    /// [`Stream::from_raw`](crate::Stream::from_raw) needs a driver call at each free, so it is always `false` there.
+    ///
+    /// # Safety
+    ///
+    /// As [`deallocate`](Self::deallocate).
+    #[must_use = "after `false` the block is still live"]
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        let _ = (block, layout, stream);
+        false
+    }
+
     /// Allocates a block that any stream, and the host if it has access, may use as soon as this returns.
     ///
     /// # Errors

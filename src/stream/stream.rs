@@ -368,6 +368,12 @@ impl<'s> StreamRef<'s> {
         self.timeline().release()
     }
 
+    /// As [`release`](Self::release), without a driver call; `None` if one is needed.
+    #[inline]
+    pub(crate) fn release_at_once(self) -> Option<Stamp> {
+        self.timeline().release_at_once()
+    }
+
     /// Returns `true` if this stream may use, next, memory with that frontier: for each point it is the stream itself, or
     /// has waited for it, or the point is known to be over. No driver call.
     #[must_use]

@@ -29,7 +29,7 @@ struct Book(Mutex<HashMap<u64, LedgerEntry>>);
 /// The bytes and the tag of a block, in one word, so that tags need no more memory. A block of a suballocator has less
 /// than 1 TiB, 40 bits, and there are 65,537 tags, 17 bits.
 #[derive(Clone, Copy, Debug)]
-struct LedgerEntry(u64);
+pub(crate) struct LedgerEntry(u64);
 
 const BYTES_BITS: u32 = 44;
 
@@ -99,6 +99,22 @@ impl Ledger {
         }
     }
 
+    /// Removes a block that may not be freed in the end: [`put_back`](Self::put_back) enters it again. `None` if it is not live
+    /// with this size.
+    pub(crate) fn withdraw(&self, block: DevicePtr, layout: Layout) -> Option<LedgerEntry> {
+        let mut book = self.book(block).lock();
+        let entry = *book.get(&block.address())?;
+        if entry.bytes() != layout.bytes() {
+            return None;
+        }
+        book.remove(&block.address())
+    }
+
+    /// Enters a block again that was withdrawn and not freed.
+    pub(crate) fn put_back(&self, block: DevicePtr, entry: LedgerEntry) {
+        self.book(block).lock().insert(block.address(), entry);
+    }
+
     fn book(&self, block: DevicePtr) -> &Mutex<HashMap<u64, LedgerEntry>> {
         // Fibonacci hashing: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -131,6 +147,26 @@ mod tests {
         ledger.insert(block(1), layout(512));
         assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::OtherSize { bytes: 512 });
         assert_eq!(ledger.remove(block(1), layout(512)), LedgerMatch::Same);
+    }
+
+    #[test]
+    fn a_block_that_is_put_back_is_live_as_before() {
+        use crate::tag::with_tag;
+
+        let ledger = Ledger::new();
+        let tag = with_tag("join", || {
+            ledger.insert(block(1), layout(300));
+            Tag::current()
+        });
+        assert!(
+            ledger.withdraw(block(1), layout(301)).is_none()
+                && ledger.withdraw(block(2), layout(300)).is_none()
+        );
+        let entry = ledger.withdraw(block(1), layout(300)).expect("it is live");
+        assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::Absent);
+        ledger.put_back(block(1), entry);
+        assert_eq!(ledger.tag(block(1)), tag);
+        assert_eq!(ledger.remove(block(1), layout(300)), LedgerMatch::Same);
     }
 
     #[test]

@@ -25,6 +25,11 @@ impl<'r, R: Resource> Block<'r, R> {
         Ok(Self { resource, pointer: resource.allocate(layout, stream)?, layout })
     }
 
+    /// A block, if there is one at once.
+    pub(super) fn allocate_at_once(resource: &'r R, layout: Layout, stream: StreamRef<'_>) -> Option<Self> {
+        Some(Self { resource, pointer: resource.allocate_at_once(layout, stream)?, layout })
+    }
+
     pub(super) fn allocate_sync(resource: &'r R, layout: Layout) -> Result<Self, Error> {
         Ok(Self { resource, pointer: resource.allocate_sync(layout)?, layout })
     }
@@ -41,6 +46,13 @@ impl<'r, R: Resource> Block<'r, R> {
     pub(super) fn free(self, stream: StreamRef<'_>) {
         let resource = self.resource;
         self.free_through(resource, stream);
+    }
+
+    /// Frees it at once, or returns it.
+    pub(super) fn free_at_once(self, stream: StreamRef<'_>) -> Result<(), Self> {
+        // SAFETY: as in `free_through`; if the answer is `false` the block is live as before, and returned.
+        let is_free = unsafe { self.resource.deallocate_at_once(self.pointer, self.layout, stream) };
+        if is_free { Ok(()) } else { Err(self) }
     }
 
     /// Frees it through another handle of its resource.

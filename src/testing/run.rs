@@ -24,7 +24,7 @@ pub struct Summary {
 
 /// Runs operations on a resource, and compares what it does with what it must do: where blocks lie, and what they hold.
 ///
-/// Every use of a block is ordered after the one before, by the least that does: so a wrong byte is the resource's fault,
+/// Every other allocation and free asks [at once](Resource::allocate_at_once) first. Every use of a block is ordered after the one before, by the least that does: so a wrong byte is the resource's fault,
 /// or a hazard on a simulated machine, which the caller should ask for. What is live in the end is freed.
 ///
 /// # Examples
@@ -77,6 +77,8 @@ struct Run<'r, R> {
     streams: Vec<Stream>,
     copies: Vec<(Copied, (DevicePtr, Layout), u32)>,
     next_word: u32,
+    /// Calls that could have asked at once.
+    asked: u32,
     summary: Summary,
 }
 
@@ -112,6 +114,7 @@ impl<'r, R: Resource> Run<'r, R> {
             streams: vec![stream],
             copies: Vec::new(),
             next_word: 0x0100_0193,
+            asked: 0,
             summary: Summary::default(),
         })
     }
@@ -174,13 +177,24 @@ impl<'r, R: Resource> Run<'r, R> {
         usize::from(block).checked_rem(self.live.len())
     }
 
+    /// Every other call asks at once first, so that both ways are mixed.
+    fn asks_at_once(&mut self) -> bool {
+        self.asked += 1;
+        self.asked.is_multiple_of(2)
+    }
+
     fn allocate(&mut self, layout: Layout, stream: usize, synchronous: bool) -> Result<(), Violation> {
         let stream = self.streams[stream].clone();
         let (resource, max_align) = (self.resource, self.resource.max_align());
         let allocated = if synchronous {
             Block::allocate_sync(resource, layout)
         } else {
-            Block::allocate(resource, layout, stream.as_ref())
+            let at_once =
+                self.asks_at_once().then(|| Block::allocate_at_once(resource, layout, stream.as_ref()));
+            match at_once.flatten() {
+                Some(block) => Ok(block),
+                None => Block::allocate(resource, layout, stream.as_ref()),
+            }
         };
         let block = match allocated {
             Ok(block) => block,
@@ -256,7 +270,12 @@ impl<'r, R: Resource> Run<'r, R> {
         self.read(index, &stream);
         let live = self.live.swap_remove(index);
         self.heap.remove(live.block.pointer, live.block.layout)?;
-        live.block.free(stream.as_ref());
+        let block = live.block;
+        let refused =
+            if self.asks_at_once() { block.free_at_once(stream.as_ref()).err() } else { Some(block) };
+        if let Some(block) = refused {
+            block.free(stream.as_ref());
+        }
         Ok(())
     }
 

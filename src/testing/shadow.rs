@@ -247,6 +247,26 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
         }
     }
 
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        let block = self.upstream.allocate_at_once(layout, stream)?;
+        // A block that overlaps a live one is noted, and not handed on.
+        self.insert(block, layout).ok()
+    }
+
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        if !self.remove(block, layout) {
+            // It is noted, and not handed on, as in `deallocate`.
+            return true;
+        }
+        // SAFETY: the caller's promises, and the block came from the upstream.
+        let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
+        if !is_free {
+            // It is live all the same. If another block was served over it meanwhile, that is a violation, which is noted.
+            drop(self.insert(block, layout));
+        }
+        is_free
+    }
+
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         self.insert(self.upstream.allocate_sync(layout)?, layout)
     }

@@ -100,6 +100,15 @@ unsafe impl Resource for Upstream {
         unsafe { self.shared.pool.deallocate(block, layout, stream) };
     }
 
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        self.shared.pool.allocate_at_once(layout, stream)
+    }
+
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.shared.pool.deallocate_at_once(block, layout, stream) }
+    }
+
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         self.count(Method::AllocateSync).allocate_sync(layout)
     }

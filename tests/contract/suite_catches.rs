@@ -6,11 +6,16 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
+use alluvion::resource::{Figures, Layer, LayerBook};
 use alluvion::source::Cuda;
 use alluvion::testing::{Bench, Delayed, Shadow, ShadowHeap, Violation, suite};
-use alluvion::{Device, DeviceAccessible, DevicePtr, Error, Layout, Resource, ResourceId, StreamRef};
+use alluvion::{
+    Device, DeviceAccessible, DevicePtr, Error, Layout, PoolConfig, Resource, ResourceExt, ResourceId,
+    StreamRef,
+};
 
 /// A way to break the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,14 @@ enum Flaw {
     Scribbles,
     /// Calls what a capture forbids, without `RelaxedCapture`.
     CallsUnderTheStrictRule,
+    /// Asks the driver for what it serves at once.
+    CallsAtOnce,
+    /// Serves a stream of another device at once.
+    ServesOthersAtOnce,
+    /// Says that it has not freed at once what it has freed.
+    FreesAndDenies,
+    /// Forgets at once on which stream a block was freed.
+    ForgetsStreamsAtOnce,
 }
 
 /// A free list over `Cuda`, and a flaw. Blocks that were freed are used again on the stream that freed them.
@@ -191,6 +204,26 @@ unsafe impl Resource for Flawed {
         self.put(block, layout, Some(stream));
     }
 
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        if self.flaw == Flaw::CallsAtOnce {
+            self.device().memory_info().ok()?;
+        }
+        let is_here = self.flaw == Flaw::ServesOthersAtOnce || self.device().require(stream.device()).is_ok();
+        if layout.is_empty() || layout.align() > Layout::MIN_ALIGN || !is_here {
+            return None;
+        }
+        let of_any_stream = self.flaw == Flaw::ServesOthersAtOnce;
+        let block = self.take(layout, (!of_any_stream).then_some(stream))?;
+        self.state.lock().unwrap().live.push((block, layout));
+        Some(block)
+    }
+
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        let freed_on = (self.flaw != Flaw::ForgetsStreamsAtOnce).then_some(stream);
+        self.put(block, layout, if self.flaw == Flaw::ServesOthersAtOnce { None } else { freed_on });
+        self.flaw != Flaw::FreesAndDenies
+    }
+
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         self.serve(layout, None)
     }
@@ -307,6 +340,8 @@ clauses! {
     memory_info_is_plausible catches Boastful;
     nothing_leaks catches KeepsOnDrop Loses;
     captures_elsewhere_survive catches CallsUnderTheStrictRule;
+    at_once_takes_no_driver_call catches CallsAtOnce ServesOthersAtOnce FreesAndDenies;
+    blocks_at_once_are_ordered catches ForgetsStreamsAtOnce FreesAndDenies;
     a_lost_context_fails_fast_and_silently catches ForgetsTheFirstError PanicsOnLoss;
 }
 
@@ -341,6 +376,55 @@ fn the_shadow_stops_wrong_frees() {
         resource.violations()
     );
     bench.check();
+}
+
+/// A layer that counts, and that is left out where its upstream serves at once.
+struct LeftOut<U> {
+    upstream: U,
+    count: AtomicU64,
+    counts_at_once: bool,
+}
+
+impl<U> Layer for LeftOut<U> {
+    type Book = AtomicU64;
+
+    fn figures(count: &AtomicU64, to: &mut Figures<'_>) {
+        to.counter("requests_total", "Requests that were served.", count.load(Ordering::Relaxed));
+    }
+}
+
+// SAFETY: the blocks are the upstream's, whose id it has and which keeps the contract. That some are not counted is the flaw.
+unsafe impl<U: Resource> Resource for LeftOut<U> {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.upstream.allocate(layout, stream)
+    }
+
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        let block = self.upstream.allocate_at_once(layout, stream)?;
+        self.count.fetch_add(u64::from(self.counts_at_once), Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn layer(&self) -> Option<LayerBook<'_>> {
+        Some(LayerBook::of::<Self>(&self.count))
+    }
+
+    alluvion::forward_resource!(upstream, except allocate);
+}
+
+#[test]
+fn a_layer_that_is_left_out_at_once_is_found() {
+    for counts_at_once in [true, false] {
+        let found = !passes(|bench| {
+            suite::at_once_changes_no_figure(bench, |device| LeftOut {
+                upstream: Cuda::new(device).pool(PoolConfig::default()).unwrap(),
+                count: AtomicU64::new(0),
+                counts_at_once,
+            });
+        });
+        assert_eq!(found, !counts_at_once);
+    }
 }
 
 /// A layer that closes its books after the free has returned: by then the address may be another thread's.

@@ -6,6 +6,7 @@ mod every_suballocator;
 mod raw_block;
 
 mod asking;
+mod at_once;
 mod edges;
 mod faults;
 mod graphs;

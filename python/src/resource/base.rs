@@ -15,7 +15,6 @@ use super::Owner;
 use crate::error::{During, raise};
 use crate::machine;
 use crate::stream::StreamArgument;
-use crate::{PendingDevice as _, PendingMachine as _, PendingResource as _};
 
 /// A source of memory of a device: what every class of `rmm.mr` derives from.
 #[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]

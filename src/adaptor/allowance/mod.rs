@@ -2,6 +2,7 @@
 
 mod crossing;
 mod lending;
+mod limit_refusal;
 mod node;
 mod purse;
 mod reservation;
@@ -10,8 +11,8 @@ mod resource_impl;
 use core::fmt;
 
 pub use crossing::Crossing;
+pub(super) use limit_refusal::LimitRefusal;
 use node::AllowanceNode;
-pub(super) use node::LimitRefusal;
 pub use reservation::Reservation;
 pub(super) use reservation::TakenRoom;
 pub(super) use resource_impl::resource_by_allowance;
@@ -266,6 +267,13 @@ impl Allowance {
             self.tell(&[(0, used)]);
         }
         Ok(taken)
+    }
+
+    /// Takes room for a block, if there is some and no observer is to be told. Nothing is refused, and nothing called back.
+    #[inline]
+    pub(super) fn take_at_once(&self, layout: Layout) -> Option<TakenRoom<'_>> {
+        let whole_bytes = layout.rounded_bytes();
+        self.node.take_at_once(whole_bytes as u64).then(|| TakenRoom::new(self, whole_bytes))
     }
 
     fn take_below_a_root(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {

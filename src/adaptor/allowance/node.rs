@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::Allowance;
 use super::crossing::SoftLimit;
 use super::lending::{Lenders, Tree};
+use super::limit_refusal::LimitRefusal;
 use super::purse::Purses;
-use crate::error::Error;
-use crate::error::{LimitName, OutOfMemory};
-use crate::stream::StreamId;
+use crate::driver::DriverResult;
+use crate::error::LimitName;
 use crate::sync::{Arc, AtomicU64, Ordering, Seat, TokenGuard, yield_now};
 
 /// Threads hold some of the room in advance, in purses. Bytes are counted in whole units of 256, so the bit is free.
@@ -76,19 +76,18 @@ pub(super) struct TakeOutcome {
 /// The nodes whose soft limit was crossed: how far above the one that was taken from, and what was out then.
 pub(super) type Crossings = SmallVec<[(usize, u64); 2]>;
 
-/// The node that had not enough left: how far above the one that was to be taken from, and what was out then.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::adaptor) struct LimitRefusal {
-    height: usize,
-    used: u64,
-}
-
 /// A count that leaves no room, as it was read.
 struct NoRoom(u64);
 
 #[inline]
 fn is_lent(taken: u64) -> bool {
     taken & LENT != 0
+}
+
+/// The count, if it leaves no room for `bytes` below `limit`.
+#[inline]
+fn is_short(bytes: u64, taken: u64, limit: u64) -> Option<NoRoom> {
+    (bytes > limit.saturating_sub(taken & !LENT)).then_some(NoRoom(taken))
 }
 
 impl AllowanceNode {
@@ -108,6 +107,13 @@ impl AllowanceNode {
             lender: AtomicU64::new(0),
             tree,
         }
+    }
+
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.tree.require_here()
     }
 
     // Relaxed, as all that only tell: figures of about one moment.
@@ -189,6 +195,62 @@ impl AllowanceNode {
         self.take_in_turn(bytes)
     }
 
+    /// Takes `bytes` from here and from all above, if that leaves each at or below its soft limit, and no thread that has the turn
+    /// is in the way. Otherwise nothing has changed, and nothing is counted as refused.
+    #[inline]
+    pub(super) fn take_at_once(self: &Arc<Self>, bytes: u64) -> bool {
+        if is_lent(self.taken.load(Ordering::Relaxed)) && self.purses.take(bytes) {
+            return true;
+        }
+        if self.parent.is_some() {
+            return self.take_at_once_in_turn(bytes);
+        }
+        if is_lent(self.taken.load(Ordering::Relaxed)) && self.refill(bytes) {
+            return true;
+        }
+        let Some(has_met) = self.take_below_ceiling(bytes) else { return false };
+        if has_met || ALWAYS_MEET {
+            self.meet();
+        }
+        true
+    }
+
+    /// As [`take_at_once`](Self::take_at_once), below a root.
+    #[inline(never)]
+    fn take_at_once_in_turn(self: &Arc<Self>, bytes: u64) -> bool {
+        if self.tree.is_of_parent() {
+            return false;
+        }
+        let Some(mut lenders) = self.tree.try_lock() else { return false };
+        if self.purses.is_open() && self.lend(bytes, &mut lenders) {
+            return true;
+        }
+        let below_the_root = || self.upwards().filter(|node| node.parent.is_some());
+        if below_the_root().any(|node| bytes > node.ceiling().saturating_sub(node.taken())) {
+            return false;
+        }
+        // The root last of all that can fail: its count is the one that others may have changed since it was looked at.
+        if self.upwards().last().and_then(|root| root.take_below_ceiling(bytes)).is_none() {
+            return false;
+        }
+        for node in below_the_root() {
+            // Relaxed: as in `take_from_each`.
+            let taken = node.taken.load(Ordering::Relaxed) + bytes;
+            node.taken.store(taken, Ordering::Relaxed);
+            node.note_peak(taken & !LENT);
+        }
+        true
+    }
+
+    /// Takes `bytes` from a root alone, unless that were more than its soft limit: a soft limit that is set meanwhile takes effect
+    /// from the next request on. Returns whether another thread was met.
+    #[inline]
+    fn take_below_ceiling(&self, bytes: u64) -> Option<bool> {
+        let (before, has_met) = self.exchange_below(bytes, 0, |_| self.ceiling()).ok()?;
+        self.note_peak(before + bytes);
+        Some(has_met)
+    }
+
     /// Takes `bytes` with the turn of the tree. What is lent is called back where it is in the way.
     #[inline(never)]
     fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
@@ -266,8 +328,13 @@ impl AllowanceNode {
     /// The count, if it leaves no room for `bytes`. While some is lent, there is none above the soft limit either.
     #[inline]
     fn is_short_of(&self, bytes: u64, taken: u64) -> Option<NoRoom> {
-        let limit = if is_lent(taken) { self.ceiling() } else { self.hard };
-        (bytes > limit.saturating_sub(taken & !LENT)).then_some(NoRoom(taken))
+        is_short(bytes, taken, self.limit_at(taken))
+    }
+
+    /// The limit of what is taken, where this much is taken.
+    #[inline]
+    fn limit_at(&self, taken: u64) -> u64 {
+        if is_lent(taken) { self.ceiling() } else { self.hard }
     }
 
     /// The lower one of the limits.
@@ -279,10 +346,21 @@ impl AllowanceNode {
     /// that was in the way.
     #[inline]
     fn exchange(&self, bytes: u64, flag: u64) -> Result<(u64, bool), NoRoom> {
+        self.exchange_below(bytes, flag, |taken| self.limit_at(taken))
+    }
+
+    /// As [`exchange`](Self::exchange), below another limit.
+    #[inline]
+    fn exchange_below(
+        &self,
+        bytes: u64,
+        flag: u64,
+        limit: impl Fn(u64) -> u64,
+    ) -> Result<(u64, bool), NoRoom> {
         let mut taken = self.taken.load(Ordering::Relaxed);
         let mut has_met = false;
         loop {
-            if let Some(short) = self.is_short_of(bytes, taken | flag) {
+            if let Some(short) = is_short(bytes, taken | flag, limit(taken | flag)) {
                 return Err(short);
             }
             let next = (taken + bytes) | flag;
@@ -354,6 +432,11 @@ impl AllowanceNode {
         }
         self.meetings.store(0, Ordering::Relaxed);
         true
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn tree_for_tests(&self) -> &Tree {
+        &self.tree
     }
 
     /// Lends room to this thread, as when it has met others often enough.
@@ -503,31 +586,6 @@ impl TakeOutcome {
     #[inline]
     pub(super) fn crossing(self) -> Option<u64> {
         self.crosses.then_some(self.used)
-    }
-}
-
-impl LimitRefusal {
-    /// The error of a request that `refused_by`, a layer, has asked `asked` for. One allocation on the heap of the host, because
-    /// whoever asks whether there is room asks often.
-    #[cold]
-    pub(in crate::adaptor) fn into_error(
-        self,
-        refused_by: &'static str,
-        asked: &Allowance,
-        bytes: usize,
-        align: usize,
-        stream: Option<StreamId>,
-    ) -> Error {
-        if let Err(of_parent) = asked.node.tree.require_here() {
-            return of_parent.into();
-        }
-        let refusing = asked.upwards().nth(self.height).unwrap_or(asked);
-        let mut report = OutOfMemory::new(refused_by, bytes);
-        report.name = Some(LimitName::clone(&refusing.node.name));
-        (report.align, report.stream) = (align, stream);
-        (report.live_bytes, report.reserved_bytes) = (self.used as usize, self.used as usize);
-        report.maximum_bytes = Some(refusing.limit_bytes());
-        report.explained().into()
     }
 }
 

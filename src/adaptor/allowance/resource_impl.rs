@@ -59,6 +59,24 @@ macro_rules! resource_by_allowance {
             }
 
             #[inline]
+            fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+                let room = self.allowance.take_at_once(layout)?;
+                let block = self.upstream.allocate_at_once(layout, stream)?;
+                room.keep();
+                Some(block)
+            }
+
+            #[inline]
+            unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+                // SAFETY: the caller's promises; the block is the upstream's.
+                let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
+                if is_free {
+                    self.allowance.give(layout.rounded_bytes());
+                }
+                is_free
+            }
+
+            #[inline]
             fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
                 let room = self.room(layout, None)?;
                 let block = self.upstream.allocate_sync(layout)?;

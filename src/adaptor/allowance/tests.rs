@@ -353,3 +353,55 @@ fn a_limit_holds_while_room_is_lent_and_called_back() {
     assert_eq!([root.used_bytes(), leaves[0].used_bytes(), leaves[1].used_bytes()], [0; 3]);
     drop(root.reserve(64 * MIB).expect("nothing is out"));
 }
+
+/// What is taken at once crosses no soft limit and refuses nothing, at a root and below one, and the counts are those of
+/// what is taken as always.
+#[test]
+fn what_is_taken_at_once_counts_and_tells_nobody() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let observed = |allowance: Allowance| {
+        let told = Arc::clone(&told);
+        allowance.soft(4 * KIB).on_soft(move |_| {
+            told.fetch_add(1, Ordering::Relaxed);
+        })
+    };
+    let layout = |bytes| Layout::from_bytes(bytes).unwrap();
+    let root = observed(Allowance::new("root", 8 * KIB));
+    let outer = Allowance::new("outer", 100 * KIB);
+    let inner = observed(outer.child("inner", 8 * KIB)).child("innermost", 50 * KIB);
+    for allowance in [&root, &inner] {
+        let top = allowance.parent().and_then(Allowance::parent).unwrap_or(allowance);
+        let first = allowance.take_at_once(layout(3 * KIB + 1)).unwrap();
+        assert_eq!((allowance.used_bytes(), top.used_bytes()), (3 * KIB + 256, 3 * KIB + 256));
+        assert!(allowance.take_at_once(layout(KIB)).is_none(), "it would cross the soft limit");
+        let nothing = allowance.take_at_once(layout(0)).unwrap();
+        let second = allowance.take_at_once(layout(512)).unwrap();
+        assert!(allowance.take_at_once(layout(usize::MAX / 4)).is_none(), "there is no room");
+        let peaks = (allowance.peak_bytes(), top.peak_bytes());
+        assert_eq!(peaks, (3 * KIB + 768, 3 * KIB + 768));
+        drop((first, nothing));
+        assert_eq!((allowance.used_bytes(), top.used_bytes()), (512, 512));
+        second.keep();
+        allowance.give(512);
+        assert_eq!((allowance.used_bytes(), top.used_bytes()), (0, 0));
+        let crossed = allowance.upwards().map(|node| node.crossings() + node.refusals()).sum::<u64>();
+        assert_eq!((crossed, told.load(Ordering::Relaxed)), (0, 0));
+    }
+    // While another thread has the turn of the tree, nothing below its root is taken at once.
+    let turn = inner.node.tree_for_tests().lock();
+    assert!(inner.take_at_once(layout(256)).is_none());
+    drop(turn);
+    assert!(inner.take_at_once(layout(256)).is_some());
+}
+
+/// A thread that has room in advance takes it at once, too.
+#[test]
+fn a_purse_is_used_at_once() {
+    let root = Allowance::new("root", 64 << 20);
+    assert!(root.node.lend_now());
+    let credit = root.node.credit();
+    let taken = root.take_at_once(Layout::from_bytes(KIB).unwrap()).unwrap();
+    assert_eq!((root.node.credit(), root.used_bytes()), (credit - KIB as u64, KIB));
+    drop(taken);
+    assert_eq!(root.used_bytes(), 0);
+}

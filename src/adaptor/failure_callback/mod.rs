@@ -236,6 +236,12 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
         }
     }
 
+    /// Asks nobody: where there is no block at once, [`allocate`](Resource::allocate) asks.
+    #[inline]
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        self.upstream.allocate_at_once(layout, stream)
+    }
+
     #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         let allocate = || self.upstream.allocate_sync(layout);

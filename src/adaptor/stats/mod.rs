@@ -149,6 +149,24 @@ unsafe impl<U: Resource> Resource for Stats<U> {
     }
 
     #[inline]
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        let block = self.upstream.allocate_at_once(layout, stream)?;
+        self.note(layout, &Ok(block));
+        Some(block)
+    }
+
+    #[inline]
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        self.forget(layout);
+        // SAFETY: the caller's promises; a block with this id came from the upstream.
+        let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
+        if !is_free && !layout.is_empty() {
+            self.tally.not_freed(layout.bytes());
+        }
+        is_free
+    }
+
+    #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         let outcome = self.upstream.allocate_sync(layout);
         self.note(layout, &outcome);

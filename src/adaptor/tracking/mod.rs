@@ -25,7 +25,8 @@ use crate::sync::Arc;
 /// standard error stream, or to the handler of [`on_leak`](Self::on_leak). A wrong free is not passed on, and reported
 /// as well.
 ///
-/// Requests for zero bytes are passed on and not recorded.
+/// Requests for zero bytes are passed on and not recorded. Without [call stacks](Self::call_stacks) it answers
+/// [at once](Resource::allocate_at_once), if its upstream does: the locks of its book are held across no code but its own.
 ///
 /// # Stream ordering
 ///
@@ -216,6 +217,33 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             unsafe { self.upstream.deallocate(block, layout, stream) };
         }
+    }
+
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        if !self.register.is_quick() {
+            return None;
+        }
+        let block = self.upstream.allocate_at_once(layout, stream)?;
+        self.note(layout, Some(stream), &Ok(block));
+        Some(block)
+    }
+
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        if !self.register.is_quick() {
+            return false;
+        }
+        // First, as in `deallocate`: once the upstream has the block, another thread may own the address.
+        let withdrawn = if layout.is_empty() { None } else { self.register.withdraw(block, layout) };
+        if withdrawn.is_none() && !layout.is_empty() {
+            // No live block: `deallocate` reports it.
+            return false;
+        }
+        // SAFETY: the caller's promises; a block with this id came from the upstream.
+        let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
+        if !is_free && let Some(withdrawn) = withdrawn {
+            self.register.put_back(withdrawn);
+        }
+        is_free
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {

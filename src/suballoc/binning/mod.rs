@@ -279,6 +279,20 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     }
 
     #[inline]
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        if layout.align() > self.max_align {
+            return None;
+        }
+        route!(self, layout.bytes(), |to| to.allocate_at_once(layout, stream))
+    }
+
+    #[inline]
+    unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
+        // SAFETY: as in `deallocate`.
+        route!(self, layout.bytes(), |to| unsafe { to.deallocate_at_once(block, layout, stream) })
+    }
+
+    #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align)?;
         route!(self, layout.bytes(), |to| to.allocate_sync(layout))

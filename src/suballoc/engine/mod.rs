@@ -164,6 +164,36 @@ impl<U: Resource> Engine<U> {
         self.allocate_slowly(want, layout, Requester::Stream(stream))
     }
 
+    /// As [`allocate`](Self::allocate), from the cache of the stream alone.
+    #[inline]
+    pub(super) fn allocate_at_once(
+        &self,
+        want: Option<Want>,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> Option<DevicePtr> {
+        // A session asks the driver which capture a stream is in.
+        if self.book.graphs.have_a_session() {
+            return None;
+        }
+        let Some(want) = want else {
+            return (layout.is_empty() && self.may_serve_nothing(layout, stream)).then(|| layout.dangling());
+        };
+        if layout.align() > Layout::MIN_ALIGN {
+            return None;
+        }
+        let block = self.book.take(want, stream)?;
+        Some(self.add_to_ledger(block, layout))
+    }
+
+    /// Returns `true` if a request for zero bytes succeeds.
+    #[cold]
+    fn may_serve_nothing(&self, layout: Layout, stream: StreamRef<'_>) -> bool {
+        !self.book.is_of_parent()
+            && layout.align() <= MAX_ALIGN
+            && self.book.device.require(stream.device()).is_ok()
+    }
+
     #[inline]
     pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
         if let Some(want) = want
@@ -265,6 +295,39 @@ impl<U: Resource> Engine<U> {
         if !self.book.put(want, block, stamp.stream(), stamp.epoch()) {
             self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
         }
+    }
+
+    /// As [`deallocate`](Self::deallocate), into the cache of the stream alone. After `false` nothing has happened.
+    ///
+    /// # Safety
+    ///
+    /// As [`Resource::deallocate`]; `want` is what the layout wants.
+    #[inline]
+    pub(super) unsafe fn deallocate_at_once(
+        &self,
+        want: Option<Want>,
+        block: DevicePtr,
+        layout: Layout,
+        stream: StreamRef<'_>,
+    ) -> bool {
+        if self.book.graphs.may_concern(block) {
+            return false;
+        }
+        let Some(want) = want else { return layout.is_empty() };
+        // Before the block is put anywhere, as in `deallocate`.
+        let Some(stamp) = stream.release_at_once() else { return false };
+        let put = || self.book.put(want, block, stamp.stream(), stamp.epoch());
+        let Some(ledger) = &self.book.ledger else { return put() };
+        if self.book.is_of_parent() || self.book.device.require(stream.device()).is_err() {
+            return false;
+        }
+        // Removed first: once the cache has the block, another thread may enter it again.
+        let Some(entry) = ledger.withdraw(block, layout) else { return false };
+        let is_put = put();
+        if !is_put {
+            ledger.put_back(block, entry);
+        }
+        is_put
     }
 
     /// # Safety

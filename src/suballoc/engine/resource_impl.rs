@@ -117,6 +117,24 @@ macro_rules! resource_by_engine {
             }
 
             #[inline]
+            fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+                let ($this, $layout) = (self, layout);
+                self.engine.allocate_at_once($want, layout, stream)
+            }
+
+            #[inline]
+            unsafe fn deallocate_at_once(
+                &self,
+                block: DevicePtr,
+                layout: Layout,
+                stream: StreamRef<'_>,
+            ) -> bool {
+                let ($this, $layout) = (self, layout);
+                // SAFETY: the caller's promises.
+                unsafe { self.engine.deallocate_at_once($want, block, layout, stream) }
+            }
+
+            #[inline]
             fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
                 let ($this, $layout) = (self, layout);
                 self.engine.allocate_sync($want, layout)

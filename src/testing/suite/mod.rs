@@ -6,6 +6,7 @@
 //! A clause asks for what the contract of [`Resource`](crate::Resource) promises and nothing else, so that a suballocator
 //! that waits, a source that blocks and an adaptor that refuses some sizes all pass.
 
+mod at_once;
 mod capture;
 mod forwarding;
 mod handles;
@@ -17,6 +18,7 @@ mod sizes;
 mod threads;
 mod upkeep;
 
+pub use at_once::{at_once_changes_no_figure, at_once_takes_no_driver_call, blocks_at_once_are_ordered};
 pub use capture::captures_elsewhere_survive;
 pub use forwarding::{
     forwards_device, forwards_frees, forwards_max_align, forwards_memory_info, forwards_synchronous_calls,
@@ -117,6 +119,8 @@ macro_rules! resource_suite {
             the_description_is_one_line
             memory_info_is_plausible
             nothing_leaks
+            at_once_takes_no_driver_call
+            at_once_changes_no_figure
         ]);
     };
     (@memory $name:ident, $bench:expr, $make:expr, $device:ident) => {
@@ -129,6 +133,7 @@ macro_rules! resource_suite {
             random_operations_agree_with_the_oracle
             four_threads_keep_their_bytes
             erased_handles_free_every_block
+            blocks_at_once_are_ordered
         ]);
     };
     (@limit $name:ident, $bench:expr, $make:expr, $device:ident) => {

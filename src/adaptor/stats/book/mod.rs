@@ -186,6 +186,12 @@ impl StatsBook {
         }
     }
 
+    /// A block that was counted as freed just now, on this thread, is live all the same.
+    #[cold]
+    pub(super) fn not_freed(&self, bytes: usize) {
+        self.first(|shard| self.stay(shard, bytes as u64));
+    }
+
     #[cold]
     pub(super) fn failed(&self) {
         let tag = Tag::current();
@@ -240,6 +246,15 @@ impl StatsBook {
     fn go(&self, shard: &StatsShard, bytes: u64) {
         if (shard.bytes.go(bytes) | shard.blocks.go(1)) < 0 {
             self.fall(shard, bytes as i64);
+        }
+    }
+
+    /// Takes [`go`](Self::go) back.
+    fn stay(&self, shard: &StatsShard, bytes: u64) {
+        let is_higher = (shard.bytes.stay(bytes) | shard.blocks.stay(1)) < 0;
+        let is_new = shard.interval.load(Ordering::Relaxed) != self.interval.load(Ordering::Relaxed);
+        if is_higher | is_new {
+            self.rise(shard, bytes as i64);
         }
     }
 

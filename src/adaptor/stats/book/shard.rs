@@ -74,6 +74,15 @@ impl Count {
         (live as i64).wrapping_sub(signed(&self.floor))
     }
 
+    /// Takes back a free that was counted. Returns a negative number if the live amount is a new peak of this thread.
+    pub(super) fn stay(&self, amount: u64) -> i64 {
+        let went = self.went.load(Ordering::Relaxed).wrapping_sub(amount);
+        // Release: as in `go`.
+        self.went.store(went, Ordering::Release);
+        let live = self.came.load(Ordering::Relaxed).wrapping_sub(went);
+        signed(&self.high).wrapping_sub(live as i64)
+    }
+
     /// What came, less what went.
     pub(super) fn live(&self) -> i64 {
         // Acquire: pairs with the release in `go`. The thread may count meanwhile: who sees a block go has seen it come.

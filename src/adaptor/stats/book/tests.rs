@@ -178,3 +178,31 @@ fn one_thread_at_work_among_many_is_exact() {
     let counts = program.tally.pop().expect("one is pushed");
     assert_eq!((counts.bytes.peak, counts.bytes.peak_error, counts.allocations.peak), (1 << 20, 0, 1));
 }
+
+/// A free that was counted and did not happen leaves every count as it was, whatever the slack, and also where a scope began
+/// meanwhile.
+#[test]
+fn a_free_that_did_not_happen_changes_nothing() {
+    for slack_bytes in [0, 1 << 10, usize::MAX] {
+        let tally = StatsBook::new(slack_bytes);
+        (0..3).for_each(|_| tally.allocated(4096));
+        tally.freed(4096);
+        let before = tally.counts();
+        for _ in 0..3 {
+            tally.freed(4096);
+            tally.not_freed(4096);
+            assert_eq!(tally.counts(), before, "with {slack_bytes}");
+        }
+        tally.allocated(8192);
+        assert_eq!(tally.counts().bytes.peak, 16384, "with {slack_bytes}");
+        tally.freed(4096);
+        let scope = tally.scope();
+        tally.not_freed(4096);
+        let counts = scope.end();
+        assert_eq!(
+            (counts.bytes.live, counts.bytes.peak, counts.bytes.total),
+            (4096, 4096, 0),
+            "with {slack_bytes}"
+        );
+    }
+}

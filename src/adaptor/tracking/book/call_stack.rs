@@ -44,6 +44,11 @@ impl Sampler {
     }
 
     #[expect(clippy::unused_self, reason = "with the feature it decides")]
+    pub(super) fn captures(&self) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "with the feature it decides")]
     pub(super) fn stack(&self, _: usize) -> Option<CallStack> {
         None
     }
@@ -53,6 +58,11 @@ impl Sampler {
 impl Sampler {
     pub(super) fn of(of: CallStacks) -> Self {
         Self { of, ..Self::default() }
+    }
+
+    /// Returns `true` if it captures any calls.
+    pub(super) fn captures(&self) -> bool {
+        self.of != CallStacks::None
     }
 
     /// The calls that led here, if it is the turn of this allocation.

@@ -157,23 +157,7 @@ impl TrackingBook {
 
     /// A block goes, unless it is none.
     pub(super) fn strike_out(&self, block: DevicePtr, layout: Layout) -> Result<(), Misuse> {
-        let known = {
-            let mut guard = self.page(block).0.lock();
-            let blocks = &mut *guard;
-            match blocks.out.entry(block.address()) {
-                Entry::Occupied(out) if out.get().bytes == layout.bytes() => {
-                    blocks.bytes -= layout.bytes() as u128;
-                    if blocks.gone.len() == GONE {
-                        blocks.gone.pop_front();
-                    }
-                    blocks.gone.push_back(block.address());
-                    Ok(out.remove())
-                }
-                Entry::Occupied(out) => Err(MisuseKind::WrongSize { allocated_bytes: out.get().bytes }),
-                Entry::Vacant(_) if blocks.gone.contains(&block.address()) => Err(MisuseKind::DoubleFree),
-                Entry::Vacant(_) => Err(MisuseKind::ForeignPointer),
-            }
-        };
+        let known = self.page(block).0.lock().remove(block, layout);
         let what = match known {
             Ok(_) => return Ok(()),
             Err(MisuseKind::ForeignPointer) => self.around(block),
@@ -182,6 +166,30 @@ impl TrackingBook {
         let misuse = Misuse { block, bytes: layout.bytes(), what };
         self.note(misuse);
         Err(misuse)
+    }
+
+    /// Returns `true` if entering a block and striking it out take no time: no call stack is captured, and the book is of this
+    /// process.
+    pub(super) fn is_quick(&self) -> bool {
+        !self.sampler.captures() && !self.misuses.is_of_parent()
+    }
+
+    /// Removes a block that may not be freed in the end: [`put_back`](Self::put_back) enters it again. `None` if it is not live
+    /// with this size, which is not noted. The book is of this process.
+    pub(super) fn withdraw(&self, block: DevicePtr, layout: Layout) -> Option<Holding> {
+        self.page(block).0.lock().remove(block, layout).ok()
+    }
+
+    /// Enters a block again that was withdrawn and not freed.
+    pub(super) fn put_back(&self, holding: Holding) {
+        // The upstream may be the user's, and have forked.
+        let Some(mut blocks) = self.page(holding.address).0.lock_here() else { return };
+        let address = holding.address.address();
+        if let Some(at) = blocks.gone.iter().rposition(|&gone| gone == address) {
+            blocks.gone.remove(at);
+        }
+        blocks.bytes += holding.bytes as u128;
+        blocks.out.insert(address, holding);
     }
 
     #[cold]
@@ -211,6 +219,25 @@ impl TrackingBook {
         // Fibonacci's hash: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.pages[(hash >> (u64::BITS - PAGE_BITS)) as usize]
+    }
+}
+
+impl PageBlocks {
+    /// Removes a live block, and remembers its address.
+    fn remove(&mut self, block: DevicePtr, layout: Layout) -> Result<Holding, MisuseKind> {
+        match self.out.entry(block.address()) {
+            Entry::Occupied(out) if out.get().bytes == layout.bytes() => {
+                self.bytes -= layout.bytes() as u128;
+                if self.gone.len() == GONE {
+                    self.gone.pop_front();
+                }
+                self.gone.push_back(block.address());
+                Ok(out.remove())
+            }
+            Entry::Occupied(out) => Err(MisuseKind::WrongSize { allocated_bytes: out.get().bytes }),
+            Entry::Vacant(_) if self.gone.contains(&block.address()) => Err(MisuseKind::DoubleFree),
+            Entry::Vacant(_) => Err(MisuseKind::ForeignPointer),
+        }
     }
 }
 
