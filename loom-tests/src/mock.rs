@@ -437,6 +437,7 @@ unsafe impl Driver for Mock {
 
     not_modelled! {
         fn context_device() -> Option<u32> = ContextDevice;
+        fn attribute_by_number(u32, i32) -> i32 = Attribute;
         fn set_context(u32) -> () = ContextSet;
         fn pointer_attributes(u64) -> Option<PointerInfo> = PointerAttributes;
         fn address_range(u64) -> Option<AddressRange> = AddressRange;
@@ -452,6 +453,7 @@ unsafe impl Driver for Mock {
 
     not_modelled! {
         unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
+        unsafe fn stream_context_device(RawStream) -> Option<u32> = StreamContext;
         unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
         unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;
         unsafe fn graph_destroy(u32, RawGraph) -> () = GraphDestroy;

@@ -44,6 +44,42 @@ pub enum DeviceAttribute {
     PciDevice,
 }
 
+macro_rules! attribute_numbers {
+    ($($name:ident = $number:literal;)+) => {
+        impl DeviceAttribute {
+            /// Every attribute, in the order of CUDA's numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The number of the attribute in CUDA, as [`Driver::attribute_by_number`](super::Driver::attribute_by_number) takes it.
+            #[must_use]
+            pub const fn number(self) -> i32 {
+                match self { $(Self::$name => $number),+ }
+            }
+        }
+    };
+}
+
+attribute_numbers! {
+    Multiprocessors = 16;
+    Integrated = 18;
+    MapHostMemory = 19;
+    PciBus = 33;
+    PciDevice = 34;
+    UnifiedAddressing = 41;
+    PciDomain = 50;
+    ComputeMajor = 75;
+    ComputeMinor = 76;
+    ManagedMemory = 83;
+    PageableMemoryAccess = 88;
+    ConcurrentManagedAccess = 89;
+    HostRegister = 99;
+    PageableUsesHostPageTables = 100;
+    VirtualMemory = 102;
+    MemoryPools = 115;
+    PoolHandleTypes = 119;
+    HostNumaNode = 134;
+}
+
 /// How a pool's or a physical allocation's memory may be exported to another process. Bits may be combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HandleType(pub u32);

@@ -50,6 +50,7 @@ calls! {
     StreamCaptureStatus => "cuStreamIsCapturing",
     StreamCaptureId => "cuStreamGetCaptureInfo",
     StreamId => "cuStreamGetId",
+    StreamContext => "cuStreamGetCtx",
     BeginCapture => "cuStreamBeginCapture",
     EndCapture => "cuStreamEndCapture",
     GraphLaunch => "cuGraphLaunch",

@@ -11,14 +11,24 @@ use super::Call;
 /// assert_eq!(Code::OUT_OF_MEMORY.to_string(), "out of memory (2)");
 /// assert!(Code::ILLEGAL_ADDRESS.is_sticky());
 /// assert_eq!(Code(12345).to_string(), "driver code 12345");
+/// assert_eq!(Code(2).name(), Some("CUDA_ERROR_OUT_OF_MEMORY"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code(pub u32);
 
 macro_rules! codes {
-    ($($name:ident = $value:literal, $text:literal;)+) => {
+    ($($name:ident = $value:literal, $symbol:literal, $text:literal;)+) => {
         impl Code {
             $(#[doc = concat!("Code ", stringify!($value), ": ", $text, ".")] pub const $name: Self = Self($value);)+
+
+            /// Every code that this crate knows.
+            pub const KNOWN: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name of the code in CUDA's headers, if it is one that this crate knows.
+            #[must_use]
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 { $($value => Some($symbol),)+ _ => None }
+            }
 
             /// The code in words, if it is one that this crate knows.
             #[must_use]
@@ -30,43 +40,43 @@ macro_rules! codes {
 }
 
 codes! {
-    INVALID_VALUE = 1, "invalid value";
-    OUT_OF_MEMORY = 2, "out of memory";
-    NOT_INITIALIZED = 3, "driver not initialised in this process";
-    DEINITIALIZED = 4, "driver shut down";
-    STUB_LIBRARY = 34, "the loaded libcuda is a stub without a driver behind it";
-    DEVICE_UNAVAILABLE = 46, "device unavailable";
-    NO_DEVICE = 100, "no device";
-    INVALID_DEVICE = 101, "no such device";
-    INVALID_CONTEXT = 201, "invalid context";
-    CONTEXT_DESTROYED = 709, "context destroyed";
-    MAP_FAILED = 205, "mapping failed";
-    ALREADY_MAPPED = 208, "already mapped";
-    NOT_MAPPED = 211, "not mapped";
-    INVALID_HANDLE = 400, "invalid handle";
-    NOT_FOUND = 500, "symbol not found in the loaded driver";
-    NOT_READY = 600, "not ready";
-    ILLEGAL_ADDRESS = 700, "illegal address";
-    LAUNCH_TIMEOUT = 702, "launch timed out";
-    ASSERT = 710, "an assertion of a kernel failed";
-    HOST_MEMORY_ALREADY_REGISTERED = 712, "host memory already registered";
-    HOST_MEMORY_NOT_REGISTERED = 713, "host memory not registered";
-    HARDWARE_STACK = 714, "hardware stack error";
-    ILLEGAL_INSTRUCTION = 715, "illegal instruction";
-    MISALIGNED_ADDRESS = 716, "misaligned address";
-    INVALID_PROGRAM_COUNTER = 718, "invalid program counter";
-    LAUNCH_FAILED = 719, "launch failed";
-    NOT_PERMITTED = 800, "operation not permitted here";
-    NOT_SUPPORTED = 801, "not supported by this device or driver";
-    SYSTEM_DRIVER_MISMATCH = 803, "driver and kernel module differ in version";
-    CAPTURE_UNSUPPORTED = 900, "not permitted while a stream is capturing";
-    CAPTURE_INVALIDATED = 901, "the capture was invalidated by an earlier error";
-    CAPTURE_UNJOINED = 904, "the capture ended with unjoined work";
-    CAPTURE_ISOLATION = 905, "a dependency would cross into or out of the capture";
-    CAPTURE_IMPLICIT = 906, "implicit use of the legacy stream while capturing";
-    CAPTURED_EVENT = 907, "the event was last recorded inside a capture";
-    CAPTURE_WRONG_THREAD = 908, "the capture was begun by another thread";
-    UNKNOWN = 999, "unknown error";
+    INVALID_VALUE = 1, "CUDA_ERROR_INVALID_VALUE", "invalid value";
+    OUT_OF_MEMORY = 2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory";
+    NOT_INITIALIZED = 3, "CUDA_ERROR_NOT_INITIALIZED", "driver not initialised in this process";
+    DEINITIALIZED = 4, "CUDA_ERROR_DEINITIALIZED", "driver shut down";
+    STUB_LIBRARY = 34, "CUDA_ERROR_STUB_LIBRARY", "the loaded libcuda is a stub without a driver behind it";
+    DEVICE_UNAVAILABLE = 46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "device unavailable";
+    NO_DEVICE = 100, "CUDA_ERROR_NO_DEVICE", "no device";
+    INVALID_DEVICE = 101, "CUDA_ERROR_INVALID_DEVICE", "no such device";
+    INVALID_CONTEXT = 201, "CUDA_ERROR_INVALID_CONTEXT", "invalid context";
+    CONTEXT_DESTROYED = 709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context destroyed";
+    MAP_FAILED = 205, "CUDA_ERROR_MAP_FAILED", "mapping failed";
+    ALREADY_MAPPED = 208, "CUDA_ERROR_ALREADY_MAPPED", "already mapped";
+    NOT_MAPPED = 211, "CUDA_ERROR_NOT_MAPPED", "not mapped";
+    INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE", "invalid handle";
+    NOT_FOUND = 500, "CUDA_ERROR_NOT_FOUND", "symbol not found in the loaded driver";
+    NOT_READY = 600, "CUDA_ERROR_NOT_READY", "not ready";
+    ILLEGAL_ADDRESS = 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "illegal address";
+    LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT", "launch timed out";
+    ASSERT = 710, "CUDA_ERROR_ASSERT", "an assertion of a kernel failed";
+    HOST_MEMORY_ALREADY_REGISTERED = 712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "host memory already registered";
+    HOST_MEMORY_NOT_REGISTERED = 713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "host memory not registered";
+    HARDWARE_STACK = 714, "CUDA_ERROR_HARDWARE_STACK_ERROR", "hardware stack error";
+    ILLEGAL_INSTRUCTION = 715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "illegal instruction";
+    MISALIGNED_ADDRESS = 716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address";
+    INVALID_PROGRAM_COUNTER = 718, "CUDA_ERROR_INVALID_PC", "invalid program counter";
+    LAUNCH_FAILED = 719, "CUDA_ERROR_LAUNCH_FAILED", "launch failed";
+    NOT_PERMITTED = 800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted here";
+    NOT_SUPPORTED = 801, "CUDA_ERROR_NOT_SUPPORTED", "not supported by this device or driver";
+    SYSTEM_DRIVER_MISMATCH = 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "driver and kernel module differ in version";
+    CAPTURE_UNSUPPORTED = 900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not permitted while a stream is capturing";
+    CAPTURE_INVALIDATED = 901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "the capture was invalidated by an earlier error";
+    CAPTURE_UNJOINED = 904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "the capture ended with unjoined work";
+    CAPTURE_ISOLATION = 905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "a dependency would cross into or out of the capture";
+    CAPTURE_IMPLICIT = 906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "implicit use of the legacy stream while capturing";
+    CAPTURED_EVENT = 907, "CUDA_ERROR_CAPTURED_EVENT", "the event was last recorded inside a capture";
+    CAPTURE_WRONG_THREAD = 908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "the capture was begun by another thread";
+    UNKNOWN = 999, "CUDA_ERROR_UNKNOWN", "unknown error";
 }
 
 impl Code {

@@ -43,6 +43,12 @@ pub enum ExportedMemory {
 }
 
 impl RawStream {
+    /// Returns `true` for null and for the two values that name a default stream. Such a value is no stream of its own.
+    #[must_use]
+    pub const fn is_default(self) -> bool {
+        self.0 <= Self::PER_THREAD.0
+    }
+
     /// The legacy default stream: every blocking stream of its device waits for it and it for them.
     pub const LEGACY: Self = Self(1);
     /// The default stream of the thread that makes the call.

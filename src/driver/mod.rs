@@ -83,6 +83,23 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// [`Code::INVALID_DEVICE`] if there is no such device.
     fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32>;
 
+    /// One property of a device by its number in CUDA (`CUdevice_attribute`), also one that this crate has no name for.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] for a number that the driver does not know; [`Code::INVALID_DEVICE`] if there is no such device.
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32>;
+
+    /// The name of a code in CUDA, as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for one that neither the driver nor this crate knows.
+    fn code_name(&self, code: Code) -> Option<String> {
+        code.name().map(str::to_owned)
+    }
+
+    /// A code in the words of the driver, or of this crate where the driver has none.
+    fn code_text(&self, code: Code) -> Option<String> {
+        code.text().map(str::to_owned)
+    }
+
     /// Free and total memory of the device.
     ///
     /// # Errors
@@ -225,6 +242,19 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `stream` is live and belongs to this device.
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
+
+    /// The device whose primary context the stream belongs to, directly or by a green context; `None` for a stream of another
+    /// context. Makes no context.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_HANDLE`] for a [default stream](RawStream::is_default), which belongs to whatever context is current;
+    /// [`Code::NOT_FOUND`] if the driver is older than that.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live, of any device of this machine.
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>>;
 
     /// Begins to record the work that is queued on the stream, instead of running it.
     ///

@@ -175,6 +175,14 @@ unsafe impl Driver for SimDriver {
         Ok(machine.config.attribute_of(ordinal, attribute))
     }
 
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32> {
+        let known = DeviceAttribute::ALL.iter().find(|attribute| attribute.number() == number);
+        let machine = self.enter(Call::Attribute, None, 0)?;
+        machine.device(ordinal).map_err(of(Call::Attribute))?;
+        let value = known.map(|attribute| machine.config.attribute_of(ordinal, *attribute));
+        value.ok_or(DriverError::new(Call::Attribute, Code::INVALID_VALUE))
+    }
+
     fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
         let machine = self.enter(Call::MemoryInfo, Some(ordinal), 0)?;
         let device = machine.device(ordinal).map_err(of(Call::MemoryInfo))?;
@@ -274,6 +282,12 @@ unsafe impl Driver for SimDriver {
         let stream = machine.stream(ordinal, stream).map_err(of(call))?;
         machine.check_id_may_be_asked(call, &stream).map_err(of(call))?;
         Ok(stream.id)
+    }
+
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+        let call = Call::StreamContext;
+        let mut machine = self.enter(call, None, 0)?;
+        machine.ordinal_of_stream(stream).map(Some).map_err(of(call))
     }
 
     unsafe fn stream_begin_capture(

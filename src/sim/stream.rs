@@ -126,6 +126,20 @@ impl SimMachine {
         }
     }
 
+    /// The device of a stream that is none of the default streams.
+    pub(super) fn ordinal_of_stream(&mut self, raw: RawStream) -> Result<u32, Code> {
+        if raw.is_default() {
+            return Err(Code::INVALID_HANDLE);
+        }
+        match self.streams.by_handle(raw.0).filter(|stream| stream.handle < FIRST_PER_THREAD) {
+            Some(stream) => Ok(stream.ordinal),
+            None => {
+                let words = format!("{raw:?} is no stream, or was destroyed before it was used");
+                Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))
+            }
+        }
+    }
+
     fn per_thread(&mut self, ordinal: u32) -> u64 {
         let key = (thread::current().id(), ordinal);
         if let Some(&handle) = self.streams.per_thread.get(&key) {

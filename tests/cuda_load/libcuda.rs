@@ -142,6 +142,10 @@ fn wait() -> c_uint {
     0
 }
 
+fn stream_context(stream: usize) -> usize {
+    if stream == 0xF5 { 0xF0 } else { PRIMARY }
+}
+
 fn number_from(variable: &str, otherwise: u32) -> u32 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
@@ -325,6 +329,35 @@ exports! {
     fn cuEventCreate(event: *mut usize, _flags: c_uint) { unsafe { *event = 0xE0 }; enter() }
     #[cfg(not(lacks_optional))]
     fn cuMemFreeAsync(address: u64, _stream: usize) { LAST_FREED.store(address, SeqCst); enter() }
+    #[cfg(not(lacks_optional))]
+    fn cuGetErrorName(code: c_uint, text: *mut *const u8) {
+        if code != 77 { return 1 }
+        unsafe { *text = c"STUB_ERROR".as_ptr().cast() };
+        0
+    }
+    #[cfg(not(lacks_optional))]
+    fn cuGetErrorString(code: c_uint, text: *mut *const u8) {
+        if code != 77 { return 1 }
+        unsafe { *text = c"as the stub puts it".as_ptr().cast() };
+        0
+    }
+    #[cfg(not(lacks_optional))]
+    fn cuDevicePrimaryCtxGetState(_device: c_int, flags: *mut c_uint, active: *mut c_int) {
+        unsafe { *flags = 0 };
+        unsafe { *active = (RETAINS.load(SeqCst) > 0 || std::env::var_os("STUB_ACTIVE").is_some()).into() };
+        0
+    }
+    // The primary context, one of a stranger, or a green one: the second form says what is behind it, the first does not.
+    fn cuStreamGetCtx(stream: usize, context: *mut usize) {
+        unsafe { *context = if stream == 0x6E { 0x6E0 } else { stream_context(stream) } };
+        enter()
+    }
+    #[cfg(not(lacks_optional))]
+    fn cuStreamGetCtx_v2(stream: usize, context: *mut usize, green: *mut usize) {
+        unsafe { *context = stream_context(stream) };
+        unsafe { *green = if stream == 0x6E { 0x6E0 } else { 0 } };
+        count()
+    }
     #[cfg(not(lacks_optional))]
     fn cuStreamGetId(stream: usize, id: *mut u64) { unsafe { *id = stream as u64 + 1000 }; enter() }
     #[cfg(not(lacks_optional))]

@@ -320,6 +320,52 @@ fn libcuda_is_asked_about_addresses() {
 }
 
 #[test]
+fn libcuda_is_asked_about_streams_and_codes() {
+    in_child("libcuda_is_asked_about_streams_and_codes", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // SAFETY: the stub takes any number for a stream.
+        let ask = |stream| unsafe { driver.stream_context_device(RawStream(stream)) };
+        // Nobody has made the primary context, and the question does not.
+        assert_eq!((ask(0xF5), counters()[3]), (Ok(None), 0));
+        assert!(driver.memory_info(0).is_ok());
+        push_context(0xF0);
+        assert_eq!((ask(7), ask(0x6E), ask(0xF5)), (Ok(Some(0)), Ok(Some(0)), Ok(None)));
+        assert_eq!((current_context(), counters()[3]), (0xF0, 1));
+        assert_eq!(ask(0), Err(DriverError::new(Call::StreamContext, Code::INVALID_HANDLE)));
+        assert_eq!(driver.code_name(Code(77)).as_deref(), Some("STUB_ERROR"));
+        assert_eq!(driver.code_text(Code(77)).as_deref(), Some("as the stub puts it"));
+        // What the stub does not know, the crate may.
+        assert_eq!(driver.code_name(Code(2)).as_deref(), Some("CUDA_ERROR_OUT_OF_MEMORY"));
+        assert_eq!(driver.code_text(Code(78)), None);
+        // The stub answers each attribute with its number, and knows one not.
+        assert_eq!(driver.attribute_by_number(0, 10), Ok(10));
+        let unknown = DriverError::new(Call::Attribute, Code::INVALID_VALUE);
+        assert_eq!(driver.attribute_by_number(0, 134), Err(unknown));
+    });
+}
+
+#[test]
+fn a_primary_context_of_somebody_else_is_found() {
+    let variables = [("STUB_ACTIVE", "1")];
+    in_child("a_primary_context_of_somebody_else_is_found", &WHOLE, &variables, || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        // SAFETY: the stub takes any number for a stream.
+        assert_eq!(unsafe { driver.stream_context_device(RawStream(7)) }, Ok(Some(0)));
+    });
+}
+
+#[test]
+fn an_older_driver_knows_no_green_contexts() {
+    in_child("an_older_driver_knows_no_green_contexts", &NO_OPTIONAL, &[], || {
+        let driver = CudaDriver::load().expect("what is missing is optional");
+        // SAFETY: the stub takes any number for a stream.
+        let ask = |stream| unsafe { driver.stream_context_device(RawStream(stream)) };
+        assert_eq!((ask(7), ask(0x6E), ask(0xF5)), (Ok(Some(0)), Ok(None), Ok(None)));
+        assert_eq!(driver.code_name(Code(2)).as_deref(), Some("CUDA_ERROR_OUT_OF_MEMORY"));
+    });
+}
+
+#[test]
 fn zero_bytes_never_reach_libcuda() {
     in_child("zero_bytes_never_reach_libcuda", &WHOLE, &[], || {
         let driver = CudaDriver::load().expect("the stub starts");

@@ -111,6 +111,7 @@ unsafe impl Driver for Meddler {
         fn device_count() -> u32;
         fn device_name(ordinal: u32) -> String;
         fn attribute(ordinal: u32, attribute: DeviceAttribute) -> i32;
+        fn attribute_by_number(ordinal: u32, number: i32) -> i32;
         fn memory_info(ordinal: u32) -> MemoryInfo;
         fn context_synchronize(ordinal: u32) -> ();
         fn context_device() -> Option<u32>;
@@ -139,6 +140,7 @@ unsafe impl Driver for Meddler {
         fn stream_capture_status(ordinal: u32, stream: RawStream) -> CaptureStatus;
         fn stream_capture_id(ordinal: u32, stream: RawStream) -> Option<CaptureId>;
         fn stream_id(ordinal: u32, stream: RawStream) -> u64;
+        fn stream_context_device(stream: RawStream) -> Option<u32>;
         fn stream_begin_capture(ordinal: u32, stream: RawStream, mode: CaptureMode) -> ();
         fn stream_end_capture(ordinal: u32, stream: RawStream) -> RawGraph;
         fn graph_destroy(ordinal: u32, graph: RawGraph) -> ();

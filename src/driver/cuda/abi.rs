@@ -10,7 +10,7 @@ use core::ptr;
 
 use cudarc::driver::sys;
 
-use crate::driver::{Advice, DeviceAttribute, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
+use crate::driver::{Advice, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
 
 /// `CUDA_SUCCESS`.
 pub(super) const SUCCESS: c_uint = 0;
@@ -30,7 +30,7 @@ pub(super) const GRANULARITY_MINIMUM: c_uint = 0;
 const DEVICE_CPU: c_int = -1;
 
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
-pub(super) const REGISTERED_SAME_ADDRESS: c_uint = 91;
+pub(super) const REGISTERED_SAME_ADDRESS: i32 = 91;
 
 /// `CUmemLocation`.
 #[repr(C)]
@@ -137,30 +137,6 @@ const _: () = assert!(size_of::<MemLocation>() == size_of::<sys::CUmemLocation>(
 const _: () = assert!(size_of::<PoolProps>() == size_of::<sys::CUmemPoolProps>());
 const _: () = assert!(size_of::<AllocationProp>() == size_of::<sys::CUmemAllocationProp>());
 const _: () = assert!(size_of::<AccessDesc>() == size_of::<sys::CUmemAccessDesc>());
-
-/// The number of an attribute that one driver call reads.
-pub(super) const fn device_attribute(attribute: DeviceAttribute) -> c_uint {
-    match attribute {
-        DeviceAttribute::Multiprocessors => 16,
-        DeviceAttribute::Integrated => 18,
-        DeviceAttribute::MapHostMemory => 19,
-        DeviceAttribute::PciBus => 33,
-        DeviceAttribute::PciDevice => 34,
-        DeviceAttribute::UnifiedAddressing => 41,
-        DeviceAttribute::PciDomain => 50,
-        DeviceAttribute::ComputeMajor => 75,
-        DeviceAttribute::ComputeMinor => 76,
-        DeviceAttribute::ManagedMemory => 83,
-        DeviceAttribute::PageableMemoryAccess => 88,
-        DeviceAttribute::ConcurrentManagedAccess => 89,
-        DeviceAttribute::HostRegister => 99,
-        DeviceAttribute::PageableUsesHostPageTables => 100,
-        DeviceAttribute::VirtualMemory => 102,
-        DeviceAttribute::MemoryPools => 115,
-        DeviceAttribute::PoolHandleTypes => 119,
-        DeviceAttribute::HostNumaNode => 134,
-    }
-}
 
 /// The number of a pool's attribute, and whether its value is a C `int`; else it is 64 bits wide.
 pub(super) const fn pool_attribute(attribute: PoolAttribute) -> (c_uint, bool) {

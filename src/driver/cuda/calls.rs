@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::{self, NonNull};
 
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
@@ -82,7 +82,7 @@ unsafe impl Driver for CudaDriver {
     }
 
     fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
-        let value = self.device_attribute(ordinal, abi::device_attribute(attribute))?;
+        let value = self.device_attribute(ordinal, attribute.number())?;
         match (attribute, value) {
             // Registered memory must also keep its address: the contract of pinned memory asks for that.
             (DeviceAttribute::HostRegister, Some(1)) => {
@@ -95,6 +95,21 @@ unsafe impl Driver for CudaDriver {
             )),
             (_, value) => Ok(value.unwrap_or(0)),
         }
+    }
+
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32> {
+        let value = self.device_attribute(ordinal, number)?;
+        value.ok_or(DriverError::new(Call::Attribute, Code::INVALID_VALUE))
+    }
+
+    fn code_name(&self, code: Code) -> Option<String> {
+        let asked = self.symbols.get_error_name.and_then(|get| error_text(code, get));
+        asked.or_else(|| code.name().map(str::to_owned))
+    }
+
+    fn code_text(&self, code: Code) -> Option<String> {
+        let asked = self.symbols.get_error_string.and_then(|get| error_text(code, get));
+        asked.or_else(|| code.text().map(str::to_owned))
     }
 
     fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
@@ -221,6 +236,11 @@ unsafe impl Driver for CudaDriver {
             Some(get_id) => unsafe { get_id(stream(raw), id) },
             None => MISSING,
         })
+    }
+
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+        // SAFETY: the stream is live and none of the default streams, as the caller promises.
+        unsafe { self.device_of_stream(stream) }
     }
 
     unsafe fn stream_begin_capture(
@@ -738,6 +758,16 @@ unsafe impl Driver for CudaDriver {
             }
         })
     }
+}
+
+/// The text that libcuda has for a code, if it has one.
+fn error_text(code: Code, get: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint) -> Option<String> {
+    usable(Call::Init).ok()?;
+    let mut text = ptr::null();
+    // SAFETY: `text` is writable; any number may be asked about.
+    let found = unsafe { get(code.0, &raw mut text) } == abi::SUCCESS && !text.is_null();
+    // SAFETY: libcuda has set the pointer to a text that ends in a zero byte and lives as long as the library.
+    found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 /// A query's result: "not ready" is an answer, not an error.

@@ -51,6 +51,11 @@ impl CudaDevice {
         self.context.get().is_some()
     }
 
+    /// The primary context, if this driver holds it already.
+    pub(super) fn known_context(&self) -> Option<Context> {
+        self.context.get().copied()
+    }
+
     pub(super) fn context(&self, symbols: &Symbols) -> DriverResult<Context> {
         if let Some(context) = self.context.get() {
             return Ok(*context);

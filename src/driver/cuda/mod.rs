@@ -14,6 +14,7 @@ mod numa;
 mod peer;
 mod pointer;
 mod start;
+mod stream_context;
 mod symbols;
 
 pub use load_error::LoadError;

@@ -4,9 +4,8 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::context::check;
+use super::CudaDriver;
 use super::symbols::Symbols;
-use super::{CudaDriver, abi, usable};
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
@@ -71,17 +70,5 @@ impl CudaDriver {
             Err(DriverError { code: Code::INVALID_VALUE | Code::NOT_FOUND, .. }) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// A call that is not about one device: as it is, and where the driver wants a context for it and none is current, in one.
-    fn in_any_context(&self, call: Call, mut function: impl FnMut(&Symbols) -> c_uint) -> DriverResult<()> {
-        usable(call)?;
-        let code = function(&self.symbols);
-        if code == abi::SUCCESS || Code(code) != Code::INVALID_CONTEXT {
-            return check(call, code);
-        }
-        // A context that this driver has already, so that none is made for a question.
-        let made = self.devices.iter().position(super::context::CudaDevice::has_context).unwrap_or(0);
-        self.call(made as u32, call, function)
     }
 }

@@ -95,6 +95,11 @@ symbols! {
     }
     optional {
         pointer_get_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
+        get_error_name = "cuGetErrorName"(c_uint, *mut *const c_char);
+        get_error_string = "cuGetErrorString"(c_uint, *mut *const c_char);
+        primary_context_get_state = "cuDevicePrimaryCtxGetState"(c_int, *mut c_uint, *mut c_int);
+        stream_get_context = "cuStreamGetCtx"(usize, *mut usize);
+        stream_get_contexts = "cuStreamGetCtx_v2"(usize, *mut usize, *mut usize);
         pointer_get_attributes = "cuPointerGetAttributes"(c_uint, *const c_uint, *mut *mut c_void, u64);
         get_address_range = "cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);

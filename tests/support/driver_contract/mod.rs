@@ -82,6 +82,9 @@ macro_rules! clauses {
             a_capture_has_a_number_and_a_graph
             managed_memory_can_be_sent_and_advised_on
             any_thread_may_call
+            codes_have_names
+            attributes_have_numbers
+            a_stream_knows_its_device
             each_thread_has_a_current_device
             what_a_thread_has_made_current_stays_current
             an_address_knows_its_memory
@@ -154,6 +157,42 @@ pub(crate) fn every_attribute_can_be_asked_for(driver: &dyn Driver) {
     assert!(ask(A::PoolHandleTypes) >= 0);
     assert!(ask(A::HostNumaNode) >= -1);
     assert!(ask(A::PciDomain) >= 0 && ask(A::PciBus) >= 0 && ask(A::PciDevice) >= 0);
+}
+
+pub(crate) fn codes_have_names(driver: &dyn Driver) {
+    for &known in Code::KNOWN {
+        assert_eq!(driver.code_name(known).as_deref(), known.name());
+        assert!(driver.code_text(known).is_some_and(|text| !text.is_empty()), "{known}");
+    }
+    assert_eq!((driver.code_name(Code(12_345)), driver.code_text(Code(12_345))), (None, None));
+}
+
+pub(crate) fn attributes_have_numbers(driver: &dyn Driver) {
+    use DeviceAttribute as A;
+    for attribute in [A::ComputeMajor, A::ComputeMinor, A::Multiprocessors, A::PciBus, A::VirtualMemory] {
+        assert_eq!(driver.attribute_by_number(GPU, attribute.number()), driver.attribute(GPU, attribute));
+    }
+    for unknown in [i32::MIN, -1, 0, 1_000_000] {
+        assert_eq!(code(driver.attribute_by_number(GPU, unknown)), Err(Code::INVALID_VALUE), "{unknown}");
+    }
+    let count = driver.device_count().expect("it knows");
+    let number = A::ComputeMajor.number();
+    assert_eq!(code(driver.attribute_by_number(count, number)), Err(Code::INVALID_DEVICE));
+}
+
+pub(crate) fn a_stream_knows_its_device(driver: &dyn Driver) {
+    // SAFETY: each stream that is asked for is live, or one that always is.
+    let ask = |raw| unsafe { driver.stream_context_device(raw) };
+    for ordinal in 0..driver.device_count().expect("it knows") {
+        let raw = driver.stream_create(ordinal, StreamFlags::default()).expect("a stream can be made");
+        assert_eq!(ask(raw), Ok(Some(ordinal)));
+        // SAFETY: it was made above and nobody uses it.
+        unsafe { driver.stream_destroy(ordinal, raw) }.expect("it is live");
+    }
+    // Which context a default stream is of, the current one says.
+    for raw in [RawStream(0), RawStream::LEGACY, RawStream::PER_THREAD] {
+        assert_eq!(code(ask(raw)), Err(Code::INVALID_HANDLE));
+    }
 }
 
 pub(crate) fn memory_info_follows_what_is_allocated(driver: &dyn Driver) {
