@@ -148,10 +148,27 @@ impl Rig {
     /// Never: the mock driver makes them.
     #[must_use]
     pub fn foreign(&self) -> (Stream, RawStream) {
-        let raw = RawStream(self.mock.create());
+        let raw = self.bare();
         // SAFETY: the models destroy it when the last handle is gone, which is what they are about.
         let stream = unsafe { Stream::from_raw(&self.device, raw) };
         (stream.expect("there are numbers left"), raw)
+    }
+
+    /// A stream that somebody else owns, by its handle.
+    #[must_use]
+    pub fn bare(&self) -> RawStream {
+        RawStream(self.mock.create())
+    }
+
+    /// The stream of a bare handle, lent until its last clone is gone.
+    ///
+    /// # Panics
+    ///
+    /// Never: the mock driver knows every stream.
+    #[must_use]
+    pub fn lent(&self, raw: RawStream) -> Stream {
+        // SAFETY: the models destroy it when what was found is gone, which is what they are about.
+        unsafe { self.device.raw_streams().stream(raw) }.expect("nothing fails")
     }
 
     /// Submits work.

@@ -360,6 +360,17 @@ unsafe impl Driver for Mock {
         Ok(number.map(|number| CaptureId { number, graph: RawGraph(number) }))
     }
 
+    // No handle is given out twice, so that it is the number.
+    unsafe fn stream_id(&self, _: u32, stream: RawStream) -> DriverResult<u64> {
+        self.queue(stream.0, Call::StreamId, WorkSet::default())?;
+        Ok(stream.0)
+    }
+
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+        self.queue(stream.0, Call::StreamContext, WorkSet::default())?;
+        Ok(Some(0))
+    }
+
     fn event_create(&self, _: u32) -> DriverResult<RawEvent> {
         Ok(RawEvent(self.create()))
     }
@@ -452,8 +463,6 @@ unsafe impl Driver for Mock {
     }
 
     not_modelled! {
-        unsafe fn stream_id(u32, RawStream) -> u64 = StreamId;
-        unsafe fn stream_context_device(RawStream) -> Option<u32> = StreamContext;
         unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
         unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;
         unsafe fn graph_destroy(u32, RawGraph) -> () = GraphDestroy;

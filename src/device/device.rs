@@ -78,7 +78,7 @@ impl Device {
     /// ```
     /// use alluvion::Sim;
     ///
-    /// let sim = Sim::with_config(alluvion::sim::SimConfig::default().devices(2))?;
+    /// let sim = Sim::with_config(alluvion::sim::SimConfig::default().devices(2));
     /// sim.device(1).make_current()?;
     /// assert_eq!(sim.machine().current_device()?, sim.device(1));
     /// # Ok::<(), alluvion::Error>(())

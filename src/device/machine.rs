@@ -83,6 +83,7 @@ impl Machine {
                         owner: None,
                         ending: Ending::Leave(None),
                         eager: false,
+                        fleeting: false,
                     };
                     Timeline::new(id, Arc::clone(&driver), Arc::clone(&events), ordinal, stream)
                 })?;

@@ -229,7 +229,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `stream` is live and belongs to this device.
+    /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
     unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>>;
 
     /// The driver's own number for the stream, never used twice while the process lives. Breaks the capture of the stream.
@@ -240,7 +240,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `stream` is live and belongs to this device.
+    /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
     unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
 
     /// The device whose primary context the stream belongs to, directly or by a green context; `None` for a stream of another

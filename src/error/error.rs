@@ -179,6 +179,18 @@ impl Error {
         )
     }
 
+    /// A stream of a context was passed that is not the primary one of a device.
+    #[cold]
+    #[must_use]
+    pub fn context_mismatch() -> Self {
+        Self::with_detail(
+            ErrorKind::DeviceMismatch,
+            "a stream of a context that is not the primary one of its device",
+            "all memory of this crate is of primary contexts",
+            "make the stream while the primary context is current, as after `cudaSetDevice`",
+        )
+    }
+
     /// `index` is outside of `length` elements.
     #[cold]
     #[must_use]

@@ -19,6 +19,9 @@
 //! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that cover,
 //!   and only then releases the stream. A thread that is recording holds a *pin*; dropping the last pin destroys the stream. A
 //!   stream with another owner may be gone as soon as the last handle is, so there the last handle waits for the pins.
+//! - **Rest**: a *fleeting* timeline is of a stream that its owner lends for a call at a time. While it is lent, it has *leases*. The
+//!   last lease covers the newest point that was handed out, unless an event does, goes to rest, and waits for the pins. At rest no
+//!   pin is taken, so that the handle, which may be of another stream by now, reaches no call of the driver.
 
 #![expect(unsafe_code, reason = "records on, waits on and destroys raw streams")]
 
@@ -66,6 +69,8 @@ pub(crate) struct Underlying {
     pub(crate) ending: Ending,
     /// Record an event at every free: the stream has another owner, which may destroy it once the last handle is gone.
     pub(crate) eager: bool,
+    /// The handle is good only while a lease is held: see [`Timeline::wake`].
+    pub(crate) fleeting: bool,
 }
 
 /// The answer of the driver about the covers of a stream.
@@ -97,6 +102,10 @@ pub(crate) struct Timeline {
     eager: bool,
     /// Code outside of the crate has the stream too, and may begin a capture on another thread at any moment, by safe functions.
     lent: bool,
+    /// The handle is good only while a lease is held.
+    fleeting: bool,
+    /// The newest epoch that was handed out in a point. Kept for a fleeting stream alone.
+    handed_out: AtomicU64,
     /// The epoch that work submitted now lies in. Starts at 1.
     epoch: AtomicU64,
     /// Every epoch up to here is over on the device.
@@ -110,6 +119,8 @@ struct TimelineState {
     last: Option<Epoch>,
     /// Threads that are recording on `raw` at this moment, with the lock released.
     pins: u32,
+    /// The number of leases of a fleeting stream.
+    leases: u32,
     /// Sorted by epoch.
     covers: SmallVec<[Cover; COVERS]>,
     /// The points that this stream has waited for.
@@ -125,6 +136,8 @@ struct TimelineState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Live,
+    /// Of a fleeting stream without a lease: the handle must not be used. A lease makes it live again.
+    Resting,
     /// The last handle is gone and the final cover is published; pins may be left.
     Closing,
     /// The raw stream is gone.
@@ -139,12 +152,13 @@ impl Timeline {
         ordinal: u32,
         stream: Underlying,
     ) -> Self {
-        let Underlying { raw, owner, ending, eager } = stream;
+        let Underlying { raw, owner, ending, eager, fleeting } = stream;
         let lent = matches!(ending, Ending::Leave(Some(_)));
         let state = TimelineState {
             phase: Phase::Live,
             last: None,
             pins: 0,
+            leases: 0,
             covers: SmallVec::new(),
             clock: VectorClock::default(),
             grown: Epoch::NONE,
@@ -152,8 +166,21 @@ impl Timeline {
             looked_up_to: id.index(),
             ending,
         };
-        let (epoch, done) = (AtomicU64::new(1), AtomicU64::new(0));
-        Self { id, driver, events, ordinal, raw, owner, eager, lent, epoch, done, state: Mutex::new(state) }
+        Self {
+            id,
+            driver,
+            events,
+            ordinal,
+            raw,
+            owner,
+            eager,
+            lent,
+            fleeting,
+            handed_out: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+            done: AtomicU64::new(0),
+            state: Mutex::new(state),
+        }
     }
 
     #[inline]
@@ -192,7 +219,12 @@ impl Timeline {
         // file. Nothing on x86, a load barrier on Arm.
         fence(Ordering::Acquire);
         // Relaxed: only the number is read from it, and the fence keeps it from being read too early.
-        Stamp { stream: self.id, epoch: Epoch(self.epoch.load(Ordering::Relaxed)) }
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if self.fleeting {
+            // Relaxed: the lease of the caller is given up under the lock, where the number is read.
+            self.handed_out.fetch_max(epoch, Ordering::Relaxed);
+        }
+        Stamp { stream: self.id, epoch: Epoch(epoch) }
     }
 
     /// As [`now`](Self::now), for a free. A stream with another owner is covered at once.
@@ -312,7 +344,94 @@ impl Timeline {
         drop(disowned);
     }
 
-    /// Returns `true`, for ever after, if the last handle is gone, so that no further event can be recorded.
+    /// The handle is good only while a lease is held.
+    pub(crate) fn is_fleeting(&self) -> bool {
+        self.fleeting
+    }
+
+    /// Takes a lease of a fleeting stream: the caller vouches for the handle until [`rest`](Self::rest). Returns `false` if the
+    /// timeline has ended.
+    pub(crate) fn wake(&self) -> bool {
+        let Some(mut state) = self.state.lock_here() else { return false };
+        match state.phase {
+            Phase::Live | Phase::Resting => {
+                state.phase = Phase::Live;
+                state.last = None;
+                state.leases += 1;
+                true
+            }
+            Phase::Closing | Phase::Gone => false,
+        }
+    }
+
+    /// Gives a lease up. The last one covers what was handed out, if no event does, and returns when no thread uses the handle.
+    ///
+    /// If the stream can neither be covered nor waited for, as while it captures, the points since its last cover are over when its
+    /// device has been waited for, or are covered with the next lease.
+    pub(crate) fn rest(&self) {
+        if self.state.is_of_parent() {
+            return;
+        }
+        let mut tried = Epoch::NONE;
+        loop {
+            let (newest, clock) = {
+                let mut state = self.state.lock();
+                if state.leases > 1 {
+                    state.leases -= 1;
+                    return;
+                }
+                // Relaxed: all who handed points out have given their leases up under this lock, but for the caller.
+                let newest = Epoch(self.handed_out.load(Ordering::Relaxed));
+                let covered = state.covers.last().map_or(Epoch::NONE, Cover::epoch);
+                if newest <= covered.max(tried) || self.is_done(newest) {
+                    state.leases = 0;
+                    state.phase = Phase::Resting;
+                    state.last = Some(newest);
+                    break;
+                }
+                state.pins += 1;
+                (newest, state.clock.clone())
+            };
+            tried = newest;
+            let recorded = self.record(clock);
+            // Without an event, a wait is as good: see `retire`.
+            if recorded.as_ref().is_err_and(|error| !error.code.is_capture()) && self.synchronize().is_ok() {
+                self.finish(newest);
+            }
+            self.unpin(recorded.as_ref().ok());
+        }
+        while self.is_used_at_rest() {
+            // Another thread makes a few driver calls. No new pin is taken.
+            yield_now();
+        }
+    }
+
+    /// A thread that took its pin while there was a lease still makes calls, and there is no new lease.
+    fn is_used_at_rest(&self) -> bool {
+        let state = self.state.lock();
+        state.phase == Phase::Resting && state.pins > 0
+    }
+
+    /// Returns `true` if no lease of the fleeting stream is held.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.state.lock_here().is_some_and(|state| state.phase == Phase::Resting)
+    }
+
+    /// Ends a fleeting stream that rests, without a driver call. Returns `false`, and does nothing, if it is lent again.
+    pub(crate) fn end_at_rest(&self) -> bool {
+        let Some(mut state) = self.state.lock_here() else { return false };
+        if state.phase != Phase::Resting || state.pins > 0 {
+            return false;
+        }
+        state.phase = Phase::Closing;
+        let ended = state.end_if_unpinned();
+        drop(state);
+        self.end(ended);
+        true
+    }
+
+    /// Returns `true` if no further event can be recorded: for ever after, if the last handle is gone; until the next lease, if the
+    /// stream is fleeting.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock_here().is_some_and(|state| state.phase != Phase::Live)
     }

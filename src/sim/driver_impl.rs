@@ -269,7 +269,7 @@ unsafe impl Driver for SimDriver {
     unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>> {
         let call = Call::StreamCaptureId;
         let mut machine = self.enter(call, Some(ordinal), 0)?;
-        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let stream = machine.stream_of_any_device(ordinal, stream).map_err(of(call))?;
         machine.capture_id(&stream).map_err(of(call))
     }
 
@@ -279,7 +279,7 @@ unsafe impl Driver for SimDriver {
         if machine.config.version < STREAM_ID_VERSION {
             return Err(DriverError::new(call, Code::NOT_FOUND));
         }
-        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
+        let stream = machine.stream_of_any_device(ordinal, stream).map_err(of(call))?;
         machine.check_id_may_be_asked(call, &stream).map_err(of(call))?;
         Ok(stream.id)
     }

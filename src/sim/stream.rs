@@ -126,6 +126,12 @@ impl SimMachine {
         }
     }
 
+    /// As [`stream`](Self::stream), also for a stream of another device, unless it is a default stream.
+    pub(super) fn stream_of_any_device(&mut self, ordinal: u32, raw: RawStream) -> Result<SimStream, Code> {
+        let known = if raw.is_default() { None } else { self.streams.by_handle(raw.0) };
+        self.stream(known.map_or(ordinal, |stream| stream.ordinal), raw)
+    }
+
     /// The device of a stream that is none of the default streams.
     pub(super) fn ordinal_of_stream(&mut self, raw: RawStream) -> Result<u32, Code> {
         if raw.is_default() {

@@ -29,8 +29,12 @@ impl StreamRef<'_> {
     /// If the machine has no more stream numbers.
     pub(crate) fn branch(self) -> Result<Stream, Error> {
         let timeline = self.timeline();
-        let ending = Ending::Branch(Some(Arc::new(self.to_stream())));
-        let stream = Underlying { raw: timeline.raw(), owner: timeline.owner(), ending, eager: false };
+        // A branch is kept longer than the call that a fleeting stream is lent for. It makes no call of its own: who joins two
+        // branches passes both streams.
+        let keepalive = (!timeline.is_fleeting()).then(|| Arc::new(self.to_stream()) as _);
+        let ending = Ending::Branch(keepalive);
+        let (raw, owner) = (timeline.raw(), timeline.owner());
+        let stream = Underlying { raw, owner, ending, eager: false, fleeting: false };
         let timeline = self.device().enter_timeline(stream)?;
         Ok(Stream::with_timeline(self.device(), timeline, StreamKind::Foreign))
     }

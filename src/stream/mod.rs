@@ -18,6 +18,7 @@ mod device_streams;
 mod event;
 mod on_stream;
 mod poll;
+mod raw_streams;
 mod reach;
 mod stream;
 mod stream_pool;
@@ -25,6 +26,7 @@ mod thread;
 
 pub use event::Event;
 pub use on_stream::OnStream;
+pub use raw_streams::RawStreams;
 pub use stream::{Stream, StreamKind, StreamRef};
 pub use stream_pool::StreamPool;
 pub use thread::PerThreadStream;

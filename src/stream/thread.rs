@@ -128,6 +128,7 @@ impl PerThreadStream {
             owner: Some(ThreadToken::current()),
             ending: Ending::Leave(None),
             eager: false,
+            fleeting: false,
         })?;
         let of_machines_gone: Vec<_> = MINE.with_borrow_mut(|mine| {
             mine.streams.push((device.machine().downgrade(), device.ordinal(), Arc::clone(&timeline)));

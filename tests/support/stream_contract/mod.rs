@@ -37,6 +37,8 @@ macro_rules! clauses {
             waiting_for_a_stand_in_waits_for_the_thread
             a_foreign_stream_may_end_after_its_last_handle
             an_owner_is_kept_as_long_as_its_stream
+            a_bare_handle_is_one_stream_while_its_stream_lives
+            a_bare_handle_that_comes_again_is_another_stream
             a_stream_pool_goes_round
             streams_have_kinds_and_priorities
         }
@@ -393,6 +395,59 @@ pub(crate) fn a_foreign_stream_may_end_after_its_last_handle(device: &Device) ->
     assert!(!other.is_idle()? && !stall.is_over());
     stall.let_go();
     device.machine().wait_quiescent(&late)
+}
+
+/// The stream of a bare handle.
+fn found(device: &Device, raw: RawStream) -> Result<Stream, Error> {
+    // SAFETY: each test ends a stream when it has dropped what it found for it.
+    unsafe { device.raw_streams().stream(raw) }
+}
+
+pub(crate) fn a_bare_handle_is_one_stream_while_its_stream_lives(device: &Device) -> Outcome {
+    let (first, second) = (foreign(device)?, foreign(device)?);
+    let ids = [found(device, first)?.id(), found(device, second)?.id()];
+    assert_ne!(ids[0], ids[1]);
+    let block = freed(&found(device, first)?);
+    thread::scope(|scope| -> Outcome {
+        let there = scope.spawn(|| Ok::<_, Error>(found(device, first)?.id()));
+        assert_eq!(there.join().expect("it does not panic")?, ids[0]);
+        Ok(())
+    })?;
+    assert_eq!([found(device, first)?.id(), found(device, second)?.id()], ids);
+    assert!(may_reuse(&found(device, first)?, &block) && !may_reuse(&found(device, second)?, &block));
+    for raw in [RawStream(0), RawStream::LEGACY] {
+        assert_eq!(found(device, raw)?, device.default_stream());
+    }
+    assert_eq!(found(device, RawStream::PER_THREAD)?.id(), device.per_thread_stream()?.id());
+    end(device, first)?;
+    end(device, second)
+}
+
+pub(crate) fn a_bare_handle_that_comes_again_is_another_stream(device: &Device) -> Outcome {
+    let other = device.stream()?;
+    let (mut stalls, mut blocks, mut recycled) = (Vec::new(), Vec::new(), 0);
+    let mut last = None;
+    for _ in 0..8 {
+        let raw = foreign(device)?;
+        recycled += u32::from(last == Some(raw));
+        last = Some(raw);
+        let stream = found(device, raw)?;
+        assert!(blocks.iter().all(|block| !may_reuse(&stream, block)));
+        stalls.push(Stall::on(stream.as_ref()));
+        blocks.push(freed(&stream));
+        drop(stream);
+        // Its work has not run yet.
+        end(device, raw)?;
+    }
+    println!("{recycled} of 7 handles came again at once");
+    for block in &blocks {
+        assert!(!device.machine().is_quiescent(block)?);
+        other.as_ref().wait_for(block)?;
+        assert!(may_reuse(&other, block));
+    }
+    assert!(!other.is_idle()?);
+    stalls.iter_mut().for_each(Stall::let_go);
+    blocks.iter().try_for_each(|block| device.machine().wait_quiescent(block))
 }
 
 pub(crate) fn an_owner_is_kept_as_long_as_its_stream(device: &Device) -> Outcome {

@@ -1,0 +1,508 @@
+//! `RawStreams`: the streams of callers that bring a bare handle with every call.
+
+#![expect(unsafe_code, reason = "asks the driver about raw streams")]
+
+use core::cell::RefCell;
+use std::sync::Weak;
+
+use super::Stream;
+use crate::device::{Attachment, Device};
+use crate::driver::RawStream;
+use crate::error::Error;
+use crate::order::{Ending, Timeline, Underlying};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// The number of entries that are kept though nobody uses them. Programs have a handful of streams, PyTorch at most 64 a device.
+const KEPT: usize = 128;
+
+/// The streams of one device by their raw handles: for a C function or a plugin, which is handed a bare stream with every call.
+///
+/// A raw handle says little. The driver gives the handle of a destroyed stream to a new one, while the work of the old one still
+/// runs: on an H200 297 of 300 times. So each call asks the driver for the number of the stream, which is never used twice, and one
+/// stream is found again under one [`StreamId`](super::StreamId), with the blocks that were freed on it.
+///
+/// What is found is lent for a call: the owner of the raw stream may destroy it when the [`Stream`] and its clones are dropped. An
+/// event covers each free, and the handle is not used again before it comes with another call. So the table needs not be told of
+/// the end of a stream. It keeps 128 streams that are not in use, the ones that came last.
+///
+/// # Cost
+///
+/// Two driver calls where the stream is known: whether it captures (34 ns), because the next one would break a capture, and its
+/// number (50 ns). The stream that a thread came with last is found without a shared lock.
+///
+/// # Captures
+///
+/// A stream that captures cannot be asked for its number. For as long as the capture lasts, it has a [`StreamId`](super::StreamId) of
+/// its own, one for each capture: nothing that was freed on the stream before is taken to be ordered with the capture.
+///
+/// # Examples
+///
+/// ```
+/// use alluvion::driver::{Driver, RawStream, StreamFlags};
+/// use alluvion::Sim;
+///
+/// let sim = Sim::new();
+/// let device = sim.device(0);
+/// // A stream that somebody else made.
+/// let raw = sim.stream_create(0, StreamFlags::default())?;
+/// // SAFETY: the raw stream is live until it is destroyed below, and what was found for it is dropped by then.
+/// let (first, second) = unsafe { (device.raw_streams().stream(raw)?, device.raw_streams().stream(raw)?) };
+/// assert_eq!(first.id(), second.id());
+/// drop((first, second));
+/// // SAFETY: it was made above and is not used again.
+/// unsafe { sim.stream_destroy(0, raw) }?;
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RawStreams<'d> {
+    device: &'d Device,
+    table: &'d RawStreamTable,
+}
+
+impl Device {
+    /// The streams of this device by their raw handles.
+    #[must_use]
+    pub fn raw_streams(&self) -> RawStreams<'_> {
+        RawStreams { device: self, table: self.attached() }
+    }
+}
+
+/// A stream of the driver, as far as it can be told apart from the others that have had its handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RawIdentity {
+    raw: RawStream,
+    part: Part,
+}
+
+/// What tells a stream apart from others with its handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The driver's number for the stream.
+    Stream(u64),
+    /// The number of the capture that it takes part in.
+    Capture(u64),
+}
+
+/// A stream that was found once.
+#[derive(Debug)]
+struct RawEntry {
+    identity: RawIdentity,
+    timeline: Arc<Timeline>,
+    /// The turn of the table in which it was used last.
+    used: AtomicU64,
+}
+
+/// The streams of one device that came by their handles.
+#[derive(Debug, Default)]
+struct RawStreamTable {
+    entries: Mutex<Vec<Arc<RawEntry>>>,
+    /// The number of streams that have been entered: the time by which entries are old.
+    turn: AtomicU64,
+}
+
+impl Attachment for RawStreamTable {
+    /// An entry keeps no machine alive.
+    fn release(&self) {}
+}
+
+/// The entry that a thread found last, on whatever device.
+struct Last {
+    machine: u32,
+    ordinal: u32,
+    identity: RawIdentity,
+    /// Keeps neither the timeline nor its driver alive.
+    entry: Weak<RawEntry>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+impl RawStreams<'_> {
+    /// The stream of a raw handle: the one that was found for it before, if it is the same.
+    ///
+    /// Null and [`RawStream::LEGACY`] are the [default stream](Device::default_stream), [`RawStream::PER_THREAD`] is the calling
+    /// thread's [own](Device::per_thread_stream).
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` if the stream is of another device, or of a context that is not the device's primary one. `Unsupported`
+    /// from a driver without stream numbers, older than CUDA 12.0. A capture error if the stream is in a broken capture. As the
+    /// driver says.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a live stream, of any device of this machine, or names a default stream. It stays live until the last clone of the
+    /// returned stream is gone, those in containers included. No other thread begins a capture on it while a call of this crate uses
+    /// it.
+    pub unsafe fn stream(self, raw: RawStream) -> Result<Stream, Error> {
+        if raw == RawStream::PER_THREAD {
+            return self.device.per_thread_stream().map(|stream| (*stream).clone());
+        }
+        if raw.is_default() {
+            return Ok(self.device.default_stream());
+        }
+        self.device.machine().require_here()?;
+        // SAFETY: the stream is live, as the caller promises.
+        let identity = unsafe { self.identify(raw) }?;
+        let found = self.of_this_thread(identity).or_else(|| self.table.find(identity));
+        let entry = match found {
+            Some(entry) => entry,
+            // SAFETY: the stream is live, as the caller promises, and none of the default streams.
+            None => unsafe { self.enter(identity) }?,
+        };
+        let stream = Stream::leased(self.device, Arc::clone(&entry.timeline));
+        self.remember(identity, &entry);
+        Ok(stream)
+    }
+
+    /// What tells the stream apart from others with its handle.
+    ///
+    /// # Safety
+    ///
+    /// The stream is live.
+    unsafe fn identify(self, raw: RawStream) -> Result<RawIdentity, Error> {
+        let (driver, ordinal) = (self.device.driver(), self.device.ordinal());
+        // Asked first, because the question for the number breaks the capture of the stream, in any mode.
+        // SAFETY: the stream is live, as the caller promises. Where it is of another device, both drivers answer the same.
+        let capture = unsafe { driver.stream_capture_id(ordinal, raw) }?;
+        let part = match capture {
+            Some(capture) => Part::Capture(capture.number),
+            // SAFETY: as above.
+            None => Part::Stream(unsafe { driver.stream_id(ordinal, raw) }?),
+        };
+        Ok(RawIdentity { raw, part })
+    }
+
+    /// The entry that this thread found last, if it is of that stream. Takes no shared lock but that of the stream.
+    fn of_this_thread(self, identity: RawIdentity) -> Option<Arc<RawEntry>> {
+        let entry = LAST.try_with(|last| {
+            let last = last.borrow();
+            let last = last.as_ref()?;
+            let is_it = last.identity == identity
+                && last.machine == self.device.machine_number()
+                && last.ordinal == self.device.ordinal();
+            if is_it { last.entry.upgrade() } else { None }
+        });
+        let entry = entry.ok().flatten().filter(|entry| entry.timeline.wake())?;
+        self.table.note_use(&entry);
+        Some(entry)
+    }
+
+    fn remember(self, identity: RawIdentity, entry: &Arc<RawEntry>) {
+        // A thread that is ending remembers nothing any more.
+        let _ = LAST.try_with(|last| {
+            let mut last = last.borrow_mut();
+            if last.as_ref().is_none_or(|last| !core::ptr::eq(last.entry.as_ptr(), Arc::as_ptr(entry))) {
+                let (machine, ordinal) = (self.device.machine_number(), self.device.ordinal());
+                *last = Some(Last { machine, ordinal, identity, entry: Arc::downgrade(entry) });
+            }
+        });
+    }
+
+    /// Enters a stream that comes for the first time, with a lease.
+    ///
+    /// # Safety
+    ///
+    /// The stream is live and none of the default streams.
+    unsafe fn enter(self, identity: RawIdentity) -> Result<Arc<RawEntry>, Error> {
+        let ordinal = self.device.ordinal();
+        // SAFETY: the caller's promise.
+        match unsafe { self.device.driver().stream_context_device(identity.raw) }? {
+            Some(of) if of == ordinal => {}
+            Some(other) => return Err(Error::device_mismatch(ordinal, other)),
+            None => return Err(Error::context_mismatch()),
+        }
+        let timeline = self.device.enter_timeline(Underlying {
+            raw: identity.raw,
+            owner: None,
+            ending: Ending::Leave(None),
+            eager: true,
+            fleeting: true,
+        })?;
+        // Nobody else has it yet, so it has not ended.
+        timeline.wake();
+        let entry = Arc::new(RawEntry { identity, timeline, used: AtomicU64::new(0) });
+        for idle in self.table.add(&entry) {
+            if idle.timeline.end_at_rest() {
+                self.device.note_ended(idle.timeline.id());
+            } else {
+                // It has come again meanwhile.
+                self.table.put_back(idle);
+            }
+        }
+        Ok(entry)
+    }
+}
+
+impl RawStreamTable {
+    /// The entry of a stream, with a lease.
+    fn find(&self, identity: RawIdentity) -> Option<Arc<RawEntry>> {
+        let known = {
+            let entries = self.entries.lock();
+            entries.iter().find(|entry| entry.identity == identity).map(Arc::clone)
+        };
+        let entry = known.filter(|entry| entry.timeline.wake())?;
+        self.note_use(&entry);
+        Some(entry)
+    }
+
+    fn note_use(&self, entry: &RawEntry) {
+        // Relaxed: a wrong turn costs a stream its place, and with it one look-up.
+        entry.used.store(self.turn.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Adds an entry. Takes out those that are not in use, the oldest first, beyond the number that is kept.
+    ///
+    /// Two threads that come with one stream for the first time may both add an entry. Then it is two streams to this crate, which
+    /// wait for each other: slower, and in the same order.
+    fn add(&self, entry: &Arc<RawEntry>) -> Vec<Arc<RawEntry>> {
+        // Relaxed: as in `note_use`.
+        entry.used.store(self.turn.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let mut entries = self.entries.lock();
+        entries.push(Arc::clone(entry));
+        let excess = entries.len().saturating_sub(KEPT);
+        if excess == 0 {
+            return Vec::new();
+        }
+        entries.sort_by_key(|entry| entry.used.load(Ordering::Relaxed));
+        let mut left = excess;
+        let is_idle = |entry: &mut Arc<RawEntry>| {
+            let goes = left > 0 && entry.timeline.is_resting();
+            left -= usize::from(goes);
+            goes
+        };
+        entries.extract_if(.., is_idle).collect()
+    }
+
+    fn put_back(&self, entry: Arc<RawEntry>) {
+        self.entries.lock().push(entry);
+    }
+}
+
+#[cfg(all(test, feature = "testing", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::driver::{Call, CaptureMode, Code, Driver, StreamFlags};
+    use crate::error::ErrorKind;
+    use crate::resource::{Layout, Resource};
+    use crate::sim::{Fault, SimConfig};
+    use crate::source::Cuda;
+    use crate::suballoc::{Pool, PoolConfig};
+    use crate::testing::Stall;
+    use crate::{Frontier, Sim};
+
+    /// A stream that somebody else makes.
+    fn made(sim: &Sim, ordinal: u32) -> RawStream {
+        sim.stream_create(ordinal, StreamFlags::default()).expect("a stream can be made")
+    }
+
+    /// Its owner destroys it. A call with the handle after this is a hazard, which the machine reports.
+    fn end(sim: &Sim, ordinal: u32, raw: RawStream) {
+        // SAFETY: the tests make a stream once, end it once, and drop what was found for it before.
+        unsafe { sim.stream_destroy(ordinal, raw) }.expect("it is live");
+    }
+
+    fn found(device: &Device, raw: RawStream) -> Result<Stream, Error> {
+        // SAFETY: the tests end a stream after they have dropped what was found for it.
+        unsafe { device.raw_streams().stream(raw) }
+    }
+
+    fn entries(device: &Device) -> usize {
+        device.raw_streams().table.entries.lock().len()
+    }
+
+    #[test]
+    fn a_known_stream_costs_two_questions() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let (first, second) = (made(&sim, 0), made(&sim, 0));
+        let ids = [first, second].map(|raw| found(&device, raw).unwrap().id());
+        assert_ne!(ids[0], ids[1]);
+        // The thread's last one, another one, and a thread that has none yet.
+        for (raw, id) in [(second, ids[1]), (first, ids[0]), (first, ids[0])] {
+            let before = sim.calls();
+            let stream = found(&device, raw).unwrap();
+            assert_eq!((stream.id(), stream.raw()), (id, raw));
+            drop(stream);
+            let calls = sim.calls() - before;
+            assert_eq!((calls[Call::StreamCaptureId], calls[Call::StreamId], calls.total()), (1, 1, 2));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(found(&device, first).unwrap().id(), ids[0]));
+        });
+        assert_eq!(entries(&device), 2);
+        [first, second].into_iter().for_each(|raw| end(&sim, 0, raw));
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn special_handles_are_the_default_streams() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        for raw in [RawStream(0), RawStream::LEGACY] {
+            assert_eq!(found(&device, raw).unwrap(), device.default_stream());
+        }
+        let own = device.per_thread_stream().unwrap().id();
+        assert_eq!(found(&device, RawStream::PER_THREAD).unwrap().id(), own);
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert_ne!(found(&device, RawStream::PER_THREAD).unwrap().id(), own));
+        });
+        assert_eq!(entries(&device), 0);
+    }
+
+    #[test]
+    fn a_stream_of_another_device_is_refused() {
+        let sim = Sim::with_config(SimConfig::default().devices(2));
+        let raw = made(&sim, 1);
+        let error = found(&sim.device(0), raw).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DeviceMismatch);
+        let id = found(&sim.device(1), raw).unwrap().id();
+        end(&sim, 1, raw);
+        // The handle comes again, on the other device.
+        let again = made(&sim, 0);
+        assert_eq!(again, raw, "the machine gives handles out again");
+        assert_eq!(found(&sim.device(1), again).unwrap_err().kind(), ErrorKind::DeviceMismatch);
+        assert_ne!(found(&sim.device(0), again).unwrap().id(), id);
+        end(&sim, 0, again);
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn a_recycled_handle_is_another_stream_and_the_old_one_is_not_asked() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let other = device.stream().unwrap();
+        let old = made(&sim, 0);
+        let stream = found(&device, old).unwrap();
+        let mut stall = Stall::on(stream.as_ref());
+        let (id, block) = (stream.id(), Frontier::of(stream.release()));
+        drop(stream);
+        end(&sim, 0, old);
+        let new = made(&sim, 0);
+        assert_eq!(new, old, "the machine gives handles out again");
+        let stream = found(&device, new).unwrap();
+        assert!(stream.id() != id && !stream.may_reuse(&block));
+        stream.wait_for(&block).unwrap();
+        other.wait_for(&block).unwrap();
+        assert!(stream.may_reuse(&block) && other.may_reuse(&block));
+        assert!(!stream.is_idle().unwrap() && !device.machine().is_quiescent(&block).unwrap());
+        drop(stream);
+        end(&sim, 0, new);
+        stall.let_go();
+        device.machine().wait_quiescent(&block).unwrap();
+        drop(other);
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn ten_thousand_streams_leave_a_constant_behind() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let pool = Pool::new(Cuda::new(&device), PoolConfig::default()).unwrap();
+        let layout = Layout::new(4096, 256).unwrap();
+        let kept = made(&sim, 0);
+        let kept_id = found(&device, kept).unwrap().id();
+        let mut last = None;
+        for round in 0..10_000 {
+            // Two at a time, so that a handle is not always that of the stream before.
+            let raws = [made(&sim, 0), made(&sim, 0)];
+            for raw in raws {
+                let stream = found(&device, raw).unwrap();
+                let block = pool.allocate(layout, stream.as_ref()).unwrap();
+                // SAFETY: the block came from this pool just now, and nothing uses it.
+                unsafe { pool.deallocate(block, layout, stream.as_ref()) };
+                last = Some(stream.release());
+            }
+            raws.into_iter().for_each(|raw| end(&sim, 0, raw));
+            // One that is in use is not among the oldest.
+            assert_eq!(found(&device, kept).unwrap().id(), kept_id);
+            assert!(entries(&device) <= KEPT + 1, "{} in round {round}", entries(&device));
+        }
+        end(&sim, 0, kept);
+        let other = device.stream().unwrap();
+        other.wait_for(&Frontier::of(last.unwrap())).unwrap();
+        device.synchronize().unwrap();
+        let streams = device.table().timelines().count();
+        assert!(streams <= KEPT + 16, "{streams} timelines");
+        assert!(sim.live().events <= 6 * KEPT, "{:?}", sim.live());
+        drop((pool, other));
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn what_a_free_could_not_cover_the_end_of_the_call_covers() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let other = device.stream().unwrap();
+        let raw = made(&sim, 0);
+        let stream = found(&device, raw).unwrap();
+        let mut stall = Stall::on(stream.as_ref());
+        sim.inject(Fault::nth(Call::EventRecord, 1, Code::OUT_OF_MEMORY));
+        let block = Frontier::of(stream.release());
+        assert_eq!(sim.faults_left(), 0, "the free could not record its event");
+        let clone = stream.clone();
+        drop(stream);
+        let before = sim.calls();
+        drop(clone);
+        assert_eq!((sim.calls() - before)[Call::EventRecord], 1);
+        end(&sim, 0, raw);
+        other.wait_for(&block).unwrap();
+        assert!(!other.is_idle().unwrap());
+        stall.let_go();
+        device.machine().wait_quiescent(&block).unwrap();
+        drop(other);
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn a_capture_stays_whole_and_is_a_stream_of_its_own() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let raw = made(&sim, 0);
+        let before = found(&device, raw).unwrap().id();
+        sim.begin_capture(0, raw, CaptureMode::Global).unwrap();
+        let during = found(&device, raw).unwrap();
+        let freed = Frontier::of(during.release());
+        assert!(during.id() != before && found(&device, raw).unwrap().id() == during.id());
+        drop(during);
+        // SAFETY: the stream is live.
+        let graph = unsafe { sim.stream_end_capture(0, raw) }.expect("nothing broke the capture");
+        // SAFETY: it came from the capture, and was not launched.
+        unsafe { sim.graph_destroy(0, graph) }.unwrap();
+        assert_eq!(found(&device, raw).unwrap().id(), before);
+        end(&sim, 0, raw);
+        // It was freed where no event can be recorded, and the stream is gone: nobody comes after it, but who waits for all.
+        let other = device.stream().unwrap();
+        assert!(other.wait_for(&freed).is_err());
+        device.synchronize().unwrap();
+        assert!(other.may_reuse(&freed));
+        drop(other);
+        sim.assert_clean();
+    }
+
+    #[test]
+    fn threads_share_what_they_find() {
+        let sim = Sim::new();
+        let device = sim.device(0);
+        let raws: Vec<RawStream> = (0..4).map(|_| made(&sim, 0)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (device, raws) = (&device, &raws);
+                scope.spawn(move || {
+                    for turn in 0..200 {
+                        let stream = found(device, raws[(turn * (thread + 1)) % 4]).unwrap();
+                        let freed = Frontier::of(stream.release());
+                        let other = found(device, raws[(turn + thread) % 4]).unwrap();
+                        drop(stream);
+                        other.wait_for(&freed).unwrap();
+                        assert!(other.may_reuse(&freed));
+                    }
+                });
+            }
+        });
+        raws.into_iter().for_each(|raw| end(&sim, 0, raw));
+        device.synchronize().unwrap();
+        sim.assert_clean();
+    }
+}
