@@ -29,7 +29,7 @@ pub(crate) enum StreamHandle {
 pub(crate) struct Foreign {
     raw: u64,
     /// Keeps the stream alive. Without one the caller has promised that it lives.
-    owner: Option<Py<PyAny>>,
+    owner: Option<Arc<Py<PyAny>>>,
     wrapped: OnceLock<Stream>,
 }
 
@@ -39,7 +39,7 @@ impl StreamHandle {
         match raw {
             0 | 1 => Self::Default(raw),
             2 => Self::PerThread,
-            _ => Self::Foreign(Foreign { raw, owner, wrapped: OnceLock::new() }),
+            _ => Self::Foreign(Foreign { raw, owner: owner.map(Arc::new), wrapped: OnceLock::new() }),
         }
     }
 
@@ -61,7 +61,7 @@ impl StreamHandle {
     /// The object that keeps a foreign stream alive.
     pub(crate) fn owner(&self) -> Option<&Py<PyAny>> {
         match self {
-            Self::Foreign(foreign) => foreign.owner.as_ref(),
+            Self::Foreign(foreign) => foreign.owner.as_deref(),
             _ => None,
         }
     }
@@ -117,7 +117,7 @@ impl Foreign {
             return Ok(stream);
         }
         let owner: Arc<dyn Any + Send + Sync> = match &self.owner {
-            Some(owner) => Arc::new(Python::attach(|py| owner.clone_ref(py))),
+            Some(owner) => Arc::clone(owner) as _,
             None => Arc::new(()),
         };
         // SAFETY:
