@@ -83,6 +83,16 @@ fn set(py: Python<'_>, device: &Device, object: Py<DeviceMemoryResource>) -> PyR
     Ok(())
 }
 
+/// The devices of a machine whose current resource has been asked for or set, by their numbers.
+pub(crate) fn devices(machine: &Machine) -> Vec<Device> {
+    let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_machine = entries.iter().map(|entry| &entry.device).filter(|device| device.machine() == machine);
+    let mut devices: Vec<Device> = of_machine.cloned().collect();
+    drop(entries);
+    devices.sort_by_key(Device::ordinal);
+    devices
+}
+
 /// Forgets the devices of a machine that was left.
 pub(crate) fn forget(py: Python<'_>, machine: &Machine) {
     let gone: Vec<Entry> = {

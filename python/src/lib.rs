@@ -11,7 +11,9 @@
 //! | `block` | Who frees a block, and when is the interpreter let go meanwhile? |
 //! | `resource` | What is a memory resource for Python? |
 //! | `current` | What does a device allocate from? |
+//! | `metrics` | How is it doing now? |
 //! | `simulated` | What if there is no GPU? |
+//! | `torch` | What does PyTorch call? |
 //!
 //! **The interpreter comes last.** No lock of this crate is waited for while a thread is attached to the interpreter, where the
 //! thread that holds the lock may want the interpreter. A call that may wait, enter the driver or run foreign code detaches first.
@@ -21,9 +23,11 @@ mod block;
 mod current;
 mod error;
 mod machine;
+mod metrics;
 mod resource;
 mod simulated;
 mod stream;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -37,9 +41,13 @@ mod _alluvion {
     #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]
+    use crate::metrics::metrics;
+    #[pymodule_export]
     use crate::resource::{CudaMemoryResource, DeviceMemoryResource, UpstreamResourceAdaptor};
     #[pymodule_export]
     use crate::simulated::Simulated;
     #[pymodule_export]
     use crate::stream::{CudaStreamPool, Stream};
+    #[pymodule_export]
+    use crate::torch::torch_last_error;
 }
