@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import alluvion
+import alluvion.rmm
 from alluvion import _alluvion
 
 NAMES = [
@@ -266,6 +267,7 @@ def test_blocks_that_are_out_at_the_end_of_a_process_hurt_nobody():
         """
 import atexit, ctypes, sys
 import alluvion
+import alluvion.rmm
 from alluvion import _alluvion
 sys.path.insert(0, %r)
 from test_torch_symbols import load
@@ -291,10 +293,12 @@ def test_a_child_of_a_fork_leaves_its_parents_blocks_alone():
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import alluvion
+import alluvion.rmm
 sys.path.insert(0, %r)
 from test_torch_symbols import load
 torch = load()
 with alluvion.simulated() as sim:
+    alluvion.set_current_resource(_alluvion.CudaMemoryResource())
     block = torch.alluvion_torch_allocate(4096, 0, None)
     child = os.fork()
     if child == 0:
