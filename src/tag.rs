@@ -101,6 +101,21 @@ impl Tag {
         CURRENT.get()
     }
 
+    /// Makes this the tag of the thread, and returns the one before, for scopes that no closure can bound: put it back at their end.
+    /// Elsewhere [`with_tag`] is safer, which cannot forget that.
+    ///
+    /// ```
+    /// use alluvion::tag::Tag;
+    ///
+    /// let before = Tag::current().within("join").make_current();
+    /// assert_eq!(Tag::current().name(), "join");
+    /// before.make_current();
+    /// assert_eq!(Tag::current(), Tag::NONE);
+    /// ```
+    pub fn make_current(self) -> Self {
+        CURRENT.replace(self)
+    }
+
     /// The name of the scope; empty for [`NONE`](Self::NONE).
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -130,7 +145,15 @@ impl Tag {
         (self.0 as usize).checked_sub(1)
     }
 
-    fn within(self, name: &str) -> Self {
+    /// The tag that is called `name`, within this one.
+    ///
+    /// ```
+    /// use alluvion::tag::Tag;
+    ///
+    /// assert_eq!(Tag::NONE.within("query").within("join").to_string(), "query;join");
+    /// ```
+    #[must_use]
+    pub fn within(self, name: &str) -> Self {
         with_names(|names| names.number(self, name)).unwrap_or(Self::NONE)
     }
 }

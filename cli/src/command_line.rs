@@ -1,5 +1,6 @@
 //! The command line: which commands there are, and how they end.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -37,10 +38,29 @@ enum Command {
     Viz(viz::Viz),
 }
 
-/// Does what the command line asks for.
+/// Does what the command line of the process asks for.
 #[must_use]
 pub fn run() -> ExitCode {
-    let Program { command } = Program::parse();
+    ExitCode::from(run_with(std::env::args_os()))
+}
+
+/// Does what a command line asks for, whose first argument is the name of the program. Returns the exit code: 0 done, 1 failed, 2
+/// the command line was not understood.
+///
+/// ```
+/// assert_eq!(alluvion_cli::run_with(["alluvion", "--version"].map(Into::into)), 0);
+/// assert_eq!(alluvion_cli::run_with(["alluvion", "dance"].map(Into::into)), 2);
+/// ```
+#[must_use]
+pub fn run_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let command = match Program::try_parse_from(arguments) {
+        Ok(Program { command }) => command,
+        Err(error) => {
+            // Where nobody can hear it, the exit code has to do.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
     let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Doctor(doctor) => doctor.run(),
@@ -50,7 +70,7 @@ pub fn run() -> ExitCode {
         Command::Viz(viz) => viz.run(),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(failure) => failure.report(),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::ExitCode;
 
 /// Why the program ends early: what it says, and its exit code.
 #[derive(Debug)]
@@ -37,16 +36,16 @@ impl Failure {
         }
     }
 
-    /// Says it on the standard error stream.
-    pub(crate) fn report(self) -> ExitCode {
+    /// Says it on the standard error stream, and returns the exit code.
+    pub(crate) fn report(self) -> u8 {
         let (words, code) = match self {
             Self::Usage(words) => (format!("error: {words}\n\nFor more information, try '--help'."), 2),
             Self::Failed(words) => (format!("error: {words}"), 1),
-            Self::Unread => return ExitCode::FAILURE,
+            Self::Unread => return 1,
         };
         // Where nobody can hear it, the exit code has to do.
         let _ = writeln!(io::stderr(), "{words}");
-        ExitCode::from(code)
+        code
     }
 }
 

@@ -45,7 +45,7 @@ mod workload;
 use std::path::Path;
 
 #[cfg(feature = "program")]
-pub use command_line::run;
+pub use command_line::{run, run_with};
 use failure::Failure;
 
 /// Draws a log or a snapshot as a page for a browser, as `alluvion viz FILE -o PAGE` does. Returns what the program would print.

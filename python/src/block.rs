@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
+use crate::tag;
 
 /// A block of memory, with the resource that it goes back to and the stream that it is freed on.
 ///
@@ -35,6 +36,7 @@ impl Block {
         bytes: usize,
         stream: Arc<StreamHandle>,
     ) -> Result<Self, Error> {
+        tag::follow(py);
         let layout = Layout::from_bytes(bytes)?;
         let stream = stream.pinned_to_thread(owner.device())?;
         let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use crate::error::{During, raise};
 use crate::machine;
 use crate::resource::{CudaMemoryResource, DeviceMemoryResource, Owner};
+use crate::scoped;
 
 /// The object of a device's current resource.
 struct Entry {
@@ -48,6 +49,9 @@ fn remember(device: &Device, resource: AnyResource, object: Py<DeviceMemoryResou
 /// The object of the current resource of `device`. The first look at a device sets a `CudaMemoryResource`, as RMM does, unless the
 /// environment names a recipe.
 pub(crate) fn object(py: Python<'_>, device: &Device) -> PyResult<Py<DeviceMemoryResource>> {
+    if let Some(chosen) = scoped::resource(py, device)? {
+        return Ok(chosen);
+    }
     match known(py, device) {
         Some((resource, object)) => {
             let now = raise(py, device.current_resource(), During::Other)?;

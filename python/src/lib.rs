@@ -7,11 +7,17 @@
 //! | `error` | Which Python exception says what went wrong? |
 //! | `machine` | Which machine and which device does a call mean? |
 //! | `argument` | What may a caller pass? |
+//! | `tag` | What is an allocation for? |
+//! | `call_site` | Which line of Python asked? |
 //! | `stream` | What is a stream for Python? |
 //! | `block` | Who frees a block, and when is the interpreter let go meanwhile? |
 //! | `resource` | What is a memory resource for Python? |
+//! | `scoped` | Which resource has a scope of this thread chosen? |
 //! | `current` | What does a device allocate from? |
 //! | `metrics` | How is it doing now? |
+//! | `stack` | What does a stack say of itself? |
+//! | `pinned` | Which memory of the host does the device reach? |
+//! | `program` | How does Python run the program `alluvion`? |
 //! | `simulated` | What if there is no GPU? |
 //! | `torch` | What does PyTorch call? |
 //!
@@ -20,13 +26,19 @@
 
 mod argument;
 mod block;
+mod call_site;
 mod current;
 mod error;
 mod machine;
 mod metrics;
+mod pinned;
+mod program;
 mod resource;
+mod scoped;
 mod simulated;
+mod stack;
 mod stream;
+mod tag;
 mod torch;
 
 use pyo3::prelude::*;
@@ -37,17 +49,35 @@ mod _alluvion {
     #[pymodule_export]
     use crate::argument::parse_bytes;
     #[pymodule_export]
+    use crate::call_site::set_stack_depth;
+    #[pymodule_export]
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
     #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]
     use crate::metrics::metrics;
     #[pymodule_export]
+    use crate::pinned::{PinnedBlock, pinned_bytes, trim_pinned};
+    #[pymodule_export]
+    use crate::program::{draw_page, run_program};
+    #[pymodule_export]
     use crate::resource::{CudaMemoryResource, DeviceMemoryResource, UpstreamResourceAdaptor};
+    #[pymodule_export]
+    use crate::scoped::follow_resources;
     #[pymodule_export]
     use crate::simulated::Simulated;
     #[pymodule_export]
+    use crate::stack::{Stack, plain_recipe, recipe_help};
+    #[pymodule_export]
     use crate::stream::{CudaStreamPool, Stream};
     #[pymodule_export]
+    use crate::tag::{Tag, follow_tags};
+    #[pymodule_export]
     use crate::torch::torch_last_error;
+
+    #[pymodule_init]
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        crate::call_site::begin();
+        Ok(())
+    }
 }

@@ -3,12 +3,36 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use alluvion::Sim;
-use alluvion::sim::SimConfig;
+use alluvion::driver::{Call, Code, DeviceAttribute};
+use alluvion::sim::{Access, Fault, Hazard, SimConfig};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::argument::Bytes;
-use crate::{current, machine};
+use crate::error::{During, raise};
+use crate::{current, machine, pinned};
+
+/// What a device may lack, by name.
+const FEATURES: [(&str, DeviceAttribute); 6] = [
+    ("memory_pools", DeviceAttribute::MemoryPools),
+    ("managed_memory", DeviceAttribute::ManagedMemory),
+    ("concurrent_managed_access", DeviceAttribute::ConcurrentManagedAccess),
+    ("virtual_memory", DeviceAttribute::VirtualMemory),
+    ("unified_addressing", DeviceAttribute::UnifiedAddressing),
+    ("host_register", DeviceAttribute::HostRegister),
+];
+
+/// What a device may have beyond an H200, by name.
+const EXTRAS: [(&str, DeviceAttribute); 2] = [
+    ("pageable_memory_access", DeviceAttribute::PageableMemoryAccess),
+    ("integrated", DeviceAttribute::Integrated),
+];
+
+/// An access for Python: operation, stream, address, bytes, mode, submission.
+type AccessRow = (String, String, u64, u64, String, u64);
+
+/// A hazard for Python: its kind, the earlier and the later access, what is missing, and all of it in words.
+type HazardRow = (String, Option<AccessRow>, Option<AccessRow>, String, String);
 
 /// A machine with simulated GPUs, which notices every access that no stream orders.
 #[pyclass(subclass, frozen, weakref, module = "alluvion")]
@@ -21,12 +45,31 @@ pub(crate) struct Simulated {
 #[pymethods]
 impl Simulated {
     #[new]
-    #[pyo3(signature = (devices=1, memory=None, seed=0))]
-    fn new(devices: u32, memory: Option<Bytes>, seed: u64) -> PyResult<Self> {
+    #[pyo3(signature = (devices=1, memory=None, seed=0, version=13_000, pinned=None, features=Vec::new(), keep_up=false))]
+    fn new(
+        devices: u32,
+        memory: Option<Bytes>,
+        seed: u64,
+        version: u32,
+        pinned: Option<Bytes>,
+        features: Vec<(String, bool)>,
+        keep_up: bool,
+    ) -> PyResult<Self> {
         if devices == 0 {
             return Err(PyValueError::new_err("a simulated machine needs at least 1 device"));
         }
-        let mut config = SimConfig::default().devices(devices).seed(seed).panic_on_unseen_hazards(false);
+        let mut config = SimConfig::default()
+            .devices(devices)
+            .seed(seed)
+            .version(version)
+            .streams_keep_up(keep_up)
+            .panic_on_unseen_hazards(false);
+        if let Some(Bytes(bytes)) = pinned {
+            config = config.pinned_bytes(bytes);
+        }
+        for (name, has) in features {
+            config = config.attribute(feature(&name)?, i32::from(has));
+        }
         if let Some(Bytes(bytes)) = memory {
             config = config.memory_bytes(bytes);
         }
@@ -48,9 +91,10 @@ impl Simulated {
         Ok(())
     }
 
-    /// Forgets the current resources of the machine's devices.
+    /// Forgets the current resources and the pinned pools of the machine's devices.
     fn forget_resources(&self, py: Python<'_>) {
         current::forget(py, self.sim.machine());
+        pinned::forget(py, self.sim.machine());
     }
 
     /// How many devices the machine has.
@@ -59,19 +103,20 @@ impl Simulated {
         self.sim.machine().devices().len()
     }
 
-    /// The accesses that no stream orders, a line each. Waits for all work first.
-    fn hazards(&self, py: Python<'_>) -> Vec<String> {
+    /// The mistakes so far, as rows. Waits for all work first.
+    fn hazard_rows(&self, py: Python<'_>, take: bool) -> Vec<HazardRow> {
         py.detach(|| {
             self.settle();
-            self.sim.hazards().iter().map(ToString::to_string).collect()
+            let hazards = if take { self.sim.take_hazards() } else { self.sim.hazards() };
+            hazards.iter().map(hazard_row).collect()
         })
     }
 
-    /// The blocks, streams and pages that are still out, a line each. Waits for all work first.
-    fn leaks(&self, py: Python<'_>) -> Vec<String> {
+    /// What is still out, as rows. Waits for all work first.
+    fn leak_rows(&self, py: Python<'_>) -> Vec<HazardRow> {
         py.detach(|| {
             self.settle();
-            self.sim.leaks().iter().map(ToString::to_string).collect()
+            self.sim.leaks().iter().map(hazard_row).collect()
         })
     }
 
@@ -79,6 +124,65 @@ impl Simulated {
     #[getter]
     fn driver_calls(&self) -> u64 {
         self.sim.calls().total()
+    }
+
+    /// How often each kind of call was made, under its name in CUDA.
+    fn call_counts(&self) -> Vec<(&'static str, u64)> {
+        self.sim.calls().iter().map(|(call, count)| (call.symbol(), count)).collect()
+    }
+
+    /// Fails a coming call: see `alluvion.Simulated.fail`.
+    #[pyo3(signature = (call, nth, code, sticky))]
+    fn inject(&self, call: Option<&str>, nth: Option<u64>, code: u32, sticky: bool) -> PyResult<()> {
+        let call = call.map(call_named).transpose()?;
+        let code = Code(code);
+        if code.0 == 0 {
+            return Err(PyValueError::new_err(
+                "code 0 is success: a fault has another one, such as 2, out of memory",
+            ));
+        }
+        let mut fault = match (call, nth) {
+            (_, Some(0)) => {
+                return Err(PyValueError::new_err("calls are counted from 1: there is no call 0"));
+            }
+            (Some(call), Some(nth)) => Fault::nth(call, nth, code),
+            (Some(call), None) => Fault::every(call, code),
+            (None, Some(nth)) => Fault::nth_call(nth, code),
+            (None, None) => {
+                return Err(PyValueError::new_err(
+                    "every call of every kind cannot fail: name a call, or a number",
+                ));
+            }
+        };
+        if sticky {
+            fault = fault.sticky();
+        }
+        self.sim.inject(fault);
+        Ok(())
+    }
+
+    /// Takes all faults back that have not occurred.
+    fn clear_faults(&self) {
+        self.sim.clear_faults();
+    }
+
+    /// How many faults have not occurred yet.
+    #[getter]
+    fn faults_left(&self) -> usize {
+        self.sim.faults_left()
+    }
+
+    /// Loses the context of a device: every later call on it fails with `code`.
+    #[pyo3(signature = (device=0, code=700))]
+    fn lose(&self, py: Python<'_>, device: u32, code: u32) -> PyResult<()> {
+        raise(py, self.sim.machine().device(device), During::Other)?;
+        if !Code(code).is_sticky() {
+            return Err(PyValueError::new_err(format!(
+                "code {code} does not lose a context: 700, illegal address, and 719, launch failed, do"
+            )));
+        }
+        py.detach(|| self.sim.poison(device, Code(code)));
+        Ok(())
     }
 
     fn __repr__(&self) -> String {
@@ -93,4 +197,41 @@ impl Simulated {
             let _ = device.synchronize();
         }
     }
+}
+
+fn feature(name: &str) -> PyResult<DeviceAttribute> {
+    let known = || FEATURES.iter().chain(&EXTRAS);
+    known().find(|(known, _)| *known == name).map(|(_, attribute)| *attribute).ok_or_else(|| {
+        let names: Vec<&str> = known().map(|(name, _)| *name).collect();
+        PyValueError::new_err(format!("no feature is called '{name}': there are {}", names.join(", ")))
+    })
+}
+
+/// A kind of call by its name in CUDA.
+fn call_named(name: &str) -> PyResult<Call> {
+    Call::ALL.iter().copied().find(|call| call.symbol() == name).ok_or_else(|| {
+        let names: Vec<&str> = Call::ALL.iter().map(|call| call.symbol()).collect();
+        PyValueError::new_err(format!("the driver has no call '{name}': it has {}", names.join(", ")))
+    })
+}
+
+fn hazard_row(hazard: &Hazard) -> HazardRow {
+    (
+        hazard.kind().to_string(),
+        hazard.first().map(access_row),
+        hazard.second().map(access_row),
+        hazard.missing().to_owned(),
+        hazard.to_string(),
+    )
+}
+
+fn access_row(access: &Access) -> AccessRow {
+    (
+        access.operation().to_owned(),
+        access.stream().to_string(),
+        access.address(),
+        access.bytes(),
+        access.mode().to_string(),
+        access.submission(),
+    )
 }

@@ -52,4 +52,6 @@ pub use logging::{Log, LogConfig, Logging};
 pub use prefetch::{Prefetch, PrefetchBook};
 pub use stats::{Counter, Counts, Scope, Stats, StatsBook, TagCounts};
 pub use thread_safe::{ThreadSafe, ThreadSafeBook};
-pub use tracking::{CallSite, CallStacks, Holding, Holdings, Share, Tracking, TrackingBook};
+pub use tracking::{
+    CallSite, CallStacks, CaptureCalls, Holding, Holdings, InterpretedCalls, Share, Tracking, TrackingBook,
+};

@@ -2,41 +2,99 @@
 
 >>> import alluvion
 >>> with alluvion.simulated() as sim:
-...     before = alluvion.memory_info()[0]
->>> before > 0
-True
+...     stack = alluvion.resource("stats | limiting(64MiB) | pool | cuda-async")
+...     with alluvion.using(stack), alluvion.tag("join"):
+...         buffer = alluvion.empty(1 << 20)
+...         print(stack.stats().current_bytes)
+...         del buffer
+...     del stack
+1048576
+
+`alluvion.rmm` is a stand-in for the package `rmm`; `alluvion.pinned` has NumPy arrays in pinned memory, `alluvion.testing` tools for
+tests, `alluvion.errors` the exceptions.
 """
 
 from __future__ import annotations
 
-from alluvion import errors
+from typing import Any
+
+from alluvion import errors, pinned
 from alluvion._alluvion import (
+    Stream,
     current_device,
     current_resource,
     device_count,
     memory_info,
     metrics,
     parse_bytes,
+    plain_recipe,
+    recipe_help,
     reset_current_resource,
     set_current_device,
     set_current_resource,
+    set_stack_depth,
 )
-from alluvion._simulated import Simulated, simulated
+from alluvion._buffer import Buffer, empty, from_dlpack
+from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
+from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
+from alluvion._snapshot import Snapshot
+from alluvion._stack import Block, Call, Limit, Stack, Statistics, TagStatistics, resource
+from alluvion._tag import current_tag, tag
+from alluvion._using import using
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Access",
+    "Block",
+    "Buffer",
+    "Call",
+    "Hazard",
+    "HazardError",
+    "Limit",
+    "ProgramFailed",
     "Simulated",
+    "Snapshot",
+    "Stack",
+    "Statistics",
+    "Stream",
+    "TagStatistics",
     "__version__",
     "current_device",
     "current_resource",
+    "current_tag",
     "device_count",
+    "doctor",
+    "draw",
+    "empty",
     "errors",
+    "from_dlpack",
     "memory_info",
     "metrics",
     "parse_bytes",
+    "pinned",
+    "plain_recipe",
+    "recipe_help",
+    "replay",
     "reset_current_resource",
+    "resource",
+    "run",
     "set_current_device",
     "set_current_resource",
+    "set_stack_depth",
     "simulated",
+    "tag",
+    "tune",
+    "using",
 ]
+
+# Modules that are imported when they are asked for: a program that needs none of them starts faster.
+_LATER = frozenset({"rmm", "testing"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        from importlib import import_module
+
+        return import_module(f"alluvion.{name}")
+    raise AttributeError(f"module 'alluvion' has no attribute {name!r}")

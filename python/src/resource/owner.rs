@@ -1,7 +1,7 @@
 //! `Owner`: a stack that several objects of Python own together.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use alluvion::{AnyResource, DeviceAccessible};
 
@@ -21,6 +21,11 @@ impl Owner {
     /// One more owner of a stack that is known to the library already.
     pub(crate) fn of(resource: AnyResource) -> Self {
         Self(Arc::new(resource))
+    }
+
+    /// A look at the handles, which owns nothing.
+    pub(crate) fn downgrade(&self) -> Weak<AnyResource> {
+        Arc::downgrade(&self.0)
     }
 
     /// Whether there is another handle in Python, so that dropping this one drops no stack. Where two threads drop the last two

@@ -4,7 +4,9 @@
 
 mod book;
 
-pub use book::{CallSite, CallStacks, Holding, Holdings, Share, TrackingBook};
+pub use book::{
+    CallSite, CallStacks, CaptureCalls, Holding, Holdings, InterpretedCalls, Share, TrackingBook,
+};
 
 use core::fmt;
 

@@ -1,8 +1,16 @@
 //! `CallStack`: the calls that led to an allocation.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 #[cfg(feature = "backtrace")]
 use std::path::Path;
+
+use super::interpreted::InterpretedCalls;
+#[cfg(feature = "backtrace")]
+use super::interpreted::{self, CaptureCalls};
+#[cfg(feature = "backtrace")]
+use crate::contain::contain;
+use crate::sync::Arc;
 
 /// The allocations whose call stack is captured.
 ///
@@ -25,6 +33,40 @@ pub enum CallStacks {
     /// counts as 1.
     #[cfg(feature = "backtrace")]
     EveryBytes(u64),
+}
+
+#[cfg(feature = "backtrace")]
+impl CallStacks {
+    /// Takes call stacks of the program that an interpreter runs in the place of native ones, in the whole process, on the threads
+    /// that the interpreter knows. The first capture stays: returns whether this one is it.
+    ///
+    /// `capture` is called on the thread that allocates, with no lock held.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use alluvion::adaptor::{CallSite, CallStacks, InterpretedCalls};
+    /// use alluvion::{DeviceVec, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// #[derive(Debug)]
+    /// struct Line(u32);
+    ///
+    /// impl InterpretedCalls for Line {
+    ///     fn calls(&self) -> Vec<CallSite> {
+    ///         vec![CallSite::new("load", Some("query.py"), Some(self.0))]
+    ///     }
+    /// }
+    ///
+    /// assert!(CallStacks::interpret(|_most| Some(Arc::new(Line(7)))));
+    /// let sim = Sim::new();
+    /// let tracking = Cuda::new(&sim.device(0)).tracking().call_stacks(CallStacks::All);
+    /// let _numbers = DeviceVec::<u8, _>::zeroed_in(100, &sim.device(0).stream()?, &tracking)?;
+    /// assert_eq!(tracking.outstanding().by_call_site()[0].label, "load (query.py:7)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn interpret(capture: CaptureCalls) -> bool {
+        interpreted::set(capture)
+    }
 }
 
 /// Which allocations are looked at.
@@ -97,6 +139,14 @@ pub struct CallSite {
     pub line: Option<u32>,
 }
 
+impl CallSite {
+    /// A call in a function, at a line of a file if that is known.
+    #[must_use]
+    pub fn new(function: &str, file: Option<&str>, line: Option<u32>) -> Self {
+        Self { function: function.to_owned(), file: file.map(str::to_owned), line }
+    }
+}
+
 impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.function)?;
@@ -108,11 +158,36 @@ impl fmt::Display for CallSite {
     }
 }
 
-/// Addresses of calls, the innermost first.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct CallStack {
-    #[cfg_attr(not(feature = "backtrace"), allow(dead_code, reason = "nothing is captured"))]
-    calls: Box<[usize]>,
+/// The calls that led to an allocation, the innermost first. Without the feature there is none.
+#[derive(Clone)]
+#[cfg_attr(not(feature = "backtrace"), allow(dead_code, reason = "nothing is captured"))]
+pub(super) enum CallStack {
+    /// The addresses of native calls.
+    Native(Box<[usize]>),
+    /// The calls of a program that an interpreter runs.
+    Interpreted(Arc<dyn InterpretedCalls>),
+}
+
+/// Two captures of an interpreter are not compared: they are equal if they are one.
+impl PartialEq for CallStack {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Native(calls), Self::Native(others)) => calls == others,
+            (Self::Interpreted(calls), Self::Interpreted(others)) => Arc::ptr_eq(calls, others),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for CallStack {}
+
+impl Hash for CallStack {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Native(calls) => calls.hash(state),
+            Self::Interpreted(calls) => Arc::as_ptr(calls).cast::<()>().hash(state),
+        }
+    }
 }
 
 impl fmt::Debug for CallStack {
@@ -143,20 +218,31 @@ impl CallStack {
     /// The calls that led here.
     #[inline(never)]
     pub(super) fn capture() -> Self {
+        if let Some(calls) = interpreted::capture(Self::MOST) {
+            return Self::Interpreted(calls);
+        }
         let mut calls = smallvec::SmallVec::<[usize; Self::MOST]>::new();
         backtrace::trace(|frame| {
             calls.push(frame.ip() as usize);
             calls.len() < Self::MOST
         });
-        Self { calls: calls.into_boxed_slice() }
+        Self::Native(calls.into_boxed_slice())
     }
 
     pub(super) fn calls(&self) -> Vec<CallSite> {
-        self.calls.iter().flat_map(|&call| named(call)).collect()
+        match self {
+            Self::Native(calls) => calls.iter().flat_map(|&call| named(call)).collect(),
+            Self::Interpreted(calls) => contain(|| calls.calls()).unwrap_or_default(),
+        }
     }
 
     pub(super) fn site(&self) -> Option<CallSite> {
-        self.calls.iter().find_map(|&call| named(call).into_iter().find(|site| !is_below(site)))
+        match self {
+            Self::Native(calls) => {
+                calls.iter().find_map(|&call| named(call).into_iter().find(|site| !is_below(site)))
+            }
+            Self::Interpreted(_) => self.calls().into_iter().next(),
+        }
     }
 }
 
@@ -280,6 +366,7 @@ mod tests {
         let call = calls.iter().find(|call| call.function.contains(here)).expect("this function called it");
         assert!(call.file.as_deref().is_some_and(|file| file.ends_with("call_stack.rs")), "{call}");
         assert!(call.line.is_some() && call.to_string().contains("call_stack.rs:"));
-        assert!(stack.calls.len() <= CallStack::MOST);
+        let CallStack::Native(addresses) = &stack else { panic!("no interpreter is here") };
+        assert!(addresses.len() <= CallStack::MOST);
     }
 }

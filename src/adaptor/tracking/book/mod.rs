@@ -2,6 +2,7 @@
 
 mod call_stack;
 mod holding;
+mod interpreted;
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ pub use call_stack::{CallSite, CallStacks};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 pub use holding::{Holding, Holdings, Share};
+pub use interpreted::{CaptureCalls, InterpretedCalls};
 
 use crate::contain::contain;
 use crate::driver::DriverResult;

@@ -1,0 +1,322 @@
+//! A stack that is written on a line, and what it says of itself.
+
+use std::sync::{Arc, Weak};
+
+use alluvion::adaptor::{Allowance, Counts, FailureCallback, Logging, Stats, Tracking};
+use alluvion::error::OutOfMemory;
+use alluvion::metrics::Metrics;
+use alluvion::recipe::Recipe;
+use alluvion::relief::Relief;
+use alluvion::suballoc::SuballocBook;
+use alluvion::{AnyResource, Error, Resource, ResourceExt as _};
+use pyo3::PyTraverseError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{During, exception, raise};
+use crate::machine;
+use crate::resource::{DeviceMemoryResource, Owner};
+
+/// A stack of resources: one made by a recipe, or that of another resource object.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion._alluvion")]
+pub(crate) struct Stack {
+    /// Held weakly, to see whether others hold the stack, too.
+    owner: Weak<AnyResource>,
+    /// The same handle that the stack calls.
+    handler: Option<Arc<Py<PyAny>>>,
+}
+
+impl Stack {
+    fn over(owner: Owner, handler: Option<Arc<Py<PyAny>>>) -> PyClassInitializer<Self> {
+        let own = Self { owner: owner.downgrade(), handler };
+        PyClassInitializer::from(DeviceMemoryResource::over(owner)).add_subclass(own)
+    }
+}
+
+#[pymethods]
+impl Stack {
+    #[new]
+    #[pyo3(signature = (recipe, device=None, over=None, on_out_of_memory=None))]
+    fn new(
+        py: Python<'_>,
+        recipe: &Bound<'_, PyAny>,
+        device: Option<u32>,
+        over: Option<&Bound<'_, DeviceMemoryResource>>,
+        on_out_of_memory: Option<Py<PyAny>>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let handler = on_out_of_memory.map(Arc::new);
+        let base = match over {
+            Some(over) => Some(AnyResource::clone(over.get().owner(py)?)),
+            None => None,
+        };
+        let made = if let Ok(resource) = recipe.cast::<DeviceMemoryResource>() {
+            if base.is_some() || device.is_some() {
+                return Err(PyValueError::new_err(
+                    "a resource object is over its own upstream, on its own device: leave `over` and `device` out",
+                ));
+            }
+            let owner = resource.get().owner(py)?;
+            if handler.is_none() {
+                return Ok(Self::over(owner.clone(), None));
+            }
+            AnyResource::clone(owner)
+        } else if let Ok(text) = recipe.extract::<String>() {
+            raise(py, py.detach(|| build(&text, device, base)), During::Other)?
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "a recipe is a str, such as 'pool | cuda-async', and not {}",
+                recipe.get_type().name()?
+            )));
+        };
+        let owner = match &handler {
+            None => Owner::of(made),
+            Some(handler) => {
+                let handler = Arc::clone(handler);
+                Owner::new(FailureCallback::new(made, move |report: &OutOfMemory| ask(&handler, report)))
+            }
+        };
+        Ok(Self::over(owner, handler))
+    }
+
+    /// The number of the device that the memory belongs to.
+    #[getter]
+    fn device(slf: &Bound<'_, Self>) -> PyResult<u32> {
+        owner_of(slf).map(|owner| owner.device().ordinal())
+    }
+
+    /// The layers, outermost first, each as it stands now.
+    #[getter]
+    fn layers(slf: &Bound<'_, Self>) -> PyResult<Vec<String>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let described = format!("{:#}", owner.describe());
+            described.split("\n> ").map(str::to_owned).collect()
+        }))
+    }
+
+    /// What the outermost `stats` layer has counted: since it was made, or since the last `push`.
+    fn counts(slf: &Bound<'_, Self>, whole: bool) -> PyResult<Option<[i64; 7]>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let book = owner.find::<Stats>()?;
+            Some(numbers(if whole { book.whole() } else { book.counts() }))
+        }))
+    }
+
+    /// Begins a scope of the statistics, and returns what was counted around it; `None` without a `stats` layer.
+    fn push_counts(slf: &Bound<'_, Self>) -> PyResult<Option<[i64; 7]>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| Some(numbers(owner.find::<Stats>()?.push()))))
+    }
+
+    /// Ends a scope of the statistics, and returns what was counted in it; `None` without a `stats` layer or a scope.
+    fn pop_counts(slf: &Bound<'_, Self>) -> PyResult<Option<[i64; 7]>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| owner.find::<Stats>()?.pop().ok().map(numbers)))
+    }
+
+    /// The tag, bytes, allocations and failures of everything that was ever allocated; `None` without a `stats` layer.
+    fn counts_by_tag(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<(String, u64, u64, u64)>>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let rows = owner.find::<Stats>()?.by_tag().into_iter();
+            Some(rows.map(|row| (row.tag.to_string(), row.bytes, row.allocations, row.failures)).collect())
+        }))
+    }
+
+    /// The blocks that are out, oldest first; `None` without a `tracking` layer. Each has its address, bytes, stream, tag, thread,
+    /// age in seconds and calls.
+    #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    fn holdings(
+        slf: &Bound<'_, Self>,
+    ) -> PyResult<
+        Option<
+            Vec<(u64, usize, Option<String>, String, usize, f64, Vec<(String, Option<String>, Option<u32>)>)>,
+        >,
+    > {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let blocks = owner.find::<Tracking>()?.outstanding().blocks;
+            let row = |block: alluvion::adaptor::Holding| {
+                let calls = block.call_stack().into_iter();
+                (
+                    block.address.address(),
+                    block.bytes,
+                    block.stream.map(|stream| stream.to_string()),
+                    block.tag.to_string(),
+                    block.thread,
+                    block.at.as_secs_f64(),
+                    calls.map(|call| (call.function, call.file, call.line)).collect(),
+                )
+            };
+            Some(blocks.into_iter().map(row).collect())
+        }))
+    }
+
+    /// The report of the `tracking` layer: the most bytes by tag and by line, and the largest blocks.
+    fn holdings_report(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| Some(owner.find::<Tracking>()?.outstanding().to_string())))
+    }
+
+    /// The outermost limit: its name, limit, soft limit, used and peak bytes, and refusals; `None` without one.
+    #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    fn allowance(
+        slf: &Bound<'_, Self>,
+    ) -> PyResult<Option<(String, usize, Option<usize>, usize, usize, u64, u64)>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let allowance = owner.find::<Allowance>()?;
+            Some((
+                allowance.name().to_owned(),
+                allowance.limit_bytes(),
+                allowance.soft_bytes(),
+                allowance.used_bytes(),
+                allowance.peak_bytes(),
+                allowance.refusals(),
+                allowance.crossings(),
+            ))
+        }))
+    }
+
+    /// The figures of the outermost suballocator; `None` without one.
+    fn pool_status<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let Some(status) = py.detach(|| owner.find::<SuballocBook>().map(SuballocBook::status)) else {
+            return Ok(None);
+        };
+        let facts = PyDict::new(py);
+        let bytes = [
+            ("reserved_bytes", status.reserved_bytes),
+            ("peak_reserved_bytes", status.peak_reserved_bytes),
+            ("live_bytes", status.live_bytes),
+            ("live_blocks", status.live_blocks),
+            ("cached_bytes", status.cached_bytes),
+            ("free_bytes", status.free_bytes),
+            ("pending_bytes", status.pending_bytes),
+            ("largest_free_bytes", status.largest_free_bytes),
+        ];
+        for (name, value) in bytes {
+            facts.set_item(name, value)?;
+        }
+        let counts = [
+            ("hits", status.hits),
+            ("misses", status.misses),
+            ("steals", status.steals),
+            ("waits", status.waits),
+            ("upstream_calls", status.upstream_calls),
+        ];
+        for (name, value) in counts {
+            facts.set_item(name, value)?;
+        }
+        facts.set_item("fragmentation", status.fragmentation())?;
+        Ok(Some(facts))
+    }
+
+    /// Every block of the outermost suballocator, as JSON, with the tags that a `tracking` layer knows; `None` without one.
+    fn snapshot_json(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let mut snapshot = owner.find::<SuballocBook>()?.snapshot();
+            if let Some(book) = owner.find::<Tracking>() {
+                snapshot.label_by(book);
+            }
+            let mut json = Vec::new();
+            snapshot.write_json(&mut json).ok()?;
+            String::from_utf8(json).ok()
+        }))
+    }
+
+    /// Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went.
+    fn trim_to(slf: &Bound<'_, Self>, keep: usize) -> PyResult<usize> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        raise(py, py.detach(|| owner.trim(keep)), During::Other)
+    }
+
+    /// The free and the total bytes of the memory that the stack draws on.
+    fn memory_info(slf: &Bound<'_, Self>) -> PyResult<(usize, usize)> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let info = raise(py, py.detach(|| owner.memory_info()), During::Other)?;
+        Ok((info.free_bytes, info.total_bytes))
+    }
+
+    /// The file of the outermost `logging` layer; `None` without one.
+    #[getter]
+    fn log_file(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
+        Ok(owner_of(slf)?.find::<Logging>().map(|log| log.name().to_owned()))
+    }
+
+    /// Writes the rows of the outermost `logging` layer to its file. Without one there is nothing to do.
+    fn flush(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        raise(py, py.detach(|| owner.find::<Logging>().map_or(Ok(()), |log| log.flush())), During::Other)
+    }
+
+    /// The figures of every layer, as a page in the text format of Prometheus.
+    #[pyo3(signature = (name="stack"))]
+    fn metrics(slf: &Bound<'_, Self>, name: &str) -> PyResult<String> {
+        let owner = owner_of(slf)?;
+        Ok(slf.py().detach(|| {
+            let mut page = Metrics::new();
+            page.add_stack(name, &**owner);
+            page.to_string()
+        }))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // While others hold the stack, the handler is theirs, too: the collector does not see them.
+        match (&self.handler, self.owner.strong_count()) {
+            (Some(handler), 1) => visit.call(&**handler),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The stack of the object.
+fn owner_of<'a>(slf: &'a Bound<'_, Stack>) -> PyResult<&'a Owner> {
+    slf.as_super().get().owner(slf.py())
+}
+
+fn build(text: &str, device: Option<u32>, over: Option<AnyResource>) -> Result<AnyResource, Error> {
+    let recipe: Recipe = text.parse()?;
+    match over {
+        Some(over) => recipe.over_device(over),
+        None => recipe.build(&machine::device_or_current(device.or(recipe.gpu()))?),
+    }
+}
+
+fn numbers(counts: Counts) -> [i64; 7] {
+    let Counts { bytes, allocations, failures, .. } = counts;
+    let failures = i64::try_from(failures).unwrap_or(i64::MAX);
+    [bytes.live, bytes.peak, bytes.total, allocations.live, allocations.peak, allocations.total, failures]
+}
+
+/// Asks a handler that is written in Python. One that raises has freed nothing, and its exception is reported.
+fn ask(handler: &Py<PyAny>, report: &OutOfMemory) -> Relief {
+    let error = Error::from(report.clone());
+    let freed = Python::try_attach(|py| {
+        let answer = handler
+            .bind(py)
+            .call1((exception(py, &error, During::Allocation).into_value(py),))
+            .and_then(|answer| answer.is_truthy());
+        answer.unwrap_or_else(|raised| {
+            raised.write_unraisable(py, Some(handler.bind(py)));
+            false
+        })
+    });
+    if freed == Some(true) { Relief::Freed } else { Relief::None }
+}
+
+/// What a recipe may have: the ingredients, their arguments and the grammar, for people.
+#[pyfunction]
+pub(crate) fn recipe_help() -> String {
+    alluvion::recipe::help()
+}
+
+/// The recipe in its plain form.
+#[pyfunction]
+pub(crate) fn plain_recipe(py: Python<'_>, recipe: &str) -> PyResult<String> {
+    raise(py, recipe.parse::<Recipe>(), During::Other).map(|recipe| recipe.to_string())
+}
