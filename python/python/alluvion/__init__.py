@@ -4,9 +4,9 @@
 >>> with alluvion.simulated() as sim:
 ...     stack = alluvion.resource("stats | limiting(64MiB) | pool | cuda-async")
 ...     with alluvion.using(stack), alluvion.tag("join"):
-...         buffer = alluvion.empty(1 << 20)
+...         address = stack.allocate(1 << 20)
 ...         print(stack.stats().current_bytes)
-...         del buffer
+...         stack.deallocate(address, 1 << 20)
 ...     del stack
 1048576
 
@@ -34,7 +34,6 @@ from alluvion._alluvion import (
     set_current_resource,
     set_stack_depth,
 )
-from alluvion._buffer import Buffer, empty, from_dlpack
 from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
@@ -47,7 +46,6 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "Block",
-    "Buffer",
     "Call",
     "Hazard",
     "HazardError",
@@ -66,9 +64,7 @@ __all__ = [
     "device_count",
     "doctor",
     "draw",
-    "empty",
     "errors",
-    "from_dlpack",
     "memory_info",
     "metrics",
     "parse_bytes",

@@ -109,7 +109,7 @@ class Stack(_alluvion.Stack):
     ...     print(stack)
     ...     del stack
     1048576 67108864
-    Stats(0 B) | Limiting(0 B of 64 MiB) | Pool(2 MiB) | CudaAsync(gpu 0)
+    Stats(0 B) | Limiting(64 MiB) | Pool(2 MiB) | CudaAsync(gpu 0)
     """
 
     def __new__(
@@ -224,7 +224,7 @@ def resource(
     >>> import alluvion
     >>> with alluvion.simulated():
     ...     alluvion.resource("stats | limiting(8GiB) | pool | cuda-async")
-    Stats(0 B) | Limiting(0 B of 8 GiB) | Pool(0 B) | CudaAsync(gpu 0)
+    Stats(0 B) | Limiting(8 GiB) | Pool(0 B) | CudaAsync(gpu 0)
     >>> alluvion.resource("pool | cuda-asinc")
     Traceback (most recent call last):
     alluvion.errors.Malformed: malformed: line 1, column 8: nothing is called `cuda-asinc`; did you mean `cuda-async`?

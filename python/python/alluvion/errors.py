@@ -127,6 +127,9 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
     chosen = _PLACES[place].get(kind) or globals().get(kind)
     if chosen is None:
         chosen = Error
+    if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, MemoryError):
+        # The driver said it, with whatever code.
+        chosen = AllocationFailed
     error: BaseException = chosen(message)
     for name, value in facts.items():
         if value is not None:

@@ -1,0 +1,134 @@
+"""Scopes: the resource for a while, and tags."""
+
+import asyncio
+import threading
+
+import pytest
+
+import alluvion
+
+
+def in_thread(body):
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(body()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+def test_using_restores_the_object_also_after_an_exception(sim):
+    before = alluvion.current_resource()
+    with alluvion.using("pool | cuda-async") as stack:
+        assert alluvion.current_resource() is stack
+        assert in_thread(alluvion.current_resource) is stack
+        with alluvion.using(alluvion.resource("cuda")) as inner:
+            assert alluvion.current_resource() is inner
+        assert alluvion.current_resource() is stack
+    assert alluvion.current_resource() is before
+    with pytest.raises(KeyError), alluvion.using("cuda"):
+        raise KeyError
+    assert alluvion.current_resource() is before
+
+
+def test_using_means_the_device_of_a_stack(sim):
+    first = alluvion.current_resource(0)
+    with alluvion.using(alluvion.resource("cuda", device=1)) as stack:
+        assert alluvion.current_resource(1) is stack
+        assert alluvion.current_resource(0) is first
+
+
+def test_using_may_be_that_of_a_thread(sim):
+    before = alluvion.current_resource()
+    with alluvion.using("pool | cuda-async", thread=True) as stack:
+        assert alluvion.current_resource() is stack
+        assert in_thread(alluvion.current_resource) is before
+        with alluvion.using("cuda", thread=True) as inner:
+            assert alluvion.current_resource() is inner
+        assert alluvion.current_resource() is stack
+        assert alluvion.current_resource(1) is not stack
+    assert alluvion.current_resource() is before
+    with pytest.raises(TypeError, match="incorrect type"), alluvion.using(7, thread=True):
+        pass
+
+
+def test_tasks_have_resources_of_their_own(sim):
+    async def work(stack):
+        with alluvion.using(stack, thread=True):
+            for _ in range(3):
+                assert alluvion.current_resource() is stack
+                await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.gather(*(work(alluvion.resource("cuda")) for _ in range(3)))
+
+    before = alluvion.current_resource()
+    asyncio.run(main())
+    assert alluvion.current_resource() is before
+
+
+def test_using_what_is_no_resource_changes_nothing(sim):
+    before = alluvion.current_resource()
+    with pytest.raises(TypeError, match="incorrect type"), alluvion.using(7):
+        pass
+    with pytest.raises(ValueError), alluvion.using("pool | nothing"):
+        pass
+    assert alluvion.current_resource() is before
+
+
+def test_tags_nest_and_end(sim):
+    assert alluvion.current_tag() == ""
+    with alluvion.tag("a"):
+        with pytest.raises(KeyError), alluvion.tag("b"):
+            assert alluvion.current_tag() == "a;b"
+            raise KeyError
+        assert alluvion.current_tag() == "a"
+        assert in_thread(alluvion.current_tag) == ""
+    assert alluvion.current_tag() == ""
+    with pytest.raises(TypeError, match="a tag is a str"):
+        alluvion.tag(7)
+
+
+def test_one_tag_may_be_entered_twice(sim):
+    mine = alluvion.tag("a")
+    with mine, mine:
+        assert alluvion.current_tag() == "a;a"
+    assert alluvion.current_tag() == ""
+    assert repr(mine) == "tag('a')"
+
+
+def test_functions_are_tagged(sim):
+    @alluvion.tag("plain")
+    def plain(x, *, y):
+        """Says it."""
+        return alluvion.current_tag(), x + y
+
+    @alluvion.tag("later")
+    async def later():
+        await asyncio.sleep(0)
+        return alluvion.current_tag()
+
+    assert plain(1, y=2) == ("plain", 3)
+    assert plain.__doc__ == "Says it." and plain.__name__ == "plain"
+    assert asyncio.run(later()) == "later"
+    assert alluvion.current_tag() == ""
+
+
+def test_allocations_of_a_task_have_its_tag(sim):
+    stack = alluvion.resource("stats | cuda")
+
+    async def work(name, size):
+        with alluvion.tag(name):
+            for _ in range(3):
+                address = stack.allocate(size)
+                await asyncio.sleep(0)
+                stack.deallocate(address, size)
+
+    async def main():
+        await asyncio.gather(work("a", 10), work("b", 100))
+
+    asyncio.run(main())
+    tags = stack.stats_by_tag()
+    assert tags["a"] == (30, 3, 0)
+    assert tags["b"] == (300, 3, 0)
+    stack.deallocate(stack.allocate(7), 7)
+    assert stack.stats_by_tag()[""].bytes == 7
