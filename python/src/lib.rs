@@ -24,6 +24,11 @@
 //! **The interpreter comes last.** No lock of this crate is waited for while a thread is attached to the interpreter, where the
 //! thread that holds the lock may want the interpreter. A call that may wait, enter the driver or run foreign code detaches first.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "no model of the scheduler covers this crate: its locks are std's"
+)]
+
 mod argument;
 mod block;
 mod call_site;

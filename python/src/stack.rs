@@ -118,6 +118,7 @@ impl Stack {
     }
 
     /// The tag, bytes, allocations and failures of everything that was ever allocated; `None` without a `stats` layer.
+    #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
     fn counts_by_tag(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<(String, u64, u64, u64)>>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| {
