@@ -1,6 +1,5 @@
 //! The book of `Aligned` against an upstream that hands an address out again at once: each block goes back from where it began.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives back what it allocates")]
 
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Cover against free: the epoch is advanced before the event is recorded, so whoever read the old epoch had submitted
 //! before the record.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::Frontier;

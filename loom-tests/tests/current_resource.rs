@@ -1,8 +1,6 @@
 //! The making of the current resource, as it is shipped: one thread makes it, the others wait, and who is called by the maker does
 //! not.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::driver::{Call, Code, DriverError};

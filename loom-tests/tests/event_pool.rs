@@ -1,7 +1,5 @@
 //! The event pool: an event goes back, and is recorded anew, only when nobody can wait for it any more.
 
-#![cfg(loom)]
-
 use loom::thread;
 use loom_tests::{Rig, Work, explore};
 

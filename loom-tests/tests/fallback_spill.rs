@@ -1,6 +1,5 @@
 //! Which of two resources a block came from: whoever frees it finds out, on any thread, and whoever has the address next.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives blocks back")]
 
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! The book of `Guard` against an upstream that hands an address out again at once: each free finds the block that it is of, and
 //! each copy of redzones is looked at once, by whoever comes when it is over.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives back what it allocates")]
 
 use std::sync::Arc;

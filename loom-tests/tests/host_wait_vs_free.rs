@@ -1,8 +1,6 @@
 //! A wait of the host against free: the epoch is advanced before the host waits or asks, so whoever read the old epoch had
 //! submitted before.
 
-#![cfg(loom)]
-
 use alluvion::{Frontier, Stream};
 use loom::thread;
 use loom_tests::{Rig, Seen, Work, explore, explore_bounded};

@@ -1,7 +1,6 @@
 //! Reservations: what is out is never more than the limit, and nobody is refused for the sake of a request that fails itself; in
 //! one allowance, and in a tree of them.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives blocks back")]
 
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 //!
 //! The reference counts of handles are the standard library's, which the model does not see: [`Handle`] stands for them.
 
-#![cfg(loom)]
 #![allow(clippy::disallowed_types, reason = "what a sink has taken is no part of the model")]
 
 use std::io::{self, Write};

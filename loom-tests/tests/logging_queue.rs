@@ -3,17 +3,6 @@
 //!
 //! It is a type of the crate's own, so its file is included here, with the facade that it is written against.
 
-#![cfg(loom)]
-
-#[expect(
-    dead_code,
-    unexpected_cfgs,
-    unused_imports,
-    reason = "the room holds more than this model needs, some of it behind a feature"
-)]
-#[path = "../../src/sync/mod.rs"]
-mod sync;
-
 #[path = "../../src/adaptor/logging/log/queue.rs"]
 mod queue;
 

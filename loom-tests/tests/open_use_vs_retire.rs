@@ -1,8 +1,6 @@
 //! An open use against retire: a guard that was leaked lasts up to whatever its stream has come to, also while the last handle
 //! of the stream goes.
 
-#![cfg(loom)]
-
 use alluvion::DeviceVec;
 use loom::thread;
 use loom_tests::{Behind, Rig, Work, explore};

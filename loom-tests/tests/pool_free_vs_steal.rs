@@ -1,8 +1,6 @@
 //! Free against steal: what a stream frees and takes again on its fast path is meanwhile wanted by another stream, which gets it
 //! behind the work that used it, or not at all.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::{Growth, Reuse};

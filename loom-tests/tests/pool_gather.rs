@@ -1,8 +1,6 @@
 //! Gathering: what several streams have freed, side by side, becomes one block of a stream that waits for all of them first. Who
 //! takes it from that stream comes after all of them, too.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::Growth;

@@ -1,7 +1,6 @@
 //! Memory of a graph, used by two threads: on two streams of one capture, and while the session ends. A stream of the capture has a
 //! block of another one only after it has followed the free; nobody else has it at all.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "releases the memory of graphs that were never made")]
 
 use alluvion::suballoc::Growth;

@@ -1,8 +1,6 @@
 //! Pages: two threads that grow in place, growth against a trim, and growth by a move against a free. No page is mapped over another
 //! or unmapped under work, and what one thread maps is no other's before it is there.
 
-#![cfg(loom)]
-
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{PoolConfig, Resource};
 use loom_tests::{Seen, Site, Work, explore_bounded, spawn};

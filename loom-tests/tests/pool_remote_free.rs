@@ -1,8 +1,6 @@
 //! A block that is freed on another thread: on the stream that it was taken on, or on another one. Whoever has it next comes after
 //! its last use, wherever that was.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::Growth;

@@ -1,8 +1,6 @@
 //! Retire against steal: what a stream that is gone has freed is taken by another stream, while a third one is given the place
 //! of the first, in the machine's table and in the pool. Who looked at the place before has looked at the first.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::Growth;

@@ -1,7 +1,5 @@
 //! The end of a pool: whichever thread lets go of it last, every segment comes back once, and nothing is at work on it any more.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::Growth;

@@ -1,8 +1,6 @@
 //! Snapshot and status against allocate, free and steal: whenever somebody looks, every block is in one state, and the bytes add up.
 //! Who looks holds the core, without which nothing moves between it and a cache, and one cache at a time.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::PoolConfig;

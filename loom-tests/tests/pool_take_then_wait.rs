@@ -3,8 +3,6 @@
 //!
 //! The strategy is the last of the ladder, and alone here: what the others would find, it finds.
 
-#![cfg(loom)]
-
 use alluvion::suballoc::{Growth, Reuse};
 use alluvion::{PoolConfig, Stream};
 use loom_tests::{Seen, Site, Work, explore, explore_bounded, spawn};

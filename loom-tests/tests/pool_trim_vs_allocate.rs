@@ -1,8 +1,6 @@
 //! Trim against allocate: a segment goes back when no block of it is live and all work on it is over, and while it is on its way
 //! it still counts as the pool's, so that nobody is refused for want of it.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::suballoc::{Growth, Reuse};

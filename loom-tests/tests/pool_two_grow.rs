@@ -1,8 +1,6 @@
 //! Two threads grow at once: each gets memory while there is some, the pool never has more than its maximum, and what one of
 //! them asked for the other does not ask for once more if it is enough for both.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::PoolConfig;

@@ -2,8 +2,6 @@
 //! middle of recording holds a pin, so the stream is destroyed once, is not used afterwards, and what was released on it
 //! can still be waited for.
 
-#![cfg(loom)]
-
 use alluvion::Frontier;
 use loom::thread;
 use loom_tests::{Rig, Work, explore};

@@ -1,7 +1,6 @@
 //! The counters of `Stats`: a thread counts for itself, with plain loads and stores, and the sum is exact once who reads comes
 //! after who counted. A thread that takes over the place of one that has ended goes on where that stopped.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives back what it allocates")]
 
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Sweep against look-up: what is not in the table is over, also while a stream that is gone is being forgotten and its
 //! place given to another.
 
-#![cfg(loom)]
-
 use alluvion::Frontier;
 use loom::thread;
 use loom_tests::{Rig, Seen, Work, explore};

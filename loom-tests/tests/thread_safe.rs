@@ -1,6 +1,5 @@
 //! `ThreadSafe`: one thread at a time is in the upstream, and what is freed from within goes back before the outer call returns.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives back what it allocates")]
 
 use std::fmt;

@@ -2,22 +2,11 @@
 //!
 //! It is a type of the crate's own, so its file is included here, with the facade that it is written against.
 
-#![cfg(loom)]
-
-#[expect(
-    dead_code,
-    unexpected_cfgs,
-    unused_imports,
-    reason = "the room holds more than this model needs, some of it behind a feature"
-)]
-#[path = "../../src/sync/mod.rs"]
-mod sync;
-
 use std::sync::Arc;
 
+use crate::sync::Token;
 use loom::thread;
 use loom_tests::{Seen, explore};
-use sync::Token;
 
 /// Two words, so that a torn or a stale view of them shows.
 type Data = [u32; 2];

@@ -1,7 +1,6 @@
 //! The register of `Tracking` against an upstream that hands an address out again at once: each block has an entry while it is
 //! out, and it is its own that goes.
 
-#![cfg(loom)]
 #![expect(unsafe_code, reason = "gives back what it allocates")]
 
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! Two covers at once: of one point, and of a point before and one behind a free.
 
-#![cfg(loom)]
-
 use alluvion::Frontier;
 use loom::thread;
 use loom_tests::{Rig, Seen, Work, explore};

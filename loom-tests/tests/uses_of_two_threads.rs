@@ -1,7 +1,5 @@
 //! Two uses of one block, entered by two threads: the block is given back behind both.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::{DeviceVec, Stream};

@@ -1,8 +1,6 @@
 //! Wait against reuse: the driver is made to wait before the clock learns of it, so whoever reads in the clock that the
 //! stream has waited submits behind the wait.
 
-#![cfg(loom)]
-
 use std::sync::Arc;
 
 use alluvion::Frontier;

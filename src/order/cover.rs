@@ -5,7 +5,7 @@
 use super::event_pool::PooledEvent;
 use super::past::Past;
 use super::{Epoch, Stamp};
-use crate::driver::{DriverResult, RawStream, RelaxedCapture};
+use crate::driver::{Code, DriverError, DriverResult, RawStream, RelaxedCapture};
 use crate::sync::Arc;
 
 /// A recorded event, the epoch that it covers, and the points that its stream had waited for by then.
@@ -66,6 +66,11 @@ impl Cover {
         // SAFETY:
         // - `stream` is live and of this device: the caller's promise.
         // - the event is live, because `self.recorded` keeps it, and of the same machine: the caller's promise.
-        unsafe { self.event().driver().stream_wait_event(ordinal, stream, self.event().raw()) }
+        let waited = unsafe { self.event().driver().stream_wait_event(ordinal, stream, self.event().raw()) };
+        // Both are valid. A driver calls so an event whose capture is over: another thread has captured its stream meanwhile.
+        waited.map_err(|error| match error.code {
+            Code::INVALID_VALUE => DriverError::new(error.call, Code::CAPTURED_EVENT),
+            _ => error,
+        })
     }
 }

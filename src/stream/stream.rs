@@ -103,8 +103,9 @@ impl Stream {
     /// # Safety
     ///
     /// `raw` is a stream of the primary context of `device`. It stays valid until the last clone of the returned stream
-    /// is gone, those in containers included. No other thread begins a capture on it while a call of this crate uses it. It is
-    /// neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
+    /// is gone, those in containers included. While it captures one thread at a time uses it, from the call that begins the capture
+    /// to the call that ends it, and no call of this crate uses it while either of the two is made: CUDA does not synchronise
+    /// the graph that a capture makes. It is neither [`RawStream::LEGACY`] nor [`RawStream::PER_THREAD`] nor null: for
     /// these there are [`Device::default_stream`] and [`Device::per_thread_stream`].
     pub unsafe fn from_raw(device: &Device, raw: RawStream) -> Result<Self, Error> {
         let stream =
@@ -123,7 +124,7 @@ impl Stream {
     /// # Safety
     ///
     /// `raw` is a stream of the primary context of `device`, and stays valid while `owner` is not dropped. It is none of
-    /// the default streams.
+    /// the default streams. Its captures are as for [`from_raw`](Self::from_raw).
     pub unsafe fn from_owner(
         device: &Device,
         raw: RawStream,

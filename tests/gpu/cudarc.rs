@@ -374,8 +374,11 @@ fn no_container_is_made_of_a_graphs_memory() {
     assert_eq!(made.to_vec(ours.as_ref()).expect("the work is sound"), vec![3; MIB]);
 }
 
-/// Another thread captures the stream again and again while this one copies on it, and launches each graph later: no graph writes
-/// to memory that a copy was to fill, and what succeeded has run.
+/// Another thread captures the stream again and again between the copies of this one, some of which come while it captures, and
+/// launches each graph later: no graph writes to memory that a copy was to fill, and what succeeded has run.
+///
+/// The calls take turns: CUDA does not synchronise the graph of a capture, so that two threads must not use its stream at once.
+/// Captures in the middle of a call are in `tests/streams/captures_by_others.rs`, on the simulated machine.
 #[test]
 fn a_copy_with_the_host_is_in_no_graph() {
     const COPIES: usize = 300;
@@ -387,14 +390,24 @@ fn a_copy_with_the_host_is_in_no_graph() {
     // A thread that panics drops its ends, so that the other one does not wait for it.
     let (checked, is_checked) = mpsc::channel();
     let (launched, is_launched) = mpsc::channel();
-    let captures = &captures;
+    let turn = Mutex::new(());
+    let (captures, turn) = (&captures, &turn);
+    let alone = move || turn.lock().expect("nobody panics within a call");
     thread::scope(move |scope| {
         scope.spawn(move || {
             let mut graphs = Vec::new();
             let said = loop {
-                if theirs.begin_capture(RELAXED).is_ok() {
+                let begun = {
+                    let _alone = alone();
+                    theirs.begin_capture(RELAXED)
+                };
+                if begun.is_ok() {
                     thread::yield_now();
-                    if let Ok(Some(graph)) = theirs.end_capture(AUTO_FREE)
+                    let ended = {
+                        let _alone = alone();
+                        theirs.end_capture(AUTO_FREE)
+                    };
+                    if let Ok(Some(graph)) = ended
                         && graphs.len() < 10 * COPIES
                     {
                         graphs.push(graph);
@@ -423,7 +436,11 @@ fn a_copy_with_the_host_is_in_no_graph() {
         while rooms.len() < COPIES || captures.load(Ordering::Relaxed) < COPIES {
             let mut room = vec![0_u32; 1000];
             let (some, _) = vector.as_slice().split_at(1000).expect("there are as many");
-            match some.copy_to_slice(&mut room, ours.as_ref()) {
+            let copied = {
+                let _alone = alone();
+                some.copy_to_slice(&mut room, ours.as_ref())
+            };
+            match copied {
                 Ok(()) => {
                     assert_eq!(room, [1; 1000], "it has not run");
                     room.fill(7);
@@ -433,7 +450,10 @@ fn a_copy_with_the_host_is_in_no_graph() {
                 }
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Capture, "{error}"),
             }
-            let up = vector.upload(vec![1; COUNT], ours.as_ref()).map(drop);
+            let up = {
+                let _alone = alone();
+                vector.upload(vec![1; COUNT], ours.as_ref()).map(drop)
+            };
             if let Err(refused) = up {
                 assert_eq!(refused.error().kind(), ErrorKind::Capture, "{refused}");
             }

@@ -43,6 +43,12 @@ impl Stream {
     /// Kernels that cudarc launches on it and memory that this crate allocates on it are then in one order. Every wrapping
     /// is a stream with an id of its own: wrap once and clone. cudarc's default stream becomes the device's.
     ///
+    /// # Captures
+    ///
+    /// A thread that captures the stream, by cudarc's safe functions, keeps other threads off it from the call that begins the capture
+    /// to the call that ends it, both included. The driver does not synchronise the graph that a capture makes, neither for this
+    /// crate nor for cudarc: a race of two threads on one such stream ended a process with signal 11 on an H200.
+    ///
     /// ```no_run
     /// // Needs a GPU.
     /// use alluvion::Stream;

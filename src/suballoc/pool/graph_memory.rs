@@ -92,7 +92,8 @@ impl<U: Resource> Pool<U> {
     /// Opens memory for the graph that `stream` captures: see [`GraphMemory`].
     ///
     /// Call it right after the capture has begun. What was allocated before it is the pool's, and its owner keeps it while the graph
-    /// can be launched; if it is freed in the capture, the graph keeps it.
+    /// can be launched; if it is freed in the capture, the graph keeps it. One thread at a time uses a stream that captures, as CUDA
+    /// demands of the graph that is being made.
     ///
     /// # Errors
     ///
