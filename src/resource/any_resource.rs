@@ -68,6 +68,22 @@ impl AnyResource {
         crate::resource::Describe::new(&*self.resource)
     }
 
+    /// Returns `true` if there is another handle of the resource, in a layer over it or elsewhere. Another thread may make or drop one
+    /// meanwhile.
+    ///
+    /// ```
+    /// use alluvion::{AnyResource, Sim, source::Cuda};
+    ///
+    /// let resource = AnyResource::new(Cuda::new(&Sim::new().device(0)));
+    /// assert!(!resource.is_shared());
+    /// let other = resource.clone();
+    /// assert!(resource.is_shared() && other.is_shared());
+    /// ```
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.resource) > 1
+    }
+
     /// As [`Resource::device`], without the trait in scope.
     #[must_use]
     pub fn device(&self) -> &Device {

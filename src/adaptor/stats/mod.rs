@@ -24,7 +24,7 @@ use crate::stream::StreamRef;
 /// memory with another thread: `alluvion bench layers` measures it.
 ///
 /// Bytes are the requested ones, before the upstream rounds them up. Requests for zero bytes are passed on and not
-/// counted; RMM counts them as allocations. A block is counted after the upstream has allocated it, and its free before
+/// counted; RMM counts them as allocations, and so does [`count_empty`](Self::count_empty). A block is counted after the upstream has allocated it, and its free before
 /// the upstream frees it.
 ///
 /// # Stream ordering
@@ -55,6 +55,7 @@ pub struct Stats<U = AnyResource> {
     upstream: U,
     tally: StatsBook,
     id: ResourceId,
+    counts_empty: bool,
 }
 
 static_assertions::assert_impl_all!(Stats<crate::source::Cuda>: Send, Sync, DeviceAccessible);
@@ -93,7 +94,25 @@ impl<U> Stats<U> {
     /// ```
     #[must_use]
     pub fn with_slack(upstream: U, slack_bytes: usize) -> Self {
-        Self { upstream, tally: StatsBook::new(slack_bytes), id: ResourceId::unique() }
+        Self { upstream, tally: StatsBook::new(slack_bytes), id: ResourceId::unique(), counts_empty: false }
+    }
+
+    /// Counts requests for zero bytes, too, as RMM does: a block of no bytes.
+    ///
+    /// ```
+    /// use alluvion::adaptor::Stats;
+    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stats = Stats::new(Cuda::new(&sim.device(0))).count_empty(true);
+    /// stats.allocate_sync(Layout::from_bytes(0)?)?;
+    /// assert_eq!((stats.counts().allocations.live, stats.counts().bytes.live), (1, 0));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn count_empty(mut self, counts_empty: bool) -> Self {
+        self.counts_empty = counts_empty;
+        self
     }
 
     /// The upstream.
@@ -114,10 +133,16 @@ impl<U> Stats<U> {
         self.tally.counts()
     }
 
+    /// Whether a block of this layout is counted.
+    #[inline]
+    fn counts_one(&self, layout: Layout) -> bool {
+        self.counts_empty || !layout.is_empty()
+    }
+
     #[inline]
     fn note(&self, layout: Layout, outcome: &Result<DevicePtr, Error>) {
         match outcome {
-            Ok(_) if layout.is_empty() => {}
+            Ok(_) if !self.counts_one(layout) => {}
             Ok(_) => self.tally.allocated(layout.bytes()),
             Err(_) => self.tally.failed(),
         }
@@ -125,7 +150,7 @@ impl<U> Stats<U> {
 
     #[inline]
     fn forget(&self, layout: Layout) {
-        if !layout.is_empty() {
+        if self.counts_one(layout) {
             self.tally.freed(layout.bytes());
         }
     }
@@ -160,7 +185,7 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         self.forget(layout);
         // SAFETY: the caller's promises; a block with this id came from the upstream.
         let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
-        if !is_free && !layout.is_empty() {
+        if !is_free && self.counts_one(layout) {
             self.tally.not_freed(layout.bytes());
         }
         is_free

@@ -10,7 +10,8 @@ pub use book::{
 
 use core::fmt;
 
-use crate::error::Error;
+use crate::contain::contain;
+use crate::error::{Error, Misuse, MisuseKind};
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
@@ -61,6 +62,7 @@ pub struct Tracking<U = AnyResource> {
     register: TrackingBook,
     upstream: U,
     id: ResourceId,
+    on_wrong_free: Option<Arc<dyn Fn(&Misuse) + Send + Sync>>,
 }
 
 static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
@@ -83,7 +85,7 @@ impl<U> Tracking<U> {
     /// Records the blocks of `upstream`.
     #[must_use]
     pub fn new(upstream: U) -> Self {
-        Self { register: TrackingBook::new(), upstream, id: ResourceId::unique() }
+        Self { register: TrackingBook::new(), upstream, id: ResourceId::unique(), on_wrong_free: None }
     }
 
     /// Captures call stacks, of all allocations or of samples: see [`CallStacks`].
@@ -134,6 +136,37 @@ impl<U> Tracking<U> {
         self.register.outstanding()
     }
 
+    /// Reports each wrong free, and passes on what may be a block of the upstream, as RMM does: a block that is not in the book goes
+    /// to the upstream with the size of the free, and one that is goes with the size that it was allocated with. A second free of a block,
+    /// and an address within one, are refused all the same. `report` is called with no lock held; a panic of it is
+    /// caught.
+    ///
+    /// For programs that allocate from the upstream itself and free through this layer.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    ///
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim, source::CudaAsync};
+    ///
+    /// let sim = Sim::new();
+    /// let pool = std::sync::Arc::new(CudaAsync::new(&sim.device(0))?);
+    /// let (tell, told) = mpsc::channel();
+    /// let tracking = pool.clone().tracking().on_wrong_free(move |misuse| {
+    ///     let _ = tell.send(misuse.bytes);
+    /// });
+    /// let layout = Layout::from_bytes(1000)?;
+    /// let block = pool.allocate_sync(layout)?;
+    /// // SAFETY: the block came from the upstream, which this layer passes it on to, and nothing uses it.
+    /// unsafe { tracking.deallocate_sync(block, layout) };
+    /// assert_eq!((told.recv(), pool.used_bytes()?), (Ok(1000), 0));
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_wrong_free(mut self, report: impl Fn(&Misuse) + Send + Sync + 'static) -> Self {
+        self.on_wrong_free = Some(Arc::new(report));
+        self
+    }
+
     /// Enters what was allocated.
     #[inline]
     fn note(&self, layout: Layout, stream: Option<StreamRef<'_>>, outcome: &Result<DevicePtr, Error>) {
@@ -144,11 +177,32 @@ impl<U> Tracking<U> {
         }
     }
 
-    /// Whether the block may go to the upstream: the book is closed over it, or it is none.
+    /// The layout with which the block may go to the upstream: the book is closed over it, or it is none.
     #[inline]
-    fn lets_go(&self, block: DevicePtr, layout: Layout) -> bool {
-        let is_here = self.register.require_here().is_ok();
-        is_here && (layout.is_empty() || self.register.strike_out(block, layout).is_ok())
+    fn lets_go(&self, block: DevicePtr, layout: Layout) -> Option<Layout> {
+        self.register.require_here().ok()?;
+        if layout.is_empty() {
+            return Some(layout);
+        }
+        match self.register.strike_out(block, layout) {
+            Ok(()) => Some(layout),
+            Err(misuse) => self.lets_go_wrong(&misuse, layout),
+        }
+    }
+
+    #[cold]
+    fn lets_go_wrong(&self, misuse: &Misuse, layout: Layout) -> Option<Layout> {
+        let report = self.on_wrong_free.as_ref()?;
+        contain(|| report(misuse));
+        match misuse.what {
+            MisuseKind::ForeignPointer => Some(layout),
+            MisuseKind::WrongSize { allocated_bytes } => {
+                let allocated = Layout::new(allocated_bytes, layout.align()).ok()?;
+                // Another thread may have freed it meanwhile, which is its block's only free then.
+                self.register.withdraw(misuse.block, allocated).map(|_| allocated)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -215,7 +269,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if self.lets_go(block, layout) {
+        if let Some(layout) = self.lets_go(block, layout) {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             unsafe { self.upstream.deallocate(block, layout, stream) };
         }
@@ -256,7 +310,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if self.lets_go(block, layout) {
+        if let Some(layout) = self.lets_go(block, layout) {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             unsafe { self.upstream.deallocate_sync(block, layout) };
         }
