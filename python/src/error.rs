@@ -3,6 +3,9 @@
 //! The classes are Python's, in `alluvion/errors.py`: a stable module cannot derive from built-in exceptions before Python 3.12. An
 //! error of the library is turned into an instance there, by the name of its kind and the place where it happened.
 
+use std::cell::RefCell;
+
+use alluvion::tag::Tag;
 use alluvion::{Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -39,7 +42,47 @@ pub(crate) fn exception(py: Python<'_>, error: &Error, during: During) -> PyErr 
 
 /// `result`, with its error as an exception.
 pub(crate) fn raise<T>(py: Python<'_>, result: Result<T, Error>, during: During) -> PyResult<T> {
-    result.map_err(|error| exception(py, &error, during))
+    // What a function raised in a request that was served in the end is no cause of anything.
+    let raised = if during == During::Other { None } else { RAISED.take() };
+    result.map_err(|error| match raised {
+        Some(raised) => caused(py, &raised),
+        None => exception(py, &error, during),
+    })
+}
+
+thread_local! {
+    /// What a function of the user's has raised in the request that this thread makes now.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Keeps what a function of the user's has raised, so that the request which called it can say so: an error of the library carries no
+/// object of Python.
+pub(crate) fn keep_raised(raised: PyErr) {
+    drop(RAISED.replace(Some(raised)));
+}
+
+/// Forgets what was raised before.
+pub(crate) fn forget_raised() {
+    drop(RAISED.take());
+}
+
+/// The exception of a request that failed because a function of the user's raised another.
+fn caused(py: Python<'_>, raised: &PyErr) -> PyErr {
+    let exception =
+        py.import("alluvion.errors").and_then(|errors| errors.getattr("_caused")?.call1((raised.value(py),)));
+    match exception {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
+}
+
+/// An exception of a class of `alluvion.errors`, by the name of the class.
+pub(crate) fn named(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    let exception = py.import("alluvion.errors").and_then(|errors| errors.getattr(class)?.call1((message,)));
+    match exception {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(failed) => failed,
+    }
 }
 
 fn instance<'py>(py: Python<'py>, error: &Error, during: During) -> PyResult<Bound<'py, PyAny>> {
@@ -52,8 +95,21 @@ fn instance<'py>(py: Python<'py>, error: &Error, during: During) -> PyResult<Bou
     facts.set_item("code", error.code().map(|code| code.0))?;
     facts.set_item("line", error.line())?;
     facts.set_item("column", error.column())?;
-    facts.set_item("report", error.out_of_memory_report().map(ToString::to_string))?;
-    build.bind(py).call1((kind_name(error.kind()), during.name(), error.to_string(), facts))
+    let mut message = error.to_string();
+    if let Some(report) = error.out_of_memory_report() {
+        facts.set_item("report", report.to_string())?;
+        facts.set_item("layer", report.refused_by)?;
+        let memory = report.upstream_memory.filter(|_| report.reserved_bytes == 0);
+        facts.set_item("free", memory.map_or(report.free_bytes, |memory| memory.free_bytes))?;
+        facts.set_item("largest", report.largest_bytes)?;
+        facts.set_item("tag", Tag::current().to_string())?;
+        if let Some(limit) = report.maximum_bytes {
+            // The report counts in units for people; a program looks for the figures.
+            let (wanted, live) = (report.requested_bytes, report.live_bytes);
+            message = format!("{message} (requested {wanted} bytes, allocated {live}, limit {limit})");
+        }
+    }
+    build.bind(py).call1((kind_name(error.kind()), during.name(), message, facts))
 }
 
 /// The name of a kind, which is that of its class.

@@ -66,7 +66,13 @@ mod _alluvion {
     #[pymodule_export]
     use crate::program::{draw_page, run_program};
     #[pymodule_export]
-    use crate::resource::{CudaMemoryResource, DeviceMemoryResource, UpstreamResourceAdaptor};
+    use crate::resource::{
+        ArenaMemoryResource, BinningMemoryResource, CallbackMemoryResource, CudaAsyncManagedMemoryResource,
+        CudaAsyncMemoryResource, CudaMemoryResource, DeviceMemoryResource, FailureCallbackResourceAdaptor,
+        FixedSizeMemoryResource, LimitingResourceAdaptor, LoggingResourceAdaptor, ManagedMemoryResource,
+        PinnedHostMemoryResource, PoolMemoryResource, PrefetchResourceAdaptor, SamHeadroomMemoryResource,
+        StatisticsResourceAdaptor, SystemMemoryResource, TrackingResourceAdaptor, UpstreamResourceAdaptor,
+    };
     #[pymodule_export]
     use crate::scoped::follow_resources;
     #[pymodule_export]

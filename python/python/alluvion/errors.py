@@ -10,6 +10,12 @@ class Error(Exception):
 
     #: How many bytes were asked for.
     requested: int | None = None
+    #: How many bytes were free, and the largest piece of them.
+    free: int | None = None
+    largest: int | None = None
+    #: The layer that refused the request, and the tag that it was made under: empty without one.
+    layer: str | None = None
+    tag: str | None = None
     #: The limit that the request met.
     limit: int | None = None
     #: The number of the driver's error.
@@ -113,6 +119,10 @@ class ConstructionFailed(Error, RuntimeError):
     """A resource that cannot be made with these arguments."""
 
 
+class CallbackFailed(Error, RuntimeError):
+    """A function of the user's, which a resource called, raised an exception: the `__cause__`."""
+
+
 _PLACES = {
     # In an allocation whatever the driver says is a `MemoryError`.
     "allocation": {"Driver": AllocationFailed, "ContextLost": AllocationFailed},
@@ -134,6 +144,14 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
     for name, value in facts.items():
         if value is not None:
             setattr(error, name, value)
+    return error
+
+
+def _caused(cause: BaseException) -> BaseException:
+    """The exception of a request that failed because a function of the user's raised `cause`."""
+    chosen = OutOfMemory if isinstance(cause, MemoryError) else CallbackFailed
+    error: BaseException = chosen(f"{type(cause).__name__}: {cause}")
+    error.__cause__ = cause
     return error
 
 

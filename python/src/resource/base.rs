@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use alluvion::{Device, DevicePtr, Error, Layout, Resource};
+use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
 use pyo3::gc::PyVisit;
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::Owner;
-use crate::error::{During, raise};
+use crate::error::{During, forget_raised, raise};
 use crate::machine;
 use crate::stream::StreamArgument;
 use crate::tag;
@@ -80,7 +80,10 @@ impl DeviceMemoryResource {
             let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;
             let address = match at_once {
                 Some(address) => address,
-                None => py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?,
+                None => {
+                    forget_raised();
+                    py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?
+                }
             };
             Ok(if layout.is_empty() { 0 } else { address.address() })
         });
@@ -156,6 +159,42 @@ impl UpstreamResourceAdaptor {
     }
 }
 
+/// The base of a class without an upstream, whose stack `make` makes for the current device.
+///
+/// # Errors
+///
+/// An exception, if it cannot be made.
+pub(super) fn leaf<R: DeviceAccessible + Send + Sync + 'static>(
+    py: Python<'_>,
+    make: impl FnOnce(&Device) -> Result<R, Error> + Send,
+) -> PyResult<PyClassInitializer<DeviceMemoryResource>> {
+    let made = py.detach(|| Ok(Owner::new(make(&machine::device()?)?)));
+    Ok(PyClassInitializer::from(DeviceMemoryResource::over(raise(py, made, During::Construction)?)))
+}
+
+/// The base of a class over the resource object `upstream`, whose stack `make` makes over that of the upstream.
+///
+/// # Errors
+///
+/// An exception: the object is no resource, or the stack cannot be made.
+pub(super) fn layer<R: DeviceAccessible + Send + Sync + 'static>(
+    upstream: &Bound<'_, PyAny>,
+    make: impl FnOnce(AnyResource) -> Result<R, Error> + Send,
+) -> PyResult<PyClassInitializer<UpstreamResourceAdaptor>> {
+    let (py, under) = (upstream.py(), AnyResource::clone(upstream_of(upstream)?));
+    let made = py.detach(|| Ok(Owner::new(make(under)?)));
+    Ok(UpstreamResourceAdaptor::over(raise(py, made, During::Construction)?, upstream))
+}
+
+/// The stack of an object of a class that derives from the base.
+///
+/// # Errors
+///
+/// As [`DeviceMemoryResource::owner`].
+pub(super) fn owner_of<'a, T>(object: &'a Bound<'_, T>) -> PyResult<&'a Owner> {
+    object.as_any().cast::<DeviceMemoryResource>()?.get().owner(object.py())
+}
+
 /// The stack of the resource object that a caller passed as an upstream.
 ///
 /// # Errors
@@ -165,10 +204,19 @@ pub(crate) fn upstream_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Owne
     if object.is_none() {
         return Err(PyException::new_err("Argument `upstream_mr` must not be None"));
     }
+    resource_of(object, "upstream_mr")
+}
+
+/// The stack of the resource object that a caller passed as the argument `name`.
+///
+/// # Errors
+///
+/// `TypeError` if the object is no resource.
+pub(super) fn resource_of<'a>(object: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a Owner> {
     match object.cast::<DeviceMemoryResource>() {
         Ok(resource) => resource.get().owner(object.py()),
         Err(_) => Err(PyTypeError::new_err(format!(
-            "Argument 'upstream_mr' has incorrect type (expected DeviceMemoryResource, got {})",
+            "Argument '{name}' has incorrect type (expected DeviceMemoryResource, got {})",
             object.get_type().name()?
         ))),
     }

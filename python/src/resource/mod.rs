@@ -4,9 +4,33 @@
 //! layer. A class owns its stack: nothing depends on the order in which Python lets go of objects.
 
 mod base;
+mod binning;
+mod bins;
+mod callback;
+mod driver_pools;
+mod failure_callback;
+mod limiting;
+mod logging;
 mod owner;
+mod prefetch;
 mod sources;
+mod statistics;
+mod suballocators;
+mod tracking;
 
 pub(crate) use base::{DeviceMemoryResource, UpstreamResourceAdaptor};
+pub(crate) use binning::BinningMemoryResource;
+pub(crate) use callback::CallbackMemoryResource;
+pub(crate) use driver_pools::{CudaAsyncManagedMemoryResource, CudaAsyncMemoryResource};
+pub(crate) use failure_callback::FailureCallbackResourceAdaptor;
+pub(crate) use limiting::LimitingResourceAdaptor;
+pub(crate) use logging::LoggingResourceAdaptor;
 pub(crate) use owner::Owner;
-pub(crate) use sources::CudaMemoryResource;
+pub(crate) use prefetch::PrefetchResourceAdaptor;
+pub(crate) use sources::{
+    CudaMemoryResource, ManagedMemoryResource, PinnedHostMemoryResource, SamHeadroomMemoryResource,
+    SystemMemoryResource,
+};
+pub(crate) use statistics::StatisticsResourceAdaptor;
+pub(crate) use suballocators::{ArenaMemoryResource, FixedSizeMemoryResource, PoolMemoryResource};
+pub(crate) use tracking::TrackingResourceAdaptor;

@@ -33,6 +33,12 @@ impl Owner {
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
+
+    /// Whether anything needs the stack beside as many handles in Python: a block, a layer over it, or the device whose current
+    /// resource it is.
+    pub(crate) fn is_needed_beside(&self, handles: usize) -> bool {
+        Arc::strong_count(&self.0) > handles || AnyResource::is_shared(&self.0)
+    }
 }
 
 impl Deref for Owner {

@@ -1,10 +1,12 @@
-//! The classes that have no upstream.
+//! The classes that take memory from the driver or the host a block at a time.
 
 use alluvion::Device;
-use alluvion::source::Cuda;
+use alluvion::source::{Cuda, Managed, Pinned, System, SystemConfig};
 use pyo3::prelude::*;
 
+use super::base::leaf;
 use super::{DeviceMemoryResource, Owner};
+use crate::argument::Bytes;
 
 /// Memory straight from the driver: `cudaMalloc`, with nothing kept.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
@@ -24,5 +26,58 @@ impl CudaMemoryResource {
     fn new() -> PyClassInitializer<Self> {
         let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Cuda::new(device))));
         PyClassInitializer::from(base).add_subclass(Self)
+    }
+}
+
+/// Managed memory: `cudaMallocManaged`. Its pages move to where they are used; nothing advises or prefetches them unasked.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct ManagedMemoryResource;
+
+#[pymethods]
+impl ManagedMemoryResource {
+    #[new]
+    fn new() -> PyClassInitializer<Self> {
+        // A device without it is told of at the first request, because the constructor of RMM's class never fails.
+        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Managed::new(device)?)));
+        PyClassInitializer::from(base).add_subclass(Self)
+    }
+}
+
+/// Page-locked memory of the host, which the device reads and writes in place.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct PinnedHostMemoryResource;
+
+#[pymethods]
+impl PinnedHostMemoryResource {
+    #[new]
+    fn new() -> PyClassInitializer<Self> {
+        let base = DeviceMemoryResource::later(|device| Ok(Owner::new(Pinned::new(device)?)));
+        PyClassInitializer::from(base).add_subclass(Self)
+    }
+}
+
+/// Ordinary memory of the host, on devices that read pageable memory: with HMM or ATS. `RuntimeError` on others.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct SystemMemoryResource;
+
+#[pymethods]
+impl SystemMemoryResource {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<PyClassInitializer<Self>> {
+        Ok(leaf(py, System::new)?.add_subclass(Self))
+    }
+}
+
+/// Ordinary memory of the host, as `SystemMemoryResource`, placed so that `headroom` bytes of the device stay free.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct SamHeadroomMemoryResource;
+
+#[pymethods]
+impl SamHeadroomMemoryResource {
+    #[new]
+    #[pyo3(signature = (headroom))]
+    fn new(py: Python<'_>, headroom: Bytes) -> PyResult<PyClassInitializer<Self>> {
+        let config = SystemConfig::default().headroom_bytes(headroom.0);
+        Ok(leaf(py, |device| System::with_config(device, config))?.add_subclass(Self))
     }
 }

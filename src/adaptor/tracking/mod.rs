@@ -137,8 +137,8 @@ impl<U> Tracking<U> {
     }
 
     /// Reports each wrong free, and passes on what may be a block of the upstream, as RMM does: a block that is not in the book goes
-    /// to the upstream with the size of the free, and one that is goes with the size that it was allocated with. A second free of a block,
-    /// and an address within one, are refused all the same. `report` is called with no lock held; a panic of it is
+    /// to the upstream with the size of the free, and one that is goes with the size that it was allocated with. An address within a
+    /// block is refused all the same. `report` is called with no lock held; a panic of it is
     /// caught.
     ///
     /// For programs that allocate from the upstream itself and free through this layer.
@@ -195,7 +195,8 @@ impl<U> Tracking<U> {
         let report = self.on_wrong_free.as_ref()?;
         contain(|| report(misuse));
         match misuse.what {
-            MisuseKind::ForeignPointer => Some(layout),
+            // An address that went may be a new block of the upstream's.
+            MisuseKind::ForeignPointer | MisuseKind::DoubleFree => Some(layout),
             MisuseKind::WrongSize { allocated_bytes } => {
                 let allocated = Layout::new(allocated_bytes, layout.align()).ok()?;
                 // Another thread may have freed it meanwhile, which is its block's only free then.

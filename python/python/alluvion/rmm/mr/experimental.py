@@ -1,3 +1,5 @@
 """Resources that RMM calls experimental."""
 
-__all__: list[str] = []
+from alluvion.rmm.pylibrmm.memory_resource.experimental import CudaAsyncManagedMemoryResource
+
+__all__ = ["CudaAsyncManagedMemoryResource"]

@@ -7,9 +7,38 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import index
 
-from alluvion import _alluvion
-from alluvion._alluvion import *  # noqa: F403
-from alluvion._alluvion import current_device, current_resource, device_count, known_devices, memory_info, parse_bytes, reset_current_resource, set_current_device, set_current_resource
+from alluvion._alluvion import (
+    ArenaMemoryResource,
+    BinningMemoryResource,
+    CallbackMemoryResource,
+    CudaAsyncMemoryResource,
+    CudaMemoryResource,
+    DeviceMemoryResource,
+    FailureCallbackResourceAdaptor,
+    FixedSizeMemoryResource,
+    LimitingResourceAdaptor,
+    LoggingResourceAdaptor,
+    ManagedMemoryResource,
+    PinnedHostMemoryResource,
+    PoolMemoryResource,
+    PrefetchResourceAdaptor,
+    SamHeadroomMemoryResource,
+    StatisticsResourceAdaptor,
+    SystemMemoryResource,
+    TrackingResourceAdaptor,
+    UpstreamResourceAdaptor,
+    current_device,
+    current_resource,
+    device_count,
+    known_devices,
+    memory_info,
+    parse_bytes,
+    reset_current_resource,
+    set_current_device,
+    set_current_resource,
+)
+from alluvion.rmm.pylibrmm.memory_resource._log_file import append_id as _append_id
+from alluvion.rmm.pylibrmm.memory_resource._log_file import log_file
 
 
 def get_current_device_resource() -> DeviceMemoryResource:
@@ -73,12 +102,6 @@ def _on_device(device: int) -> Iterator[None]:
         yield
     finally:
         set_current_device(before)
-
-
-def _append_id(filename: str, id: int) -> str:
-    """The name with `.dev` and a number before its extension."""
-    stem, extension = os.path.splitext(filename)
-    return f"{stem}.dev{id}{extension}"
 
 
 def _initialize(
@@ -186,7 +209,6 @@ __all__ = [
     "BinningMemoryResource",
     "CallbackMemoryResource",
     "CudaAsyncMemoryResource",
-    "CudaAsyncViewMemoryResource",
     "CudaMemoryResource",
     "DeviceMemoryResource",
     "FailureCallbackResourceAdaptor",
@@ -213,4 +235,3 @@ __all__ = [
     "set_per_device_resource",
     "using",
 ]
-__all__ = [name for name in __all__ if name in globals()]

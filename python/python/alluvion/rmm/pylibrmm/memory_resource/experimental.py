@@ -1,3 +1,5 @@
 """Resources that RMM calls experimental."""
 
-__all__: list[str] = []
+from alluvion._alluvion import CudaAsyncManagedMemoryResource
+
+__all__ = ["CudaAsyncManagedMemoryResource"]

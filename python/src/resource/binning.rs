@@ -1,0 +1,100 @@
+//! The class `BinningMemoryResource`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use alluvion::suballoc::FixedSizeConfig;
+use alluvion::{AnyResource, Error, FixedSize};
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+
+use super::base::{resource_of, upstream_of};
+use super::bins::Bins;
+use super::{Owner, UpstreamResourceAdaptor};
+use crate::argument::Bytes;
+use crate::error::{During, named, raise};
+
+/// Sends each request to the smallest bin that serves its size, and the others to its upstream.
+///
+/// With two exponents there are bins of fixed size for each power of two between them, of 128 blocks each, which are taken at once.
+/// `add_bin` adds more at any time.
+#[pyclass(extends = UpstreamResourceAdaptor, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct BinningMemoryResource {
+    bins: Arc<Bins>,
+    upstream: AnyResource,
+    /// The resources that were passed as bins. Held for a push or a copy.
+    given: Mutex<Vec<Py<PyAny>>>,
+}
+
+#[pymethods]
+impl BinningMemoryResource {
+    #[new]
+    #[pyo3(signature = (upstream_mr, min_size_exponent=-1, max_size_exponent=-1))]
+    fn new(
+        upstream_mr: &Bound<'_, PyAny>,
+        min_size_exponent: i8,
+        max_size_exponent: i8,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let py = upstream_mr.py();
+        let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
+        let bins = Arc::new(Bins::over(upstream.clone()));
+        if min_size_exponent != -1 && max_size_exponent != -1 {
+            if min_size_exponent < 0 || max_size_exponent > 62 || min_size_exponent > max_size_exponent {
+                let message = format!(
+                    "bins from 2^{min_size_exponent} to 2^{max_size_exponent} bytes: the exponents must rise from 0 to 62"
+                );
+                return Err(named(py, "ConstructionFailed", &message));
+            }
+            let made = py.detach(|| {
+                (min_size_exponent..=max_size_exponent)
+                    .try_for_each(|exponent| own_bin(&bins, &upstream, 1 << exponent))
+            });
+            raise(py, made, During::Construction)?;
+        }
+        let base =
+            UpstreamResourceAdaptor::over(Owner::of(AnyResource::from_arc(Arc::clone(&bins))), upstream_mr);
+        Ok(base.add_subclass(Self { bins, upstream, given: Mutex::default() }))
+    }
+
+    /// Has a bin serve requests of up to `allocation_size` bytes: `bin_resource`, or one of fixed size, of 128 blocks.
+    ///
+    /// Of several bins of one size the first serves. Blocks that are allocated go back to where they came from.
+    #[pyo3(signature = (allocation_size, bin_resource=None))]
+    fn add_bin(
+        &self,
+        py: Python<'_>,
+        allocation_size: Bytes,
+        bin_resource: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let bytes = allocation_size.0;
+        let Some(object) = bin_resource else {
+            return raise(py, py.detach(|| own_bin(&self.bins, &self.upstream, bytes)), During::Construction);
+        };
+        let bin = AnyResource::clone(resource_of(object, "bin_resource")?);
+        raise(py, self.bins.add(bytes, bin), During::Other)?;
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).push(object.clone().unbind());
+        Ok(())
+    }
+
+    /// The resources that were passed to `add_bin`, in that order.
+    #[getter]
+    fn bin_mrs(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        given.iter().map(|object| object.clone_ref(py)).collect()
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A thread that holds the lock adds one just now: this round of the collector then sees none.
+        let Ok(given) = self.given.try_lock() else { return Ok(()) };
+        given.iter().try_for_each(|object| visit.call(object))
+    }
+}
+
+/// Adds a bin of fixed size over the upstream, unless there is one of this size.
+fn own_bin(bins: &Bins, upstream: &AnyResource, bytes: usize) -> Result<(), Error> {
+    if bins.has(bytes) {
+        return Ok(());
+    }
+    let bin = FixedSize::new(upstream.clone(), FixedSizeConfig::default().block(bytes))?;
+    bins.add(bytes, AnyResource::new(bin))
+}

@@ -1,0 +1,102 @@
+//! The classes over the driver's own memory pools.
+
+#![expect(unsafe_code, reason = "frees the block that primes a pool")]
+
+use alluvion::driver::HandleType;
+use alluvion::source::{CudaAsync, CudaAsyncConfig, CudaAsyncManaged};
+use alluvion::{Device, Error, Layout, Resource};
+use pyo3::prelude::*;
+
+use super::DeviceMemoryResource;
+use super::base::leaf;
+use crate::argument::Bytes;
+use crate::error::{During, named, raise};
+use crate::machine;
+
+/// A memory pool of the driver: `cudaMallocAsync`.
+///
+/// `initial_pool_size` bytes are taken at once. A synchronization leaves `release_threshold` bytes in the pool: all of them
+/// if it is left out. `enable_ipc` makes the memory exportable as POSIX file descriptors, `enable_fabric` as fabric handles.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct CudaAsyncMemoryResource {
+    handle: u64,
+}
+
+#[pymethods]
+impl CudaAsyncMemoryResource {
+    #[new]
+    #[pyo3(signature = (initial_pool_size=None, release_threshold=None, enable_ipc=false, enable_fabric=false))]
+    fn new(
+        py: Python<'_>,
+        initial_pool_size: Option<Bytes>,
+        release_threshold: Option<Bytes>,
+        enable_ipc: bool,
+        enable_fabric: bool,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let mut handles = HandleType::NONE;
+        if enable_ipc {
+            handles = handles.with(HandleType::POSIX_FILE_DESCRIPTOR);
+        }
+        if enable_fabric {
+            handles = handles.with(HandleType::FABRIC);
+        }
+        let offered = py.detach(|| Ok(machine::device()?.capabilities()?.pool_handle_types));
+        let offered = raise(py, offered, During::Construction)?;
+        if !offered.contains(handles) {
+            let message = "the pools of this device cannot be exported so: Requested IPC memory handle type not supported";
+            return Err(named(py, "Unsupported", message));
+        }
+        let mut config = CudaAsyncConfig::default().handle_types(handles);
+        if let Some(Bytes(threshold)) = release_threshold {
+            config = config.release_threshold_bytes(threshold as u64);
+        }
+        let initial = initial_pool_size.map_or(0, |initial| initial.0);
+        let mut handle = 0;
+        let base = leaf(py, |device| {
+            let pool = primed(device, config, initial)?;
+            handle = pool.raw_pool().0;
+            Ok(pool)
+        })?;
+        Ok(base.add_subclass(Self { handle }))
+    }
+
+    /// The driver's handle of the pool.
+    fn pool_handle(&self) -> u64 {
+        self.handle
+    }
+}
+
+/// A pool that has taken its initial bytes, whatever its threshold: a synchronization may give them back.
+fn primed(device: &Device, config: CudaAsyncConfig, initial: usize) -> Result<CudaAsync, Error> {
+    let pool = CudaAsync::with_config(device, config)?;
+    let layout = Layout::from_bytes(initial)?;
+    let block = pool.allocate_sync(layout)?;
+    // SAFETY: `allocate_sync` returned it just now, for this layout, and it is unused.
+    unsafe { pool.deallocate_sync(block, layout) };
+    Ok(pool)
+}
+
+/// A memory pool of the driver with managed memory. It needs CUDA 13 and concurrent managed access: `RuntimeError` without.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource.experimental")]
+pub(crate) struct CudaAsyncManagedMemoryResource {
+    handle: u64,
+}
+
+#[pymethods]
+impl CudaAsyncManagedMemoryResource {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<PyClassInitializer<Self>> {
+        let mut handle = 0;
+        let base = leaf(py, |device| {
+            let pool = CudaAsyncManaged::new(device)?;
+            handle = pool.raw_pool().0;
+            Ok(pool)
+        })?;
+        Ok(base.add_subclass(Self { handle }))
+    }
+
+    /// The driver's handle of the pool.
+    fn pool_handle(&self) -> u64 {
+        self.handle
+    }
+}

@@ -1,0 +1,117 @@
+//! The class `FailureCallbackResourceAdaptor`.
+
+#![expect(unsafe_code, reason = "forwards the contract of resources")]
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use alluvion::{
+    AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef, forward_resource,
+};
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+
+use super::base::upstream_of;
+use super::{Owner, UpstreamResourceAdaptor};
+use crate::error::keep_raised;
+
+/// Asks `callback(nbytes)` when its upstream is out of memory. If the answer is true, the request is tried again, and the callback asked
+/// again if that fails; otherwise the error goes up.
+///
+/// The callback runs on the thread whose request failed. It may free and allocate; what it allocates itself asks no callback. An
+/// exception of it is the cause of the `RuntimeError` that the caller gets.
+#[pyclass(extends = UpstreamResourceAdaptor, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct FailureCallbackResourceAdaptor {
+    callback: Arc<Py<PyAny>>,
+    /// One more handle, to see who else has the stack. It is dropped before that of the base class.
+    owner: Owner,
+}
+
+#[pymethods]
+impl FailureCallbackResourceAdaptor {
+    #[new]
+    #[pyo3(signature = (upstream_mr, callback))]
+    fn new(upstream_mr: &Bound<'_, PyAny>, callback: Py<PyAny>) -> PyResult<PyClassInitializer<Self>> {
+        let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
+        let callback = Arc::new(callback);
+        let owner = Owner::new(FailureCallback { upstream, callback: Arc::clone(&callback) });
+        let base = UpstreamResourceAdaptor::over(owner.clone(), upstream_mr);
+        Ok(base.add_subclass(Self { callback, owner }))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // While anything else has the stack, its callback is needed from outside of the collector's sight.
+        if !self.owner.is_needed_beside(2) {
+            visit.call(&*self.callback)?;
+        }
+        Ok(())
+    }
+}
+
+/// The layer. The library's own asks at most three times in vain, and not for what no device can have; RMM's asks as long as the
+/// answer is true.
+struct FailureCallback {
+    upstream: AnyResource,
+    callback: Arc<Py<PyAny>>,
+}
+
+thread_local! {
+    /// Whether this thread runs a callback.
+    static ASKING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl FailureCallback {
+    /// Whether to try again.
+    ///
+    /// # Errors
+    ///
+    /// If the callback has raised an exception.
+    fn ask(&self, bytes: usize) -> Result<bool, Error> {
+        if ASKING.get() {
+            return Ok(false);
+        }
+        ASKING.set(true);
+        let answer = Python::try_attach(|py| {
+            let answer = self.callback.bind(py).call1((bytes,)).and_then(|answer| answer.is_truthy());
+            answer.map_err(|raised| {
+                keep_raised(raised);
+                Error::invalid_argument("a failure callback", "it raised an exception", "see the cause")
+            })
+        });
+        ASKING.set(false);
+        // Without an interpreter there is nobody to ask.
+        answer.unwrap_or(Ok(false))
+    }
+}
+
+// SAFETY: the blocks are the upstream's, whose id it has and which keeps the contract.
+unsafe impl Resource for FailureCallback {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        loop {
+            match self.upstream.allocate(layout, stream) {
+                Err(error) if error.is_out_of_memory() => {
+                    if !self.ask(layout.bytes())? {
+                        return Err(error);
+                    }
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    #[inline]
+    fn allocate_at_once(&self, layout: Layout, stream: StreamRef<'_>) -> Option<DevicePtr> {
+        self.upstream.allocate_at_once(layout, stream)
+    }
+
+    forward_resource!(upstream, except allocate, fmt_layer);
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FailureCallback")
+    }
+}
+
+// SAFETY: the blocks are the upstream's, which are accessible to the device.
+unsafe impl DeviceAccessible for FailureCallback {}
