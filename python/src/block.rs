@@ -4,12 +4,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvion::{DevicePtr, Error, Frontier, Layout, Resource, Stream};
+use alluvion::{DevicePtr, Error, Frontier, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
 use crate::tag;
+
+/// With more streams than this, the uses that are over are forgotten at each further use.
+const MANY_USES: usize = 8;
 
 /// A block of memory, with the resource that it goes back to and the stream that it is freed on.
 ///
@@ -67,20 +70,76 @@ impl Block {
         &self.stream
     }
 
+    /// Makes the work that is submitted to `stream` next come after the work on the block so far: that of its own stream, and the
+    /// uses that were noted. Within a capture nothing is ordered: the graph runs at a time of its own.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    pub(crate) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let mut due = self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.stream.with(self.owner.device(), |own| {
+            if own.id() != stream.id() {
+                due.extend(own.release());
+            }
+            Ok(())
+        })?;
+        if due.is_empty() {
+            return Ok(());
+        }
+        match stream.wait_for(&due) {
+            Err(error) if error.is_capture() => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Waits on the host for the work on the block so far.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work, too.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let device = self.owner.device();
+        self.stream.with(device, |own| own.synchronize())?;
+        device.machine().wait_quiescent(&uses)
+    }
+
     /// Notes that work which was submitted to another stream uses the block.
-    pub(crate) fn used_on(&self, stream: &Stream) {
-        let own = self.stream.to_stream(self.owner.device());
-        if own.is_ok_and(|own| own == *stream) {
+    pub(crate) fn used_on(&self, stream: StreamRef<'_>) {
+        let is_own = self.stream.with(self.owner.device(), |own| Ok(own.id() == stream.id()));
+        if is_own.unwrap_or(false) {
             return;
         }
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner).extend(stream.release());
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.extend(stream.release());
+        if uses.len() > MANY_USES {
+            self.owner.device().machine().forget_done(&mut uses);
+        }
+    }
+
+    /// Makes the block one of another stream, which frees it behind the work of the stream before.
+    pub(crate) fn move_to(&mut self, stream: Arc<StreamHandle>) {
+        let device = self.owner.device();
+        let Ok(stream) = stream.pinned_to_thread(device) else { return };
+        if stream.is_same(&self.stream) {
+            return;
+        }
+        let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.stream.with(device, |own| {
+            uses.extend(own.release());
+            Ok(())
+        });
+        if noted.is_ok() {
+            self.stream = stream;
+        }
     }
 
     /// Gives the block back. The calling thread is attached, and is detached where the free may wait.
     pub(crate) fn release(mut self, py: Python<'_>) {
         if self.freed_at_once() {
             // What is left may be the last handle of the resource or of the stream, whose drop waits.
-            if self.owner.is_shared() && Arc::strong_count(&self.stream) > 1 {
+            if self.owner.is_shared() && (self.stream.is_default() || Arc::strong_count(&self.stream) > 1) {
                 return;
             }
         }

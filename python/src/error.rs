@@ -18,6 +18,8 @@ pub(crate) enum During {
     Allocation,
     /// The making of a resource: what cannot be is `RuntimeError`.
     Construction,
+    /// A copy that the driver was asked for.
+    Copy,
     /// Anything else.
     Other,
 }
@@ -27,6 +29,7 @@ impl During {
         match self {
             Self::Allocation => "allocation",
             Self::Construction => "construction",
+            Self::Copy => "copy",
             Self::Other => "other",
         }
     }

@@ -14,6 +14,7 @@
 //! | `resource` | What is a memory resource for Python? |
 //! | `scoped` | Which resource has a scope of this thread chosen? |
 //! | `current` | What does a device allocate from? |
+//! | `buffer`, `dlpack` | What is a buffer for Python, and how do other libraries take and lend tensors? |
 //! | `metrics` | How is it doing now? |
 //! | `stack` | What does a stack say of itself? |
 //! | `pinned` | Which memory of the host does the device reach? |
@@ -31,8 +32,10 @@
 
 mod argument;
 mod block;
+mod buffer;
 mod call_site;
 mod current;
+mod dlpack;
 mod error;
 mod machine;
 mod metrics;
@@ -54,9 +57,13 @@ mod _alluvion {
     #[pymodule_export]
     use crate::argument::parse_bytes;
     #[pymodule_export]
+    use crate::buffer::{DeviceBuffer, DeviceView, copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
+    #[pymodule_export]
     use crate::call_site::set_stack_depth;
     #[pymodule_export]
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
+    #[pymodule_export]
+    use crate::dlpack::from_dlpack;
     #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]

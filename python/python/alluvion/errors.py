@@ -128,6 +128,7 @@ _PLACES = {
     "allocation": {"Driver": AllocationFailed, "ContextLost": AllocationFailed},
     # A constructor that refuses its arguments raises `RuntimeError`, as RMM's do.
     "construction": {"InvalidArgument": ConstructionFailed},
+    "copy": {},
     "other": {},
 }
 
@@ -140,7 +141,7 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
     if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, MemoryError):
         # The driver said it, with whatever code.
         chosen = AllocationFailed
-    error: BaseException = chosen(message)
+    error: BaseException = chosen(f"Memcpy failed: {message}" if place == "copy" else message)
     for name, value in facts.items():
         if value is not None:
             setattr(error, name, value)

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, intern};
 
-use super::StreamHandle;
+use super::{StreamHandle, pending};
 use crate::error::{During, raise};
 use crate::machine;
 
@@ -64,6 +64,7 @@ impl Stream {
     /// Waits until all work on the stream is done.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let done = py.detach(|| self.handle.with(&machine::device()?, |stream| stream.synchronize()));
+        pending::sweep(py);
         raise(py, done, During::Other)
     }
 
@@ -83,12 +84,7 @@ impl Stream {
     }
 
     fn __repr__(&self) -> String {
-        match &*self.handle {
-            StreamHandle::Default(0) => "Stream(default)".into(),
-            StreamHandle::Default(_) => "Stream(legacy default)".into(),
-            StreamHandle::PerThread => "Stream(per-thread default)".into(),
-            handle => format!("Stream({:#x})", handle.number()),
-        }
+        format!("Stream({})", self.handle.name())
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -96,9 +92,10 @@ impl Stream {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // The owner belongs to this object while nobody else holds the stream: a buffer that does keeps the owner alive from
-        // outside of the collector's sight. There is no `__clear__`: a free needs the stream.
-        match (Arc::strong_count(&self.handle), self.handle.owner()) {
+        // The owner belongs to this object while nobody else holds the stream and the library does not know it: who does keeps the
+        // owner alive from outside of the collector's sight, because its last call for the stream comes when it is dropped. There
+        // is no `__clear__`.
+        match (Arc::strong_count(&self.handle), self.handle.idle_owner()) {
             (1, Some(owner)) => visit.call(owner),
             _ => Ok(()),
         }

@@ -28,7 +28,7 @@ pub(crate) enum StreamHandle {
 #[derive(Debug)]
 pub(crate) struct Foreign {
     raw: u64,
-    /// Keeps the stream alive. Without one the caller has promised that it lives.
+    /// Keeps the stream alive, here and in the library. Without one the caller has promised that it lives.
     owner: Option<Arc<Py<PyAny>>>,
     wrapped: OnceLock<Stream>,
 }
@@ -53,17 +53,36 @@ impl StreamHandle {
         }
     }
 
+    /// The name of the stream for people.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Default(0) => "default".into(),
+            Self::Default(_) => "legacy default".into(),
+            Self::PerThread => "per-thread default".into(),
+            handle => format!("{:#x}", handle.number()),
+        }
+    }
+
     /// Whether a copy on it must be waited for, by RMM's rule: the default streams but the thread's own.
     pub(crate) fn is_default(&self) -> bool {
         matches!(self, Self::Default(_))
     }
 
-    /// The object that keeps a foreign stream alive.
-    pub(crate) fn owner(&self) -> Option<&Py<PyAny>> {
+    /// The object that keeps a foreign stream alive, while the library does not know the stream. Once it does, the object must not
+    /// be taken apart before the library's last call for the stream.
+    pub(crate) fn idle_owner(&self) -> Option<&Py<PyAny>> {
         match self {
-            Self::Foreign(foreign) => foreign.owner.as_deref(),
+            Self::Foreign(foreign) if foreign.wrapped.get().is_none() => foreign.owner.as_deref(),
             _ => None,
         }
+    }
+
+    /// Whether both are one stream for sure. The default stream of a thread has to be [pinned](Self::pinned_to_thread) first.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_per_thread = matches!(self, Self::PerThread) || matches!(other, Self::PerThread);
+        core::ptr::eq(self, other)
+            || (self.is_default() && other.is_default())
+            || (!is_per_thread && self.number() == other.number() && self.number() != RawStream::PER_THREAD.0)
     }
 
     /// Calls `body` with the stream, as one of `device`.
@@ -117,7 +136,7 @@ impl Foreign {
             return Ok(stream);
         }
         let owner: Arc<dyn Any + Send + Sync> = match &self.owner {
-            Some(owner) => Arc::clone(owner) as _,
+            Some(owner) => Arc::clone(owner) as Arc<dyn Any + Send + Sync>,
             None => Arc::new(()),
         };
         // SAFETY:

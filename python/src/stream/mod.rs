@@ -7,6 +7,7 @@
 mod argument;
 mod class;
 mod handle;
+pub(crate) mod pending;
 mod pool;
 
 pub(crate) use argument::StreamArgument;

@@ -1,0 +1,647 @@
+//! The class `DeviceBuffer`.
+
+#![expect(unsafe_code, reason = "prefetches memory of a buffer")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use alluvion::driver::Location;
+use alluvion::{Device, Error};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::{PyTraverseError, intern};
+
+use super::array_interface::ArrayInterface;
+use super::host_buffer::{Direction, HostBuffer};
+use super::transfer::{Copy, is_managed, is_pageable};
+use super::view::{DeviceView, Form};
+use super::{Memory, functions};
+use crate::block::Block;
+use crate::dlpack;
+use crate::error::{During, raise};
+use crate::resource::{DeviceMemoryResource, Owner};
+use crate::stream::{StreamArgument, StreamHandle};
+use crate::{current, machine};
+
+/// Memory of a device, with a size that can change.
+///
+/// >>> import alluvion
+/// >>> from alluvion.rmm.pylibrmm.device_buffer import DeviceBuffer
+/// >>> with alluvion.simulated():
+/// ...     buffer = DeviceBuffer.to_device(b"abc")
+/// ...     buffer.tobytes()
+/// b'abc'
+#[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.device_buffer")]
+pub(crate) struct DeviceBuffer {
+    /// Held for a look or an exchange, and never while anything is dropped or waited for.
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None` where nothing was allocated.
+    memory: Option<Arc<Memory>>,
+    size: usize,
+    stream: Arc<StreamHandle>,
+    /// Where the memory comes from. `None` for a tensor that another library lent, and where there was no device to ask.
+    mr: Option<Py<DeviceMemoryResource>>,
+}
+
+/// What a buffer has at one moment, kept while a call uses it.
+pub(crate) struct Snapshot {
+    pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) size: usize,
+    pub(crate) stream: Arc<StreamHandle>,
+}
+
+impl Snapshot {
+    /// The address of the bytes: 0 without memory.
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.address())
+    }
+
+    /// The device of the bytes, and the current one without memory.
+    pub(crate) fn device(&self) -> Result<Device, Error> {
+        self.memory.as_ref().map_or_else(machine::device, |memory| Ok(memory.device().clone()))
+    }
+
+    /// Lets go of the memory. This may be its last handle, where another thread dropped or resized the buffer meanwhile.
+    pub(crate) fn release(self, py: Python<'_>) {
+        if let Some(memory) = self.memory
+            && Arc::strong_count(&memory) == 1
+        {
+            memory.release(py, self.stream);
+        }
+    }
+}
+
+impl DeviceBuffer {
+    fn over(
+        memory: Option<Memory>,
+        size: usize,
+        stream: Arc<StreamHandle>,
+        mr: Option<Py<DeviceMemoryResource>>,
+    ) -> Self {
+        Self { state: Mutex::new(State { memory: memory.map(Arc::new), size, stream, mr }) }
+    }
+
+    /// A buffer over a tensor that another library lent.
+    pub(crate) fn lent(memory: Option<Memory>, size: usize, stream: Arc<StreamHandle>) -> Self {
+        Self::over(memory, size, stream, None)
+    }
+
+    fn allocated(
+        py: Python<'_>,
+        size: usize,
+        stream: Arc<StreamHandle>,
+        mr: Option<Py<DeviceMemoryResource>>,
+    ) -> PyResult<Self> {
+        if size == 0 {
+            return Ok(Self::over(None, 0, stream, mr));
+        }
+        let mr = match mr {
+            Some(mr) => mr,
+            None => current_object(py)?,
+        };
+        let (memory, stream) = allocate(py, &mr, size, stream)?;
+        Ok(Self::over(Some(memory), size, stream, Some(mr)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the buffer has now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let state = self.state();
+        Snapshot { memory: state.memory.clone(), size: state.size, stream: Arc::clone(&state.stream) }
+    }
+
+    /// The resource that the buffer was made from, or the current one.
+    fn resource(&self, py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
+        let known = self.state().mr.as_ref().map(|mr| mr.clone_ref(py));
+        known.map_or_else(|| current_object(py), Ok)
+    }
+
+    /// Gives the buffer at least `capacity` bytes, and `size` of them if that is said, on `stream`, which it belongs to from then on.
+    fn grow(
+        &self,
+        py: Python<'_>,
+        capacity: usize,
+        size: Option<usize>,
+        stream: StreamArgument,
+    ) -> PyResult<()> {
+        let before = self.snapshot();
+        let has = before.memory.as_ref().map_or(0, |memory| memory.bytes());
+        let stream = stream.into_handle();
+        if capacity <= has {
+            self.move_to(py, before, size, stream)
+        } else {
+            self.reallocate(py, before, capacity, size, stream)
+        }
+    }
+
+    /// Changes the size within the capacity.
+    fn move_to(
+        &self,
+        py: Python<'_>,
+        before: Snapshot,
+        size: Option<usize>,
+        stream: Arc<StreamHandle>,
+    ) -> PyResult<()> {
+        let mut stream = stream;
+        if let Some(memory) = &before.memory
+            && !stream.is_same(&before.stream)
+        {
+            let device = memory.device();
+            stream = raise(py, stream.pinned_to_thread(device), During::Other)?;
+            let ordered = py.detach(|| {
+                before.stream.with(device, |own| {
+                    // Another holder of the memory frees it on the stream that it was allocated on, behind this.
+                    memory.used_on(own);
+                    Ok(())
+                })?;
+                stream.with(device, |stream| memory.order(stream))
+            });
+            raise(py, ordered, During::Other)?;
+        }
+        let stream_before = {
+            let mut state = self.state();
+            state.size = size.unwrap_or(state.size);
+            core::mem::replace(&mut state.stream, stream)
+        };
+        before.release(py);
+        py.detach(move || drop(stream_before));
+        Ok(())
+    }
+
+    /// Moves the bytes into new memory.
+    fn reallocate(
+        &self,
+        py: Python<'_>,
+        before: Snapshot,
+        capacity: usize,
+        size: Option<usize>,
+        stream: Arc<StreamHandle>,
+    ) -> PyResult<()> {
+        let is_exported = |memory: &Arc<Memory>| memory.is_exported();
+        if before.memory.as_ref().is_some_and(is_exported) {
+            return Err(PyBufferError::new_err(format!(
+                "the buffer has {} bytes and must move for {capacity}, and a DLPack tensor of it is out: let go of the tensor \
+                 first, or reserve before",
+                before.memory.as_ref().map_or(0, |memory| memory.bytes())
+            )));
+        }
+        let mr = self.resource(py)?;
+        let (memory, stream) = allocate(py, &mr, capacity, stream)?;
+        let memory = Arc::new(memory);
+        if let Some(old) = &before.memory
+            && before.size > 0
+        {
+            let copy = Copy { to: memory.address(), from: old.address(), bytes: before.size };
+            let copied = py.detach(|| {
+                stream.with(memory.device(), |stream| {
+                    old.order(stream)?;
+                    copy.submit(stream)?;
+                    old.used_on(stream);
+                    Ok(())
+                })
+            });
+            if let Err(error) = copied {
+                memory.release(py, stream);
+                return raise(py, Err(error), During::Copy);
+            }
+        }
+        let was = {
+            let mut state = self.state();
+            let is_unchanged = match (&state.memory, &before.memory) {
+                (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.is_exported(),
+                (None, None) => true,
+                _ => false,
+            };
+            is_unchanged.then(|| {
+                let size = size.unwrap_or(state.size);
+                let new = State {
+                    memory: Some(Arc::clone(&memory)),
+                    size,
+                    stream: Arc::clone(&stream),
+                    mr: Some(mr),
+                };
+                core::mem::replace(&mut *state, new)
+            })
+        };
+        drop(before.memory);
+        match was {
+            Some(mut was) => {
+                if let Some(old) = was.memory.take() {
+                    old.release(py, Arc::clone(&was.stream));
+                }
+                py.detach(move || drop((was.stream, before.stream, stream, memory)));
+                drop(was.mr);
+                Ok(())
+            }
+            None => {
+                memory.release(py, stream);
+                Err(PyRuntimeError::new_err(
+                    "another thread resized or exported the buffer at the same time: nothing was changed",
+                ))
+            }
+        }
+    }
+}
+
+/// The current resource of the current device.
+fn current_object(py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
+    let device = raise(py, machine::device(), During::Other)?;
+    current::object(py, &device)
+}
+
+/// New memory of `mr`, and its stream as every thread means it.
+fn allocate(
+    py: Python<'_>,
+    mr: &Py<DeviceMemoryResource>,
+    bytes: usize,
+    stream: Arc<StreamHandle>,
+) -> PyResult<(Memory, Arc<StreamHandle>)> {
+    let owner: Owner = mr.get().owner(py)?.clone();
+    let stream = raise(py, stream.pinned_to_thread(owner.device()), During::Allocation)?;
+    let block = raise(py, Block::new(py, owner, bytes, Arc::clone(&stream)), During::Allocation)?;
+    Ok((Memory::of(block), stream))
+}
+
+fn resource_of(object: &Bound<'_, PyAny>) -> PyResult<Py<DeviceMemoryResource>> {
+    match object.cast::<DeviceMemoryResource>() {
+        Ok(mr) => Ok(mr.clone().unbind()),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "Argument 'mr' has incorrect type (expected DeviceMemoryResource, got {})",
+            object.get_type().name()?
+        ))),
+    }
+}
+
+fn too_large(given: usize, size: usize) -> PyErr {
+    PyValueError::new_err(format!(
+        "the source is too large: it has {given} bytes, and the buffer {size}: resize the buffer first"
+    ))
+}
+
+#[pymethods]
+impl DeviceBuffer {
+    #[new]
+    #[pyo3(
+        signature = (*, ptr=0, size=0, stream=StreamArgument::Missing, mr=None),
+        text_signature = "(*, ptr=0, size=0, stream=DEFAULT_STREAM, mr=None)"
+    )]
+    fn new(
+        py: Python<'_>,
+        ptr: u64,
+        size: usize,
+        stream: StreamArgument,
+        mr: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let mr = match mr {
+            Some(mr) => Some(resource_of(mr)?),
+            // Without a device an empty buffer can be made all the same.
+            None if size == 0 => current_object(py).ok(),
+            None => None,
+        };
+        let buffer = Self::allocated(py, size, stream.into_handle(), mr)?;
+        if ptr != 0 && size != 0 {
+            let of = buffer.snapshot();
+            let Some(memory) = &of.memory else { return Ok(buffer) };
+            let copy = Copy { to: memory.address(), from: ptr, bytes: size };
+            let (device, stream) = (memory.device(), &of.stream);
+            let copied = py.detach(|| {
+                stream.with(device, |named| {
+                    if stream.is_default() || is_pageable(device, ptr)? {
+                        return copy.run(named).outcome();
+                    }
+                    copy.submit(named)
+                })
+            });
+            raise(py, copied, During::Copy)?;
+        }
+        Ok(buffer)
+    }
+
+    /// A new buffer with the bytes of `b`, from the current resource.
+    #[staticmethod]
+    #[pyo3(signature = (b, stream=StreamArgument::Missing), text_signature = "(b, stream=DEFAULT_STREAM)")]
+    fn to_device(py: Python<'_>, b: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<Self> {
+        let host = HostBuffer::new(b, "b")?;
+        let bytes = host.bytes();
+        let mr = if bytes == 0 { current_object(py).ok() } else { None };
+        let buffer = Self::allocated(py, bytes, stream.into_handle(), mr)?;
+        let of = buffer.snapshot();
+        if let Some(memory) = &of.memory {
+            let (address, device) = (memory.address(), memory.device());
+            host.copy(py, Direction::ToDevice, address, bytes, Some(memory), &of.stream, device)?;
+        }
+        Ok(buffer)
+    }
+
+    /// The bytes that another library lends by DLPack, without a copy. `stream` is the one that they will be used on.
+    #[staticmethod]
+    #[pyo3(signature = (obj, stream=StreamArgument::Missing), text_signature = "(obj, stream=DEFAULT_STREAM)")]
+    fn from_dlpack(py: Python<'_>, obj: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<Self> {
+        dlpack::import(py, obj, stream.into_handle())
+    }
+
+    /// The address: 0 where nothing was allocated.
+    #[getter]
+    fn ptr(&self) -> u64 {
+        self.state().memory.as_ref().map_or(0, |memory| memory.address())
+    }
+
+    /// How many bytes the buffer has.
+    #[getter]
+    fn size(&self) -> usize {
+        self.state().size
+    }
+
+    /// How many bytes the buffer has.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.state().size
+    }
+
+    fn __len__(&self) -> usize {
+        self.state().size
+    }
+
+    fn __sizeof__(&self) -> usize {
+        self.state().size
+    }
+
+    /// How many bytes the buffer can have before it moves.
+    fn capacity(&self) -> usize {
+        self.state().memory.as_ref().map_or(0, |memory| memory.bytes())
+    }
+
+    /// The CUDA array interface: unsigned bytes in one dimension.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let of = self.snapshot();
+        let is_read_only = of.memory.as_ref().is_some_and(|memory| memory.is_read_only());
+        if let Some(memory) = &of.memory {
+            // The memory of a parent process is none of its children.
+            raise(py, memory.device().require(memory.device()), During::Other)?;
+        }
+        let interface = PyDict::new(py);
+        interface.set_item(intern!(py, "data"), (of.address(), is_read_only))?;
+        interface.set_item(intern!(py, "shape"), (of.size,))?;
+        interface.set_item(intern!(py, "strides"), py.None())?;
+        interface.set_item(intern!(py, "typestr"), intern!(py, "|u1"))?;
+        interface.set_item(intern!(py, "version"), 0)?;
+        of.release(py);
+        Ok(interface)
+    }
+
+    /// The bytes, on the host.
+    #[pyo3(signature = (stream=StreamArgument::Missing), text_signature = "($self, stream=DEFAULT_STREAM)")]
+    fn tobytes<'py>(&self, py: Python<'py>, stream: StreamArgument) -> PyResult<Bound<'py, PyBytes>> {
+        let of = self.snapshot();
+        let bytes = functions::bytes_of(py, &of, stream.handle());
+        of.release(py);
+        bytes
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.tobytes(py, StreamArgument::Missing)
+    }
+
+    /// Copies the bytes into `ary`, or into a new NumPy array, and returns it.
+    #[pyo3(signature = (ary=None, stream=StreamArgument::Missing), text_signature = "($self, ary=None, stream=DEFAULT_STREAM)")]
+    fn copy_to_host<'py>(
+        &self,
+        py: Python<'py>,
+        ary: Option<Bound<'py, PyAny>>,
+        stream: StreamArgument,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let of = self.snapshot();
+        let ary = match ary {
+            Some(ary) => ary,
+            None => py
+                .import(intern!(py, "numpy"))?
+                .call_method1(intern!(py, "empty"), (of.size, intern!(py, "u1")))?,
+        };
+        let host = HostBuffer::writable(&ary, "ary")?;
+        if host.bytes() < of.size {
+            return Err(PyValueError::new_err(format!(
+                "Argument `ary` is too small. Need space for {} bytes.",
+                of.size
+            )));
+        }
+        if let Some(memory) = &of.memory {
+            let (address, device) = (memory.address(), memory.device());
+            host.copy(py, Direction::ToHost, address, of.size, Some(memory), stream.handle(), device)?;
+        }
+        of.release(py);
+        Ok(ary)
+    }
+
+    /// Copies the bytes of `ary` to the beginning of the buffer.
+    #[pyo3(signature = (ary, stream=StreamArgument::Missing), text_signature = "($self, ary, stream=DEFAULT_STREAM)")]
+    fn copy_from_host(&self, py: Python<'_>, ary: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<()> {
+        let host = HostBuffer::new(ary, "ary")?;
+        let of = self.snapshot();
+        let bytes = host.bytes();
+        if bytes > of.size {
+            return Err(too_large(bytes, of.size));
+        }
+        let Some(memory) = &of.memory else { return Ok(()) };
+        functions::require_writable(memory)?;
+        let (address, device) = (memory.address(), memory.device());
+        host.copy(py, Direction::ToDevice, address, bytes, Some(memory), stream.handle(), device)?;
+        of.release(py);
+        Ok(())
+    }
+
+    /// Copies the bytes of an array of a device to the beginning of the buffer.
+    #[pyo3(signature = (cuda_ary, stream=StreamArgument::Missing), text_signature = "($self, cuda_ary, stream=DEFAULT_STREAM)")]
+    fn copy_from_device(
+        &self,
+        py: Python<'_>,
+        cuda_ary: &Bound<'_, PyAny>,
+        stream: StreamArgument,
+    ) -> PyResult<()> {
+        // One of ours has no stream in its interface: its own order is known here.
+        let ours = cuda_ary.cast::<Self>().ok().map(|buffer| buffer.get().snapshot());
+        let source = ArrayInterface::of(cuda_ary)?;
+        let of = self.snapshot();
+        if source.bytes > of.size {
+            return Err(too_large(source.bytes, of.size));
+        }
+        let Some(memory) = of.memory.as_ref().filter(|_| source.bytes > 0) else { return Ok(()) };
+        functions::require_writable(memory)?;
+        let from = ours.as_ref().and_then(|ours| ours.memory.as_ref());
+        let copy = Copy { to: memory.address(), from: source.address, bytes: source.bytes };
+        let stream = stream.handle();
+        let copied = py.detach(|| {
+            stream.with(memory.device(), |stream| {
+                memory.order(stream)?;
+                from.map_or(Ok(()), |from| from.order(stream))?;
+                source.order(stream)?;
+                copy.submit(stream)?;
+                memory.used_on(stream);
+                if let Some(from) = from {
+                    from.used_on(stream);
+                }
+                Ok(())
+            })
+        });
+        of.release(py);
+        if let Some(ours) = ours {
+            ours.release(py);
+        }
+        raise(py, copied, During::Copy)
+    }
+
+    /// A new buffer with the same bytes, of the same resource, on the same stream.
+    #[pyo3(name = "copy")]
+    pub(crate) fn copied(&self, py: Python<'_>) -> PyResult<Self> {
+        let of = self.snapshot();
+        let mr = if of.size == 0 {
+            self.state().mr.as_ref().map(|mr| mr.clone_ref(py))
+        } else {
+            Some(self.resource(py)?)
+        };
+        let copy = Self::allocated(py, of.size, Arc::clone(&of.stream), mr)?;
+        let to = copy.snapshot();
+        if let (Some(memory), Some(from)) = (&to.memory, &of.memory) {
+            let bytes = Copy { to: memory.address(), from: from.address(), bytes: of.size };
+            let copied = py.detach(|| {
+                to.stream.with(memory.device(), |stream| {
+                    from.order(stream)?;
+                    bytes.submit(stream)?;
+                    from.used_on(stream);
+                    if to.stream.is_default() { stream.synchronize() } else { Ok(()) }
+                })
+            });
+            raise(py, copied, During::Copy)?;
+        }
+        of.release(py);
+        Ok(copy)
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> PyResult<Self> {
+        self.copied(py)
+    }
+
+    /// Moves managed memory to a device, -1 for the host, ahead of its use. Other memory is left as it is.
+    #[pyo3(signature = (device=None, stream=None))]
+    fn prefetch(&self, py: Python<'_>, device: Option<i32>, stream: Option<StreamArgument>) -> PyResult<()> {
+        let of = self.snapshot();
+        let Some(memory) = of.memory.as_ref().filter(|_| of.size > 0) else { return Ok(()) };
+        let stream = stream.map_or_else(|| Arc::clone(&of.stream), StreamArgument::into_handle);
+        let prefetched = py.detach(|| {
+            if !is_managed(memory.device(), memory.address())? {
+                return Ok(());
+            }
+            let to = match device {
+                None => Location::Device(machine::device()?.ordinal()),
+                Some(-1) => Location::Host,
+                Some(ordinal) => Location::Device(machine::active()?.device(ordinal as u32)?.ordinal()),
+            };
+            stream.with(memory.device(), |stream| {
+                memory.order(stream)?;
+                let on = stream.device();
+                // SAFETY:
+                // - the range is live until the prefetch has run: the memory notes the use below;
+                // - the stream is borrowed, and the device is its own.
+                unsafe {
+                    on.driver().prefetch_async(on.ordinal(), memory.address(), of.size, to, stream.raw())
+                }?;
+                memory.used_on(stream);
+                Ok(())
+            })
+        });
+        of.release(py);
+        raise(py, prefetched, During::Other)
+    }
+
+    /// Makes room for `new_capacity` bytes. The buffer belongs to `stream` from then on.
+    #[pyo3(signature = (new_capacity, stream=StreamArgument::Missing), text_signature = "($self, new_capacity, stream=DEFAULT_STREAM)")]
+    fn reserve(&self, py: Python<'_>, new_capacity: usize, stream: StreamArgument) -> PyResult<()> {
+        self.grow(py, new_capacity, None, stream)
+    }
+
+    /// Changes the number of bytes. The buffer belongs to `stream` from then on.
+    #[pyo3(signature = (new_size, stream=StreamArgument::Missing), text_signature = "($self, new_size, stream=DEFAULT_STREAM)")]
+    fn resize(&self, py: Python<'_>, new_size: usize, stream: StreamArgument) -> PyResult<()> {
+        self.grow(py, new_size, Some(new_size), stream)
+    }
+
+    /// The bytes as elements of another type and shape, without a copy.
+    #[pyo3(signature = (dtype, shape=None))]
+    fn view(
+        slf: &Bound<'_, Self>,
+        dtype: &Bound<'_, PyAny>,
+        shape: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<DeviceView> {
+        DeviceView::of(slf, dtype, shape)
+    }
+
+    /// The DLPack device: its type and its number.
+    fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
+        let of = self.snapshot();
+        let device = dlpack::device_of(py, &of);
+        of.release(py);
+        device
+    }
+
+    /// A DLPack capsule of the bytes, which are safe to use on `stream`.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        slf: &Bound<'py, Self>,
+        stream: Option<&Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wish = dlpack::Wish { stream, max_version, dl_device, copy };
+        dlpack::export(slf, &Form::bytes(slf.get().state().size), &wish)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        // By the name that loads without the shim, whatever the class says of its module.
+        let module = py.import(intern!(py, "alluvion.rmm.pylibrmm.device_buffer"))?;
+        let host = slf.get().copy_to_host(py, None, StreamArgument::Missing)?;
+        Ok((module.getattr(intern!(py, "to_device"))?, PyTuple::new(py, [host])?))
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let of = slf.get().snapshot();
+        let name = slf.get_type().name()?;
+        let device = of.memory.as_ref().map(|memory| memory.device().ordinal());
+        let stream = of.stream.name();
+        let text = match device {
+            Some(device) => {
+                format!("{name}(size={}, ptr={:#x}, device={device}, stream={stream})", of.size, of.address())
+            }
+            None => format!("{name}(size=0, ptr=0x0, stream={stream})"),
+        };
+        of.release(slf.py());
+        Ok(text)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // A state that is in use is another thread's at this moment: the buffer is then no garbage.
+        match self.state.try_lock() {
+            Ok(state) => visit.call(&state.mr),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = state.memory.take() else { return };
+        let stream = Arc::clone(&state.stream);
+        // Attached already, wherever the collector runs this. `None` where the interpreter is going: the closure is dropped then,
+        // with the memory in it.
+        let _ = Python::try_attach(|py| memory.release(py, stream));
+    }
+}

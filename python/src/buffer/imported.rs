@@ -1,0 +1,125 @@
+//! `Imported`: a tensor that another library lent.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use alluvion::{Device, Error, Frontier, StreamRef};
+use pyo3::prelude::*;
+
+use crate::stream::StreamHandle;
+
+/// What says to the lender that its tensor is no longer used: called once.
+pub(crate) struct Deleter(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Deleter {
+    /// The deleter that `call` calls.
+    pub(crate) fn new(call: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(call)))
+    }
+}
+
+impl Drop for Deleter {
+    fn drop(&mut self) {
+        let Some(call) = self.0.take() else { return };
+        // Attached, because many libraries expect that of the callers of their deleters. Where the interpreter is gone, so is the
+        // library: then nothing is called.
+        let _ = Python::try_attach(|_| call());
+    }
+}
+
+impl fmt::Debug for Deleter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Deleter")
+    }
+}
+
+/// A tensor that another library lent, as bytes.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    address: u64,
+    bytes: usize,
+    device: Device,
+    stream: Arc<StreamHandle>,
+    is_read_only: bool,
+    /// Work of ours that uses the bytes. The lender does not know of it, so the host waits for it before the tensor goes back.
+    uses: Mutex<Frontier>,
+    /// The last field, so that it is dropped last.
+    deleter: Deleter,
+}
+
+impl Imported {
+    /// A tensor that is safe to use on `stream`.
+    pub(crate) fn new(
+        address: u64,
+        bytes: usize,
+        device: Device,
+        stream: Arc<StreamHandle>,
+        is_read_only: bool,
+        deleter: Deleter,
+    ) -> Self {
+        let uses = Mutex::new(Frontier::quiescent());
+        Self { address, bytes, device, stream, is_read_only, uses, deleter }
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    pub(super) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        let mut due = self.uses();
+        self.stream.with(&self.device, |own| {
+            if own.id() != stream.id() {
+                due.extend(own.release());
+            }
+            Ok(())
+        })?;
+        match stream.wait_for(&due) {
+            Err(error) if error.is_capture() => Ok(()),
+            waited => waited,
+        }
+    }
+
+    pub(super) fn wait(&self) -> Result<(), Error> {
+        self.stream.with(&self.device, |own| own.synchronize())?;
+        self.device.machine().wait_quiescent(&self.uses())
+    }
+
+    pub(super) fn used_on(&self, stream: StreamRef<'_>) {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.extend(stream.release());
+    }
+
+    /// Gives the tensor back. The calling thread is attached, and is detached where that waits.
+    pub(super) fn release(self, py: Python<'_>) {
+        py.detach(|| self.wait_for_uses());
+        drop(self);
+    }
+
+    fn uses(&self) -> Frontier {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn wait_for_uses(&self) {
+        // Where the device is lost, nothing that the lender has is of use any more.
+        let _ = self.device.machine().wait_quiescent(&self.uses());
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        // Over already after `release`, and then this costs a look.
+        self.wait_for_uses();
+    }
+}

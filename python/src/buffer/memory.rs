@@ -1,0 +1,136 @@
+//! `Memory`: the bytes of a buffer, and whose they are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use alluvion::{Device, Error, StreamRef};
+use pyo3::prelude::*;
+
+use super::Imported;
+use crate::block::Block;
+use crate::stream::StreamHandle;
+
+/// The bytes of a buffer: a block of ours, or a tensor that another library lent.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bytes: Bytes,
+    /// Tensors of ours that are out. While there is one, the bytes stay where they are.
+    exports: AtomicUsize,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Block(Block),
+    Imported(Imported),
+}
+
+impl Memory {
+    /// A block of ours.
+    pub(crate) fn of(block: Block) -> Self {
+        Self { bytes: Bytes::Block(block), exports: AtomicUsize::new(0) }
+    }
+
+    /// A tensor that another library lent.
+    pub(crate) fn lent(tensor: Imported) -> Self {
+        Self { bytes: Bytes::Imported(tensor), exports: AtomicUsize::new(0) }
+    }
+
+    /// Where the bytes are.
+    pub(crate) fn address(&self) -> u64 {
+        match &self.bytes {
+            Bytes::Block(block) => block.address(),
+            Bytes::Imported(tensor) => tensor.address(),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.bytes {
+            Bytes::Block(block) => block.bytes(),
+            Bytes::Imported(tensor) => tensor.bytes(),
+        }
+    }
+
+    /// The device that reaches them.
+    pub(crate) fn device(&self) -> &Device {
+        match &self.bytes {
+            Bytes::Block(block) => block.owner().device(),
+            Bytes::Imported(tensor) => tensor.device(),
+        }
+    }
+
+    /// Whether nobody may write to them.
+    pub(crate) fn is_read_only(&self) -> bool {
+        match &self.bytes {
+            Bytes::Block(_) => false,
+            Bytes::Imported(tensor) => tensor.is_read_only(),
+        }
+    }
+
+    /// As [`Block::order`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
+        match &self.bytes {
+            Bytes::Block(block) => block.order(stream),
+            Bytes::Imported(tensor) => tensor.order(stream),
+        }
+    }
+
+    /// As [`Block::wait`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        match &self.bytes {
+            Bytes::Block(block) => block.wait(),
+            Bytes::Imported(tensor) => tensor.wait(),
+        }
+    }
+
+    /// As [`Block::used_on`].
+    pub(crate) fn used_on(&self, stream: StreamRef<'_>) {
+        match &self.bytes {
+            Bytes::Block(block) => block.used_on(stream),
+            Bytes::Imported(tensor) => tensor.used_on(stream),
+        }
+    }
+
+    /// Notes a tensor that is out.
+    pub(crate) fn export(&self) {
+        // Relaxed: a count. A resize at the same time may come first, and then the tensor has the bytes before.
+        self.exports.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends one [`export`](Self::export).
+    pub(crate) fn end_export(&self) {
+        self.exports.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a tensor is out.
+    pub(crate) fn is_exported(&self) -> bool {
+        self.exports.load(Ordering::Relaxed) > 0
+    }
+
+    /// Lets go of a handle whose buffer is on `stream`. The last one gives the bytes back, behind the work on that stream. The
+    /// calling thread is attached, and is detached where that may wait.
+    pub(crate) fn release(self: Arc<Self>, py: Python<'_>, stream: Arc<StreamHandle>) {
+        match Arc::try_unwrap(self) {
+            Ok(Self { bytes: Bytes::Block(mut block), .. }) => {
+                block.move_to(stream);
+                block.release(py);
+            }
+            Ok(Self { bytes: Bytes::Imported(tensor), .. }) => tensor.release(py),
+            Err(shared) => py.detach(move || {
+                let _ = stream.with(shared.device(), |stream| {
+                    shared.used_on(stream);
+                    Ok(())
+                });
+                drop(shared);
+            }),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What is a buffer for Python?
+//!
+//! `DeviceBuffer` is a size within a `Memory`, and a memory is a block of ours or a tensor that another library lent. Whoever uses
+//! a memory has a handle of it, so that nothing goes while a copy of another thread runs, or while a tensor of ours is out.
+
+mod array_interface;
+mod class;
+mod functions;
+mod host_buffer;
+mod imported;
+mod memory;
+mod transfer;
+mod view;
+
+pub(crate) use class::{DeviceBuffer, Snapshot};
+pub(crate) use functions::{copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
+pub(crate) use imported::{Deleter, Imported};
+pub(crate) use memory::Memory;
+pub(crate) use view::{DeviceView, Form};
