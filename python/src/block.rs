@@ -65,11 +65,6 @@ impl Block {
         &self.owner
     }
 
-    /// The stream that it is freed on.
-    pub(crate) fn stream(&self) -> &Arc<StreamHandle> {
-        &self.stream
-    }
-
     /// Makes the work that is submitted to `stream` next come after the work on the block so far: that of its own stream, and the
     /// uses that were noted. Within a capture nothing is ordered: the graph runs at a time of its own.
     ///

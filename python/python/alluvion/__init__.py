@@ -20,10 +20,13 @@ from typing import Any
 
 from alluvion import errors, pinned
 from alluvion._alluvion import (
+    DeviceBuffer,
+    DeviceView,
     Stream,
     current_device,
     current_resource,
     device_count,
+    from_dlpack,
     memory_info,
     metrics,
     parse_bytes,
@@ -47,6 +50,8 @@ __all__ = [
     "Access",
     "Block",
     "Call",
+    "DeviceBuffer",
+    "DeviceView",
     "Hazard",
     "HazardError",
     "Limit",
@@ -65,6 +70,7 @@ __all__ = [
     "doctor",
     "draw",
     "errors",
+    "from_dlpack",
     "memory_info",
     "metrics",
     "parse_bytes",

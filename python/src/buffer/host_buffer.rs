@@ -2,18 +2,18 @@
 
 use alluvion::stream::Event;
 use alluvion::{Device, Error};
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::Memory;
 use super::transfer::{Copy, Settled, is_pageable};
+use crate::argument::HeldBuffer;
 use crate::error::{During, raise};
 use crate::stream::{StreamHandle, pending};
 
 /// One-dimensional, contiguous memory of unsigned bytes, held while this lives.
 pub(super) struct HostBuffer {
-    held: PyUntypedBuffer,
+    held: HeldBuffer,
 }
 
 /// Where a copy goes.
@@ -44,11 +44,11 @@ impl HostBuffer {
                 "Argument '{argument}' must not be None: pass an object with the buffer protocol, such as bytes"
             )));
         }
-        let held = PyUntypedBuffer::get(object)?;
+        let held = HeldBuffer::new(object)?;
         let format = held.format().to_bytes();
         let format = format.strip_prefix(b"@").or(format.strip_prefix(b"=")).unwrap_or(format);
         let format = format.strip_prefix(b"<").or(format.strip_prefix(b"|")).unwrap_or(format);
-        if format != b"B" || held.item_size() != 1 {
+        if format != b"B" || held.item_bytes() != 1 {
             return Err(PyValueError::new_err(format!(
                 "Buffer dtype mismatch: argument '{argument}' must have unsigned bytes (format 'B'), and has '{}'",
                 held.format().to_string_lossy()
@@ -60,7 +60,7 @@ impl HostBuffer {
                 held.dimensions()
             )));
         }
-        if !held.is_c_contiguous() {
+        if !held.is_contiguous() {
             return Err(PyValueError::new_err(format!(
                 "ndarray is not C-contiguous: argument '{argument}' has strides"
             )));
@@ -75,7 +75,7 @@ impl HostBuffer {
     /// As [`Self::new`], and `BufferError` if it is read-only.
     pub(super) fn writable(object: &Bound<'_, PyAny>, argument: &str) -> PyResult<Self> {
         let buffer = Self::new(object, argument)?;
-        if buffer.held.readonly() {
+        if buffer.held.is_read_only() {
             return Err(PyBufferError::new_err(format!("Object is not writable: argument '{argument}'")));
         }
         Ok(buffer)
@@ -83,7 +83,7 @@ impl HostBuffer {
 
     /// How many bytes it has.
     pub(super) fn bytes(&self) -> usize {
-        self.held.len_bytes()
+        self.held.bytes()
     }
 
     /// Copies `bytes` bytes between this and `address`, in the order of `stream`. The host waits for the copy, except with pinned
@@ -106,7 +106,7 @@ impl HostBuffer {
             return Ok(());
         }
         pending::sweep(py);
-        let host = self.held.buf_ptr().expose_provenance() as u64;
+        let host = self.held.start().expose_provenance() as u64;
         let copy = match direction {
             Direction::ToDevice => Copy { to: address, from: host, bytes },
             Direction::ToHost => Copy { to: host, from: address, bytes },

@@ -43,8 +43,8 @@ pub(crate) struct Imported {
     is_read_only: bool,
     /// Work of ours that uses the bytes. The lender does not know of it, so the host waits for it before the tensor goes back.
     uses: Mutex<Frontier>,
-    /// The last field, so that it is dropped last.
-    deleter: Deleter,
+    /// Called by its drop, after that of this struct has waited.
+    _deleter: Deleter,
 }
 
 impl Imported {
@@ -58,7 +58,7 @@ impl Imported {
         deleter: Deleter,
     ) -> Self {
         let uses = Mutex::new(Frontier::quiescent());
-        Self { address, bytes, device, stream, is_read_only, uses, deleter }
+        Self { address, bytes, device, stream, is_read_only, uses, _deleter: deleter }
     }
 
     pub(super) fn address(&self) -> u64 {

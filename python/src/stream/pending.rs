@@ -3,20 +3,21 @@
 use std::sync::{Mutex, PoisonError};
 
 use alluvion::stream::Event;
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
+
+use crate::argument::HeldBuffer;
 
 /// An object whose memory is used until the event.
 struct Pending {
     until: Event,
-    object: PyUntypedBuffer,
+    object: HeldBuffer,
 }
 
 /// The copies that were not seen to be over. Held for a push or an exchange.
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
 /// Keeps `object` until the copies before `until` are over.
-pub(crate) fn keep(object: PyUntypedBuffer, until: Event) {
+pub(crate) fn keep(object: HeldBuffer, until: Event) {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner).push(Pending { until, object });
 }
 
@@ -30,5 +31,5 @@ pub(crate) fn sweep(py: Python<'_>) {
     let (over, open): (Vec<_>, Vec<_>) =
         py.detach(|| all.into_iter().partition(|pending| pending.until.is_complete().unwrap_or(false)));
     PENDING.lock().unwrap_or_else(PoisonError::into_inner).extend(open);
-    over.into_iter().for_each(|pending| pending.object.release(py));
+    over.into_iter().for_each(|pending| drop(pending.object));
 }

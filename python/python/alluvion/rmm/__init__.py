@@ -18,6 +18,7 @@ from alluvion.rmm import librmm, mr, pylibrmm, rmm, statistics
 from alluvion.rmm._install import install, uninstall
 from alluvion.rmm._version import __git_commit__, __version__
 from alluvion.rmm.mr import disable_logging, enable_logging, get_log_filenames
+from alluvion.rmm.pylibrmm.device_buffer import DeviceBuffer
 from alluvion.rmm.pylibrmm.logger import (
     flush_logger,
     get_flush_level,
@@ -36,6 +37,7 @@ from alluvion.rmm.rmm import (
 )
 
 __all__ = [
+    "DeviceBuffer",
     "RMMError",
     "disable_logging",
     "enable_logging",
