@@ -4,18 +4,19 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use alluvion::adaptor::{
     AlignedBook, Allowance, FallbackBook, GuardBook, GuardConfig, Log, Stats, StatsBook, TrackingBook,
 };
 use alluvion::metrics::Metrics;
 use alluvion::relief::Relief;
-use alluvion::source::{Cuda, CudaAsync, Managed, Pinned};
+use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned};
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, SuballocBook};
 use alluvion::tag::{Tag, with_tag};
 use alluvion::{
-    AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim, StreamPool,
+    AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim, SleepConfig,
+    StreamPool,
 };
 
 use crate::fork::{busy_layer, busy_threads};
@@ -378,6 +379,44 @@ fn what_a_child_makes_itself_works() {
             sim.device(0).synchronize().expect("it is this process's own");
             assert!(sim.hazards().is_empty());
             assert!(busy.allocate(layout, stream.as_ref()).is_err());
+        },
+    );
+}
+
+/// A vector sleeps when the process forks, and two threads put others to sleep and wake them. A child can wake nothing and gives
+/// nothing back.
+#[test]
+fn a_pool_of_which_a_part_sleeps() {
+    busy_threads(
+        "forked::a_pool_of_which_a_part_sleeps",
+        |sim| {
+            let device = sim.device(0);
+            let source = Mapped::new(&device).expect("it has pages");
+            let pool = Arc::new(source.pool(PoolConfig::default()).expect("a right configuration"));
+            let host = Arc::new(Pinned::new(&device).expect("there is pinned memory"));
+            let stream = device.stream().expect("a stream");
+            let vector = DeviceVec::filled_in(1 << 19, 7_u32, &stream, Arc::clone(&pool));
+            let keep = SleepConfig::default().keep_in(Arc::clone(&host));
+            let asleep = vector.expect("there is memory").sleep(keep).expect("nothing forbids it");
+            (Mutex::new(Some(asleep)), pool, host, device)
+        },
+        |(asleep, pool, host, device), is_child| {
+            if is_child {
+                // No other thread locks it.
+                let asleep = asleep.lock().expect("nobody panics").take().expect("it is the first to ask");
+                let refused = asleep.wake().expect_err("it is the parent's");
+                assert!(refused.error().is_shut_down(), "{refused}");
+                drop(refused.into_container());
+                assert!(pool.allocate_sync(Layout::from_bytes(1000).expect("it is small")).is_err());
+                let _ = (pool.status(), pool.trim(0));
+                return;
+            }
+            let stream = device.stream().expect("a stream");
+            let vector = DeviceVec::filled_in(1 << 19, 9_u32, &stream, Arc::clone(pool));
+            let keep = SleepConfig::default().keep_in(Arc::clone(host));
+            let asleep = vector.expect("there is memory").sleep(keep).expect("nothing forbids it");
+            let vector = asleep.wake().expect("there is memory");
+            assert_eq!(vector.get(5, &stream).expect("it is awake"), 9);
         },
     );
 }
