@@ -77,7 +77,7 @@ fn adopt(py: Python<'_>, device: &Device, now: AnyResource) -> PyResult<Py<Devic
 }
 
 fn set(py: Python<'_>, device: &Device, object: Py<DeviceMemoryResource>) -> PyResult<()> {
-    let resource = AnyResource::clone(object.get().owner(py)?);
+    let resource = AnyResource::clone(object.get().owner_on(py, device)?);
     let before = py.detach(|| device.set_current_resource(resource.clone()));
     let before = raise(py, before, During::Other)?;
     let known = remember(device, resource, object);

@@ -75,10 +75,11 @@ mod _alluvion {
     #[pymodule_export]
     use crate::resource::{
         ArenaMemoryResource, BinningMemoryResource, CallbackMemoryResource, CudaAsyncManagedMemoryResource,
-        CudaAsyncMemoryResource, CudaMemoryResource, DeviceMemoryResource, FailureCallbackResourceAdaptor,
-        FixedSizeMemoryResource, LimitingResourceAdaptor, LoggingResourceAdaptor, ManagedMemoryResource,
-        PinnedHostMemoryResource, PoolMemoryResource, PrefetchResourceAdaptor, SamHeadroomMemoryResource,
-        StatisticsResourceAdaptor, SystemMemoryResource, TrackingResourceAdaptor, UpstreamResourceAdaptor,
+        CudaAsyncMemoryResource, CudaAsyncViewMemoryResource, CudaMemoryResource, DeviceMemoryResource,
+        FailureCallbackResourceAdaptor, FixedSizeMemoryResource, LimitingResourceAdaptor,
+        LoggingResourceAdaptor, ManagedMemoryResource, PinnedHostMemoryResource, PoolMemoryResource,
+        PrefetchResourceAdaptor, SamHeadroomMemoryResource, StatisticsResourceAdaptor, SystemMemoryResource,
+        TrackingResourceAdaptor, UpstreamResourceAdaptor,
     };
     #[pymodule_export]
     use crate::scoped::follow_resources;

@@ -56,7 +56,22 @@ impl DeviceMemoryResource {
             ));
         };
         let made = py.detach(|| make(&machine::device_or_current(self.ordinal)?));
-        let made = raise(py, made, During::Construction)?;
+        self.made(raise(py, made, During::Construction)?)
+    }
+
+    /// The stack, which is made for `device` if it is not there yet: such a class is of no device before its first use.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::owner`].
+    pub(crate) fn owner_on(&self, py: Python<'_>, device: &Device) -> PyResult<&Owner> {
+        match (self.owner.get(), self.make) {
+            (None, Some(make)) => self.made(raise(py, py.detach(|| make(device)), During::Construction)?),
+            _ => self.owner(py),
+        }
+    }
+
+    fn made(&self, made: Owner) -> PyResult<&Owner> {
         // Of two threads that make one, the second takes that of the first; a source without blocks is dropped without a wait.
         Ok(self.owner.get_or_init(|| made))
     }
@@ -95,9 +110,11 @@ impl DeviceMemoryResource {
     fn deallocate(&self, py: Python<'_>, ptr: u64, nbytes: usize, stream: StreamArgument) -> PyResult<()> {
         let owner = self.owner(py)?;
         let stream = stream.handle();
-        let Some(block) = DevicePtr::new(ptr) else { return Ok(()) };
         let freed = Layout::from_bytes(nbytes).and_then(|layout| {
             let device = owner.device();
+            // A block of no bytes goes down the stack, where it was counted. No block has the address 0.
+            let block = if layout.is_empty() { Some(layout.dangling()) } else { DevicePtr::new(ptr) };
+            let Some(block) = block else { return Ok(()) };
             // SAFETY: the caller says that the block came from this resource with this size: an address that was made up is the
             // caller's fault, as the documentation of the class says.
             let at_once = stream

@@ -2,10 +2,12 @@
 
 #![expect(unsafe_code, reason = "frees the block that primes a pool")]
 
-use alluvion::driver::HandleType;
-use alluvion::source::{CudaAsync, CudaAsyncConfig, CudaAsyncManaged};
+use alluvion::driver::{HandleType, RawPool};
+use alluvion::source::{CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView};
 use alluvion::{Device, Error, Layout, Resource};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use super::DeviceMemoryResource;
 use super::base::leaf;
@@ -74,6 +76,42 @@ fn primed(device: &Device, config: CudaAsyncConfig, initial: usize) -> Result<Cu
     // SAFETY: `allocate_sync` returned it just now, for this layout, and it is unused.
     unsafe { pool.deallocate_sync(block, layout) };
     Ok(pool)
+}
+
+/// A memory pool of the driver that another library made, and destroys.
+///
+/// `pool_handle` is a `cudaMemPool_t` or a `CUmemoryPool` of cuda-bindings. Once the pool is destroyed, requests are `MemoryError`.
+#[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
+pub(crate) struct CudaAsyncViewMemoryResource {
+    handle: u64,
+}
+
+#[pymethods]
+impl CudaAsyncViewMemoryResource {
+    #[new]
+    #[pyo3(signature = (pool_handle))]
+    fn new(pool_handle: &Bound<'_, PyAny>) -> PyResult<PyClassInitializer<Self>> {
+        let py = pool_handle.py();
+        let kind = pool_handle.get_type().name()?;
+        // By its name, so that cuda-bindings is not imported.
+        if !["cudaMemPool_t", "CUmemoryPool"].iter().any(|known| kind == *known) {
+            return Err(PyValueError::new_err(format!(
+                "pool_handle must be a cudaMemPool_t or a CUmemoryPool of cuda.bindings, and not {kind}"
+            )));
+        }
+        let handle: u64 = py.get_type::<PyInt>().call1((pool_handle,))?.extract()?;
+        let base = leaf(py, |device| {
+            // SAFETY: the object is a handle of a pool of the current device, by its type: one that was made up is the caller's
+            // fault. Its owner does not destroy it during a call, as the documentation of CUDA demands.
+            unsafe { CudaAsyncView::from_raw(device, RawPool(handle)) }
+        })?;
+        Ok(base.add_subclass(Self { handle }))
+    }
+
+    /// The driver's handle of the pool.
+    fn pool_handle(&self) -> u64 {
+        self.handle
+    }
 }
 
 /// A memory pool of the driver with managed memory. It needs CUDA 13 and concurrent managed access: `RuntimeError` without.

@@ -21,7 +21,9 @@ mod tracking;
 pub(crate) use base::{DeviceMemoryResource, UpstreamResourceAdaptor};
 pub(crate) use binning::BinningMemoryResource;
 pub(crate) use callback::CallbackMemoryResource;
-pub(crate) use driver_pools::{CudaAsyncManagedMemoryResource, CudaAsyncMemoryResource};
+pub(crate) use driver_pools::{
+    CudaAsyncManagedMemoryResource, CudaAsyncMemoryResource, CudaAsyncViewMemoryResource,
+};
 pub(crate) use failure_callback::FailureCallbackResourceAdaptor;
 pub(crate) use limiting::LimitingResourceAdaptor;
 pub(crate) use logging::LoggingResourceAdaptor;
