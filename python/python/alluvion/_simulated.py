@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from alluvion import _alluvion
 
@@ -89,14 +89,14 @@ class Simulated(_alluvion.Simulated):
         features: dict[str, bool] | None = None,
         keep_up: bool = False,
         check: bool = True,
-    ) -> Simulated:
+    ) -> Self:
         self = super().__new__(cls, devices, memory, seed, version, pinned, list((features or {}).items()), keep_up)
         self._check = check
         return self
 
     _check: bool
 
-    def __enter__(self) -> Simulated:
+    def __enter__(self) -> Self:
         self.enter()
         return self
 

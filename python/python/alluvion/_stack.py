@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Self
 
 from alluvion import _alluvion
 from alluvion._snapshot import Snapshot
@@ -24,7 +24,7 @@ class TagStatistics(NamedTuple):
     """What was ever allocated under one tag."""
 
     bytes: int
-    count: int
+    allocations: int
     failures: int
 
 
@@ -119,7 +119,7 @@ class Stack(_alluvion.Stack):
         *,
         over: _alluvion.DeviceMemoryResource | None = None,
         on_out_of_memory: Callable[[Any], object] | None = None,
-    ) -> Stack:
+    ) -> Self:
         if on_out_of_memory is not None and not callable(on_out_of_memory):
             raise TypeError(f"on_out_of_memory must be callable, and {type(on_out_of_memory).__name__} is not")
         return super().__new__(cls, recipe, device, over, on_out_of_memory)
@@ -177,7 +177,7 @@ class Stack(_alluvion.Stack):
         1000 table <module>
         """
         rows = self._needed(self.holdings(), "tracking")
-        return [Block(*facts, tuple(Call(*call) for call in calls)) for *facts, calls in rows]
+        return [Block._make((*facts, tuple(Call(*call) for call in calls))) for *facts, calls in rows]
 
     def blocks_report(self) -> str:
         """The blocks that are out as text: the most bytes by tag and by line, and the largest blocks."""

@@ -50,7 +50,7 @@ class using:
                     f"Argument 'resource' has incorrect type (expected DeviceMemoryResource, got {type(resource).__name__})"
                 )
             _alluvion.follow_resources(_scopes)
-            before = _scopes.get()
+            before: Any = _scopes.get()
             _scopes.set((resource, before))
         else:
             before = _alluvion.current_resource(device)

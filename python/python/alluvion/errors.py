@@ -123,7 +123,7 @@ class CallbackFailed(Error, RuntimeError):
     """A function of the user's, which a resource called, raised an exception: the `__cause__`."""
 
 
-_PLACES = {
+_PLACES: dict[str, dict[str, type[Error]]] = {
     # In an allocation whatever the driver says is a `MemoryError`.
     "allocation": {"Driver": AllocationFailed, "ContextLost": AllocationFailed},
     # A constructor that refuses its arguments raises `RuntimeError`, as RMM's do.

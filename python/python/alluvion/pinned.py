@@ -49,7 +49,9 @@ def empty(shape: Shape, dtype: DTypeLike = float, order: str = "C") -> NDArray[A
     if nbytes == 0:
         return numpy.empty(lengths, dtype, order=order)  # type: ignore[call-overload, no-any-return]
     block = _alluvion.PinnedBlock(nbytes)
-    return numpy.ndarray(lengths, dtype, buffer=block, order=order)  # type: ignore[call-overload, no-any-return]
+    # NumPy's stubs do not know the buffer protocol of classes before Python 3.12.
+    buffer: Any = block
+    return numpy.ndarray(lengths, dtype, buffer=buffer, order=order)  # type: ignore[arg-type]
 
 
 def zeros(shape: Shape, dtype: DTypeLike = float, order: str = "C") -> NDArray[Any]:
