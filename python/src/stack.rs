@@ -15,7 +15,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::{During, exception, raise};
+use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
 use crate::resource::{DeviceMemoryResource, Owner};
 
@@ -294,7 +294,7 @@ fn numbers(counts: Counts) -> [i64; 7] {
     [bytes.live, bytes.peak, bytes.total, allocations.live, allocations.peak, allocations.total, failures]
 }
 
-/// Asks a handler that is written in Python. One that raises has freed nothing, and its exception is reported.
+/// Asks a handler that is written in Python. One that raises has freed nothing, and its exception is the cause of the request's.
 fn ask(handler: &Py<PyAny>, report: &OutOfMemory) -> Relief {
     let error = Error::from(report.clone());
     let freed = Python::try_attach(|py| {
@@ -303,7 +303,7 @@ fn ask(handler: &Py<PyAny>, report: &OutOfMemory) -> Relief {
             .call1((exception(py, &error, During::Allocation).into_value(py),))
             .and_then(|answer| answer.is_truthy());
         answer.unwrap_or_else(|raised| {
-            raised.write_unraisable(py, Some(handler.bind(py)));
+            keep_raised(raised);
             false
         })
     });

@@ -99,6 +99,7 @@ class Stack(_alluvion.Stack):
     - `over`: a resource object to put the layers over. Then the recipe has no source.
     - `on_out_of_memory`: called with an `alluvion.errors.OutOfMemory` when a request finds no memory. If it answers true, the
       request is tried again, and if that fails, asked about again. It may free and allocate; what it allocates asks no handler.
+      If it raises, the request fails, and the exception is the cause of that of the request.
 
     >>> import alluvion
     >>> with alluvion.simulated(memory="1 GiB"):

@@ -135,8 +135,8 @@ impl DeviceMemoryResource {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         match self.owner.get() {
-            Some(owner) => Ok(py.detach(|| owner.describe().to_string())),
-            None if self.make.is_some() => self.owner(py).map(|owner| owner.describe().to_string()),
+            Some(owner) => Ok(py.detach(|| on_a_line(owner))),
+            None if self.make.is_some() => self.owner(py).map(|owner| on_a_line(owner)),
             None => Ok("DeviceMemoryResource()".into()),
         }
     }
@@ -147,6 +147,11 @@ impl DeviceMemoryResource {
             "a {name} cannot be pickled or copied: it is memory of this process"
         )))
     }
+}
+
+/// A stack as a recipe writes it, outermost first, each layer as it stands now.
+fn on_a_line(owner: &Owner) -> String {
+    format!("{:#}", owner.describe()).replace("\n> ", " | ")
 }
 
 impl Drop for DeviceMemoryResource {

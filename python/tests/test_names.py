@@ -1,0 +1,74 @@
+"""Every public name has a docstring, and its signature can be read."""
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import alluvion
+from alluvion import _alluvion
+
+# Their import needs a library that is not everywhere, or ends the process.
+SKIPPED = ("alluvion.__main__", "alluvion.rmm.__main__", "alluvion._path", "alluvion.dask", "alluvion.rmm.allocators")
+
+
+def modules():
+    found = ["alluvion", "alluvion._alluvion"]
+    for module in pkgutil.walk_packages(alluvion.__path__, "alluvion."):
+        if not module.name.startswith(SKIPPED) and module.name not in found:
+            found.append(module.name)
+    return found
+
+
+def names_of(module):
+    return [name for name in getattr(module, "__all__", dir(module)) if not name.startswith("__")]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_module_says_what_it_is(name):
+    module = importlib.import_module(name)
+    assert module.__doc__ and module.__doc__.strip()
+    if not name.startswith("alluvion.rmm") and name != "alluvion._pytest_plugin":
+        assert hasattr(module, "__all__")
+
+
+@pytest.mark.parametrize(
+    ("name", "public"), [(name, public) for name in modules() for public in names_of(importlib.import_module(name))]
+)
+def test_a_public_name_is_there_and_explained(name, public):
+    value = getattr(importlib.import_module(name), public)
+    if inspect.isclass(value) or callable(value):
+        assert value.__doc__, f"{name}.{public} has no docstring"
+    if inspect.isbuiltin(value):
+        assert value.__text_signature__ is not None
+
+
+@pytest.mark.parametrize("name", [name for name in dir(_alluvion) if inspect.isclass(getattr(_alluvion, name))])
+def test_a_native_class_explains_its_methods(name):
+    kind = getattr(_alluvion, name)
+    for public, value in vars(kind).items():
+        if public.startswith("_"):
+            continue
+        assert value.__doc__, f"{name}.{public} has no docstring"
+        if callable(value):
+            assert value.__text_signature__ is not None or isinstance(value, staticmethod)
+
+
+def test_the_stub_names_what_the_module_has():
+    import ast
+    from pathlib import Path
+
+    stub = Path(_alluvion.__file__).with_name("_alluvion.pyi")
+    there = {
+        node.name
+        for node in ast.parse(stub.read_text()).body
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_")
+    }
+    assert there == {name for name in dir(_alluvion) if not name.startswith("_")}
+
+
+def test_types_are_shipped():
+    from pathlib import Path
+
+    assert Path(alluvion.__file__).with_name("py.typed").exists()
