@@ -50,6 +50,140 @@ class CudaMemoryResource(DeviceMemoryResource):
 
     def __new__(cls) -> Self: ...
 
+class ManagedMemoryResource(DeviceMemoryResource):
+    """Memory that moves between host and device."""
+
+    def __new__(cls) -> Self: ...
+
+class SystemMemoryResource(DeviceMemoryResource):
+    """Ordinary memory of the host, where the device reads it."""
+
+    def __new__(cls) -> Self: ...
+
+class PinnedHostMemoryResource(DeviceMemoryResource):
+    """Page-locked memory of the host."""
+
+    def __new__(cls) -> Self: ...
+
+class SamHeadroomMemoryResource(DeviceMemoryResource):
+    """System memory that leaves some memory of the device free."""
+
+    def __new__(cls, headroom: int | str) -> Self: ...
+
+class CudaAsyncMemoryResource(DeviceMemoryResource):
+    """A pool of the driver's own, stream-ordered."""
+
+    def __new__(
+        cls,
+        initial_pool_size: int | str | None = None,
+        release_threshold: int | str | None = None,
+        enable_ipc: bool = False,
+        enable_fabric: bool = False,
+    ) -> Self: ...
+    def pool_handle(self) -> int: ...
+
+class CudaAsyncManagedMemoryResource(DeviceMemoryResource):
+    """The driver's pool of managed memory."""
+
+    def __new__(cls) -> Self: ...
+    def pool_handle(self) -> int: ...
+
+class CallbackMemoryResource(DeviceMemoryResource):
+    """A resource that is written in Python."""
+
+    def __new__(
+        cls,
+        allocate_func: Callable[[int, Stream], int],
+        deallocate_func: Callable[[int, int, Stream], object],
+    ) -> Self: ...
+
+class PoolMemoryResource(UpstreamResourceAdaptor):
+    """A pool that serves every size."""
+
+    def __new__(
+        cls,
+        upstream_mr: DeviceMemoryResource,
+        initial_pool_size: int | str | None = None,
+        maximum_pool_size: int | str | None = None,
+    ) -> Self: ...
+    def pool_size(self) -> int: ...
+
+class ArenaMemoryResource(UpstreamResourceAdaptor):
+    """A fixed amount, of which streams get large parts."""
+
+    def __new__(
+        cls,
+        upstream_mr: DeviceMemoryResource,
+        arena_size: int | str | None = None,
+        dump_log_on_failure: bool = False,
+    ) -> Self: ...
+
+class FixedSizeMemoryResource(UpstreamResourceAdaptor):
+    """Blocks of one size."""
+
+    def __new__(
+        cls,
+        upstream_mr: DeviceMemoryResource,
+        block_size: int | str = 1048576,
+        blocks_to_preallocate: int = 128,
+    ) -> Self: ...
+
+class BinningMemoryResource(UpstreamResourceAdaptor):
+    """A resource for each range of sizes."""
+
+    def __new__(
+        cls,
+        upstream_mr: DeviceMemoryResource,
+        min_size_exponent: int = ...,
+        max_size_exponent: int = ...,
+    ) -> Self: ...
+    @property
+    def bin_mrs(self) -> list[DeviceMemoryResource]: ...
+    def add_bin(self, allocation_size: int, bin_resource: DeviceMemoryResource | None = None) -> None: ...
+
+class LimitingResourceAdaptor(UpstreamResourceAdaptor):
+    """Refuses requests that would make more bytes live than its limit."""
+
+    def __new__(cls, upstream_mr: DeviceMemoryResource, allocation_limit: int | str) -> Self: ...
+    def get_allocated_bytes(self) -> int: ...
+    def get_allocation_limit(self) -> int: ...
+
+class LoggingResourceAdaptor(UpstreamResourceAdaptor):
+    """Logs every allocation and free in RMM's format."""
+
+    def __new__(
+        cls, upstream_mr: DeviceMemoryResource, log_file_name: str | PathLike[str] | None = None
+    ) -> Self: ...
+    def flush(self) -> None: ...
+    def get_file_name(self) -> str: ...
+
+class StatisticsResourceAdaptor(UpstreamResourceAdaptor):
+    """Counts bytes and blocks."""
+
+    def __new__(cls, upstream_mr: DeviceMemoryResource) -> Self: ...
+    @property
+    def allocation_counts(self) -> Any: ...
+    def push_counters(self) -> Any: ...
+    def pop_counters(self) -> Any: ...
+
+class TrackingResourceAdaptor(UpstreamResourceAdaptor):
+    """Records every live block."""
+
+    def __new__(cls, upstream_mr: DeviceMemoryResource, capture_stacks: bool = False) -> Self: ...
+    def get_allocated_bytes(self) -> int: ...
+    def get_outstanding_allocations_str(self) -> str: ...
+    def log_outstanding_allocations(self) -> None: ...
+
+class FailureCallbackResourceAdaptor(UpstreamResourceAdaptor):
+    """Asks a function when memory runs out."""
+
+    def __new__(cls, upstream_mr: DeviceMemoryResource, callback: Callable[[int], bool | None]) -> Self: ...
+
+class PrefetchResourceAdaptor(UpstreamResourceAdaptor):
+    """Migrates managed memory to the device before it is used."""
+
+    def __new__(cls, upstream_mr: DeviceMemoryResource) -> Self: ...
+
 class Stack(DeviceMemoryResource):
     """A stack of resources: `alluvion.Stack` without names for what it returns."""
 
