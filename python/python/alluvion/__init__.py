@@ -4,9 +4,9 @@
 >>> with alluvion.simulated() as sim:
 ...     stack = alluvion.resource("stats | limiting(64MiB) | pool | cuda-async")
 ...     with alluvion.using(stack), alluvion.tag("join"):
-...         address = stack.allocate(1 << 20)
+...         buffer = alluvion.empty(1 << 20)
 ...         print(stack.stats().current_bytes)
-...         stack.deallocate(address, 1 << 20)
+...         del buffer
 ...     del stack
 1048576
 
@@ -37,6 +37,7 @@ from alluvion._alluvion import (
     set_current_resource,
     set_stack_depth,
 )
+from alluvion._buffer import Buffer, empty
 from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Access",
     "Block",
+    "Buffer",
     "Call",
     "DeviceBuffer",
     "DeviceView",
@@ -69,6 +71,7 @@ __all__ = [
     "device_count",
     "doctor",
     "draw",
+    "empty",
     "errors",
     "from_dlpack",
     "memory_info",

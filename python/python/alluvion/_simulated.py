@@ -34,19 +34,17 @@ class Access(NamedTuple):
     submission: int
 
 
-class Hazard(NamedTuple):
-    """A mistake of the program, whether or not it had an effect this time."""
+class Hazard(str):
+    """A mistake of the program, whether or not it had an effect this time: text that says all of it, and its parts."""
 
     #: `race`, `use before ready`, `use after free`, `out of bounds`, `double free`, `free while in use`, `leak`, …
     kind: str
+    #: The earlier of the two accesses, where there are two.
     first: Access | None
+    #: The later access, which completed the mistake.
     second: Access | None
     #: The missing order, or the broken rule.
     missing: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class HazardError(AssertionError):
@@ -171,7 +169,10 @@ class Simulated(_alluvion.Simulated):
 
 def _hazard(row: tuple[Any, ...]) -> Hazard:
     kind, first, second, missing, text = row
-    return Hazard(kind, first and Access(*first), second and Access(*second), missing, text)
+    hazard = Hazard(text)
+    hazard.kind, hazard.missing = kind, missing
+    hazard.first, hazard.second = first and Access(*first), second and Access(*second)
+    return hazard
 
 
 def simulated(

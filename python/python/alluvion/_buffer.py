@@ -1,0 +1,38 @@
+"""Buffers of device memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alluvion._alluvion import DeviceBuffer, parse_bytes
+
+#: A buffer of device memory: the class that `alluvion.rmm` calls `DeviceBuffer`.
+Buffer = DeviceBuffer
+
+
+def empty(size: int | str, *, stream: Any = None, resource: Any = None) -> DeviceBuffer:
+    """A buffer of `size` bytes whose contents are arbitrary.
+
+    It comes from `resource`, a resource object or a recipe, and from the current one if that is left out; on `stream`, and on the
+    default stream if that is left out. It is freed on that stream.
+
+    >>> import alluvion
+    >>> with alluvion.simulated():
+    ...     buffer = alluvion.empty("1 KiB")
+    ...     print(buffer.size, alluvion.empty(100, resource="cuda").nbytes)
+    ...     del buffer
+    1024 100
+    """
+    options: dict[str, Any] = {}
+    if stream is not None:
+        options["stream"] = stream
+    if isinstance(resource, str):
+        from alluvion._stack import Stack
+
+        resource = Stack(resource)
+    if resource is not None:
+        options["mr"] = resource
+    return DeviceBuffer(size=parse_bytes(size), **options)
+
+
+__all__ = ["Buffer", "empty"]
