@@ -78,13 +78,16 @@ def test_cupy_memory_is_on_cupys_stream_and_keeps_it(cupy, allocator, sim):
     assert sim.hazards() == []
 
 
-def test_one_stream_of_cupy_is_one_stream_here(cupy, allocator):
+def test_one_stream_of_cupy_is_one_stream_here(cupy, allocator, sim):
     pool = alluvion.rmm.mr.PoolMemoryResource(alluvion.rmm.mr.CudaMemoryResource(), "1 MiB", "1 MiB")
     alluvion.set_current_resource(pool)
     cupy.current = FakeStream()
     first = allocator(4096).mem.ptr
     # The same block again, without a wait: it is known to be the same stream.
+    calls = sim.driver_calls
     assert all(allocator(4096).mem.ptr == first for _ in range(10))
+    # Each time: which device is current, and which stream it is, at the allocation and at the free; an event at the free.
+    assert sim.driver_calls - calls <= 12 * 10
 
 
 def test_without_cupy_the_call_says_so(allocator, monkeypatch):

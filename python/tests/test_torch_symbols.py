@@ -1,6 +1,7 @@
 """The C functions that PyTorch calls, called as it does: by ctypes, without the interpreter, from any thread."""
 
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
@@ -55,6 +56,11 @@ def counted(sim):
     return resource
 
 
+def blocks(sim):
+    """How many blocks of the driver are out. Events that are kept to be used again are none."""
+    return sum("event" not in str(leak) for leak in sim.leaks())
+
+
 def live(resource):
     counts = resource.allocation_counts
     return counts.current_bytes, counts.current_count
@@ -72,7 +78,7 @@ def test_a_block_comes_from_the_current_resource_and_goes_back(torch, counted, s
     assert live(counted) == (1000, 1)
     torch.alluvion_torch_deallocate(address, 1000, 0, None)
     assert live(counted) == (0, 0)
-    assert sim.leaks() == []
+    assert blocks(sim) == 0
 
 
 def test_a_block_goes_back_to_its_own_resource_though_another_is_current(torch, counted):
@@ -91,9 +97,10 @@ def test_the_resource_of_a_block_lives_as_long_as_the_block(torch, sim):
     alluvion.set_current_resource(alluvion.rmm.mr.PoolMemoryResource(alluvion.rmm.mr.CudaMemoryResource(), "1 MiB"))
     address = torch.alluvion_torch_allocate(4096, 0, None)
     alluvion.set_current_resource(alluvion.rmm.mr.CudaMemoryResource())
-    assert len(sim.leaks()) == 1
+    gc.collect()
+    assert blocks(sim) == 1
     torch.alluvion_torch_deallocate(address, 4096, 0, None)
-    assert sim.leaks() == []
+    assert blocks(sim) == 0
 
 
 def test_each_device_has_its_own_resource(torch, counted):
@@ -293,7 +300,7 @@ def test_a_child_of_a_fork_leaves_its_parents_blocks_alone():
 import os, sys, warnings
 warnings.simplefilter("ignore")
 import alluvion
-import alluvion.rmm
+from alluvion import _alluvion
 sys.path.insert(0, %r)
 from test_torch_symbols import load
 torch = load()

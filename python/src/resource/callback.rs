@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use alluvion::source::Callback;
+use alluvion::stream::StreamKind;
 use alluvion::{DevicePtr, Error, Layout, StreamRef};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyMemoryError;
@@ -112,6 +113,8 @@ fn python_stream<'py>(py: Python<'py>, stream: StreamRef<'_>) -> PyResult<Bound<
     let handle = match stream.raw().0 {
         0 | 1 => StreamHandle::Default(0),
         2 => StreamHandle::PerThread,
+        // It is lent for a call: an object that the function keeps knows no more of it than its number.
+        number if stream.to_stream().kind() == StreamKind::Foreign => StreamHandle::from_number(number, None),
         _ => StreamHandle::Owned(stream.to_stream()),
     };
     Bound::new(py, Stream::of(Arc::new(handle)))

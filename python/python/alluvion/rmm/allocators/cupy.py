@@ -23,24 +23,10 @@ if TYPE_CHECKING:
 
 _DEFAULT_STREAMS = {0: DEFAULT_STREAM, 1: LEGACY_DEFAULT_STREAM, 2: PER_THREAD_DEFAULT_STREAM}
 
-#: The attribute of a stream of CuPy that holds ours. Two streams of ours over one of CuPy's would wait for each other.
-_OURS = "_alluvion_stream"
-
 
 def _stream_of(foreign: Any) -> Stream:
     """Our stream for one of CuPy's. It keeps CuPy's alive while memory of it is out."""
-    default = _DEFAULT_STREAMS.get(getattr(foreign, "ptr", None))
-    if default is not None:
-        return default
-    known = getattr(foreign, _OURS, None)
-    if known is not None:
-        return known
-    ours = Stream(foreign)
-    try:
-        setattr(foreign, _OURS, ours)
-    except AttributeError:
-        pass
-    return ours
+    return _DEFAULT_STREAMS.get(getattr(foreign, "ptr", None)) or Stream(foreign)
 
 
 def rmm_cupy_allocator(nbytes: int) -> cupy.cuda.MemoryPointer:
