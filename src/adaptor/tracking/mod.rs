@@ -62,8 +62,11 @@ pub struct Tracking<U = AnyResource> {
     register: TrackingBook,
     upstream: U,
     id: ResourceId,
-    on_wrong_free: Option<Arc<dyn Fn(&Misuse) + Send + Sync>>,
+    on_wrong_free: Option<OnWrongFree>,
 }
+
+/// What is told of wrong frees.
+type OnWrongFree = Arc<dyn Fn(&Misuse) + Send + Sync>;
 
 static_assertions::assert_impl_all!(Tracking<crate::source::Cuda>: Send, Sync, DeviceAccessible);
 static_assertions::assert_impl_all!(Tracking<crate::source::Pinned>: crate::resource::HostAccessible);
