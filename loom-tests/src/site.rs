@@ -161,6 +161,30 @@ impl Site {
         unsafe { self.pool.deallocate(plot.block, plot.layout, stream) };
     }
 
+    /// From here on a block sleeps: it has no memory, until it [is awake](Self::note_awake).
+    ///
+    /// # Panics
+    ///
+    /// If it is not live.
+    pub fn note_asleep(&self, plot: &Plot) {
+        self.ground.leave(plot.address());
+    }
+
+    /// A block that slept has memory again.
+    ///
+    /// # Panics
+    ///
+    /// If it overlaps one that is live.
+    pub fn note_awake(&self, plot: &Plot) {
+        self.ground.enter(plot.address(), plot.bytes());
+    }
+
+    /// Frees a block that sleeps, or is being woken.
+    pub fn give_asleep(&self, stream: StreamRef<'_>, plot: Plot) {
+        // SAFETY: as in `give`.
+        unsafe { self.pool.deallocate(plot.block, plot.layout, stream) };
+    }
+
     /// As [`give`](Self::give), by the call that says what is wrong. Returns whether nothing was. The block may be given back so more
     /// than once: nobody else takes one meanwhile.
     pub fn try_to_give(&self, stream: StreamRef<'_>, plot: &Plot) -> bool {

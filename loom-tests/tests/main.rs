@@ -30,6 +30,7 @@ mod pool_pages;
 mod pool_remote_free;
 mod pool_retire_vs_steal;
 mod pool_shutdown;
+mod pool_sleep;
 mod pool_snapshot;
 mod pool_take_then_wait;
 mod pool_trim_vs_allocate;
