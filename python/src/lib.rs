@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `error` | Which Python exception says what went wrong? |
 //! | `machine` | Which machine and which device does a call mean? |
+//! | `gpu` | What does the driver say of itself, of devices and of its errors? |
 //! | `argument` | What may a caller pass? |
 //! | `tag` | What is an allocation for? |
 //! | `call_site` | Which line of Python asked? |
@@ -39,6 +40,7 @@ mod call_site;
 mod current;
 mod dlpack;
 mod error;
+mod gpu;
 mod machine;
 mod metrics;
 mod pinned;
@@ -66,6 +68,10 @@ mod _alluvion {
     use crate::current::{current_resource, known_devices, reset_current_resource, set_current_resource};
     #[pymodule_export]
     use crate::dlpack::from_dlpack;
+    #[pymodule_export]
+    use crate::gpu::{
+        driver_version, gpu_attribute, gpu_count, gpu_current, gpu_error, gpu_name, gpu_set_current,
+    };
     #[pymodule_export]
     use crate::machine::{current_device, device_count, memory_info, set_current_device};
     #[pymodule_export]

@@ -534,7 +534,7 @@ def test_eight_threads_make_copy_and_drop(sim):
     assert failed == []
     gc.collect()
     # Events are kept for later.
-    assert [leak for leak in sim.leaks() if not leak.startswith("leak: event")] == []
+    assert [leak for leak in map(str, sim.leaks()) if not leak.startswith("leak: event")] == []
 
 
 def test_one_buffer_resized_and_read_by_many_threads(sim):

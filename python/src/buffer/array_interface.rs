@@ -79,7 +79,8 @@ impl ArrayInterface {
                          thread's own",
                     ));
                 }
-                Some(StreamHandle::from_number(number, Some(object.clone().unbind())))
+                // The interface says nothing of who keeps the stream: it lives during this call, as the array does.
+                Some(StreamHandle::from_number(number, None))
             }
             _ => None,
         };

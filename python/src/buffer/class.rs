@@ -600,7 +600,9 @@ impl DeviceBuffer {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wish = dlpack::Wish { stream, max_version, dl_device, copy };
-        dlpack::export(slf, &Form::bytes(slf.get().state().size), &wish)
+        // Apart: the state must not be held during the call.
+        let form = Form::bytes(slf.get().size());
+        dlpack::export(slf, &form, &wish)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {

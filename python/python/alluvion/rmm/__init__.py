@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from alluvion import __version__ as __alluvion_version__
 from alluvion.rmm import librmm, mr, pylibrmm, rmm, statistics
+from alluvion.rmm._cuda import gpu as _gpu
 from alluvion.rmm._install import install, uninstall
 from alluvion.rmm._version import __git_commit__, __version__
 from alluvion.rmm.mr import disable_logging, enable_logging, get_log_filenames
