@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::foreign_error::ForeignError;
 use super::pointed::Pointed;
 use super::{Misuse, OutOfMemory, Unsupported};
 
@@ -13,6 +14,7 @@ pub(super) enum Detail {
     Misuse(Misuse),
     Text(Box<str>),
     Pointed(Pointed),
+    Foreign(ForeignError),
 }
 
 impl fmt::Display for Detail {
@@ -23,6 +25,7 @@ impl fmt::Display for Detail {
             Self::Misuse(misuse) => misuse.fmt(f),
             Self::Text(text) => f.write_str(text),
             Self::Pointed(pointed) => pointed.fmt(f),
+            Self::Foreign(error) => error.fmt(f),
         }
     }
 }

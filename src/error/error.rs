@@ -5,6 +5,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use super::detail::Detail;
+use super::foreign_error::ForeignError;
 use super::pointed::Pointed;
 use super::{Misuse, OutOfMemory};
 #[cfg(feature = "cuda")]
@@ -90,6 +91,8 @@ pub enum ErrorKind {
     Unwritable,
     /// Any other code of the driver.
     Driver,
+    /// Code that is not the crate's failed, such as a callback: see [`Error::foreign`].
+    Foreign,
 }
 
 impl ErrorKind {
@@ -102,6 +105,7 @@ impl ErrorKind {
             Self::NoDevice => "no such device",
             Self::Unreadable => "unreadable",
             Self::Unwritable => "unwritable",
+            Self::Foreign => "foreign error",
             _ => "invalid argument",
         }
     }
@@ -275,6 +279,39 @@ impl Error {
         Self::new(ErrorKind::Unwritable, 0, 0).and(Detail::Text(format!("{what}: {error}").into()))
     }
 
+    /// An error of code that is not the crate's, such as a callback, which goes up through every layer unchanged.
+    /// [`foreign_error`](Self::foreign_error) returns it, and so does [`source`](core::error::Error::source).
+    ///
+    /// It is not out of memory: nobody frees memory for it, and no suballocator looks elsewhere. For a lack of memory with such an
+    /// error behind it there is [`OutOfMemory::upstream_error`].
+    ///
+    /// ```
+    /// use alluvion::source::Callback;
+    /// use alluvion::{Error, ErrorKind, Layout, PoolConfig, Resource, ResourceExt, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let device = sim.device(0);
+    /// let fails = |_: Layout, _: alluvion::StreamRef<'_>| Err(Error::foreign("interrupted".parse::<u32>().unwrap_err()));
+    /// // SAFETY: the closures hand out nothing.
+    /// let callback = unsafe { Callback::new(&device, fails, |_, _, _| {}) };
+    /// let pool = callback.pool(PoolConfig::default())?;
+    /// let error = pool.allocate_sync(Layout::from_bytes(100)?).unwrap_err();
+    /// assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Foreign, "foreign error: invalid digit found in string"));
+    /// assert!(error.foreign_error().is_some_and(|error| error.is::<std::num::ParseIntError>()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[cold]
+    #[must_use]
+    pub fn foreign(error: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> Self {
+        Self::new(ErrorKind::Foreign, 0, 0).and(Detail::Foreign(ForeignError::new(error.into())))
+    }
+
+    /// As [`of_driver`](Self::of_driver), with what is known beside the code.
+    #[cold]
+    pub(crate) fn of_driver_that(error: DriverError, bytes: usize, why: String) -> Self {
+        Self::of_driver(error, bytes).and(Detail::Text(why.into()))
+    }
+
     /// An error at a position in a text: of the kind of `of`, the error that occurred there, or else `Malformed`.
     #[cold]
     pub(crate) fn pointing(text: &str, place: Range<usize>, why: String, of: Option<Self>) -> Self {
@@ -405,6 +442,17 @@ impl Error {
         }
     }
 
+    /// The error of code that is not the crate's: this one is it, or it led to this one. `downcast_ref` of it gives its type back.
+    #[must_use]
+    pub fn foreign_error(&self) -> Option<&(dyn core::error::Error + Send + Sync + 'static)> {
+        match self.detail.as_deref()? {
+            Detail::Foreign(error) => error.get(),
+            Detail::OutOfMemory(report) => report.upstream_error.as_ref()?.foreign_error(),
+            Detail::Pointed(pointed) => pointed.of.as_ref()?.foreign_error(),
+            _ => None,
+        }
+    }
+
     /// The block that was given back wrongly, and the mistake, if that is the error.
     #[must_use]
     pub fn misuse(&self) -> Option<&Misuse> {
@@ -497,9 +545,16 @@ impl Error {
         self.kind == ErrorKind::ContextLost
     }
 
-    /// Returns `true` if every later call will fail too, so that the caller stops trying.
+    /// Returns `true` if the caller stops trying: every later call will fail too, or code that is not the crate's has failed,
+    /// which its caller must hear of.
     pub(crate) fn is_final(&self) -> bool {
-        self.is_context_lost() || self.is_shut_down()
+        self.is_context_lost() || self.is_shut_down() || self.is_foreign()
+    }
+
+    /// Returns `true` if code that is not the crate's failed: see [`foreign`](Self::foreign).
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.kind == ErrorKind::Foreign
     }
 
     /// Returns `true` if the driver has shut down, or belongs to the parent of this process.
@@ -608,6 +663,7 @@ impl fmt::Display for Error {
             ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Unwritable => f.write_str("unwritable")?,
             ErrorKind::Driver => f.write_str("driver error")?,
+            ErrorKind::Foreign => f.write_str("foreign error")?,
         }
         if let Some(detail) = &self.detail {
             write!(f, ": {detail}")?;
@@ -628,4 +684,9 @@ impl fmt::Debug for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for Error {
+    /// The [error of code that is not the crate's](Error::foreign_error), if there is one.
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        self.foreign_error().map(|error| -> &(dyn core::error::Error + 'static) { error })
+    }
+}

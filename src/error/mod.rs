@@ -6,6 +6,7 @@
 mod detail;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod error;
+mod foreign_error;
 mod misuse;
 mod out_of_memory;
 mod pointed;

@@ -87,3 +87,46 @@ fn misuse_is_told_and_said() {
         assert!(error.out_of_memory_report().is_none() && error.requested_bytes().is_none());
     }
 }
+
+/// An error of others, which counts how often it is dropped, and panics then.
+#[derive(Debug)]
+struct Theirs {
+    _alive: std::sync::Arc<()>,
+}
+
+impl core::fmt::Display for Theirs {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("theirs")
+    }
+}
+
+impl core::error::Error for Theirs {}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+}
+
+#[test]
+fn a_foreign_error_is_found_whatever_lies_around_it() {
+    use core::error::Error as _;
+
+    let alive = std::sync::Arc::new(());
+    let error = Error::foreign(Theirs { _alive: std::sync::Arc::clone(&alive) });
+    assert_eq!((error.kind(), error.to_string()), (ErrorKind::Foreign, "foreign error: theirs".to_owned()));
+    assert!(error.is_foreign() && error.is_final() && !error.is_out_of_memory());
+    // A lack of memory with it behind, of a suballocator over that, at a place of a text.
+    let lack = Error::from(report(Some(error.clone())));
+    let over_it = Error::from(report(Some(lack.clone())));
+    let pointing = Error::pointing("pool | cuda", 0..4, over_it.to_string(), Some(over_it.clone()));
+    for error in [&error, &lack, &over_it, &pointing] {
+        assert!(error.foreign_error().is_some_and(|error| error.is::<Theirs>()), "{error}");
+        assert!(error.source().is_some_and(|error| error.is::<Theirs>()), "{error}");
+        assert!(error.to_string().contains("theirs"), "{error}");
+    }
+    assert!(lack.is_out_of_memory() && !lack.is_foreign() && !lack.is_final());
+    drop((error, lack, over_it, pointing));
+    assert_eq!(std::sync::Arc::strong_count(&alive), 1, "it went, and its panic went nowhere");
+    assert!(Error::out_of_memory(1).foreign_error().is_none() && Error::out_of_memory(1).source().is_none());
+}

@@ -5,10 +5,10 @@ use core::fmt;
 
 use super::Relief;
 use crate::contain::{Inside, contain};
-use crate::error::OutOfMemory;
+use crate::error::{Error, OutOfMemory};
 use crate::sync::Arc;
 
-type ReliefHandler = Arc<dyn Fn(&OutOfMemory) -> Relief + Send + Sync>;
+type ReliefHandler = Arc<dyn Fn(&OutOfMemory) -> Result<Relief, Error> + Send + Sync>;
 type Witness = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 
 thread_local! {
@@ -30,6 +30,14 @@ pub(crate) struct Handlers {
 
 impl Handlers {
     pub(crate) fn push(&mut self, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) {
+        self.push_fallible(move |report| Ok(handler(report)));
+    }
+
+    /// A handler that may fail itself: then the request fails with its error.
+    pub(crate) fn push_fallible(
+        &mut self,
+        handler: impl Fn(&OutOfMemory) -> Result<Relief, Error> + Send + Sync + 'static,
+    ) {
         self.helpers.push(Arc::new(handler));
     }
 
@@ -44,11 +52,21 @@ impl Handlers {
     /// Asks one handler after the other, until one says that it has freed memory.
     ///
     /// A handler that panics counts as having freed nothing, and the next is asked: no method of a resource unwinds.
-    pub(crate) fn ask(&self, report: &OutOfMemory) -> Relief {
-        let Some(_asking) = Inside::enter(&IS_ASKING) else { return Relief::None };
+    ///
+    /// # Errors
+    ///
+    /// That of the first handler that fails. The next is not asked.
+    pub(crate) fn ask(&self, report: &OutOfMemory) -> Result<Relief, Error> {
+        let Some(_asking) = Inside::enter(&IS_ASKING) else { return Ok(Relief::None) };
         self.tell_witnesses(report);
-        let freed = self.helpers.iter().any(|handler| contain(|| handler(report)) == Some(Relief::Freed));
-        if freed { Relief::Freed } else { Relief::None }
+        for handler in &self.helpers {
+            match contain(|| handler(report)) {
+                Some(Ok(Relief::Freed)) => return Ok(Relief::Freed),
+                Some(Ok(Relief::None)) | None => {}
+                Some(Err(error)) => return Err(error),
+            }
+        }
+        Ok(Relief::None)
     }
 
     /// Tells the witnesses of a request that no handler can help.
@@ -82,6 +100,24 @@ mod tests {
         OutOfMemory::new("Pool", 1024)
     }
 
+    fn answer(handlers: &Handlers) -> Relief {
+        handlers.ask(&report()).expect("no handler fails")
+    }
+
+    /// A handler that fails ends the asking, with its error.
+    #[test]
+    fn a_handler_that_fails_is_the_last() {
+        let (others, told) = telling(&[Relief::Freed]);
+        let mut handlers = Handlers::default();
+        handlers.push_fallible(|_| Ok(Relief::None));
+        handlers.push_fallible(|_| Err(Error::foreign("stopped")));
+        handlers.helpers.extend(others.helpers);
+        let error = handlers.ask(&report()).expect_err("the second handler fails");
+        assert_eq!((error.to_string().as_str(), told.try_iter().count()), ("foreign error: stopped", 0));
+        handlers.helpers.remove(1);
+        assert_eq!((answer(&handlers), told.try_iter().count()), (Relief::Freed, 1));
+    }
+
     /// Handlers that each report their number when they are asked, and return their answer.
     fn telling(answers: &[Relief]) -> (Handlers, mpsc::Receiver<usize>) {
         let (tell, told) = mpsc::channel();
@@ -99,12 +135,12 @@ mod tests {
     #[test]
     fn handlers_are_asked_in_turn_until_one_has_freed() {
         let (handlers, told) = telling(&[Relief::None, Relief::Freed, Relief::Freed]);
-        assert_eq!(handlers.ask(&report()), Relief::Freed);
+        assert_eq!(answer(&handlers), Relief::Freed);
         assert!(told.try_iter().eq([0, 1]));
         let (handlers, told) = telling(&[Relief::None; 3]);
-        assert_eq!(handlers.ask(&report()), Relief::None);
+        assert_eq!(answer(&handlers), Relief::None);
         assert!(told.try_iter().eq([0, 1, 2]));
-        assert!(Handlers::default().is_empty() && Handlers::default().ask(&report()) == Relief::None);
+        assert!(Handlers::default().is_empty() && answer(&Handlers::default()) == Relief::None);
     }
 
     #[test]
@@ -116,7 +152,7 @@ mod tests {
         });
         handlers.push_witness(|_| resume_unwind(Box::new("on purpose")));
         assert_eq!((format!("{handlers:?}"), handlers.is_empty()), ("3 handlers".to_owned(), false));
-        assert_eq!(handlers.ask(&report()), Relief::None);
+        assert_eq!(answer(&handlers), Relief::None);
         assert_eq!((told.try_iter().count(), asked.try_iter().count()), (1, 1));
         handlers.tell(&report());
         assert_eq!((told.try_iter().count(), asked.try_iter().count()), (1, 0));
@@ -126,8 +162,9 @@ mod tests {
     fn a_handler_sees_the_report() {
         let mut handlers = Handlers::default();
         handlers.push(|report| if report.requested_bytes == 1024 { Relief::Freed } else { Relief::None });
-        assert_eq!(handlers.ask(&report()), Relief::Freed);
-        assert_eq!(handlers.ask(&OutOfMemory { requested_bytes: 7, ..report() }), Relief::None);
+        assert_eq!(answer(&handlers), Relief::Freed);
+        let other = handlers.ask(&OutOfMemory { requested_bytes: 7, ..report() });
+        assert_eq!(other.expect("it does not fail"), Relief::None);
     }
 
     #[test]
@@ -136,13 +173,19 @@ mod tests {
         let mut outer = Handlers::default();
         let nested = inner.clone();
         outer.push(move |report| {
-            assert_eq!(nested.ask(report), Relief::None, "this thread is asking already");
+            assert_eq!(
+                nested.ask(report).expect("it does not fail"),
+                Relief::None,
+                "this thread is asking already"
+            );
             // Another thread may ask meanwhile.
-            thread::scope(|scope| scope.spawn(|| nested.ask(report)).join().expect("it does not panic"))
+            let asked =
+                thread::scope(|scope| scope.spawn(|| nested.ask(report)).join().expect("it does not panic"));
+            asked.expect("it does not fail")
         });
-        assert_eq!(outer.ask(&report()), Relief::Freed);
+        assert_eq!(answer(&outer), Relief::Freed);
         assert_eq!(told.try_iter().count(), 1, "by the other thread");
-        assert_eq!(inner.ask(&report()), Relief::Freed, "no thread is asking any more");
+        assert_eq!(answer(&inner), Relief::Freed, "no thread is asking any more");
     }
 
     struct PanicsWhenDropped;
@@ -159,13 +202,9 @@ mod tests {
         let mut handlers = Handlers::default();
         handlers.push(|_| resume_unwind(Box::new("on purpose")));
         handlers.push(|_| resume_unwind(Box::new(PanicsWhenDropped)));
-        assert_eq!(handlers.ask(&report()), Relief::None);
+        assert_eq!(answer(&handlers), Relief::None);
         handlers.helpers.extend(others.helpers);
-        assert_eq!(
-            handlers.ask(&report()),
-            Relief::Freed,
-            "the next one is asked, and this thread is not asking"
-        );
+        assert_eq!(answer(&handlers), Relief::Freed, "the next one is asked, and this thread is not asking");
         assert_eq!(told.try_iter().count(), 1);
     }
 
@@ -175,7 +214,7 @@ mod tests {
 
         impl Drop for AsksWhenDropped {
             fn drop(&mut self) {
-                self.0.ask(&report());
+                let _ = self.0.ask(&report());
             }
         }
 

@@ -18,7 +18,8 @@ use crate::stream::StreamRef;
 ///
 /// The result of `allocate` is checked: null means out of memory, as for `malloc`; a misaligned block is freed, and the request
 /// fails. A closure that panics does not unwind into the caller: a panic of `allocate` becomes an error, one of `deallocate` leaks
-/// the block if it was not freed yet. The panic hook has printed the message by then.
+/// the block if it was not freed yet. The panic hook has printed the message by then. An error of `allocate` goes up as it is: one of
+/// another library or language as [`Error::foreign`].
 ///
 /// # Stream ordering
 ///

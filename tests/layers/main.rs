@@ -11,6 +11,7 @@ mod contract;
 mod failure_callback;
 mod fallback;
 mod foreign_code;
+mod foreign_errors;
 mod guard;
 mod limits;
 mod metrics;

@@ -117,8 +117,30 @@ impl<U> FailureCallback<U> {
     /// Asks `handler` when `upstream` is out of memory.
     #[must_use]
     pub fn new(upstream: U, handler: impl Fn(&OutOfMemory) -> Relief + Send + Sync + 'static) -> Self {
+        Self::fallible(upstream, move |report| Ok(handler(report)))
+    }
+
+    /// As [`new`](Self::new), with a handler that may fail itself: the request then fails with its error, unchanged, and the
+    /// handler is not asked again for it. For handlers in a language with exceptions, see [`Error::foreign`].
+    ///
+    /// ```
+    /// use alluvion::adaptor::FailureCallback;
+    /// use alluvion::source::Cuda;
+    /// use alluvion::{Error, Layout, Resource, ResourceExt, Sim};
+    ///
+    /// let limited = Cuda::new(&Sim::new().device(0)).limiting(1 << 20);
+    /// let resource = FailureCallback::fallible(limited, |_| Err(Error::foreign("the cache is locked")));
+    /// let error = resource.allocate_sync(Layout::from_bytes(2 << 19)?).and_then(|_| resource.allocate_sync(Layout::from_bytes(1)?));
+    /// assert!(error.unwrap_err().is_foreign());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn fallible(
+        upstream: U,
+        handler: impl Fn(&OutOfMemory) -> Result<Relief, Error> + Send + Sync + 'static,
+    ) -> Self {
         let mut handlers = Handlers::default();
-        handlers.push(handler);
+        handlers.push_fallible(handler);
         Self { upstream, handlers, appeals: FailureCallbackBook::default() }
     }
 
@@ -165,8 +187,13 @@ impl<U: Resource> FailureCallback<U> {
             }
             figures = now;
             self.appeals.asked.fetch_add(1, Ordering::Relaxed);
-            if self.handlers.ask(&report) == Relief::None {
-                break;
+            match self.handlers.ask(&report) {
+                Ok(Relief::Freed) => {}
+                Ok(Relief::None) => break,
+                Err(of_handler) => {
+                    error = of_handler;
+                    break;
+                }
             }
             match again() {
                 Ok(block) => {

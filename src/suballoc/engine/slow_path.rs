@@ -81,6 +81,7 @@ impl<U: Resource> Engine<U> {
             let relief = self.handlers.ask(&report);
             // A handler may have forked.
             self.book.require_here()?;
+            let relief = relief?;
             if relief == Relief::None {
                 return Err(self.refusal(report, attempt));
             }
