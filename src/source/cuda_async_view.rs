@@ -78,14 +78,71 @@ impl<'p> CudaAsyncView<'p> {
     /// - `raw` is null, or a pool of `device` whose memory the device may read and write.
     /// - It lives until the last use of the view, of its clones, and of their blocks.
     pub unsafe fn from_raw(device: &Device, raw: RawPool) -> Result<Self, Error> {
+        // SAFETY: the pool is of this device and lives long enough: the caller's promises.
+        Self::checked(device, raw, || unsafe { DriverPool::new("CudaAsyncView", device, raw) })
+    }
+
+    /// As [`from_raw`](Self::from_raw), for a pool that its owner may destroy while there is a view, as the programs of a language
+    /// with a garbage collector do.
+    ///
+    /// Once the pool is destroyed, requests fail with an error of kind [`Driver`](crate::ErrorKind::Driver) that says so, and so do
+    /// the figures and `trim`. Blocks that were out then stay valid, and are freed as always: the driver keeps their memory until
+    /// the last of them is freed, as its manual says and as an H100 with driver 580 does.
+    ///
+    /// # What cannot be known
+    ///
+    /// The driver notices a handle that is no pool's: driver 580 answers `CUDA_ERROR_INVALID_VALUE`, also for a pool whose last
+    /// block was freed meanwhile. No manual promises that. A handle is an address: once the pool is gone, the driver may give its
+    /// handle to another pool. A view that the driver has told of the end asks it nothing any more. One that was not used in
+    /// between draws on the other pool, and has its [id](Resource::id).
+    ///
+    /// ```
+    /// use alluvion::driver::PoolProperties;
+    /// use alluvion::source::CudaAsyncView;
+    /// use alluvion::{ErrorKind, Layout, Resource, Sim};
+    ///
+    /// let sim = Sim::new();
+    /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+    /// let driver = device.driver();
+    /// let raw = driver.pool_create(0, PoolProperties::default())?;
+    /// // SAFETY: it is a pool of this device, and is not destroyed during a call.
+    /// let view = unsafe { CudaAsyncView::from_raw_until_destroyed(&device, raw) }?;
+    /// let layout = Layout::from_bytes(1000)?;
+    /// let block = view.allocate(layout, stream.as_ref())?;
+    /// // SAFETY: the block came from `view` with this layout, and nothing uses it.
+    /// unsafe { view.deallocate(block, layout, stream.as_ref()) };
+    /// stream.synchronize()?;
+    /// // SAFETY: nothing of the pool is out, and the view expects it.
+    /// unsafe { driver.pool_destroy(0, raw) }?;
+    /// let error = view.allocate(layout, stream.as_ref()).unwrap_err();
+    /// assert!(error.kind() == ErrorKind::Driver && error.to_string().contains("has destroyed it"), "{error}");
+    /// # sim.take_hazards();
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`from_raw`](Self::from_raw).
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is null, or was made as a pool of `device` whose memory the device may read and write.
+    /// - The pool is not destroyed during a call of the view, of a clone of it, or of this function.
+    /// - The driver refuses handles of destroyed pools, and keeps memory that is out until it is freed.
+    pub unsafe fn from_raw_until_destroyed(device: &Device, raw: RawPool) -> Result<Self, Error> {
+        // SAFETY: the pool was one of this device, and calls after its end fail: the caller's promises.
+        Self::checked(device, raw, || unsafe { DriverPool::until_destroyed("CudaAsyncView", device, raw) })
+    }
+
+    /// A view of what `pool` makes, if the handle is not null, and the driver knows it.
+    fn checked(device: &Device, raw: RawPool, pool: impl FnOnce() -> DriverPool) -> Result<Self, Error> {
         if !device.capabilities()?.memory_pools {
             return Err(Error::unsupported("a memory pool", "the device has none", "use `Cuda`"));
         }
         if raw.0 == 0 {
             return Err(no_pool("it is null"));
         }
-        // SAFETY: the pool is of this device and lives long enough: the caller's promises; it is not null.
-        let pool = unsafe { DriverPool::new("CudaAsyncView", device, raw) };
+        let pool = pool();
         match pool.attribute(PoolAttribute::ReservedCurrent) {
             Ok(_) => Ok(Self { pool, owner: None }),
             Err(error) if matches!(error.code(), Some(Code::INVALID_VALUE | Code::INVALID_HANDLE)) => {

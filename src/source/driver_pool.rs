@@ -3,11 +3,14 @@
 #![expect(unsafe_code, reason = "hands a live pool to the driver")]
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::postponed_frees::PostponedFrees;
 use super::refusal;
 use crate::device::Device;
-use crate::driver::{MemoryInfo, PoolAttribute, RawPool, RawStream, RelaxedCapture};
+use crate::driver::{
+    Call, Code, DriverError, DriverResult, MemoryInfo, PoolAttribute, RawPool, RawStream, RelaxedCapture,
+};
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, ResourceId};
 use crate::stream::StreamRef;
@@ -22,6 +25,8 @@ pub(super) struct DriverPool {
     source: &'static str,
     /// The most bytes that it holds, `usize::MAX` if nobody said.
     maximum_bytes: usize,
+    /// Set once the driver has said that the pool is gone, for a pool whose owner may destroy it; `None` for a pool that lives.
+    is_gone: Option<Arc<AtomicBool>>,
     postponed: Arc<PostponedFrees>,
 }
 
@@ -32,7 +37,58 @@ impl DriverPool {
     ///
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
     pub(super) unsafe fn new(source: &'static str, device: &Device, raw: RawPool) -> Self {
-        Self { device: device.clone(), raw, source, maximum_bytes: usize::MAX, postponed: Arc::default() }
+        let (maximum_bytes, is_gone) = (usize::MAX, None);
+        Self { device: device.clone(), raw, source, maximum_bytes, is_gone, postponed: Arc::default() }
+    }
+
+    /// As [`new`](Self::new), for a pool that may be destroyed.
+    ///
+    /// # Safety
+    ///
+    /// `raw` was made as a pool of `device`. It is not destroyed during a call of the returned value or its clones, and later calls
+    /// with its handle make the driver fail, and do no harm.
+    pub(super) unsafe fn until_destroyed(source: &'static str, device: &Device, raw: RawPool) -> Self {
+        // SAFETY: the caller's promises: as long as the pool lives they are those of `new`, and afterwards calls fail.
+        let pool = unsafe { Self::new(source, device, raw) };
+        Self { is_gone: Some(Arc::default()), ..pool }
+    }
+
+    /// # Errors
+    ///
+    /// That the pool is gone, once the driver has said so: its handle may be another pool's by now.
+    fn require_pool(&self, call: Call, bytes: usize) -> Result<(), Error> {
+        match &self.is_gone {
+            // Relaxed: a hint; nothing is read by it.
+            Some(is_gone) if is_gone.load(Ordering::Relaxed) => {
+                Err(gone(DriverError::new(call, Code::INVALID_VALUE), bytes))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the pool is gone, if that is why the driver has refused its handle.
+    fn explain(&self, error: DriverError, bytes: usize) -> Option<Error> {
+        let is_gone = self.is_gone.as_ref()?;
+        let refuses_handle = |code| matches!(code, Code::INVALID_VALUE | Code::INVALID_HANDLE);
+        if !refuses_handle(error.code) {
+            return None;
+        }
+        // A call that is right whenever there is a pool: if its handle is refused here too, there is none.
+        let driver = &**self.device.driver();
+        // SAFETY: as in `attribute`.
+        let asked =
+            unsafe { driver.pool_attribute(self.device.ordinal(), self.raw, PoolAttribute::ReservedCurrent) };
+        if !asked.is_err_and(|asked| refuses_handle(asked.code)) {
+            return None;
+        }
+        // Relaxed: as above.
+        is_gone.store(true, Ordering::Relaxed);
+        Some(gone(error, bytes))
+    }
+
+    /// The result of a call with the handle of the pool.
+    fn explained<T>(&self, answer: DriverResult<T>) -> Result<T, Error> {
+        answer.map_err(|error| self.explain(error, 0).unwrap_or_else(|| error.into()))
     }
 
     /// The pool was made with this maximum, where 0 is none.
@@ -62,13 +118,19 @@ impl DriverPool {
             return Ok(layout.dangling());
         }
         self.settle();
+        self.require_pool(Call::AllocateAsync, layout.bytes())?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
         // SAFETY:
-        // - the pool is live: `new`'s caller promised it.
+        // - the pool is live, or the call fails: the constructor's caller promised it.
         // - the stream is live, because it is borrowed, and of this device: compared above.
         let answer =
             unsafe { driver.allocate_async(self.device.ordinal(), layout.bytes(), self.raw, stream.raw()) };
+        if let Err(error) = answer
+            && let Some(error) = self.explain(error, layout.bytes())
+        {
+            return Err(error);
+        }
         refusal::block_of(self.source, &self.device, layout, answer, || self.memory_info())
     }
 
@@ -109,10 +171,11 @@ impl DriverPool {
     }
 
     pub(super) fn attribute(&self, attribute: PoolAttribute) -> Result<u64, Error> {
+        self.require_pool(Call::PoolAttribute, 0)?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
-        // SAFETY: the pool is live: `new`'s caller promised it.
-        Ok(unsafe { driver.pool_attribute(self.device.ordinal(), self.raw, attribute) }?)
+        // SAFETY: the pool is live, or the call fails: the constructor's caller promised it.
+        self.explained(unsafe { driver.pool_attribute(self.device.ordinal(), self.raw, attribute) })
     }
 
     /// An attribute that is a number of bytes.
@@ -134,8 +197,8 @@ impl DriverPool {
         {
             let driver = &**self.device.driver();
             let _relaxed = RelaxedCapture::enter(driver)?;
-            // SAFETY: the pool is live: `new`'s caller promised it.
-            unsafe { driver.pool_trim(self.device.ordinal(), self.raw, keep_bytes) }?;
+            // SAFETY: the pool is live, or the call fails: the constructor's caller promised it.
+            self.explained(unsafe { driver.pool_trim(self.device.ordinal(), self.raw, keep_bytes) })?;
         }
         Ok(before.saturating_sub(self.bytes(PoolAttribute::ReservedCurrent)?))
     }
@@ -153,6 +216,12 @@ impl DriverPool {
     pub(super) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{name}({})", self.device)
     }
+}
+
+#[cold]
+fn gone(error: DriverError, bytes: usize) -> Error {
+    let why = "the owner of the memory pool has destroyed it: make another pool, and a view of that one";
+    Error::of_driver_that(error, bytes, why.to_owned())
 }
 
 /// The methods that are the same for every resource over a pool, which is in its field `pool`. The attributes are for `trim`,

@@ -7,7 +7,7 @@ use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::{
     Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Mapped, Null,
 };
-use alluvion::{Device, DeviceAccessible, Error, ErrorKind, Resource, Sim};
+use alluvion::{Device, DeviceAccessible, Error, ErrorKind, PoolConfig, Resource, ResourceExt, Sim};
 
 use crate::source_contract;
 use crate::source_contract::layout;
@@ -297,6 +297,62 @@ fn a_pool_that_is_gone_is_noticed() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(error.to_string().contains("knows no such pool"), "{error}");
     assert!(!sim.take_hazards().is_empty(), "the machine saw it, too");
+}
+
+/// Its owner destroys it with a block out: the block is freed as always, and the view does not ask the driver again.
+#[test]
+fn a_view_may_outlive_its_pool() {
+    use alluvion::driver::PoolProperties;
+
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let stream = device.stream().unwrap();
+    let raw = device.driver().pool_create(0, PoolProperties::default()).unwrap();
+    // SAFETY: it is a pool of this device, and is not destroyed during a call.
+    let view = unsafe { CudaAsyncView::from_raw_until_destroyed(&device, raw) }.unwrap();
+    let (layout, large) = (layout(1000), layout(64 << 20));
+    let block = view.allocate(layout, stream.as_ref()).unwrap();
+    let (clone, pool) = (view.clone(), view.clone().pool(PoolConfig::default()).unwrap());
+    let of_pool = pool.allocate(layout, stream.as_ref()).unwrap();
+    // SAFETY: what is out stays valid; the simulated machine says how drivers may take it.
+    unsafe { device.driver().pool_destroy(0, raw) }.unwrap();
+    assert_eq!(sim.take_hazards().len(), 1, "with memory out");
+    for failed in [
+        view.allocate(layout, stream.as_ref()).map(drop),
+        clone.allocate_sync(layout).map(drop),
+        view.trim(0).map(drop),
+        view.memory_info().map(drop),
+        view.used_bytes().map(drop),
+        pool.allocate(large, stream.as_ref()).map(drop),
+    ] {
+        let error = failed.unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Driver, Some(Code::INVALID_VALUE)), "{error}");
+        assert!(error.to_string().contains("has destroyed it"), "{error}");
+    }
+    // The first request and the question why: the driver is told of a dead handle twice, and never again.
+    assert_eq!(sim.take_hazards().len(), 2);
+    // SAFETY: the block came from this resource with this layout, and nothing uses it.
+    unsafe { view.deallocate(block, layout, stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { pool.deallocate(of_pool, layout, stream.as_ref()) };
+    drop(pool);
+    stream.synchronize().unwrap();
+    let live = sim.live();
+    assert_eq!((live.pools, live.allocations()), (0, 0));
+    assert!(sim.take_hazards().is_empty());
+    // A refusal for another reason is no end of the pool.
+    let raw = device.driver().pool_create(0, PoolProperties::default()).unwrap();
+    // SAFETY: as above.
+    let view = unsafe { CudaAsyncView::from_raw_until_destroyed(&device, raw) }.unwrap();
+    sim.inject(Fault::nth(Call::AllocateAsync, 1, Code::INVALID_VALUE));
+    let error = view.allocate(layout, stream.as_ref()).unwrap_err();
+    assert!(!error.to_string().contains("has destroyed it"), "{error}");
+    let block = view.allocate(layout, stream.as_ref()).unwrap();
+    // SAFETY: as above.
+    unsafe { view.deallocate(block, layout, stream.as_ref()) };
+    stream.synchronize().unwrap();
+    // SAFETY: nothing of the pool is out.
+    unsafe { device.driver().pool_destroy(0, raw) }.unwrap();
 }
 
 #[test]
