@@ -41,7 +41,7 @@ fn is_senseless(error: &Error, what: &str) {
 fn arenas_that_make_no_sense_are_refused() {
     let bench = bench();
     let arena = |bytes| refused(&bench, |cuda| Arena::new(cuda, ArenaConfig::default().bytes(bytes)));
-    for bytes in [0, 1, 255, MIB - 1, 1 << 40, usize::MAX] {
+    for bytes in [0, 1, 255, 1 << 40, usize::MAX] {
         is_senseless(&arena(bytes), &bytes.to_string());
     }
     assert!(arena(65 * MIB).is_out_of_memory());
@@ -100,14 +100,13 @@ fn bins_that_make_no_sense_are_refused() {
     let bench = bench();
     type Builder = BinningBuilder<Cuda>;
     type Decide = fn(Builder) -> Builder;
-    let cases: [(&str, Decide); 10] = [
+    let cases: [(&str, Decide); 9] = [
         ("a bin of nothing", |bins| bins.bin(0)),
         ("two of one size", |bins| bins.bin(4096).bin(4096)),
         ("two of one size, rounded", |bins| bins.bin(4000).bin(4096)),
         ("one in a range and beside it", |bins| bins.range(10..=13).bin(4096)),
         ("an empty range", |bins| bins.range(RangeInclusive::new(14, 12))),
         ("a range beyond all sizes", |bins| bins.range(60..=63)),
-        ("a range that collapses", |bins| bins.range(5..=8)),
         ("no blocks", |bins| bins.bin(4096).blocks(0)),
         ("a bin that overflows", |bins| bins.bin(usize::MAX)),
         ("blocks that overflow", |bins| bins.bin(1 << 40).blocks(1 << 20)),

@@ -30,7 +30,8 @@ const SUPERBLOCK_BYTES: usize = 1 << 20;
 
 /// Takes a fixed amount of its upstream at once, and never more. A stream that needs small blocks takes a *superblock*
 /// of 1 MiB from the whole and carves it alone, so the small blocks of streams do not mix; larger requests come from
-/// the whole. The default stream of each thread is a stream of its own, so threads that use it have an arena each.
+/// the whole. An arena that has no superblock left, as one of less than 1 MiB, gives small blocks out of the whole, too. The
+/// default stream of each thread is a stream of its own, so threads that use it have an arena each.
 ///
 /// When a request does not fit, the memory that other streams have freed is merged, after a wait for work that is not
 /// completed.
@@ -181,17 +182,17 @@ impl<U: Resource> Arena<U> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` below 1 MiB and from 1 TiB; as the upstream says.
+    /// `InvalidArgument` below 256 bytes and from 1 TiB; as the upstream says.
     pub fn new(upstream: U, config: ArenaConfig) -> Result<Self, Error> {
         let bytes = match config.bytes {
             Some(bytes) => bytes,
             None => upstream.memory_info()?.free_bytes / 2,
         };
         let bytes = bytes & !(Layout::MIN_ALIGN - 1);
-        if bytes < SUPERBLOCK_BYTES {
+        if bytes < Layout::MIN_ALIGN {
             return Err(Error::invalid_argument(
-                "an arena below 1 MiB",
-                "that is what a stream takes at a time",
+                "an arena below 256 bytes",
+                "no block is smaller",
                 "make it larger, or use a `Pool`",
             ));
         }

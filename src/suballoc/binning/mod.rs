@@ -2,11 +2,19 @@
 
 #![expect(unsafe_code, reason = "implements the contract of resources")]
 
+mod added;
+mod bin;
+mod bins;
+mod builder;
+
+pub use builder::BinningBuilder;
+
 use core::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::snapshot::SnapshotFiles;
+use bin::{Bin, BinResource, whole_bytes};
+use bins::{Bins, Serving};
+
 use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
@@ -19,8 +27,8 @@ use crate::suballoc::ledger::Ledger;
 
 /// Sends each request to the smallest *bin* that serves its size, and those larger than every bin to the upstream.
 ///
-/// A bin is a [`FixedSize`] over the same upstream, or a resource of your own. The bins are decided before the first
-/// request, so a block always goes back to where it came from.
+/// A bin is a [`FixedSize`] over the same upstream, or a resource of your own. Bins can be [added](Self::add_bin) at any time. A
+/// block always goes back to where it came from. Of two bins of one size, the one that was there first serves.
 ///
 /// # Stream ordering, thread safety
 ///
@@ -47,40 +55,12 @@ use crate::suballoc::ledger::Ledger;
 /// ```
 pub struct Binning<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: Arc<U>,
-    /// By size, each once.
-    bins: Box<[(usize, BinResource<U, B>)]>,
-    /// The largest alignment that all of them honour.
+    bins: Bins<U, B>,
+    /// That of own bins.
+    config: FixedSizeConfig,
+    /// The largest alignment that the upstream and the bins of the builder honour.
     max_align: usize,
     id: ResourceId,
-}
-
-enum BinResource<U: Resource, B> {
-    /// Boxed, because a search steps over the bins, and a suballocator has a few KiB.
-    Own(Box<FixedSize<Arc<U>>>),
-    Given(B),
-}
-
-/// Builds a [`Binning`]: begun by [`binning`](crate::ResourceExt::binning).
-///
-/// ```
-/// use alluvion::{Error, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
-///
-/// let sim = Sim::new();
-/// let pool = || Cuda::new(&sim.device(0)).pool(PoolConfig::default());
-/// let bins = pool()?.binning().blocks(8).checked(true).bin(1000).bin(10_000).build()?;
-/// assert_eq!(bins.bins().collect::<Vec<_>>(), [1024, 10_240], "in units of 256 bytes");
-/// assert!(pool()?.binning().bin(1000).bin(1024).build().is_err(), "two of one size");
-/// # Ok::<(), Error>(())
-/// ```
-#[must_use = "a builder does nothing until it builds"]
-pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
-    upstream: U,
-    blocks: usize,
-    checked: bool,
-    snapshots: Option<SnapshotFiles>,
-    own: Vec<usize>,
-    given: Vec<(usize, B)>,
-    wrong: Option<Error>,
 }
 
 impl Binning<crate::resource::AnyResource> {
@@ -127,15 +107,7 @@ impl<U: Resource, B: Resource> Binning<U, B> {
     /// # Ok::<(), alluvion::Error>(())
     /// ```
     pub fn with_given_bins(upstream: U) -> BinningBuilder<U, B> {
-        BinningBuilder {
-            upstream,
-            blocks: 128,
-            checked: cfg!(debug_assertions),
-            snapshots: None,
-            own: Vec::new(),
-            given: Vec::new(),
-            wrong: None,
-        }
+        BinningBuilder::new(upstream)
     }
 
     /// The upstream.
@@ -144,115 +116,79 @@ impl<U: Resource, B: Resource> Binning<U, B> {
         &self.upstream
     }
 
-    /// The sizes of the bins, from the smallest.
+    /// The sizes of the bins, from the smallest. Of two of one size, the one that was there first serves.
     #[must_use]
-    pub fn bins(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        self.bins.iter().map(|(bytes, _)| *bytes)
+    pub fn bins(&self) -> impl ExactSizeIterator<Item = usize> + use<U, B> {
+        self.bins.sizes().into_iter()
     }
 
-    /// The bin that serves this size; none if the upstream does.
-    #[inline]
-    fn bin(&self, bytes: usize) -> Option<&BinResource<U, B>> {
-        // There are few bins, so a scan is faster than a search.
-        self.bins.iter().find(|(largest, _)| bytes <= *largest).map(|(_, bin)| bin)
-    }
-}
-
-impl<U: Resource, B: Resource> BinningBuilder<U, B> {
-    /// How many blocks an own bin takes from the upstream at a time. Default: 128.
-    pub fn blocks(mut self, blocks: usize) -> Self {
-        self.blocks = blocks;
-        self
-    }
-
-    /// As [`PoolConfig::checked`](super::PoolConfig::checked), for own bins.
-    pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = checked;
-        self
-    }
-
-    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory), for own bins,
-    /// which share the count.
-    pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
-        self.snapshots = Some(SnapshotFiles::new(path.into()));
-        self
-    }
-
-    /// An own bin for requests up to `bytes`, rounded up to units of 256.
-    pub fn bin(mut self, bytes: usize) -> Self {
-        self.own.push(bytes);
-        self
-    }
-
-    /// An own bin for each power of two in the range of exponents: `18..=22` makes bins of 256 KiB to 4 MiB.
-    pub fn range(mut self, exponents: core::ops::RangeInclusive<u32>) -> Self {
-        if exponents.is_empty() || *exponents.end() >= usize::BITS - 1 {
-            self.wrong = Some(Error::invalid_argument(
-                "a range of bins",
-                "it is empty, or ends beyond 2 to the 62nd",
-                "pass exponents from low to high, such as 18..=22",
-            ));
-            return self;
-        }
-        self.own.extend(exponents.map(|exponent| 1_usize << exponent));
-        self
-    }
-
-    /// A bin of your own for requests up to `bytes`, which it must be able to serve.
-    pub fn bin_over(mut self, bytes: usize, resource: B) -> Self {
-        self.given.push((bytes, resource));
-        self
-    }
-
-    /// Makes the own bins, whose first blocks are taken at once.
+    /// Adds an own bin for requests up to `bytes`, rounded up to units of 256. Its first blocks are taken at once. If there is a bin
+    /// of that size, that one goes on to serve, and no memory is taken.
+    ///
+    /// Other threads may allocate and free meanwhile. Blocks that are out go back to where they came from. A bin that is added
+    /// before the first request costs nothing more than one of the builder; a block of a bin that is added later takes an entry of a
+    /// table, under a lock of its own.
+    ///
+    /// ```
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let stream = sim.device(0).stream()?;
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+    /// let bins = pool.binning().blocks(4).bin(64 << 10).build()?;
+    /// let layout = Layout::from_bytes(1000)?;
+    /// let large = bins.allocate(layout, stream.as_ref())?; // A block of 64 KiB.
+    /// bins.add_bin(1024)?;
+    /// let small = bins.allocate(layout, stream.as_ref())?; // A block of 1 KiB.
+    /// assert_eq!(bins.bins().collect::<Vec<_>>(), [1024, 64 << 10]);
+    /// // SAFETY: the blocks came from `bins` with this layout, and nothing uses them.
+    /// unsafe {
+    ///     bins.deallocate(large, layout, stream.as_ref());
+    ///     bins.deallocate(small, layout, stream.as_ref());
+    /// }
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a size of zero, for two bins of one size, and for a range that is none; `DeviceMismatch` for a
-    /// resource of another device; as the upstream says. What was taken goes back.
-    pub fn build(self) -> Result<Binning<U, B>, Error> {
-        if let Some(wrong) = self.wrong {
-            return Err(wrong);
+    /// `InvalidArgument` for a size of zero; as the upstream says. Nothing has changed then.
+    pub fn add_bin(&self, bytes: usize) -> Result<(), Error> {
+        let bytes = whole_bytes(bytes)?;
+        if self.bins().any(|known| known == bytes) {
+            return Ok(());
         }
-        let upstream = Arc::new(self.upstream);
-        let mut bins = Vec::with_capacity(self.own.len() + self.given.len());
-        for (bytes, resource) in self.given {
-            upstream.device().require(resource.device())?;
-            bins.push((Layout::from_bytes(bytes)?.rounded_bytes(), BinResource::Given(resource)));
-        }
-        let config =
-            FixedSizeConfig::default().blocks(self.blocks).checked(self.checked).snapshots(self.snapshots);
-        let mut sizes: Vec<usize> = Vec::with_capacity(self.own.len());
-        for bytes in self.own {
-            sizes.push(Layout::from_bytes(bytes)?.rounded_bytes());
-        }
-        let mut all: Vec<usize> = bins.iter().map(|(bytes, _)| *bytes).chain(sizes.iter().copied()).collect();
-        all.sort_unstable();
-        if all.first() == Some(&0) || all.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(Error::invalid_argument(
-                "the bins",
-                "one has no size, or two have the same",
-                "give each a size of its own, in units of 256 bytes",
-            ));
-        }
-        for bytes in sizes {
-            let bin = FixedSize::new(Arc::clone(&upstream), config.clone().block(bytes))?;
-            bins.push((bytes, BinResource::Own(Box::new(bin))));
-        }
-        bins.sort_unstable_by_key(|(bytes, _)| *bytes);
-        let of_bins = bins.iter().map(|(_, bin)| match bin {
-            BinResource::Own(bin) => bin.max_align(),
-            BinResource::Given(bin) => bin.max_align(),
-        });
-        let max_align = of_bins.fold(upstream.max_align(), usize::min);
-        Ok(Binning { upstream, bins: bins.into_boxed_slice(), max_align, id: ResourceId::unique() })
+        self.bins.add(Bin::own(bytes, &self.upstream, &self.config)?)
+    }
+
+    /// As [`add_bin`](Self::add_bin), for a bin of your own, which must be able to serve requests up to `bytes`. Where there is a bin
+    /// of that size, this one is kept, and never serves. Requests for an alignment that it does not honour pass it by.
+    ///
+    /// ```
+    /// use alluvion::suballoc::{Binning, PoolConfig};
+    /// use alluvion::{AnyResource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let device = Sim::new().device(0);
+    /// let pool = || Cuda::new(&device).pool(PoolConfig::default()).map(AnyResource::new);
+    /// let bins = Binning::<AnyResource, AnyResource>::with_given_bins(pool()?).build()?;
+    /// bins.add_bin_over(100, pool()?)?;
+    /// bins.add_bin_over(4096, pool()?)?;
+    /// bins.add_bin_over(4096, pool()?)?;
+    /// assert_eq!(bins.bins().collect::<Vec<_>>(), [256, 4096, 4096]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a size of zero; `DeviceMismatch` for a resource of another device.
+    pub fn add_bin_over(&self, bytes: usize, resource: B) -> Result<(), Error> {
+        self.bins.add(Bin::given(whole_bytes(bytes)?, resource, self.upstream.device())?)
     }
 }
 
-/// Forwards a call to whom a size belongs.
-macro_rules! route {
-    ($this:ident, $bytes:expr, |$to:ident| $call:expr) => {
-        match $this.bin($bytes) {
+/// Forwards a call to a bin, or to the upstream if there is none.
+macro_rules! forward {
+    ($this:ident, $bin:expr, |$to:ident| $call:expr) => {
+        match $bin.map(|bin| &bin.resource) {
             Some(BinResource::Own($to)) => $call,
             Some(BinResource::Given($to)) => $call,
             None => {
@@ -263,19 +199,29 @@ macro_rules! route {
     };
 }
 
-// SAFETY: every request and its free go to one resource, by the size alone, and the bins never change; each keeps the
-// contract. Only the value itself has its id.
+// SAFETY: each request goes to one resource, and each free to the same one: the bins that were there at the first request never
+// change, and a block of a bin that was added later is in a table while it is live. Each resource keeps the contract. Only the
+// value itself has its id.
 unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     #[inline]
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align)?;
-        route!(self, layout.bytes(), |to| to.allocate(layout, stream))
+        match self.bins.serving(layout) {
+            Serving::First(bin) => forward!(self, bin, |to| to.allocate(layout, stream)),
+            Serving::Added(added, number, bin) => {
+                added.require_here()?;
+                let block = forward!(self, Some(bin), |to| to.allocate(layout, stream))?;
+                added.enter(block, number);
+                Ok(block)
+            }
+        }
     }
 
     #[inline]
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        // SAFETY: the block came from the same resource, which the size names; the rest is the caller's promise.
-        route!(self, layout.bytes(), |to| unsafe { to.deallocate(block, layout, stream) });
+        let Some(home) = self.bins.home_of(block, layout) else { return };
+        // SAFETY: the block came from the same resource; the rest is the caller's promise.
+        forward!(self, home.bin(), |to| unsafe { to.deallocate(block, layout, stream) });
     }
 
     #[inline]
@@ -283,25 +229,49 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         if layout.align() > self.max_align {
             return None;
         }
-        route!(self, layout.bytes(), |to| to.allocate_at_once(layout, stream))
+        match self.bins.serving(layout) {
+            Serving::First(bin) => forward!(self, bin, |to| to.allocate_at_once(layout, stream)),
+            Serving::Added(added, number, bin) => {
+                added.require_here().ok()?;
+                let block = forward!(self, Some(bin), |to| to.allocate_at_once(layout, stream))?;
+                added.enter(block, number);
+                Some(block)
+            }
+        }
     }
 
     #[inline]
     unsafe fn deallocate_at_once(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) -> bool {
-        // SAFETY: as in `deallocate`.
-        route!(self, layout.bytes(), |to| unsafe { to.deallocate_at_once(block, layout, stream) })
+        let Some(home) = self.bins.home_of(block, layout) else { return false };
+        let is_free = forward!(self, home.bin(), |to| {
+            // SAFETY: as in `deallocate`.
+            unsafe { to.deallocate_at_once(block, layout, stream) }
+        });
+        if !is_free {
+            home.put_back(block);
+        }
+        is_free
     }
 
     #[inline]
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
         layout.require_align(self.max_align)?;
-        route!(self, layout.bytes(), |to| to.allocate_sync(layout))
+        match self.bins.serving(layout) {
+            Serving::First(bin) => forward!(self, bin, |to| to.allocate_sync(layout)),
+            Serving::Added(added, number, bin) => {
+                added.require_here()?;
+                let block = forward!(self, Some(bin), |to| to.allocate_sync(layout))?;
+                added.enter(block, number);
+                Ok(block)
+            }
+        }
     }
 
     #[inline]
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        let Some(home) = self.bins.home_of(block, layout) else { return };
         // SAFETY: as in `deallocate`.
-        route!(self, layout.bytes(), |to| unsafe { to.deallocate_sync(block, layout) });
+        forward!(self, home.bin(), |to| unsafe { to.deallocate_sync(block, layout) });
     }
 
     fn device(&self) -> &Device {
@@ -313,9 +283,10 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     }
 
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.bins.first(), self.bins.last()) {
-            (Some((first, _)), Some((last, _))) => {
-                write!(f, "Binning({} bins, {} to {})", self.bins.len(), Size(*first), Size(*last))
+        let sizes = self.bins.sizes();
+        match (sizes.first(), sizes.last()) {
+            (Some(first), Some(last)) => {
+                write!(f, "Binning({} bins, {} to {})", sizes.len(), Size(*first), Size(*last))
             }
             _ => f.write_str("Binning(no bins)"),
         }
@@ -328,8 +299,8 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         let (mut gone, mut keep_bytes) = (0, keep_bytes);
         // The largest first: what they keep at a time is the most, so that which is kept is kept whole.
-        for (_, bin) in self.bins.iter().rev() {
-            match bin {
+        for bin in self.bins.largest_first() {
+            match &bin.resource {
                 BinResource::Own(bin) => {
                     gone += bin.trim(keep_bytes)?;
                     keep_bytes = keep_bytes.saturating_sub(bin.status().reserved_bytes);
@@ -358,14 +329,5 @@ unsafe impl<U: HostAccessible, B: HostAccessible> HostAccessible for Binning<U, 
 impl<U: Resource, B: Resource> fmt::Debug for Binning<U, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_layer(f)
-    }
-}
-
-impl<U: Resource, B> fmt::Debug for BinningBuilder<U, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BinningBuilder")
-            .field("blocks", &self.blocks)
-            .field("own", &self.own)
-            .finish_non_exhaustive()
     }
 }

@@ -30,6 +30,8 @@ use crate::suballoc::{Growth, PageBudget, Reuse};
 #[must_use = "a configuration does nothing until a pool is made with it"]
 pub struct PoolConfig {
     pub(super) initial_bytes: usize,
+    /// Takes half of what is free instead of `initial_bytes`.
+    pub(super) takes_half: bool,
     pub(super) maximum_bytes: usize,
     pub(super) growth: Growth,
     pub(super) reuse: Reuse,
@@ -44,6 +46,7 @@ impl Default for PoolConfig {
     fn default() -> Self {
         Self {
             initial_bytes: 0,
+            takes_half: false,
             maximum_bytes: usize::MAX,
             growth: Growth::Spare,
             reuse: Reuse::Wait,
@@ -60,7 +63,24 @@ impl PoolConfig {
     /// Takes this much from the upstream at once, when the pool is made; rounded up to units of 256 bytes, and over an upstream with
     /// [pages](crate::resource::Pages) to whole pages. Default: nothing.
     pub fn initial(mut self, bytes: usize) -> Self {
-        self.initial_bytes = bytes;
+        (self.initial_bytes, self.takes_half) = (bytes, false);
+        self
+    }
+
+    /// Takes half of what is free from the upstream at once, when the pool is made, and at most the
+    /// [maximum](Self::maximum): the default of RMM. Of two such pools in a row the second takes a quarter.
+    ///
+    /// ```
+    /// use alluvion::{PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let device = Sim::new().device(0);
+    /// let free_bytes = device.memory_info()?.free_bytes;
+    /// let pool = Cuda::new(&device).pool(PoolConfig::default().initial_half_of_free())?;
+    /// assert_eq!(pool.pool_size(), free_bytes / 2);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn initial_half_of_free(mut self) -> Self {
+        (self.initial_bytes, self.takes_half) = (0, true);
         self
     }
 
@@ -254,6 +274,7 @@ impl fmt::Debug for PoolConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolConfig")
             .field("initial_bytes", &self.initial_bytes)
+            .field("takes_half", &self.takes_half)
             .field("maximum_bytes", &self.maximum_bytes)
             .field("growth", &self.growth)
             .field("reuse", &self.reuse)

@@ -13,6 +13,7 @@ pub use sleeper::Sleeper;
 
 use core::fmt;
 
+use super::core::MAX_UNITS;
 use super::engine::resource_by_engine;
 use super::engine::{Engine, EngineConfig};
 use super::{Snapshot, Status};
@@ -21,7 +22,8 @@ use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, DeviceAccessible, DevicePtr, HostAccessible, Layer, LayerBook, Layout, Pages, Resource,
+    ResourceId,
 };
 use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
@@ -134,7 +136,14 @@ impl<U: Resource> Pool<U> {
     ///
     /// `InvalidArgument` if the initial size is above the maximum, the maximum below 256 bytes, or below a page of an upstream
     /// that has [pages](crate::resource::Pages), or a growth step zero; as the upstream says, if there is an initial size.
-    pub fn new(upstream: U, config: PoolConfig) -> Result<Self, Error> {
+    pub fn new(upstream: U, mut config: PoolConfig) -> Result<Self, Error> {
+        if config.takes_half {
+            // In whole units or pages, rounded down, and no more than a segment holds.
+            let half = (upstream.memory_info()?.free_bytes / 2).min(config.maximum_bytes);
+            let most = half.min((MAX_UNITS as usize - 1) * Layout::MIN_ALIGN);
+            config.initial_bytes =
+                most - most % upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes);
+        }
         config.validate()?;
         if let Some(pages) = upstream.pages() {
             config.validate_over_pages(pages.page_bytes())?;

@@ -1,0 +1,94 @@
+//! `AddedBins`: the bins that came after the first request, and the blocks of theirs that are live.
+
+use hashbrown::HashMap;
+
+use super::bin::Bin;
+use crate::driver::DriverResult;
+use crate::resource::{DevicePtr, Layout, Resource};
+use crate::stream::Places;
+use crate::sync::{AtomicU64, Mutex, Ordering};
+
+/// With sixteen parts, two threads seldom meet in one on a host of 16 cores.
+const PARTS: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// The most bins: what a search steps over is short.
+const MOST: u32 = 1 << 16;
+
+pub(super) struct AddedBins<U: Resource, B> {
+    /// In the order in which they came.
+    bins: Places<Box<Bin<U, B>>>,
+    count: AtomicU64,
+    /// The number of the bin of each live block, by its address.
+    homes: [HomesPart; PARTS],
+}
+
+/// In lines of its own: each is locked by another thread. No lock is held across a call of a resource.
+#[derive(Default)]
+#[repr(align(128))]
+struct HomesPart(Mutex<HashMap<u64, u32>>);
+
+impl<U: Resource, B> Default for AddedBins<U, B> {
+    fn default() -> Self {
+        Self { bins: Places::default(), count: AtomicU64::new(0), homes: Default::default() }
+    }
+}
+
+impl<U: Resource, B: Resource> AddedBins<U, B> {
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    #[inline]
+    pub(super) fn require_here(&self) -> DriverResult<()> {
+        self.homes[0].0.require_here()
+    }
+
+    /// Adds a bin, or returns it if there are too many. Calls come one after the other.
+    pub(super) fn push(&self, bin: Bin<U, B>) -> Option<Bin<U, B>> {
+        // Relaxed: calls come one after the other.
+        let count = self.count.load(Ordering::Relaxed) as u32;
+        if count == MOST {
+            return Some(bin);
+        }
+        self.bins.get_or_make(count, || Box::new(bin));
+        // Release: pairs with the acquire in `iter`; who sees the count finds the bin.
+        self.count.store(u64::from(count) + 1, Ordering::Release);
+        None
+    }
+
+    /// In the order in which they came.
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Bin<U, B>> {
+        let count = self.count.load(Ordering::Acquire) as u32;
+        (0..count).filter_map(|number| self.bins.get(number)).map(|bin| &**bin)
+    }
+
+    /// The smallest one that serves this layout and is smaller than `first`, the sealed bin that does, and its number; of equal ones
+    /// the first. `None` for zero bytes, which reach nobody.
+    #[inline]
+    pub(super) fn serving(&self, layout: Layout, first: Option<&Bin<U, B>>) -> Option<(u32, &Bin<U, B>)> {
+        let below = first.map_or(usize::MAX, |first| first.bytes);
+        let serves = |(_, bin): &(u32, &Bin<U, B>)| bin.bytes < below && bin.serves(layout);
+        // The first of equal ones: `min_by_key` says so.
+        (0..).zip(self.iter()).filter(serves).min_by_key(|(_, bin)| bin.bytes).filter(|_| !layout.is_empty())
+    }
+
+    /// Enters a block of the bin with this number.
+    pub(super) fn enter(&self, block: DevicePtr, number: u32) {
+        // The bin may be the user's, and have forked.
+        if let Some(mut homes) = self.part(block).lock_here() {
+            homes.insert(block.address(), number);
+        }
+    }
+
+    /// Removes the entry of a block, if it has one. Returns its bin.
+    pub(super) fn leave(&self, block: DevicePtr) -> Option<(u32, &Bin<U, B>)> {
+        let number = self.part(block).lock().remove(&block.address())?;
+        Some((number, self.bins.get(number)?))
+    }
+
+    fn part(&self, block: DevicePtr) -> &Mutex<HashMap<u64, u32>> {
+        // Fibonacci hashing: the top bits of the product depend on all bits of the address.
+        let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.homes[(hash >> 32) as usize % PARTS].0
+    }
+}
