@@ -138,8 +138,8 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
     chosen = _PLACES[place].get(kind) or globals().get(kind)
     if chosen is None:
         chosen = Error
-    if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, MemoryError):
-        # The driver said it, with whatever code.
+    if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, (MemoryError, ShutDown)):
+        # The driver said it, with whatever code. In the child of a fork no driver was asked.
         chosen = AllocationFailed
     error: BaseException = chosen(f"Memcpy failed: {message}" if place == "copy" else message)
     for name, value in facts.items():

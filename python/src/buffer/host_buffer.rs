@@ -92,6 +92,7 @@ impl HostBuffer {
     /// # Errors
     ///
     /// An exception: as the driver says.
+    #[expect(clippy::too_many_arguments, reason = "each is one fact of one copy, named at the call")]
     pub(super) fn copy(
         self,
         py: Python<'_>,

@@ -112,7 +112,7 @@ impl Form {
         let element = ElementType::of(dtype)?;
         let count = bytes / element.bytes;
         let Some(shape) = shape else {
-            if bytes % element.bytes != 0 {
+            if !bytes.is_multiple_of(element.bytes) {
                 return Err(PyValueError::new_err(format!(
                     "{bytes} bytes are no whole number of elements of {} bytes",
                     element.bytes
@@ -144,7 +144,7 @@ impl Form {
                     return Err(does_not_fit());
                 }
             }
-            [place] if known > 0 && count % known == 0 && bytes % element.bytes == 0 => {
+            [place] if known > 0 && count.is_multiple_of(known) && bytes.is_multiple_of(element.bytes) => {
                 shape[place] = (count / known) as i64;
             }
             _ => return Err(does_not_fit()),

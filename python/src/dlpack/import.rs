@@ -241,8 +241,10 @@ unsafe fn bytes_of(tensor: &Tensor) -> PyResult<usize> {
         return Err(refused("its elements are no whole bytes"));
     }
     let axis = |of: *mut i64, place: usize| {
+        // Without a step outside of the array, because `place` is below the number of dimensions.
+        let entry = of.wrapping_add(place);
         // SAFETY: the array has an entry for each dimension, by the caller's promise.
-        unsafe { of.add(place).read_unaligned() }
+        unsafe { entry.read_unaligned() }
     };
     if dimensions > 0 && tensor.shape.is_null() {
         return Err(refused("it has no shape"));
