@@ -1,5 +1,6 @@
 """The base of all resources, and the current one."""
 
+import gc
 import pickle
 import threading
 
@@ -62,3 +63,24 @@ def test_the_base_has_no_memory(sim):
     assert not hasattr(_alluvion.DeviceMemoryResource(), "upstream_mr")
     with pytest.raises(Exception, match="must not be None"):
         _alluvion.UpstreamResourceAdaptor(None)
+
+
+def test_the_collector_visits_every_class(sim):
+    """In a module that is optimized as a wheel is, classes without references of their own share code: it must end all the same."""
+    base = _alluvion.CudaMemoryResource()
+    objects = [
+        base,
+        _alluvion.UpstreamResourceAdaptor(base),
+        _alluvion.PoolMemoryResource(base, 1 << 20),
+        _alluvion.StatisticsResourceAdaptor(base),
+        _alluvion.CallbackMemoryResource(lambda *_: 0, lambda *_: None),
+        _alluvion.FailureCallbackResourceAdaptor(base, lambda _: False),
+        _alluvion.BinningMemoryResource(base),
+        alluvion.DeviceBuffer(size=8),
+        alluvion.DeviceBuffer(size=8).view("f4"),
+        alluvion.Stream(),
+    ]
+    for visited in objects:
+        if gc.is_tracked(visited):
+            gc.get_referents(visited)
+    gc.collect()
