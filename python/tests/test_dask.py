@@ -154,7 +154,8 @@ def test_what_dask_cuda_calls_on_a_worker(cluster, tmp_path):
         import sys
         import types
 
-        sys.modules.setdefault("numba", types.ModuleType("numba"))
+        for name in ("numba", "numba.cuda"):
+            sys.modules.setdefault(name, types.ModuleType(name))
         from distributed.protocol import deserialize, serialize
 
         header, frames = serialize(kept, serializers=("cuda",))
