@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from alluvion.rmm import mr
+from alluvion.rmm.pylibrmm.stream import DEFAULT_STREAM
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -149,7 +150,14 @@ def test_a_pool_of_another_owner(sim):
     view = mr.CudaAsyncViewMemoryResource(cudaMemPool_t(owner.pool_handle()))
     assert view.pool_handle() == owner.pool_handle()
     view.deallocate(view.allocate(100), 100)
-    for wrong in (owner.pool_handle(), None, "pool"):
+    handle = owner.pool_handle()
+    DEFAULT_STREAM.synchronize()
+    # It destroys its pool at once, because nothing of it is out.
+    del owner
+    gc.collect()
+    with pytest.raises(MemoryError):
+        view.allocate(100)
+    for wrong in (handle, None, "pool"):
         with pytest.raises(ValueError):
             mr.CudaAsyncViewMemoryResource(wrong)
     with pytest.raises((RuntimeError, ValueError)):

@@ -80,7 +80,8 @@ fn primed(device: &Device, config: CudaAsyncConfig, initial: usize) -> Result<Cu
 
 /// A memory pool of the driver that another library made, and destroys.
 ///
-/// `pool_handle` is a `cudaMemPool_t` or a `CUmemoryPool` of cuda-bindings. Once the pool is destroyed, requests are `MemoryError`.
+/// `pool_handle` is a `cudaMemPool_t` or a `CUmemoryPool` of cuda-bindings. Its owner may destroy the pool at any
+/// time but during a call of this object. From then on requests are `MemoryError`, and blocks that are out are freed as always.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
 pub(crate) struct CudaAsyncViewMemoryResource {
     handle: u64,
@@ -101,9 +102,11 @@ impl CudaAsyncViewMemoryResource {
         }
         let handle: u64 = py.get_type::<PyInt>().call1((pool_handle,))?.extract()?;
         let base = leaf(py, |device| {
-            // SAFETY: the object is a handle of a pool of the current device, by its type: one that was made up is the caller's
-            // fault. Its owner does not destroy it during a call, as the documentation of CUDA demands.
-            unsafe { CudaAsyncView::from_raw(device, RawPool(handle)) }
+            // SAFETY:
+            // - the object is a handle of a pool of the current device, by its type: one that was made up is the caller's fault.
+            // - the pool is not destroyed during a call: the caller's promise, by the documentation of this class.
+            // - the driver refuses the handles of destroyed pools, and keeps what is out: `from_raw_until_destroyed` says which do.
+            unsafe { CudaAsyncView::from_raw_until_destroyed(device, RawPool(handle)) }
         })?;
         Ok(base.add_subclass(Self { handle }))
     }
