@@ -112,6 +112,7 @@ impl Tag {
     /// before.make_current();
     /// assert_eq!(Tag::current(), Tag::NONE);
     /// ```
+    #[expect(clippy::must_use_candidate, reason = "the tag before is for who puts it back")]
     pub fn make_current(self) -> Self {
         CURRENT.replace(self)
     }

@@ -136,7 +136,7 @@ impl DeviceMemoryResource {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         match self.owner.get() {
             Some(owner) => Ok(py.detach(|| on_a_line(owner))),
-            None if self.make.is_some() => self.owner(py).map(|owner| on_a_line(owner)),
+            None if self.make.is_some() => self.owner(py).map(on_a_line),
             None => Ok("DeviceMemoryResource()".into()),
         }
     }

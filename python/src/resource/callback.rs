@@ -55,7 +55,7 @@ impl CallbackMemoryResource {
                 &device,
                 move |layout: Layout, stream: StreamRef<'_>| to_allocate.allocate(layout, stream),
                 move |block: DevicePtr, layout: Layout, stream: StreamRef<'_>| {
-                    to_free.free(block, layout, stream)
+                    to_free.free(block, layout, stream);
                 },
             )
         };

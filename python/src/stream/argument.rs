@@ -1,11 +1,14 @@
 //! The argument `stream`, which may be missing, but not `None`.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use super::{Stream, StreamHandle};
+
+/// The default stream, which most calls mean.
+static DEFAULT: LazyLock<Arc<StreamHandle>> = LazyLock::new(|| Arc::new(StreamHandle::Default(0)));
 
 /// A stream that a caller passed, or did not.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +32,7 @@ impl StreamArgument {
     /// The stream, owned.
     pub(crate) fn into_handle(self) -> Arc<StreamHandle> {
         match self {
-            Self::Missing => Arc::new(StreamHandle::Default(0)),
+            Self::Missing => Arc::clone(&DEFAULT),
             Self::Given(handle) => handle,
         }
     }

@@ -19,7 +19,7 @@ pub(crate) enum StreamHandle {
     /// A stream of the library's own.
     Owned(Stream),
     /// A stream of a pool, and the pool.
-    Pooled(Stream, Arc<StreamPool>),
+    Pooled(Stream, #[expect(dead_code, reason = "keeps the pool alive")] Arc<StreamPool>),
     /// A stream that another library made.
     Foreign(Foreign),
 }
