@@ -1,5 +1,6 @@
 """The simulated machine: faults, hazards, leaks, seeds, and pytest."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -187,8 +188,11 @@ def test_pytest_has_the_fixture(pytester, monkeypatch):
         """
     )
     monkeypatch.setenv("PYTHONPATH", str(Path(alluvion.__file__).parents[1]))
-    result = pytester.runpytest_subprocess("-p", "alluvion._pytest_plugin")
+    # An installation names the plugin itself, and pytest refuses one that is named twice.
+    named = any(point.value == "alluvion._pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = [] if named else ["-p", "alluvion._pytest_plugin"]
+    result = pytester.runpytest_subprocess(*plugin)
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.fnmatch_lines(["*HazardError*"])
-    result = pytester.runpytest_subprocess("-p", "alluvion._pytest_plugin", "--gpu-seeds=3", "-k", "mine")
+    result = pytester.runpytest_subprocess(*plugin, "--gpu-seeds=3", "-k", "mine")
     result.assert_outcomes(passed=3, deselected=3)
