@@ -56,13 +56,13 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
         self
     }
 
-    /// As [`PoolConfig::checked`](super::PoolConfig::checked), for own bins.
+    /// As [`PoolConfig::checked`](crate::PoolConfig::checked), for own bins.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
     }
 
-    /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory), for own bins,
+    /// As [`PoolConfig::snapshot_on_out_of_memory`](crate::PoolConfig::snapshot_on_out_of_memory), for own bins,
     /// which share the count.
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
         self.snapshots = Some(SnapshotFiles::new(path.into()));
