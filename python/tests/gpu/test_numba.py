@@ -9,6 +9,10 @@ import pytest
 import alluvion
 import alluvion.rmm as rmm
 
+if not hasattr(numpy, "row_stack"):
+    # numba-cuda 0.30 names it, and compiles no kernel without; NumPy 2.5 has its other name alone.
+    numpy.row_stack = numpy.vstack
+
 os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")
 cuda = pytest.importorskip("numba.cuda")
 
