@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alluvion::{DevicePtr, Error, Frontier, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
+use crate::error::forget_raised;
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
 use crate::tag;
@@ -45,7 +46,10 @@ impl Block {
         let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;
         let address = match at_once {
             Some(address) => address,
-            None => py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?,
+            None => {
+                forget_raised();
+                py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?
+            }
         };
         Ok(Self { owner, stream, address, layout, uses: Mutex::new(Frontier::quiescent()), freed: false })
     }
