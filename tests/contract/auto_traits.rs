@@ -42,7 +42,7 @@ macro_rules! all {
 // Values.
 all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream] are [Send Sync Copy]);
+    RawPool, RawStream, AddressRange, MemoryKind, PointerInfo] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
     WorkloadKind] are [Send Sync Copy]);
@@ -54,6 +54,7 @@ all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedS
 // Handles: cloning is a reference count.
 all!([Log] are [Send Sync Clone] not [Copy]);
 all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Mapped, MappedConfig, Pinned] are [Send Sync Clone] not [Copy]);
+all!([RawStreams<'static>] are [Send Sync Copy]);
 all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
@@ -68,7 +69,7 @@ all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cu
 all!([SuballocBook, GraphMemory<'static, Cuda>] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
 all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
-all!([Counter, Counts, TagCounts, CallStacks] are [Send Sync Copy]);
+all!([Counter, Counts, TagCounts, CallStacks, CaptureCalls] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
@@ -114,10 +115,18 @@ all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 
 // Traits that stay usable as objects.
-static_assertions::assert_obj_safe!(Resource, Pages, DeviceAccessible, HostAccessible, Driver);
+static_assertions::assert_obj_safe!(
+    Resource,
+    Pages,
+    DeviceAccessible,
+    HostAccessible,
+    Driver,
+    InterpretedCalls
+);
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 14] = [
+const NO_TYPES: [&str; 15] = [
+    "InterpretedCalls",
     "Plain",
     "Allocator",
     "DeviceCopy",
