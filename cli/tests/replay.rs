@@ -248,8 +248,8 @@ fn what_is_not_understood_ends_with_two() {
     let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "pool | cuda-asinc", "--driver", "sim"]);
     assert!(words.contains("column 8: nothing is called `cuda-asinc`"), "{words}");
     assert!(words.contains("\n  pool | cuda-asinc\n         ^^^^^^^^^^\n"), "{words}");
-    let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "arena(1k)", "--driver", "sim"]);
-    assert!(words.contains("an arena below 1 MiB"), "{words}");
+    let words = refused(2, &["replay", &etl, "-r", "pool", "-r", "arena(100)", "--driver", "sim"]);
+    assert!(words.contains("an arena below 256 bytes"), "{words}");
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn what_breaks_a_rule_is_pointed_at() {
     let cases = [
         ("pool(initial=2MiB, maximum=1MiB)", 1, "an initial size above the maximum"),
         ("pool | pool(growth=1) | cuda", 8, "a growth step below 256 bytes"),
-        ("pool | arena(1k)", 8, "an arena below 1 MiB"),
+        ("pool | arena(100)", 8, "an arena below 256 bytes"),
         ("fixed-size(0)", 1, "a block size of zero"),
         ("fixed-size(blocks=0)", 1, "no blocks at a time"),
         ("binning(3MiB)", 9, "a bin is a power of two"),
@@ -305,7 +305,7 @@ fn what_breaks_a_rule_is_pointed_at() {
         ("pool | cuda-async(initial=2MiB, maximum=1MiB)", 8, "an initial size above the maximum"),
         ("cuda-async(maximum=0)", 1, "a maximum of 0 bytes"),
         ("pool | limiting(1GiB) | aligned(3)", 25, "not a power of two"),
-        ("fallback(pool | arena(1k)) | cuda", 17, "an arena below 1 MiB"),
+        ("fallback(pool | arena(100)) | cuda", 17, "an arena below 256 bytes"),
         ("fallback(null) | cuda", 10, "a source that the device may not touch"),
         ("fallback(cuda(gpu=1)) | cuda", 19, "the stack is built on another device"),
         ("pool | null", 8, "a source that the device may not touch"),
