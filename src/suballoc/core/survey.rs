@@ -1,6 +1,6 @@
 //! Queries of the core: the largest block, the block at an address, the sums.
 
-use super::bins::{Bin, End};
+use super::bins::{End, Zone};
 use super::node::Id;
 use super::owner::OwnerPlace;
 use super::{Core, Owner, UNIT};
@@ -48,10 +48,16 @@ impl Core {
         others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
     }
 
-    /// The largest free block of all owners, or one that is less by at most 1/32: only a few blocks of the largest bin
-    /// are compared. Exact if that bin has no more blocks, or blocks of fewer than 64 units. O(owners).
+    /// The largest free block of all owners, or one that is less by at most 1/32: only a few blocks of the largest bin of
+    /// each zone are compared. Exact if that bin has no more blocks, or blocks of fewer than 64 units. O(owners).
     pub(crate) fn largest_free(&self) -> u32 {
-        let largest = |place: &OwnerPlace| place.bins.at_most(Bin::LARGEST);
+        let [first, second] = [Zone::FIRST, Zone::SECOND].map(|zone| self.largest_free_in(zone));
+        first.max(second)
+    }
+
+    fn largest_free_in(&self, zone: Zone) -> u32 {
+        let largest =
+            |place: &OwnerPlace| place.bins.at_most(zone.bin(u32::MAX)).filter(|bin| bin.is_of(zone));
         let Some(bin) = self.owners.iter().filter_map(|(_, place)| largest(place)).max() else { return 0 };
         let places = self.owners.iter().filter(|(_, place)| largest(place) == Some(bin));
         let blocks = places.flat_map(|(_, place)| place.bins.list(&self.nodes, bin, End::Front));

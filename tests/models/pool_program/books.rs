@@ -47,12 +47,7 @@ pub(crate) fn agree<U: Resource>(pool: &Pool<U>, live: &[Live], maximum: usize) 
     let is_free = |state| matches!(state, BlockState::Pending(_) | BlockState::Free);
     assert_eq!(sum(is_free), status.free_bytes, "{}", words());
     let largest = snapshot.blocks.iter().filter(|block| is_free(block.state)).map(|block| block.bytes).max();
-    if status.pages == 0 {
-        assert_eq!(largest.unwrap_or(0), status.largest_free_bytes, "{}", words());
-    } else {
-        // Over pages the figure may be less than the largest block. Why is not known yet.
-        assert!(status.largest_free_bytes <= largest.unwrap_or(0), "{}", words());
-    }
+    assert_eq!(largest.unwrap_or(0), status.largest_free_bytes, "{}", words());
 
     // Each live block is one of the snapshot, at its address.
     for (pointer, layout) in &live {
