@@ -204,6 +204,13 @@ impl Bins {
         Some(Bin((level * BINS) as u16 + self.used_of(level).ilog2() as u16))
     }
 
+    /// The bins of a zone that have a block, the largest first.
+    pub(super) fn down(&self, zone: Zone) -> impl Iterator<Item = Bin> + '_ {
+        let down =
+            core::iter::successors(self.at_most(zone.bin(u32::MAX)), |bin| self.at_most(bin.smaller()?));
+        down.take_while(move |bin| bin.is_of(zone))
+    }
+
     /// The bins that have a block, the smallest first.
     pub(super) fn used(&self) -> impl Iterator<Item = Bin> + '_ {
         core::iter::successors(self.next_used(Bin(0)), |bin| self.next_used(bin.next()?))

@@ -1,6 +1,6 @@
 //! Which free block of an owner fits a request?
 
-use super::bins::{Bin, End, Zone};
+use super::bins::{End, Zone};
 use super::node::{BlockNode, Id, NONE};
 use super::{Core, Owner, UNIT};
 
@@ -161,28 +161,26 @@ impl Core {
 
     /// The same among the largest blocks, so that the search finds what [`largest`](Self::largest) promises.
     fn largest_that_fits(&self, owner: Owner, reach: u64, request: FitRequest) -> Option<Id> {
-        self.large(owner, reach).find(|&id| request.front(&self.nodes[id]).is_some())
+        self.large(owner, reach, request.zone).find(|&id| request.front(&self.nodes[id]).is_some())
     }
 
-    /// A few of the largest blocks with an epoch up to `reach`.
-    pub(super) fn large(&self, owner: Owner, reach: u64) -> impl Iterator<Item = Id> + '_ {
+    /// A few of the largest blocks of a zone with an epoch up to `reach`.
+    fn large(&self, owner: Owner, reach: u64, zone: Zone) -> impl Iterator<Item = Id> + '_ {
         let bins = &self.owners.place(owner).bins;
-        let largest = bins.at_most(Bin::LARGEST);
-        let down = core::iter::successors(largest, |bin| bins.at_most(bin.smaller()?));
         let few = |bin| bins.list(&self.nodes, bin, End::Back).take(FOREIGN_A_BIN);
-        down.flat_map(few).take(FOREIGN).filter(move |&id| self.nodes[id].epoch <= reach)
+        bins.down(zone).flat_map(few).take(FOREIGN).filter(move |&id| self.nodes[id].epoch <= reach)
     }
 
-    /// The largest request for which [`fit`](Self::fit) finds a block of the owner.
-    pub(super) fn largest_fit(&self, owner: Owner) -> u32 {
+    /// The largest request of a zone for which [`fit`](Self::fit) finds a block of the owner.
+    pub(super) fn largest_fit(&self, owner: Owner, zone: Zone) -> u32 {
         let bins = &self.owners.place(owner).bins;
-        let Some(bin) = bins.at_most(Bin::LARGEST) else { return 0 };
+        let Some(bin) = bins.down(zone).next() else { return 0 };
         let few = bins.list(&self.nodes, bin, End::Front).take(OWN_BIN);
         few.map(|id| self.nodes[id].units).max().unwrap_or(0)
     }
 
     /// A size for which [`fit_within`](Self::fit_within) finds a block, as for any smaller one.
-    pub(super) fn largest_fit_within(&self, owner: Owner, reach: u64) -> u32 {
-        self.large(owner, reach).map(|id| self.nodes[id].units).max().unwrap_or(0)
+    pub(super) fn largest_fit_within(&self, owner: Owner, reach: u64, zone: Zone) -> u32 {
+        self.large(owner, reach, zone).map(|id| self.nodes[id].units).max().unwrap_or(0)
     }
 }

@@ -17,7 +17,7 @@ use super::{Core, Owner, Segment, UNIT};
 
 /// Blocks of at most this many units have a range of their own: 64 KiB, the longest that are short to a cache. Caches
 /// keep them for their streams wherever they lie, and among long blocks they would keep free memory apart.
-const SHORT_UNITS: u32 = super::LONG_UNITS;
+pub(super) const SHORT_UNITS: u32 = super::LONG_UNITS;
 
 /// With less memory than this there is one range for all blocks, so that a small pool does not hold two pages where one
 /// would do: 16 MiB. With 0 to 64 MiB the footprints of a hundred made-up workloads are the same on average, to a
@@ -133,6 +133,11 @@ impl Ranges {
     pub(super) fn zone(&self, address: u64) -> Zone {
         let (start, bytes) = self.short;
         if address.wrapping_sub(start) < bytes { Zone::FIRST } else { self.rest }
+    }
+
+    /// The zone of all blocks but the short ones.
+    pub(super) fn rest(&self) -> Zone {
+        self.rest
     }
 
     /// The zone that a request is served from.

@@ -3,6 +3,7 @@
 use super::bins::{End, Zone};
 use super::node::Id;
 use super::owner::OwnerPlace;
+use super::range::SHORT_UNITS;
 use super::{Core, Owner, UNIT};
 use crate::stream::{Epoch, StreamId};
 
@@ -40,12 +41,21 @@ pub(crate) enum SeenState {
 
 impl Core {
     /// The largest block that [`allocate`](Self::allocate) with these arguments finds, in units, without an alignment.
-    /// Every smaller request is found, too. A larger one may be found in the blocks within reach, of which only a few
+    /// Every smaller request of the same zone is found, too. A larger one may be found in the blocks within reach, of which only a few
     /// are looked at here.
     pub(crate) fn largest(&self, requester: Owner, reach: &[(Owner, Epoch)]) -> u32 {
-        let own = self.largest_fit(requester).max(self.largest_fit(Owner::UNOWNED));
+        let rest = self.largest_in(self.ranges.rest(), requester, reach);
+        if self.ranges.zone_for(rest) == self.ranges.rest() {
+            return rest;
+        }
+        // It is short, and so is each request up to it: those are served from the range of short blocks.
+        self.largest_in(Zone::FIRST, requester, reach).min(SHORT_UNITS)
+    }
+
+    fn largest_in(&self, zone: Zone, requester: Owner, reach: &[(Owner, Epoch)]) -> u32 {
+        let own = self.largest_fit(requester, zone).max(self.largest_fit(Owner::UNOWNED, zone));
         let others = reach.iter().filter(|(owner, _)| *owner != requester && *owner != Owner::UNOWNED);
-        others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0)).fold(own, u32::max)
+        others.map(|&(owner, epoch)| self.largest_fit_within(owner, epoch.0, zone)).fold(own, u32::max)
     }
 
     /// The largest free block of all owners, or one that is less by at most 1/32: only a few blocks of the largest bin of
@@ -56,8 +66,7 @@ impl Core {
     }
 
     fn largest_free_in(&self, zone: Zone) -> u32 {
-        let largest =
-            |place: &OwnerPlace| place.bins.at_most(zone.bin(u32::MAX)).filter(|bin| bin.is_of(zone));
+        let largest = |place: &OwnerPlace| place.bins.down(zone).next();
         let Some(bin) = self.owners.iter().filter_map(|(_, place)| largest(place)).max() else { return 0 };
         let places = self.owners.iter().filter(|(_, place)| largest(place) == Some(bin));
         let blocks = places.flat_map(|(_, place)| place.bins.list(&self.nodes, bin, End::Front));

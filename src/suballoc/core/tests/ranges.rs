@@ -490,6 +490,26 @@ fn short_blocks_have_a_range_of_their_own() {
     core.verify();
 }
 
+/// A free block among the short ones may be the longest of all, and still no long request is served from it.
+#[test]
+fn the_largest_block_is_that_of_either_range_and_the_largest_request_that_of_its_own() {
+    let mut core = Core::new();
+    core.add_range(START, 8192 * PAGE, PAGE);
+    let owner = core.enter(StreamId::new(0, 1));
+    grown(&mut core, owner, (16 << 20) / UNIT as u32, 10);
+    core.add_short_range(START + 9000 * PAGE_BYTES, 128 * PAGE, PAGE);
+    let (number, short) = (1000, 256);
+    let blocks = [0, 1, 2, 3].map(|at| grown(&mut core, owner, short, number + u64::from(at * short)));
+    for address in blocks {
+        assert!(core.release(address, owner, Epoch(2)).is_ok());
+    }
+    assert_eq!(core.largest_free(), 4 * short, "the free blocks of the range of short ones are one");
+    assert_eq!(core.largest(owner, &[]), short, "the longest request that this range serves");
+    assert!(core.allocate(owner, short + 1, 1, &[]).is_none());
+    assert!(core.allocate(owner, short, 1, &[]).is_some());
+    core.verify();
+}
+
 /// With many holes without memory a search looks at a bounded number of nodes.
 #[test]
 fn a_search_for_a_site_is_bounded_for_any_number_of_holes() {
