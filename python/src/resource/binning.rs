@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvion::suballoc::FixedSizeConfig;
-use alluvion::{AnyResource, Error, FixedSize};
+use alluvion::{AnyResource, Binning};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use super::base::{resource_of, upstream_of};
-use super::bins::Bins;
 use super::{Owner, UpstreamResourceAdaptor};
 use crate::argument::Bytes;
 use crate::error::{During, named, raise};
@@ -20,8 +18,7 @@ use crate::error::{During, named, raise};
 /// `add_bin` adds more at any time.
 #[pyclass(extends = UpstreamResourceAdaptor, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
 pub(crate) struct BinningMemoryResource {
-    bins: Arc<Bins>,
-    upstream: AnyResource,
+    bins: Arc<Binning<AnyResource, AnyResource>>,
     /// The resources that were passed as bins. Held for a push or a copy.
     given: Mutex<Vec<Py<PyAny>>>,
 }
@@ -37,7 +34,7 @@ impl BinningMemoryResource {
     ) -> PyResult<PyClassInitializer<Self>> {
         let py = upstream_mr.py();
         let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
-        let bins = Arc::new(Bins::over(upstream.clone()));
+        let mut bins = Binning::with_given_bins(upstream);
         if min_size_exponent != -1 && max_size_exponent != -1 {
             if min_size_exponent < 0 || max_size_exponent > 62 || min_size_exponent > max_size_exponent {
                 let message = format!(
@@ -45,15 +42,12 @@ impl BinningMemoryResource {
                 );
                 return Err(named(py, "ConstructionFailed", &message));
             }
-            let made = py.detach(|| {
-                (min_size_exponent..=max_size_exponent)
-                    .try_for_each(|exponent| own_bin(&bins, &upstream, 1 << exponent))
-            });
-            raise(py, made, During::Construction)?;
+            bins = bins.range(min_size_exponent as u32..=max_size_exponent as u32);
         }
+        let bins = Arc::new(raise(py, py.detach(|| bins.build()), During::Construction)?);
         let base =
             UpstreamResourceAdaptor::over(Owner::of(AnyResource::from_arc(Arc::clone(&bins))), upstream_mr);
-        Ok(base.add_subclass(Self { bins, upstream, given: Mutex::default() }))
+        Ok(base.add_subclass(Self { bins, given: Mutex::default() }))
     }
 
     /// Has a bin serve requests of up to `allocation_size` bytes: `bin_resource`, or one of fixed size, of 128 blocks.
@@ -68,10 +62,10 @@ impl BinningMemoryResource {
     ) -> PyResult<()> {
         let bytes = allocation_size.0;
         let Some(object) = bin_resource else {
-            return raise(py, py.detach(|| own_bin(&self.bins, &self.upstream, bytes)), During::Construction);
+            return raise(py, py.detach(|| self.bins.add_bin(bytes)), During::Construction);
         };
         let bin = AnyResource::clone(resource_of(object, "bin_resource")?);
-        raise(py, self.bins.add(bytes, bin), During::Other)?;
+        raise(py, self.bins.add_bin_over(bytes, bin), During::Other)?;
         self.given.lock().unwrap_or_else(PoisonError::into_inner).push(object.clone().unbind());
         Ok(())
     }
@@ -88,13 +82,4 @@ impl BinningMemoryResource {
         let Ok(given) = self.given.try_lock() else { return Ok(()) };
         given.iter().try_for_each(|object| visit.call(object))
     }
-}
-
-/// Adds a bin of fixed size over the upstream, unless there is one of this size.
-fn own_bin(bins: &Bins, upstream: &AnyResource, bytes: usize) -> Result<(), Error> {
-    if bins.has(bytes) {
-        return Ok(());
-    }
-    let bin = FixedSize::new(upstream.clone(), FixedSizeConfig::default().block(bytes))?;
-    bins.add(bytes, AnyResource::new(bin))
 }

@@ -5,7 +5,6 @@
 
 mod base;
 mod binning;
-mod bins;
 mod callback;
 mod driver_pools;
 mod failure_callback;
