@@ -1,7 +1,7 @@
 //! Unmaps memory of a range: first the pages leave the bins, then the caller unmaps them, then their addresses are
 //! absent.
 
-use super::bins::{Bin, End, Zone};
+use super::bins::{End, Zone};
 use super::node::Id;
 use super::range::Extent;
 use super::{Core, Owner, UNIT};
@@ -28,11 +28,9 @@ impl Core {
         }
         let bins = &self.owners.place(Owner::UNOWNED).bins;
         let page = self.ranges.page_units;
-        let down = core::iter::successors(bins.at_most(Bin::LARGEST), |bin| bins.at_most(bin.smaller()?));
-        let is_page = |bin: &Bin| {
-            [Zone::FIRST, Zone::SECOND].iter().any(|zone| bin.is_of(*zone) && *bin >= zone.bin(page))
-        };
-        let blocks = down.filter(is_page).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
+        let of_pages = |zone: Zone| bins.down(zone).take_while(move |bin| *bin >= zone.bin(page));
+        let zones = [Zone::SECOND, Zone::FIRST].into_iter();
+        let blocks = zones.flat_map(of_pages).flat_map(|bin| bins.list(&self.nodes, bin, End::Back));
         let mut units = 0;
         for id in blocks {
             let node = &self.nodes[id];
