@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alluvion::{DevicePtr, Error, Frontier, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
-use crate::error::forget_raised;
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
-use crate::tag;
 
 /// With more streams than this, the uses that are over are forgotten at each further use.
 const MANY_USES: usize = 8;
@@ -40,17 +38,9 @@ impl Block {
         bytes: usize,
         stream: Arc<StreamHandle>,
     ) -> Result<Self, Error> {
-        tag::follow(py);
         let layout = Layout::from_bytes(bytes)?;
         let stream = stream.pinned_to_thread(owner.device())?;
-        let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;
-        let address = match at_once {
-            Some(address) => address,
-            None => {
-                forget_raised();
-                py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?
-            }
-        };
+        let address = owner.allocate_attached(py, layout, &stream)?;
         Ok(Self { owner, stream, address, layout, uses: Mutex::new(Frontier::quiescent()), freed: false })
     }
 

@@ -12,10 +12,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use super::Owner;
-use crate::error::{During, forget_raised, raise};
+use crate::error::{During, raise};
 use crate::machine;
 use crate::stream::StreamArgument;
-use crate::tag;
 
 /// A source of memory of a device: what every class of `rmm.mr` derives from.
 #[pyclass(subclass, frozen, weakref, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
@@ -89,18 +88,9 @@ impl DeviceMemoryResource {
     #[pyo3(signature = (nbytes, stream=StreamArgument::Missing), text_signature = "($self, nbytes, stream=DEFAULT_STREAM)")]
     fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument) -> PyResult<u64> {
         let owner = self.owner(py)?;
-        tag::follow(py);
-        let stream = stream.handle();
         let allocated = Layout::from_bytes(nbytes).and_then(|layout| {
-            let at_once = stream.with(owner.device(), |stream| Ok(owner.allocate_at_once(layout, stream)))?;
-            let address = match at_once {
-                Some(address) => address,
-                None => {
-                    forget_raised();
-                    py.detach(|| stream.with(owner.device(), |stream| owner.allocate(layout, stream)))?
-                }
-            };
-            Ok(if layout.is_empty() { 0 } else { address.address() })
+            let block = owner.allocate_attached(py, layout, stream.handle())?;
+            Ok(if layout.is_empty() { 0 } else { block.address() })
         });
         raise(py, allocated, During::Allocation)
     }

@@ -3,7 +3,12 @@
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
-use alluvion::{AnyResource, DeviceAccessible};
+use alluvion::{AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource};
+use pyo3::prelude::*;
+
+use crate::error::forget_raised;
+use crate::stream::StreamHandle;
+use crate::tag;
 
 /// A stack that several objects of Python own together.
 ///
@@ -21,6 +26,26 @@ impl Owner {
     /// One more owner of a stack that is known to the library already.
     pub(crate) fn of(resource: AnyResource) -> Self {
         Self(Arc::new(resource))
+    }
+
+    /// Allocates on a stream. The calling thread is attached, and is detached where the request may wait.
+    ///
+    /// # Errors
+    ///
+    /// As the stack says.
+    pub(crate) fn allocate_attached(
+        &self,
+        py: Python<'_>,
+        layout: Layout,
+        stream: &StreamHandle,
+    ) -> Result<DevicePtr, Error> {
+        tag::follow(py);
+        let at_once = stream.with(self.device(), |stream| Ok(self.allocate_at_once(layout, stream)))?;
+        if let Some(block) = at_once {
+            return Ok(block);
+        }
+        forget_raised();
+        py.detach(|| stream.with(self.device(), |stream| self.allocate(layout, stream)))
     }
 
     /// A look at the handles, which owns nothing.
