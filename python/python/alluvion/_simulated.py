@@ -74,6 +74,9 @@ class Simulated(_alluvion.Simulated):
     >>> with alluvion.Simulated(devices=2) as sim:
     ...     alluvion.device_count()
     2
+    >>> with alluvion.simulated(memory="1 GiB", seed=7) as sim:
+    ...     alluvion.memory_info()
+    (1073741824, 1073741824)
     """
 
     def __new__(
@@ -175,27 +178,8 @@ def _hazard(row: tuple[Any, ...]) -> Hazard:
     return hazard
 
 
-def simulated(
-    devices: int = 1,
-    memory: int | str | None = None,
-    seed: int = 0,
-    *,
-    version: int = 13000,
-    pinned: int | str | None = None,
-    features: dict[str, bool] | None = None,
-    keep_up: bool = False,
-    check: bool = True,
-) -> Simulated:
-    """A machine with simulated GPUs, to be entered by `with`: see `Simulated`.
-
-    >>> import alluvion
-    >>> with alluvion.simulated(memory="1 GiB", seed=7) as sim:
-    ...     alluvion.memory_info()
-    (1073741824, 1073741824)
-    """
-    return Simulated(
-        devices, memory, seed, version=version, pinned=pinned, features=features, keep_up=keep_up, check=check
-    )
+#: The name for `with`: `with alluvion.simulated(devices=2) as sim:`.
+simulated = Simulated
 
 
 __all__ = ["Access", "Hazard", "HazardError", "Simulated", "simulated"]
