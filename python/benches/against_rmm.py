@@ -200,7 +200,7 @@ def pinned(who: str) -> Iterator[Figure]:
         times.append((time.perf_counter_ns() - start) / 1e6)
         del array
         gc.collect()
-        # What was kept goes back, so that each is made anew.
+        # The pools give back the memory that they kept, so that each array is made anew.
         if who == "own":
             import cupy
 
@@ -337,7 +337,7 @@ def main() -> None:
     for row in options.rows.split(","):
         _, contestants, most = ROWS[row]
         best: dict[tuple[str, str], tuple[float, str]] = {}
-        # Who fails once is not asked again: each try takes seconds.
+        # A contestant that fails once is not run again: each try takes seconds.
         failed: set[str] = set()
         for _ in range(min(options.rounds, most)):
             for who in contestants:

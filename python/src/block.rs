@@ -15,7 +15,7 @@ const MANY_USES: usize = 8;
 
 /// A block of memory, with the resource that it goes back to and the stream that it is freed on.
 ///
-/// It goes back when this is dropped, on any thread. A thread that is attached to the interpreter calls [`Block::release`], which
+/// The block goes back when this is dropped, on any thread. A thread that is attached to the interpreter calls [`Block::release`], which
 /// detaches where the free may wait.
 #[derive(Debug)]
 pub(crate) struct Block {

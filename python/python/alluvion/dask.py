@@ -75,7 +75,7 @@ class MemorySetup(WorkerPlugin):
         simulated: int = 0,
     ) -> None:
         if isinstance(resource, str):
-            # What is wrong with the text is said here, and not on each worker.
+            # A mistake in the text is reported here, and not on each worker.
             resource = resource.strip()
             if not resource:
                 raise ValueError("the resource is an empty text: leave it out, or name a stack such as 'pool | cuda-async'")
@@ -138,7 +138,7 @@ class MemorySetup(WorkerPlugin):
             self._machine = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # What setup made belongs to a worker.
+        # The objects that `setup` made belong to a worker.
         return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
 
 

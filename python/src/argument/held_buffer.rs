@@ -25,7 +25,7 @@ impl HeldBuffer {
     ///
     /// # Errors
     ///
-    /// What the object raises; `TypeError` if it has no memory to show.
+    /// As the object raises; `TypeError` if it has no memory to show.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let mut raw = Box::new(ffi::Py_buffer::new());
         // SAFETY: attached, a live object, and room for the answer, which stays where it is.
