@@ -1,0 +1,65 @@
+//! The C ABI of Alluvion: `libcalluvion`, and the header `alluvion.h`.
+//!
+//! The rooms, from the ground up; each names those above it in this list and no other:
+//!
+//! | room | question |
+//! |---|---|
+//! | `status` | What does a call answer? |
+//! | `last_error` | What went wrong last on this thread? |
+//! | `boundary` | What may cross between C and Rust? |
+//! | `record` | How do structs grow without breaking programs? |
+//! | `text` | How do strings come in and go out? |
+//! | `version` | Do the header and the library belong together? |
+//! | `handle` | Who holds what C has a pointer to? |
+//! | `machine` | Which machine and which device does a number mean? |
+//! | `stream` | Which stream does a call mean? |
+//! | `resource` | What is a resource for C? |
+//! | `allocate` | How is memory asked for and given back? |
+//! | `transfer` | How does data move? |
+//! | `source` | What if the memory, or the help in need, comes from C? |
+//! | `current` | What does a device allocate from? |
+//! | `figures` | How is it doing now? |
+//! | `tag` | What is an allocation for? |
+//!
+//! **Nothing unwinds.** The body of each function runs inside [`boundary::call`] or [`boundary::contained`].
+//!
+//! **Pointers.** A pointer to a handle is null or came from a function of this library and was not released; a pointer to a value is
+//! null or valid for what the function does with it. A function whose text does not allow null answers `ALV_INVALID_ARGUMENT`. This is the
+//! contract of every `unsafe` function here.
+
+#![allow(
+    clippy::disallowed_types,
+    clippy::missing_safety_doc,
+    reason = "no model of the scheduler covers this crate; the contract of pointers is said once, above"
+)]
+
+mod allocate;
+mod boundary;
+mod current;
+mod figures;
+mod handle;
+mod last_error;
+mod machine;
+mod record;
+mod resource;
+mod source;
+mod status;
+mod stream;
+mod tag;
+mod text;
+mod transfer;
+mod version;
+
+pub use allocate::*;
+pub use current::*;
+pub use figures::*;
+pub use last_error::*;
+pub use machine::*;
+pub use resource::*;
+pub use source::*;
+pub use status::*;
+pub use stream::*;
+pub use tag::*;
+pub use text::Write;
+pub use transfer::*;
+pub use version::*;

@@ -1,0 +1,304 @@
+//! Which machine and which device does a number mean?
+//!
+//! A bare number means a device of the machine that the process has chosen: that of CUDA unless `alv_set_machine` says otherwise.
+
+#![expect(unsafe_code, reason = "exports functions")]
+
+use std::ffi::{c_char, c_void};
+use std::io::Write as _;
+use std::sync::{PoisonError, RwLock};
+
+use alluvion::driver::{Call, Code};
+use alluvion::sim::{Fault, SimConfig};
+use alluvion::{Device, Error, Machine, Sim};
+
+use crate::boundary::{self, null};
+use crate::handle::{self, Handle};
+use crate::record::{self, Record};
+use crate::status::Status;
+use crate::text::{self, Write, Writer};
+
+/// A machine: that of CUDA, or a simulated one.
+#[derive(Debug)]
+pub struct MachineHandle {
+    machine: Machine,
+    sim: Option<Sim>,
+}
+
+impl Handle for MachineHandle {
+    const NAME: &'static str = "machine";
+}
+
+impl MachineHandle {
+    /// A device by its number; that of the calling thread for a negative one.
+    pub(crate) fn device(&self, number: i32) -> Result<Device, Error> {
+        device_of(&self.machine, number)
+    }
+
+    fn sim(&self) -> Result<&Sim, Error> {
+        self.sim.as_ref().ok_or_else(|| {
+            Error::invalid_argument("machine", "it is not simulated", "pass a machine of alv_machine_sim")
+        })
+    }
+}
+
+/// The machine that bare numbers mean, if it is not that of CUDA.
+static CHOSEN: RwLock<Option<Machine>> = RwLock::new(None);
+
+/// The machine that bare numbers mean.
+pub(crate) fn chosen() -> Result<Machine, Error> {
+    // Held for a clone or an exchange, and never while anything is dropped or waited for.
+    match &*CHOSEN.read().unwrap_or_else(PoisonError::into_inner) {
+        Some(machine) => Ok(machine.clone()),
+        None => Machine::cuda(),
+    }
+}
+
+fn device_of(machine: &Machine, number: i32) -> Result<Device, Error> {
+    match u32::try_from(number) {
+        Ok(number) => machine.device(number),
+        Err(_) => machine.current_device(),
+    }
+}
+
+/// A device of the machine that bare numbers mean; that of the calling thread for a negative number.
+pub(crate) fn device(number: i32) -> Result<Device, Error> {
+    device_of(&chosen()?, number)
+}
+
+/// The machine of CUDA. `ALV_NO_DRIVER` without one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_machine_cuda(out: *mut *mut MachineHandle) -> Status {
+    boundary::call(|| {
+        let make = || Ok(MachineHandle { machine: Machine::cuda()?, sim: None });
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// What a simulated machine is like. What is 0 has the value of an H200.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct SimOptions {
+    /// `sizeof(alv_sim_options)`.
+    pub struct_size: usize,
+    /// How many devices it has; 0 means 1.
+    pub devices: u32,
+    /// The version of CUDA that it speaks, such as 13000; 0 means the newest.
+    pub cuda_version: u32,
+    /// The memory of each device, in bytes.
+    pub memory_bytes: usize,
+    /// What the order in which simulated work runs is drawn from.
+    pub seed: u64,
+}
+
+// SAFETY: repr(C), a size first, and numbers.
+unsafe impl Record for SimOptions {
+    const NAME: &'static str = "options, an alv_sim_options";
+}
+
+/// A machine with simulated GPUs, which notices every access to memory that no stream orders. `options` may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *mut MachineHandle) -> Status {
+    boundary::call(|| {
+        let make = || {
+            let mut config = SimConfig::default().panic_on_unseen_hazards(false);
+            if !options.is_null() {
+                // SAFETY: the contract of pointers.
+                let options = unsafe { record::read(options) }?;
+                config = config.seed(options.seed);
+                if options.devices > 0 {
+                    config = config.devices(options.devices);
+                }
+                if options.cuda_version > 0 {
+                    config = config.version(options.cuda_version);
+                }
+                if options.memory_bytes > 0 {
+                    config = config.memory_bytes(options.memory_bytes);
+                }
+            }
+            let sim = Sim::with_config(config);
+            Ok(MachineHandle { machine: sim.machine().clone(), sim: Some(sim) })
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// One more count of a machine, which it returns; null for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_machine_retain(machine: *mut MachineHandle) -> *mut MachineHandle {
+    // SAFETY: the contract of pointers.
+    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(machine) })
+}
+
+/// Takes a count of a machine; null is allowed. Resources, streams and ledgers keep their machine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_machine_release(machine: *mut MachineHandle) {
+    // SAFETY: the contract of pointers.
+    boundary::contained((), || unsafe { handle::release(machine) });
+}
+
+/// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+///
+/// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Status {
+    boundary::call(|| {
+        let chosen = if machine.is_null() {
+            None
+        } else {
+            // SAFETY: the contract of pointers.
+            Some(unsafe { handle::lend(machine) }?.machine.clone())
+        };
+        let before = std::mem::replace(&mut *CHOSEN.write().unwrap_or_else(PoisonError::into_inner), chosen);
+        // While the lock is not held: it may be the last handle of a machine.
+        drop(before);
+        Ok(())
+    })
+}
+
+/// How many devices the chosen machine has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_device_count(out: *mut i32) -> Status {
+    boundary::call(|| {
+        if out.is_null() {
+            return Err(null("out"));
+        }
+        // SAFETY: not null, so writable.
+        unsafe { out.write(0) };
+        let count = chosen()?.devices().len();
+        // SAFETY: as above.
+        unsafe { out.write(i32::try_from(count).unwrap_or(i32::MAX)) };
+        Ok(())
+    })
+}
+
+/// The device that is current for the calling thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_current_device(out: *mut i32) -> Status {
+    boundary::call(|| {
+        if out.is_null() {
+            return Err(null("out"));
+        }
+        let number = device(-1)?.ordinal();
+        // SAFETY: not null, so writable.
+        unsafe { out.write(number.cast_signed()) };
+        Ok(())
+    })
+}
+
+/// Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
+#[unsafe(no_mangle)]
+pub extern "C" fn alv_set_current_device(number: i32) -> Status {
+    boundary::call(|| {
+        if number < 0 {
+            return Err(Error::invalid_argument("device", "it is negative", "number devices from 0"));
+        }
+        device(number)?.make_current()
+    })
+}
+
+/// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
+/// `write` may be null, to count alone. What was written is not written again but for what is still out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_report(
+    machine: *const MachineHandle,
+    write: Write,
+    user: *mut c_void,
+    count: *mut usize,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        for device in sim.machine().devices() {
+            // A context that is lost has no work to wait for.
+            let _ = device.synchronize();
+        }
+        let mut mistakes = sim.take_hazards();
+        mistakes.extend(sim.leaks());
+        if !count.is_null() {
+            // SAFETY: not null, so writable.
+            unsafe { count.write(mistakes.len()) };
+        }
+        if write.is_some() {
+            // SAFETY: the caller's function and what it is called with, valid for the call.
+            let mut writer = unsafe { Writer::new(write, user) }?;
+            for mistake in &mistakes {
+                writeln!(writer, "{mistake}").map_err(|error| Error::unwritable("a report", &error))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
+/// `cuMemAlloc_v2`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+/// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_fail(
+    machine: *const MachineHandle,
+    call: *const c_char,
+    nth: u64,
+    code: i32,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        let code = match u32::try_from(code) {
+            Ok(code) if code > 0 => Code(code),
+            _ => {
+                return Err(Error::invalid_argument(
+                    "code",
+                    "it is no error",
+                    "pass a positive number, such as 2",
+                ));
+            }
+        };
+        let kind = if call.is_null() {
+            None
+        } else {
+            // SAFETY: the contract of pointers.
+            let name = unsafe { text::borrow(call, "call") }?;
+            let kind = Call::ALL.iter().copied().find(|call| call.symbol() == name);
+            Some(kind.ok_or_else(|| {
+                Error::invalid_argument(
+                    "call",
+                    "the driver has no such call",
+                    "name one as CUDA does, as cuMemAlloc_v2",
+                )
+            })?)
+        };
+        let fault = match (kind, nth) {
+            (Some(call), 0) => Fault::every(call, code),
+            (Some(call), nth) => Fault::nth(call, nth, code),
+            (None, 0) => {
+                let why = "every call of every kind cannot fail";
+                return Err(Error::invalid_argument("nth", why, "name a call, or a number from 1"));
+            }
+            (None, nth) => Fault::nth_call(nth, code),
+        };
+        sim.inject(fault);
+        Ok(())
+    })
+}
+
+/// Takes all faults back that have not occurred.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(machine) }?.sim()?.clear_faults();
+        Ok(())
+    })
+}
+
+/// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_calls(machine: *const MachineHandle) -> u64 {
+    boundary::contained(0, || {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }.and_then(MachineHandle::sim);
+        sim.map_or(0, |sim| sim.calls().total())
+    })
+}

@@ -1,0 +1,192 @@
+//! What is a resource for C?
+
+#![expect(unsafe_code, reason = "exports functions")]
+
+use std::ffi::c_char;
+
+use alluvion::recipe::Recipe;
+use alluvion::{AnyResource, Device, Error, Resource};
+
+use crate::boundary::{self, null};
+use crate::handle::{self, Handle};
+use crate::machine::{self, MachineHandle};
+use crate::status::Status;
+use crate::text;
+
+/// A resource: memory of one device, with the layers over it.
+#[derive(Debug)]
+pub struct ResourceHandle {
+    resource: AnyResource,
+}
+
+impl Handle for ResourceHandle {
+    const NAME: &'static str = "resource";
+}
+
+impl ResourceHandle {
+    pub(crate) fn new(resource: AnyResource) -> Self {
+        Self { resource }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> &AnyResource {
+        &self.resource
+    }
+}
+
+/// The text of a recipe; null is the empty one, which is the default source.
+///
+/// # Safety
+///
+/// As `text::borrow`.
+unsafe fn parse(text: *const c_char) -> Result<Recipe, Error> {
+    if text.is_null() {
+        return "".parse();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { text::borrow(text, "recipe") }?.parse()
+}
+
+/// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
+/// are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
+/// column for what cannot be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_from_recipe(
+    recipe: *const c_char,
+    device: i32,
+    out: *mut *mut ResourceHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            // SAFETY: the contract of pointers.
+            let recipe = unsafe { parse(recipe) }?;
+            build(&recipe, &machine::device(number(&recipe, device))?)
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// As `alv_resource_from_recipe`, on a device of that machine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_from_recipe_on(
+    machine: *const MachineHandle,
+    recipe: *const c_char,
+    device: i32,
+    out: *mut *mut ResourceHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            // SAFETY: the contract of pointers.
+            let machine = unsafe { handle::lend(machine) }?;
+            // SAFETY: the contract of pointers.
+            let recipe = unsafe { parse(recipe) }?;
+            build(&recipe, &machine.device(number(&recipe, device))?)
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+fn number(recipe: &Recipe, device: i32) -> i32 {
+    if device >= 0 { device } else { recipe.gpu().map_or(device, u32::cast_signed) }
+}
+
+fn build(recipe: &Recipe, device: &Device) -> Result<ResourceHandle, Error> {
+    Ok(ResourceHandle::new(recipe.build(device)?))
+}
+
+/// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the caller's count
+/// of it stays the caller's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_over(
+    layers: *const c_char,
+    upstream: *const ResourceHandle,
+    out: *mut *mut ResourceHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            // SAFETY: the contract of pointers.
+            let upstream = unsafe { handle::lend(upstream) }?.get().clone();
+            // SAFETY: the contract of pointers.
+            let layers = unsafe { parse(layers) }?;
+            Ok(ResourceHandle::new(layers.over_device(upstream)?))
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// One more count of a resource, which it returns; null for null. From any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_retain(resource: *mut ResourceHandle) -> *mut ResourceHandle {
+    // SAFETY: the contract of pointers.
+    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(resource) })
+}
+
+/// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops the
+/// stack, and a pool waits for the work on what was freed on it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_release(resource: *mut ResourceHandle) {
+    // SAFETY: the contract of pointers.
+    boundary::contained((), || unsafe { handle::release(resource) });
+}
+
+/// Whether two handles free each other's blocks: equal pointers do, and others may. Null equals null alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_equal(
+    first: *const ResourceHandle,
+    second: *const ResourceHandle,
+) -> bool {
+    boundary::contained(false, || {
+        if std::ptr::eq(first, second) {
+            return true;
+        }
+        // SAFETY: the contract of pointers.
+        let first = unsafe { handle::lend(first) };
+        // SAFETY: as above.
+        let second = unsafe { handle::lend(second) };
+        matches!((first, second), (Ok(first), Ok(second)) if first.get() == second.get())
+    })
+}
+
+/// The number of the device that the memory belongs to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_device(resource: *const ResourceHandle, device: *mut i32) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let resource = unsafe { handle::lend(resource) }?;
+        if device.is_null() {
+            return Err(null("device"));
+        }
+        // SAFETY: not null, so writable.
+        unsafe { device.write(resource.get().device().ordinal().cast_signed()) };
+        Ok(())
+    })
+}
+
+/// The largest alignment that the resource honours; 0 for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle) -> usize {
+    boundary::contained(0, || {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(resource) }.map_or(0, |resource| resource.get().max_align())
+    })
+}
+
+/// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
+/// `needed`, which may be null, gets the whole length without the 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_describe(
+    resource: *const ResourceHandle,
+    buffer: *mut c_char,
+    room: usize,
+    needed: *mut usize,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let text = unsafe { handle::lend(resource) }?.get().describe().to_string();
+        // SAFETY: the contract of pointers.
+        unsafe { text::copy_out(&text, buffer, room, needed) }
+    })
+}

@@ -1,0 +1,84 @@
+//! How does data move?
+//!
+//! For programs without the runtime of CUDA, and for simulated machines, which no other copy reaches.
+
+#![expect(unsafe_code, reason = "copies between addresses that C names")]
+
+use std::ffi::c_void;
+
+use alluvion::Error;
+use alluvion::driver::FillValue;
+
+use crate::boundary::{self, null};
+use crate::handle;
+use crate::resource::ResourceHandle;
+use crate::status::Status;
+use crate::stream::{self, CudaStream};
+
+/// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host. Both stay
+/// valid until the copy has run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_copy_raw(
+    resource: *const ResourceHandle,
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let device = unsafe { handle::lend(resource) }?.get().device();
+        if bytes == 0 {
+            return Ok(());
+        }
+        if to.is_null() || from.is_null() {
+            return Err(null(if to.is_null() { "to" } else { "from" }));
+        }
+        // SAFETY: a live stream of the device, by the function's text.
+        let stream = unsafe { stream::of_handle(device, stream) }?;
+        let (to, from) = (to.expose_provenance() as u64, from.expose_provenance() as u64);
+        let (driver, ordinal) = (device.driver(), device.ordinal());
+        // SAFETY: both ranges are valid until the copy has run, and the caller orders the work on them.
+        let copied = unsafe { driver.copy_async(ordinal, to, from, bytes, stream.raw()) };
+        copied.map_err(|error| Error::of_driver(error, bytes))
+    })
+}
+
+/// Queues a fill of `bytes` bytes with `value` on a stream of the resource's device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_fill_raw(
+    resource: *const ResourceHandle,
+    to: *mut c_void,
+    value: u8,
+    bytes: usize,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let device = unsafe { handle::lend(resource) }?.get().device();
+        if bytes == 0 {
+            return Ok(());
+        }
+        if to.is_null() {
+            return Err(null("to"));
+        }
+        // SAFETY: a live stream of the device, by the function's text.
+        let stream = unsafe { stream::of_handle(device, stream) }?;
+        let to = to.expose_provenance() as u64;
+        let (driver, ordinal) = (device.driver(), device.ordinal());
+        // SAFETY: the range is valid until the fill has run, and the caller orders the work on it.
+        let filled = unsafe { driver.fill_async(ordinal, to, FillValue::U8(value), bytes, stream.raw()) };
+        filled.map_err(|error| Error::of_driver(error, bytes))
+    })
+}
+
+/// Waits for the work on a stream of the resource's device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, stream: CudaStream) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let device = unsafe { handle::lend(resource) }?.get().device();
+        // SAFETY: a live stream of the device, by the function's text.
+        unsafe { stream::of_handle(device, stream) }?.synchronize()
+    })
+}
