@@ -19,7 +19,6 @@ use crate::status::Status;
 /// What a handle of CUDA points to.
 #[allow(non_camel_case_types, reason = "CUDA's name, by which C programs know the type")]
 #[derive(Debug)]
-#[repr(C)]
 pub struct CUstream_st {
     _opaque: [u8; 0],
 }

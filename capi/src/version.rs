@@ -17,11 +17,16 @@ const fn number(text: &str) -> u32 {
 }
 
 /// Before 1.0 another minor version may be another interface.
-pub const ALV_VERSION_MAJOR: u32 = number(env!("CARGO_PKG_VERSION_MAJOR"));
+pub const ALV_VERSION_MAJOR: u32 = 0;
 /// Grows when functions are added.
-pub const ALV_VERSION_MINOR: u32 = number(env!("CARGO_PKG_VERSION_MINOR"));
+pub const ALV_VERSION_MINOR: u32 = 1;
 /// Grows when functions are mended.
-pub const ALV_VERSION_PATCH: u32 = number(env!("CARGO_PKG_VERSION_PATCH"));
+pub const ALV_VERSION_PATCH: u32 = 0;
+
+// Numbers, because the header has them; they are those of the package.
+const _: () = assert!(number(env!("CARGO_PKG_VERSION_MAJOR")) == ALV_VERSION_MAJOR);
+const _: () = assert!(number(env!("CARGO_PKG_VERSION_MINOR")) == ALV_VERSION_MINOR);
+const _: () = assert!(number(env!("CARGO_PKG_VERSION_PATCH")) == ALV_VERSION_PATCH);
 
 const fn packed(major: u32, minor: u32, patch: u32) -> u32 {
     (major << 24) | (minor << 12) | patch

@@ -1,0 +1,105 @@
+/*
+ * The C interface of Alluvion: stream-ordered memory of GPUs, in composable layers.
+ *
+ *     alv_resource *pool = NULL;
+ *     if (alv_resource_from_recipe("stats | pool | cuda-async", 0, &pool) != ALV_OK) {
+ *         fprintf(stderr, "%s\n", alv_last_error_message());
+ *         return 1;
+ *     }
+ *     void *block = NULL;
+ *     alv_status status = alv_allocate(pool, 1 << 20, 0, stream, &block);
+ *     ...
+ *     alv_deallocate(pool, block, 1 << 20, 0, stream);
+ *     alv_resource_release(pool);
+ *
+ * Rules
+ * - A function that can fail answers an alv_status, and what it gives is written to its last arguments: null or 0 if it fails.
+ *   alv_last_error_message() says why, for the calling thread, until its next failing call.
+ * - A pointer to a handle comes from a function of this library and is released once for each function that gave or retained it.
+ *   Null is ALV_INVALID_ARGUMENT where the text of a function does not allow it, and nothing to do for releases and frees.
+ * - A struct with struct_size begins with ALV_INIT(type).
+ * - Functions of the program that the library calls must not throw, and may call the library.
+ * - A stream is a CUstream or a cudaStream_t of the resource's device. 0 is the default stream as the calling file was compiled: that
+ *   of the thread under CUDA_API_PER_THREAD_DEFAULT_STREAM, and else the legacy one. The library cannot see how, so the header
+ *   translates: functions with a stream are inline, over those whose names end in _raw, for which 0 is always the legacy stream.
+ *   ALV_NO_INLINE leaves the inline functions out, for other languages.
+ * - Each call leaves the current device, the current context and the last error of the CUDA runtime as they were.
+ *
+ * C99 and later, C++14 and later. No header and no library of CUDA is needed; the driver is looked for when it is used.
+ */
+#ifndef ALLUVION_H
+#define ALLUVION_H
+
+#include "alluvion/raw.h"
+
+/* The version of this header, for alv_check_version. */
+#define ALV_VERSION \
+    (((uint32_t)ALV_VERSION_MAJOR << 24) | ((uint32_t)ALV_VERSION_MINOR << 12) | (uint32_t)ALV_VERSION_PATCH)
+
+/* A struct whose fields are 0, but for its size: alv_counts counts = ALV_INIT(alv_counts); */
+#ifdef __cplusplus
+namespace alluvion_c {
+template <class Struct>
+inline Struct initial() {
+    Struct made = Struct();
+    made.struct_size = sizeof(Struct);
+    return made;
+}
+} // namespace alluvion_c
+#define ALV_INIT(type) (::alluvion_c::initial<type>())
+#else
+#define ALV_INIT(type) {.struct_size = sizeof(type)}
+#endif
+
+#ifndef ALV_NO_INLINE
+
+/*
+ * The stream that a handle means in this file. Static, not merely inline: a program may have files that were compiled in both
+ * ways, and a linker would keep one of two inline functions.
+ */
+static inline alv_cuda_stream alv_stream_of_this_file(alv_cuda_stream stream) {
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+    return stream == NULL ? (alv_cuda_stream)2 : stream;
+#else
+    return stream;
+#endif
+}
+
+/* Each is described in alluvion/raw.h, under its name with _raw. */
+
+static inline alv_status alv_allocate(const alv_resource *resource, size_t bytes, size_t align, alv_cuda_stream stream,
+                                      void **out) {
+    return alv_allocate_raw(resource, bytes, align, alv_stream_of_this_file(stream), out);
+}
+
+static inline void alv_deallocate(const alv_resource *resource, void *block, size_t bytes, size_t align,
+                                  alv_cuda_stream stream) {
+    alv_deallocate_raw(resource, block, bytes, align, alv_stream_of_this_file(stream));
+}
+
+static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
+    return alv_stream_wrap_raw(device, alv_stream_of_this_file(stream), out);
+}
+
+static inline alv_status alv_stream_wrap_owned(int32_t device, alv_cuda_stream stream, void *owner, void (*drop)(void *),
+                                               alv_stream **out) {
+    return alv_stream_wrap_owned_raw(device, alv_stream_of_this_file(stream), owner, drop, out);
+}
+
+static inline alv_status alv_copy(const alv_resource *resource, void *to, const void *from, size_t bytes,
+                                  alv_cuda_stream stream) {
+    return alv_copy_raw(resource, to, from, bytes, alv_stream_of_this_file(stream));
+}
+
+static inline alv_status alv_fill(const alv_resource *resource, void *to, uint8_t value, size_t bytes,
+                                  alv_cuda_stream stream) {
+    return alv_fill_raw(resource, to, value, bytes, alv_stream_of_this_file(stream));
+}
+
+static inline alv_status alv_synchronize(const alv_resource *resource, alv_cuda_stream stream) {
+    return alv_synchronize_raw(resource, alv_stream_of_this_file(stream));
+}
+
+#endif /* ALV_NO_INLINE */
+
+#endif /* ALLUVION_H */

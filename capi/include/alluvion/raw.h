@@ -1,0 +1,597 @@
+#ifndef ALLUVION_RAW_H
+#define ALLUVION_RAW_H
+
+/* Written by `UPDATE_HEADER=1 cargo test -p alluvion-capi --test header`: change the Rust code instead. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// The request alone is more than can ever be had.
+#define ALV_CAUSE_TOO_LARGE 1
+
+// The request, on top of what is live, is more than the limit.
+#define ALV_CAUSE_LIMIT 2
+
+// There are enough free bytes, but not in one piece.
+#define ALV_CAUSE_FRAGMENTATION 3
+
+// There are enough free bytes, but some are behind work that could not be waited for.
+#define ALV_CAUSE_PENDING 4
+
+// The upstream has no more, and the memory that it gave is live here.
+#define ALV_CAUSE_FULL 5
+
+// The upstream has no more, and others have more of it.
+#define ALV_CAUSE_OTHERS 6
+
+// Before 1.0 another minor version may be another interface.
+#define ALV_VERSION_MAJOR 0
+
+// Grows when functions are added.
+#define ALV_VERSION_MINOR 1
+
+// Grows when functions are mended.
+#define ALV_VERSION_PATCH 0
+
+// What a handle of CUDA points to.
+typedef struct CUstream_st CUstream_st;
+
+// A machine: that of CUDA, or a simulated one.
+typedef struct alv_machine alv_machine;
+
+// A resource: memory of one device, with the layers over it.
+typedef struct alv_resource alv_resource;
+
+// A stream that the library knows: a call with it needs no look-up.
+typedef struct alv_stream alv_stream;
+
+// What a call answers: `ALV_OK`, or the kind of error. Numbers are never used again.
+typedef int32_t alv_status;
+
+// A bare stream of CUDA: a `CUstream` or a `cudaStream_t`.
+typedef struct CUstream_st *alv_cuda_stream;
+
+// A figure now, at most, and all together.
+typedef struct alv_count {
+    // Now.
+    int64_t value;
+    // The most that it was.
+    int64_t peak;
+    // All that was ever added.
+    int64_t total;
+} alv_count;
+
+// What a layer `stats` has counted.
+typedef struct alv_counts {
+    // `sizeof(alv_counts)`.
+    size_t struct_size;
+    // The bytes that are out.
+    struct alv_count bytes;
+    // The blocks that are out.
+    struct alv_count allocations;
+    // The requests that failed.
+    uint64_t failures;
+} alv_counts;
+
+// The figures of a suballocator.
+typedef struct alv_pool_status {
+    // `sizeof(alv_pool_status)`.
+    size_t struct_size;
+    // In blocks that are out: the lengths of the blocks, which may be more than the requests.
+    size_t live_bytes;
+    // How many blocks are out.
+    size_t live_blocks;
+    // Free, in the shared core.
+    size_t free_bytes;
+    // Free, in the caches of streams and of synchronous calls.
+    size_t cached_bytes;
+    // Of the free and cached bytes, those of streams whose last free is not known to be completed.
+    size_t pending_bytes;
+    // Of the live bytes, those that belong to memory of graphs.
+    size_t graph_bytes;
+    // In blocks that sleep.
+    size_t asleep_bytes;
+    // Taken from the upstream and not returned.
+    size_t reserved_bytes;
+    // The most that was ever reserved.
+    size_t peak_reserved_bytes;
+    // The largest free piece in the core, of any owner.
+    size_t largest_free_bytes;
+    // The host memory for the bookkeeping.
+    size_t metadata_bytes;
+    // Allocations served by a cache.
+    uint64_t hits;
+    // Allocations served by the core.
+    uint64_t misses;
+    // Of the misses, those served with a block that another stream had freed.
+    uint64_t steals;
+    // Pages that are mapped, over an upstream with pages.
+    size_t pages;
+    // Pages that were unmapped where they were free, to be mapped where memory was needed.
+    uint64_t moves;
+    // The bytes of these pages.
+    uint64_t moved_bytes;
+    // Waits of a stream for another, on the device, to reuse its memory.
+    uint64_t waits;
+    // Events recorded for such waits.
+    uint64_t events_recorded;
+    // Allocations and frees that reached the upstream.
+    uint64_t upstream_calls;
+} alv_pool_status;
+
+// A function that takes a long text in pieces. It answers 0, or another number to stop. It must not throw.
+typedef int (*alv_write)(void *user, const char *bytes, size_t n);
+
+// A block that is out.
+typedef struct alv_block {
+    // `sizeof(alv_block)` of the library: a program that is older knows fewer fields.
+    size_t struct_size;
+    // Where it is.
+    void *address;
+    // The bytes that were asked for.
+    size_t bytes;
+    // The alignment that was asked for.
+    size_t align;
+    // The thread that asked, by the library's own number.
+    size_t thread;
+    // When, in seconds since the layer was made.
+    double at_seconds;
+    // The tag, with semicolons between the scopes: valid during the call.
+    const char *tag;
+    // The line of the program that asked, if call stacks are recorded, else empty: valid during the call.
+    const char *call_site;
+} alv_block;
+
+// What is known of the calling thread's last failed call.
+typedef struct alv_error_info {
+    // `sizeof(alv_error_info)`.
+    size_t struct_size;
+    // Its status; `ALV_OK` if no call has failed.
+    alv_status status;
+    // The code of the CUDA driver; 0 if the driver was not the cause.
+    int32_t cuda_code;
+    // The bytes that were asked for; 0 if that is not what failed.
+    size_t requested_bytes;
+    // The limit that was met; `SIZE_MAX` without one.
+    size_t limit;
+    // The line of a file, from 1; 0 without one.
+    size_t line;
+    // The column of a recipe or a line, from 1; 0 without one.
+    size_t column;
+    // The name of the driver's function that failed, such as `cuMemAlloc_v2`; empty without one.
+    char call[48];
+} alv_error_info;
+
+// What a resource said when it ran out of memory. What is not known is `SIZE_MAX`.
+typedef struct alv_oom_report {
+    // `sizeof(alv_oom_report)`.
+    size_t struct_size;
+    // The bytes that were asked for.
+    size_t requested_bytes;
+    // The alignment that was asked for.
+    size_t align;
+    // The number of the device; -1 if it is not known.
+    int32_t device;
+    // Why: one of the constants `ALV_CAUSE_`.
+    int32_t cause;
+    // The number of attempts for this request, from 1: more than one if a handler freed memory and it was not enough.
+    uint32_t attempt;
+    // Zero.
+    uint32_t reserved;
+    // The bytes of live blocks.
+    size_t live_bytes;
+    // Free, and usable by the stream that asked.
+    size_t free_bytes;
+    // Free, but still behind work that is not known to be over.
+    size_t pending_bytes;
+    // Taken from the upstream and not given back.
+    size_t reserved_bytes;
+    // The largest block that the stream that asked could get.
+    size_t largest_bytes;
+    // The limit.
+    size_t maximum_bytes;
+    // The free memory of the upstream.
+    size_t upstream_free_bytes;
+    // The total memory of the upstream.
+    size_t upstream_total_bytes;
+    // The layer or the source that refused, such as `Pool`.
+    char refused_by[32];
+    // The name of the limit that refused; empty without one.
+    char name[64];
+} alv_oom_report;
+
+// What a simulated machine is like. What is 0 has the value of an H200.
+typedef struct alv_sim_options {
+    // `sizeof(alv_sim_options)`.
+    size_t struct_size;
+    // How many devices it has; 0 means 1.
+    uint32_t devices;
+    // The version of CUDA that it speaks, such as 13000; 0 means the newest.
+    uint32_t cuda_version;
+    // The memory of each device, in bytes.
+    size_t memory_bytes;
+    // What the order in which simulated work runs is drawn from.
+    uint64_t seed;
+} alv_sim_options;
+
+// Memory from functions of the caller's.
+//
+// They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not throw.
+typedef struct alv_source {
+    // `sizeof(alv_source)`.
+    size_t struct_size;
+    // The largest alignment that `allocate` honours; 0 means 256.
+    size_t max_align;
+    // Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other block that is
+    // out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null is out of memory; another
+    // status is the error of the request.
+    alv_status (*allocate)(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out);
+    // Takes a block back, with the bytes and the alignment of its request. Called once a block.
+    void (*deallocate)(void *user, void *block, size_t bytes, size_t align, alv_cuda_stream stream);
+    // Called once when the source is not needed any more, on any thread. May be null.
+    void (*drop)(void *user);
+    // What the functions are called with.
+    void *user;
+} alv_source;
+
+// Success.
+#define ALV_OK 0
+
+// There is not enough memory; freeing some and asking again may succeed.
+#define ALV_OUT_OF_MEMORY 1
+
+// A size does not fit: more than `PTRDIFF_MAX` bytes, rounded up.
+#define ALV_SIZE_OVERFLOW 2
+
+// An alignment is not a power of two.
+#define ALV_INVALID_ALIGNMENT 3
+
+// An alignment is larger than the resource can honour.
+#define ALV_UNSUPPORTED_ALIGNMENT 4
+
+// A stream or a resource of one device was given to another.
+#define ALV_DEVICE_MISMATCH 5
+
+// An index or a range is outside.
+#define ALV_OUT_OF_RANGE 6
+
+// Two lengths that must be equal are not.
+#define ALV_LENGTH_MISMATCH 7
+
+// An argument breaks a documented rule.
+#define ALV_INVALID_ARGUMENT 8
+
+// The device, the driver or the stack cannot do it; the message says what would.
+#define ALV_UNSUPPORTED 9
+
+// No device with that number.
+#define ALV_NO_DEVICE 10
+
+// No driver: libcuda is missing, a stub, or too old.
+#define ALV_NO_DRIVER 11
+
+// The call is illegal while the stream captures. The capture goes on.
+#define ALV_CAPTURE 12
+
+// The context was lost by an earlier error; every call in it fails.
+#define ALV_CONTEXT_LOST 13
+
+// The driver shut down, or this process is a fork of the one that started it.
+#define ALV_SHUT_DOWN 14
+
+// The resource still has live blocks.
+#define ALV_IN_USE 15
+
+// A block was given back wrongly, and was not freed.
+#define ALV_MISUSE 16
+
+// A recipe or a file is malformed; `alv_last_error` says where.
+#define ALV_MALFORMED 17
+
+// A file cannot be read.
+#define ALV_UNREADABLE 18
+
+// A file cannot be written, or a function that writes has stopped.
+#define ALV_UNWRITABLE 19
+
+// Any other code of the driver: `alv_last_error` has it.
+#define ALV_DRIVER 20
+
+// A panic within the library, or in code that it called. Nothing is lost but what the call was about.
+#define ALV_PANIC 21
+
+// The memory sleeps: wake it, and ask again.
+#define ALV_ASLEEP 22
+
+// A function of the caller's has failed.
+#define ALV_FOREIGN 23
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align` is 0, which
+// means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the stream captures,
+// blocks that are cached are served; a request that needs a driver call which the capture forbids is `ALV_CAPTURE`, and the capture goes on.
+alv_status alv_allocate_raw(const struct alv_resource *resource,
+                            size_t bytes,
+                            size_t align,
+                            alv_cuda_stream stream,
+                            void **out);
+
+// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has ordered
+// the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free, whatever size it
+// has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork, leaks.
+void alv_deallocate_raw(const struct alv_resource *resource,
+                        void *block,
+                        size_t bytes,
+                        size_t align,
+                        alv_cuda_stream stream);
+
+// As `alv_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
+alv_status alv_allocate_sync(const struct alv_resource *resource, size_t bytes, size_t align, void **out);
+
+// Gives a block back that no work uses any more, whichever call it came from.
+void alv_deallocate_sync(const struct alv_resource *resource, void *block, size_t bytes, size_t align);
+
+// As `alv_allocate`, on a stream that the library knows: without a look-up.
+alv_status alv_allocate_on(const struct alv_resource *resource,
+                           size_t bytes,
+                           size_t align,
+                           const struct alv_stream *stream,
+                           void **out);
+
+// As `alv_deallocate`, on a stream that the library knows.
+void alv_deallocate_on(const struct alv_resource *resource,
+                       void *block,
+                       size_t bytes,
+                       size_t align,
+                       const struct alv_stream *stream);
+
+// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the first one by
+// a recipe. A negative number means the current device.
+alv_status alv_current_resource(int32_t device,
+                                struct alv_resource **out);
+
+// Makes a device allocate from another resource, of which it keeps a count of its own. `previous`, which may be null, gets the one before:
+// the caller releases it.
+alv_status alv_set_current_resource(int32_t device,
+                                    const struct alv_resource *resource,
+                                    struct alv_resource **previous);
+
+// Puts the first resource of a device back. `previous` as in `alv_set_current_resource`.
+alv_status alv_reset_current_resource(int32_t device, struct alv_resource **previous);
+
+// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets how much
+// went.
+alv_status alv_trim(const struct alv_resource *resource,
+                    size_t keep,
+                    size_t *given_back);
+
+// The free and the total bytes of the memory that the stack draws on. Either place may be null.
+alv_status alv_memory_info(const struct alv_resource *resource, size_t *available, size_t *total);
+
+// What the outermost layer `stats` has counted, since it was made or since the last push. `ALV_UNSUPPORTED` without such a layer.
+alv_status alv_stats(const struct alv_resource *resource,
+                     struct alv_counts *out);
+
+// Begins a scope of the statistics; `top`, which may be null, gets what was counted around it.
+alv_status alv_stats_push(const struct alv_resource *resource, struct alv_counts *top);
+
+// Ends a scope of the statistics; `top`, which may be null, gets what was counted in it. `ALV_INVALID_ARGUMENT` without a scope.
+alv_status alv_stats_pop(const struct alv_resource *resource,
+                         struct alv_counts *top);
+
+// The figures of the outermost suballocator. `ALV_UNSUPPORTED` without one.
+alv_status alv_status_of(const struct alv_resource *resource, struct alv_pool_status *out);
+
+// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer `tracking` knows.
+alv_status alv_snapshot_write(const struct alv_resource *resource,
+                              const char *path);
+
+// As `alv_snapshot_write`, to a function.
+alv_status alv_snapshot_to(const struct alv_resource *resource, alv_write write, void *user);
+
+// Calls `each` for every block that the outermost layer `tracking` knows to be out, oldest first, until it answers another number than 0. No
+// lock is held meanwhile: `each` may free. It must not throw. `ALV_UNSUPPORTED` without such a layer.
+alv_status alv_outstanding(const struct alv_resource *resource,
+                           int (*each)(void *user, const struct alv_block *block),
+                           void *user);
+
+// Writes the rows of the outermost layer `logging` to its file. Without one there is nothing to do.
+alv_status alv_log_flush(const struct alv_resource *resource);
+
+// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource.
+alv_status alv_metrics(const struct alv_resource *resource, const char *name, alv_write write, void *user);
+
+// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the first.
+// A call that succeeds does not touch it, as with `errno`. Never null.
+const char *alv_last_error_message(void);
+
+// Writes what is known of the calling thread's last failed call. Its own failure does not replace that.
+alv_status alv_last_error(struct alv_error_info *out);
+
+// Writes the report of the resource that ran out of memory in the calling thread's last failed call. `ALV_UNSUPPORTED` if that was not
+// such a failure; the last failure stays what it was.
+alv_status alv_last_out_of_memory(struct alv_oom_report *out);
+
+// The machine of CUDA. `ALV_NO_DRIVER` without one.
+alv_status alv_machine_cuda(struct alv_machine **out);
+
+// A machine with simulated GPUs, which notices every access to memory that no stream orders. `options` may be null.
+alv_status alv_machine_sim(const struct alv_sim_options *options, struct alv_machine **out);
+
+// One more count of a machine, which it returns; null for null.
+struct alv_machine *alv_machine_retain(struct alv_machine *machine);
+
+// Takes a count of a machine; null is allowed. Resources, streams and ledgers keep their machine.
+void alv_machine_release(struct alv_machine *machine);
+
+// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+//
+// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
+alv_status alv_set_machine(const struct alv_machine *machine);
+
+// How many devices the chosen machine has.
+alv_status alv_device_count(int32_t *out);
+
+// The device that is current for the calling thread.
+alv_status alv_current_device(int32_t *out);
+
+// Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
+alv_status alv_set_current_device(int32_t number);
+
+// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
+// `write` may be null, to count alone. What was written is not written again but for what is still out.
+alv_status alv_sim_report(const struct alv_machine *machine,
+                          alv_write write,
+                          void *user,
+                          size_t *count);
+
+// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
+// `cuMemAlloc_v2`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
+alv_status alv_sim_fail(const struct alv_machine *machine,
+                        const char *call,
+                        uint64_t nth,
+                        int32_t code);
+
+// Takes all faults back that have not occurred.
+alv_status alv_sim_clear_faults(const struct alv_machine *machine);
+
+// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
+uint64_t alv_sim_calls(const struct alv_machine *machine);
+
+// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
+// are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
+// column for what cannot be read.
+alv_status alv_resource_from_recipe(const char *recipe,
+                                    int32_t device,
+                                    struct alv_resource **out);
+
+// As `alv_resource_from_recipe`, on a device of that machine.
+alv_status alv_resource_from_recipe_on(const struct alv_machine *machine,
+                                       const char *recipe,
+                                       int32_t device,
+                                       struct alv_resource **out);
+
+// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the caller's count
+// of it stays the caller's.
+alv_status alv_resource_over(const char *layers,
+                             const struct alv_resource *upstream,
+                             struct alv_resource **out);
+
+// One more count of a resource, which it returns; null for null. From any thread.
+struct alv_resource *alv_resource_retain(struct alv_resource *resource);
+
+// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops the
+// stack, and a pool waits for the work on what was freed on it.
+void alv_resource_release(struct alv_resource *resource);
+
+// Whether two handles free each other's blocks: equal pointers do, and others may. Null equals null alone.
+bool alv_resource_equal(const struct alv_resource *first, const struct alv_resource *second);
+
+// The number of the device that the memory belongs to.
+alv_status alv_resource_device(const struct alv_resource *resource, int32_t *device);
+
+// The largest alignment that the resource honours; 0 for null.
+size_t alv_resource_max_align(const struct alv_resource *resource);
+
+// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
+// `needed`, which may be null, gets the whole length without the 0.
+alv_status alv_describe(const struct alv_resource *resource,
+                        char *buffer,
+                        size_t room,
+                        size_t *needed);
+
+// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop` is not
+// called.
+alv_status alv_resource_from_source(int32_t device,
+                                    const struct alv_source *source,
+                                    struct alv_resource **out);
+
+// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0 that nothing
+// could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its own requests ask no handler.
+// It must not throw. `drop`, which may be null, is called once when the resource goes, on any thread; not if the call fails. The new
+// resource keeps `upstream`.
+alv_status alv_resource_with_oom_handler(const struct alv_resource *upstream,
+                                         int32_t (*ask)(void *user, const struct alv_oom_report *report),
+                                         void (*drop)(void *user),
+                                         void *user,
+                                         struct alv_resource **out);
+
+// The name of a status, such as `ALV_OUT_OF_MEMORY`: static text, and never null. An unknown number has a name that says so.
+const char *alv_status_name(alv_status status);
+
+// A new stream of a device of the chosen machine, which does not wait for the legacy default stream; a negative number means the
+// current device.
+alv_status alv_stream_create(int32_t device,
+                             struct alv_stream **out);
+
+// As `alv_stream_create`, on a device of that machine.
+alv_status alv_stream_create_on(const struct alv_machine *machine, int32_t device, struct alv_stream **out);
+
+// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever
+// thread uses the handle: that of a thread is the calling thread's.
+alv_status alv_stream_wrap_raw(int32_t device,
+                               alv_cuda_stream stream,
+                               struct alv_stream **out);
+
+// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does not need the
+// stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no driver call.
+// If the call fails, `drop` is not called.
+alv_status alv_stream_wrap_owned_raw(int32_t device,
+                                     alv_cuda_stream stream,
+                                     void *owner,
+                                     void (*drop)(void*),
+                                     struct alv_stream **out);
+
+// One more count of a stream, which it returns; null for null.
+struct alv_stream *alv_stream_retain(struct alv_stream *stream);
+
+// Takes a count of a stream; null is allowed. Work that is on a stream of `alv_stream_create` goes on.
+void alv_stream_release(struct alv_stream *stream);
+
+// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null handle.
+alv_cuda_stream alv_stream_handle(const struct alv_stream *stream);
+
+// Waits for the work on a stream.
+alv_status alv_stream_synchronize(const struct alv_stream *stream);
+
+// Begins a scope on the calling thread, within the scopes that are there: allocations are counted under its name until `alv_tag_pop`.
+alv_status alv_tag_push(const char *name);
+
+// Ends the innermost scope of the calling thread. Without one there is nothing to do.
+void alv_tag_pop(void);
+
+// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host. Both stay
+// valid until the copy has run.
+alv_status alv_copy_raw(const struct alv_resource *resource,
+                        void *to,
+                        const void *from,
+                        size_t bytes,
+                        alv_cuda_stream stream);
+
+// Queues a fill of `bytes` bytes with `value` on a stream of the resource's device.
+alv_status alv_fill_raw(const struct alv_resource *resource,
+                        void *to,
+                        uint8_t value,
+                        size_t bytes,
+                        alv_cuda_stream stream);
+
+// Waits for the work on a stream of the resource's device.
+alv_status alv_synchronize_raw(const struct alv_resource *resource, alv_cuda_stream stream);
+
+// The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the header.
+uint32_t alv_version(void);
+
+// Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if the two have
+// different major versions (minor versions before 1.0), or if the library is the older one.
+alv_status alv_check_version(uint32_t header);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ALLUVION_RAW_H */
