@@ -120,7 +120,7 @@ pub struct ErrorInfo {
     pub line: usize,
     /// The column of a recipe or a line, from 1; 0 without one.
     pub column: usize,
-    /// The name of the driver's function that failed, such as `cuMemAlloc_v2`; empty without one.
+    /// The name of the driver's function that failed, such as `cuMemAlloc`; empty without one.
     pub call: [c_char; 48],
 }
 

@@ -211,12 +211,9 @@ pub unsafe extern "C" fn alv_sim_report(
     boundary::call(|| {
         // SAFETY: the contract of pointers.
         let sim = unsafe { handle::lend(machine) }?.sim()?;
-        for device in sim.machine().devices() {
-            // A context that is lost has no work to wait for.
-            let _ = device.synchronize();
-        }
+        let left_over = sim.left_over();
         let mut mistakes = sim.take_hazards();
-        mistakes.extend(sim.leaks());
+        mistakes.extend(left_over);
         if !count.is_null() {
             // SAFETY: not null, so writable.
             unsafe { count.write(mistakes.len()) };
@@ -233,7 +230,7 @@ pub unsafe extern "C" fn alv_sim_report(
 }
 
 /// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
-/// `cuMemAlloc_v2`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+/// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
 /// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_fail(

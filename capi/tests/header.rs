@@ -4,7 +4,8 @@ use std::path::Path;
 
 /// `alluvion/raw.h`, as it would be written now.
 fn generated(folder: &Path) -> String {
-    let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("the configuration is there");
+    let config =
+        cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("the configuration is there");
     let bindings = cbindgen::Builder::new().with_crate(folder).with_config(config).generate();
     let mut text = Vec::new();
     bindings.expect("the crate can be read").write(&mut text);

@@ -80,12 +80,8 @@ impl Sim {
     /// If there is a hazard, or a live block, stream, range or page. The message lists each hazard on a line.
     #[track_caller]
     pub fn assert_clean(&self) {
-        for device in self.machine.devices() {
-            // A lost context has no work left that could run.
-            let _ = device.synchronize();
-        }
+        let leaks = self.left_over();
         let hazards = self.driver.hazards();
-        let leaks = self.driver.leaked_memory_and_streams(&self.machine.kept_streams());
         assert!(
             hazards.is_empty() && leaks.is_empty(),
             "the simulated machine is not clean: {} hazards, {} blocks, pages and streams are out{}",
@@ -93,6 +89,30 @@ impl Sim {
             leaks.len(),
             HazardLines(&[&hazards, &leaks])
         );
+    }
+
+    /// Waits for all work, and returns the blocks, streams, ranges of addresses and physical memory that are still live, without what
+    /// the devices keep: a stream for calls without one, spare events, a pool of the driver.
+    ///
+    /// ```
+    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0));
+    /// let block = resource.allocate_sync(Layout::from_bytes(1000)?)?;
+    /// assert_eq!(sim.left_over().len(), 1);
+    /// // SAFETY: the block came from `resource` with this layout, and nothing uses it.
+    /// unsafe { resource.deallocate_sync(block, Layout::from_bytes(1000)?) };
+    /// assert_eq!(sim.left_over().len(), 0);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn left_over(&self) -> Vec<Hazard> {
+        for device in self.machine.devices() {
+            // A lost context has no work left that could run.
+            let _ = device.synchronize();
+        }
+        self.driver.leaked_memory_and_streams(&self.machine.kept_streams())
     }
 
     /// The machine.

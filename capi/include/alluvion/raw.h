@@ -159,7 +159,7 @@ typedef struct alv_error_info {
     size_t line;
     // The column of a recipe or a line, from 1; 0 without one.
     size_t column;
-    // The name of the driver's function that failed, such as `cuMemAlloc_v2`; empty without one.
+    // The name of the driver's function that failed, such as `cuMemAlloc`; empty without one.
     char call[48];
 } alv_error_info;
 
@@ -450,7 +450,7 @@ alv_status alv_sim_report(const struct alv_machine *machine,
                           size_t *count);
 
 // Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
-// `cuMemAlloc_v2`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
 // means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
 alv_status alv_sim_fail(const struct alv_machine *machine,
                         const char *call,

@@ -1,0 +1,100 @@
+//! Figures, files, tags.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{null, null_mut};
+
+use calluvion::*;
+
+use crate::support::*;
+
+#[test]
+fn figures_are_those_of_the_outermost_layer() {
+    let sim = Sim::new(1);
+    let resource = sim.recipe("stats | tracking | pool | cuda");
+    let bare = sim.recipe("cuda");
+    let (status, block) = allocate(resource, 1000, 0);
+    assert_eq!(status, ALV_OK);
+    let mut top = counts(resource);
+    assert_eq!((top.bytes.value, top.allocations.total, top.failures), (1000, 1, 0));
+    let mut given_back = usize::MAX;
+    let (mut available, mut total) = (0, 0);
+    let mut text = String::new();
+    let user = (&raw mut text).cast();
+    // SAFETY: live handles, whole structs, a function that fills the text, and places.
+    unsafe {
+        assert_eq!(alv_stats_push(resource, null_mut()), ALV_OK);
+        assert_eq!(alv_stats_pop(resource, &raw mut top), ALV_OK);
+        assert_eq!(top.allocations.total, 0);
+        assert_eq!(alv_stats_pop(resource, null_mut()), ALV_INVALID_ARGUMENT);
+        assert_eq!(alv_stats(resource, null_mut()), ALV_INVALID_ARGUMENT);
+        assert_eq!(alv_stats(bare, &raw mut top), ALV_UNSUPPORTED);
+        let mut status: PoolStatus = std::mem::zeroed();
+        assert_eq!(alv_status_of(resource, &raw mut status), ALV_INVALID_ARGUMENT, "its size is not set");
+        status.struct_size = size_of::<PoolStatus>();
+        assert_eq!(alv_status_of(resource, &raw mut status), ALV_OK);
+        assert_eq!((status.live_bytes, status.live_blocks), (1024, 1));
+        assert_eq!(alv_status_of(bare, &raw mut status), ALV_UNSUPPORTED);
+        assert_eq!(alv_memory_info(resource, &raw mut available, &raw mut total), ALV_OK);
+        assert!(available < total);
+        assert_eq!(alv_memory_info(resource, null_mut(), null_mut()), ALV_OK);
+        assert_eq!(alv_snapshot_to(resource, Some(append), user), ALV_OK);
+        assert!(text.starts_with('{'), "{text}");
+        text.clear();
+        assert_eq!(alv_metrics(resource, c"mine".as_ptr(), Some(append), user), ALV_OK);
+        assert!(text.contains("alluvion_live_bytes{resource=\"mine\""), "{text}");
+        assert_eq!(alv_metrics(resource, c"mine".as_ptr(), Some(refuse), user), ALV_UNWRITABLE);
+        assert_eq!(alv_snapshot_to(resource, None, user), ALV_INVALID_ARGUMENT);
+        assert_eq!(alv_snapshot_write(resource, c"/no/such/folder/snapshot.json".as_ptr()), ALV_UNWRITABLE);
+        assert_eq!(alv_snapshot_write(resource, c"".as_ptr()), ALV_INVALID_ARGUMENT);
+        assert_eq!(alv_log_flush(resource), ALV_OK);
+        free(resource, block, 1000, 0);
+        assert_eq!(alv_trim(resource, 0, &raw mut given_back), ALV_OK);
+    }
+    assert!(given_back >= 1024, "{given_back}");
+    release(resource);
+    release(bare);
+}
+
+unsafe extern "C" fn refuse(_: *mut c_void, _: *const c_char, _: usize) -> c_int {
+    1
+}
+
+#[test]
+fn blocks_that_are_out_are_told_with_their_tags_and_may_be_freed_meanwhile() {
+    struct Seen {
+        resource: *mut ResourceHandle,
+        rows: Vec<(usize, String)>,
+    }
+    unsafe extern "C" fn each(user: *mut c_void, block: *const OutstandingBlock) -> c_int {
+        // SAFETY: the test's value, and a block of the library whose texts end in 0.
+        let (seen, block, tag) =
+            unsafe { (&mut *user.cast::<Seen>(), &*block, CStr::from_ptr((*block).tag).to_string_lossy()) };
+        seen.rows.push((block.bytes, tag.into_owned()));
+        free(seen.resource, block.address, block.bytes, block.align);
+        c_int::from(seen.rows.len() == 2)
+    }
+    let sim = Sim::new(1);
+    let resource = sim.recipe("tracking | pool | cuda");
+    // SAFETY: strings.
+    unsafe {
+        assert_eq!(alv_tag_push(c"query".as_ptr()), ALV_OK);
+        assert_eq!(alv_tag_push(c"join".as_ptr()), ALV_OK);
+        assert_eq!(alv_tag_push(null()), ALV_INVALID_ARGUMENT);
+    }
+    allocate(resource, 100, 0);
+    alv_tag_pop();
+    allocate(resource, 200, 0);
+    alv_tag_pop();
+    alv_tag_pop();
+    let (_, last) = allocate(resource, 300, 0);
+    let mut seen = Seen { resource, rows: Vec::new() };
+    // SAFETY: live handles and the test's value.
+    unsafe {
+        let user = (&raw mut seen).cast();
+        assert_eq!(alv_outstanding(resource, None, user), ALV_INVALID_ARGUMENT);
+        assert_eq!(alv_outstanding(resource, Some(each), user), ALV_OK);
+    }
+    assert_eq!(seen.rows, [(100, "query;join".to_owned()), (200, "query".to_owned())]);
+    free(resource, last, 300, 0);
+    release(resource);
+}

@@ -1,0 +1,96 @@
+//! Streams by their handles, and streams that the library knows.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use calluvion::*;
+
+use crate::support::*;
+
+#[test]
+fn a_stream_that_comes_by_its_handle_is_one_stream() {
+    let sim = Sim::new(1);
+    let resource = sim.recipe("pool(initial=64MiB) | cuda-async");
+    let stream = sim.stream();
+    // SAFETY: a live stream.
+    let raw = unsafe { alv_stream_handle(stream) };
+    let mut blocks = Vec::new();
+    for _ in 0..2 {
+        let mut block = null_mut();
+        // SAFETY: live handles and a place; the block is freed on the stream that it came for.
+        unsafe {
+            assert_eq!(alv_allocate_raw(resource, 1000, 0, raw, &raw mut block), ALV_OK);
+            alv_deallocate_raw(resource, block, 1000, 0, raw);
+        }
+        blocks.push(block);
+    }
+    assert_eq!(blocks[0], blocks[1], "the stream gets what it freed last");
+    // SAFETY: a count that the test holds.
+    unsafe { alv_stream_release(stream) };
+    release(resource);
+}
+
+#[test]
+fn the_hit_path_asks_the_driver_about_bare_streams_alone() {
+    let sim = Sim::new(1);
+    let resource = sim.recipe("stats | pool(initial=64MiB) | cuda-async");
+    let stream = sim.stream();
+    let pair = |by_handle: Option<CudaStream>| {
+        let mut block = null_mut();
+        // SAFETY: live handles and a place; the block is freed on the stream that it came for.
+        unsafe {
+            match by_handle {
+                Some(raw) => {
+                    assert_eq!(alv_allocate_raw(resource, 1000, 0, raw, &raw mut block), ALV_OK);
+                    alv_deallocate_raw(resource, block, 1000, 0, raw);
+                }
+                None => {
+                    assert_eq!(alv_allocate_on(resource, 1000, 0, stream, &raw mut block), ALV_OK);
+                    alv_deallocate_on(resource, block, 1000, 0, stream);
+                }
+            }
+        }
+    };
+    // SAFETY: a live stream.
+    let raw = unsafe { alv_stream_handle(stream) };
+    for (by_handle, calls) in [
+        (None, 0),
+        (Some(null_mut()), 0),
+        (Some(1 as CudaStream), 0),
+        (Some(2 as CudaStream), 0),
+        (Some(raw), 7),
+    ] {
+        pair(by_handle);
+        pair(by_handle);
+        let before = sim.calls();
+        pair(by_handle);
+        // A bare stream: whether it captures and its number, twice; for the free once more whether it captures, and an event, which
+        // may have to be made.
+        assert!(sim.calls() - before <= calls, "{} calls for {by_handle:?}", sim.calls() - before);
+    }
+    // SAFETY: a count that the test holds.
+    unsafe { alv_stream_release(stream) };
+    release(resource);
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused() {
+    let sim = Sim::new(2);
+    let resource = sim.try_recipe("pool | cuda", 1).expect("device 1 is there");
+    let stream = sim.stream();
+    let mut block = std::ptr::dangling_mut::<c_void>();
+    // SAFETY: live handles and places.
+    unsafe {
+        let raw = alv_stream_handle(stream);
+        assert_eq!(alv_allocate_raw(resource, 1000, 0, raw, &raw mut block), ALV_DEVICE_MISMATCH);
+        assert!(block.is_null());
+        assert_eq!(alv_allocate_on(resource, 1000, 0, stream, &raw mut block), ALV_DEVICE_MISMATCH);
+        assert_eq!(alv_allocate_sync(resource, 1000, 0, &raw mut block), ALV_OK);
+        // A free on it leaks the block rather than hand it out early.
+        alv_deallocate_on(resource, block, 1000, 0, stream);
+        alv_deallocate_raw(resource, block, 1000, 0, raw);
+        alv_deallocate_sync(resource, block, 1000, 0);
+        alv_stream_release(stream);
+    }
+    release(resource);
+}
