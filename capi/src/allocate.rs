@@ -38,17 +38,27 @@ pub(crate) unsafe fn answer(
     if out.is_null() {
         return Err(null("out"));
     }
-    let allocated = layout(bytes, align).and_then(|layout| match bytes {
-        0 => Ok(std::ptr::null_mut()),
-        _ => allocate(layout).map(pointer),
-    });
-    let (block, answer) = match allocated {
-        Ok(block) => (block, Ok(())),
-        Err(error) => (std::ptr::null_mut(), Err(error)),
-    };
-    // SAFETY: not null, so writable.
-    unsafe { out.write(block) };
-    answer
+    let mut place = Place { out, block: std::ptr::null_mut() };
+    let layout = layout(bytes, align)?;
+    if bytes > 0 {
+        place.block = pointer(allocate(layout)?);
+    }
+    Ok(())
+}
+
+/// The caller's place for a block, which is written once: where this is dropped, by a panic of a source, too.
+struct Place {
+    /// Writable.
+    out: *mut *mut c_void,
+    block: *mut c_void,
+}
+
+impl Drop for Place {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: writable, as the field says.
+        unsafe { self.out.write(self.block) };
+    }
 }
 
 /// A block as C has it.
@@ -204,4 +214,73 @@ pub unsafe extern "C" fn alv_deallocate_on(
         // SAFETY: as in `alv_deallocate_raw`.
         unsafe { resource.get().deallocate(block, layout, stream.as_ref()) };
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use alluvion::{DeviceAccessible, ResourceId, Sim, StreamRef};
+
+    use super::*;
+    use crate::status::ALV_PANIC;
+
+    /// A source that panics at every request and at every free.
+    struct Panicking {
+        device: alluvion::Device,
+        id: ResourceId,
+    }
+
+    // SAFETY: it hands no block out.
+    unsafe impl Resource for Panicking {
+        fn allocate(&self, _: Layout, _: StreamRef<'_>) -> Result<DevicePtr, Error> {
+            std::panic::resume_unwind(Box::new("no memory today"))
+        }
+
+        unsafe fn deallocate(&self, _: DevicePtr, _: Layout, _: StreamRef<'_>) {
+            std::panic::resume_unwind(Box::new("and none back"))
+        }
+
+        fn device(&self) -> &alluvion::Device {
+            &self.device
+        }
+
+        fn id(&self) -> ResourceId {
+            self.id
+        }
+
+        fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Panicking")
+        }
+    }
+
+    // SAFETY: as above.
+    unsafe impl DeviceAccessible for Panicking {}
+
+    #[test]
+    fn a_source_that_panics_is_a_status_and_leaves_null() {
+        let sim = Sim::new();
+        let panicking = Panicking { device: sim.device(0), id: ResourceId::unique() };
+        let resource = handle::give(ResourceHandle::new(AnyResource::new(panicking)));
+        let mut block = std::ptr::dangling_mut();
+        // SAFETY: a live resource, and a place.
+        let status = unsafe { alv_allocate_raw(resource, 512, 0, std::ptr::null_mut(), &raw mut block) };
+        assert_eq!((status, block), (ALV_PANIC, std::ptr::null_mut()));
+        // SAFETY: static text, or that of this thread's last failure.
+        let said = unsafe { std::ffi::CStr::from_ptr(crate::alv_last_error_message()) };
+        assert_eq!(said.to_str(), Ok("panic: no memory today"));
+        block = std::ptr::dangling_mut();
+        // SAFETY: as above.
+        let status = unsafe { alv_allocate_sync(resource, 512, 0, &raw mut block) };
+        assert_eq!((status, block), (ALV_PANIC, std::ptr::null_mut()));
+        // A free has no status. What it would have freed leaks.
+        let block = std::ptr::without_provenance_mut(4096);
+        // SAFETY: the source keeps nothing, so it need not have given the block out.
+        unsafe { alv_deallocate_raw(resource, block, 512, 0, std::ptr::null_mut()) };
+        // SAFETY: as above.
+        unsafe { alv_deallocate_sync(resource, block, 512, 0) };
+        // SAFETY: the only count.
+        unsafe { crate::alv_resource_release(resource) };
+        sim.assert_clean();
+    }
 }

@@ -200,7 +200,8 @@ pub extern "C" fn alv_set_current_device(number: i32) -> Status {
 }
 
 /// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-/// `write` may be null, to count alone. What was written is not written again but for what is still out.
+/// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
+/// again but for what is still out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_report(
     machine: *const MachineHandle,
@@ -262,7 +263,7 @@ pub unsafe extern "C" fn alv_sim_fail(
                 Error::invalid_argument(
                     "call",
                     "the driver has no such call",
-                    "name one as CUDA does, as cuMemAlloc_v2",
+                    "name one as CUDA does, as cuMemAlloc",
                 )
             })?)
         };

@@ -443,7 +443,8 @@ alv_status alv_current_device(int32_t *out);
 alv_status alv_set_current_device(int32_t number);
 
 // Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-// `write` may be null, to count alone. What was written is not written again but for what is still out.
+// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
+// again but for what is still out.
 alv_status alv_sim_report(const struct alv_machine *machine,
                           alv_write write,
                           void *user,
