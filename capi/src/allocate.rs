@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use alluvion::{AnyResource, DevicePtr, Error, Layout, Resource};
+use alluvion::{AnyResource, DevicePtr, Error, Layout, Resource, StreamRef};
 
 use crate::boundary::{self, null};
 use crate::handle;
@@ -85,8 +85,7 @@ pub(crate) unsafe fn allocate(
     stream: CudaStream,
 ) -> Result<DevicePtr, Error> {
     // SAFETY: the caller's promise.
-    let stream = unsafe { stream::of_handle(resource.device(), stream) }?;
-    resource.allocate(layout, stream.as_ref())
+    unsafe { stream::with(resource.device(), stream, |stream| resource.allocate(layout, stream)) }
 }
 
 /// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align` is 0, which
@@ -128,11 +127,15 @@ pub unsafe extern "C" fn alv_deallocate_raw(
         // SAFETY: the contract of pointers.
         let Ok(resource) = (unsafe { handle::lend(resource) }) else { return };
         let resource = resource.get();
+        let deallocate = |stream: StreamRef<'_>| {
+            // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by
+            // the function's text. Alignments up to 256 are one layout, as in `alv_allocate`.
+            unsafe { resource.deallocate(block, layout, stream) };
+            Ok(())
+        };
+        // Where the stream cannot be had, the block leaks.
         // SAFETY: a live stream of the device, by the function's text.
-        let Ok(stream) = (unsafe { stream::of_handle(resource.device(), stream) }) else { return };
-        // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by the
-        // function's text. Alignments up to 256 are one layout, as in `alv_allocate`.
-        unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+        let _ = unsafe { stream::with(resource.device(), stream, deallocate) };
     });
 }
 

@@ -36,15 +36,19 @@ pub(crate) fn handle_of(stream: StreamRef<'_>) -> CudaStream {
     std::ptr::with_exposed_provenance_mut(stream.raw().0 as usize)
 }
 
-/// The stream of a bare handle, lent for one call.
+/// Calls `body` with the stream of a bare handle.
 ///
 /// # Safety
 ///
-/// `stream` is a live stream of `device`, or names a default stream. It stays live until the returned stream and its clones are dropped.
+/// `stream` is a live stream of `device`, or names a default stream, and lives until the call is over.
 #[inline]
-pub(crate) unsafe fn of_handle(device: &Device, stream: CudaStream) -> Result<Stream, Error> {
+pub(crate) unsafe fn with<T>(
+    device: &Device,
+    stream: CudaStream,
+    body: impl FnOnce(StreamRef<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
     // SAFETY: the caller's promise.
-    unsafe { device.raw_streams().stream(raw(stream)) }
+    unsafe { device.raw_streams().with(raw(stream), body) }?
 }
 
 /// A stream that the library knows: a call with it needs no look-up.
@@ -123,7 +127,7 @@ pub unsafe extern "C" fn alv_stream_wrap_raw(
                 return Ok(StreamHandle { stream });
             }
             // SAFETY: the caller keeps it valid, and says that it is a stream; the look-up has refused one of another device.
-            let _refused = unsafe { of_handle(&device, stream) }?;
+            unsafe { with(&device, stream, |_| Ok(())) }?;
             // SAFETY: as above.
             Ok(StreamHandle { stream: unsafe { Stream::from_raw(&device, raw(stream)) }? })
         };
@@ -155,7 +159,7 @@ pub unsafe extern "C" fn alv_stream_wrap_owned_raw(
                 ));
             }
             // SAFETY: the owner keeps it valid, and the caller says that it is a stream; the look-up refuses one of another device.
-            let _refused = unsafe { of_handle(&device, stream) }?;
+            unsafe { with(&device, stream, |_| Ok(())) }?;
             let owner = Arc::new(Owner { owner, drop });
             let held = Arc::clone(&owner) as Arc<dyn Any + Send + Sync>;
             // SAFETY: a stream of the device, valid while the owner lives, as the caller promises, and none of the default streams.

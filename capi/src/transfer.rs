@@ -6,8 +6,8 @@
 
 use std::ffi::c_void;
 
-use alluvion::Error;
 use alluvion::driver::FillValue;
+use alluvion::{Error, StreamRef};
 
 use crate::boundary::{self, null};
 use crate::handle;
@@ -34,13 +34,15 @@ pub unsafe extern "C" fn alv_copy_raw(
         if to.is_null() || from.is_null() {
             return Err(null(if to.is_null() { "to" } else { "from" }));
         }
-        // SAFETY: a live stream of the device, by the function's text.
-        let stream = unsafe { stream::of_handle(device, stream) }?;
         let (to, from) = (to.expose_provenance() as u64, from.expose_provenance() as u64);
         let (driver, ordinal) = (device.driver(), device.ordinal());
-        // SAFETY: both ranges are valid until the copy has run, and the caller orders the work on them.
-        let copied = unsafe { driver.copy_async(ordinal, to, from, bytes, stream.raw()) };
-        copied.map_err(|error| Error::of_driver(error, bytes))
+        let copy = |stream: StreamRef<'_>| {
+            // SAFETY: both ranges are valid until the copy has run, and the caller orders the work on them.
+            let copied = unsafe { driver.copy_async(ordinal, to, from, bytes, stream.raw()) };
+            copied.map_err(|error| Error::of_driver(error, bytes))
+        };
+        // SAFETY: a live stream of the device, by the function's text.
+        unsafe { stream::with(device, stream, copy) }
     })
 }
 
@@ -62,13 +64,15 @@ pub unsafe extern "C" fn alv_fill_raw(
         if to.is_null() {
             return Err(null("to"));
         }
-        // SAFETY: a live stream of the device, by the function's text.
-        let stream = unsafe { stream::of_handle(device, stream) }?;
         let to = to.expose_provenance() as u64;
         let (driver, ordinal) = (device.driver(), device.ordinal());
-        // SAFETY: the range is valid until the fill has run, and the caller orders the work on it.
-        let filled = unsafe { driver.fill_async(ordinal, to, FillValue::U8(value), bytes, stream.raw()) };
-        filled.map_err(|error| Error::of_driver(error, bytes))
+        let fill = |stream: StreamRef<'_>| {
+            // SAFETY: the range is valid until the fill has run, and the caller orders the work on it.
+            let filled = unsafe { driver.fill_async(ordinal, to, FillValue::U8(value), bytes, stream.raw()) };
+            filled.map_err(|error| Error::of_driver(error, bytes))
+        };
+        // SAFETY: a live stream of the device, by the function's text.
+        unsafe { stream::with(device, stream, fill) }
     })
 }
 
@@ -79,6 +83,6 @@ pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, st
         // SAFETY: the contract of pointers.
         let device = unsafe { handle::lend(resource) }?.get().device();
         // SAFETY: a live stream of the device, by the function's text.
-        unsafe { stream::of_handle(device, stream) }?.synchronize()
+        unsafe { stream::with(device, stream, |stream| stream.synchronize()) }
     })
 }

@@ -16,6 +16,7 @@
 mod branch;
 mod device_streams;
 mod event;
+mod lent;
 mod on_stream;
 mod poll;
 mod raw_streams;

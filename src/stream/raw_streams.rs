@@ -5,7 +5,8 @@
 use core::cell::RefCell;
 use std::sync::Weak;
 
-use super::Stream;
+use super::lent::Lent;
+use super::{PerThreadStream, Stream, StreamKind, StreamRef};
 use crate::device::{Attachment, Device};
 use crate::driver::RawStream;
 use crate::error::Error;
@@ -142,6 +143,60 @@ impl RawStreams<'_> {
         if raw.is_default() {
             return Ok(self.device.default_stream());
         }
+        // SAFETY: the stream is live, as the caller promises, and none of the default streams.
+        let entry = unsafe { self.lease(raw) }?;
+        Ok(Stream::leased(self.device, Arc::clone(&entry.timeline)))
+    }
+
+    /// Calls `body` with the stream of a raw handle, for functions that are handed one with every call. As [`stream`](Self::stream), but with
+    /// no handle of its own: nothing is allocated, and no count changes that threads share.
+    ///
+    /// ```
+    /// use alluvion::driver::RawStream;
+    /// use alluvion::{Layout, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let device = sim.device(0);
+    /// let pool = Cuda::new(&device).pool(PoolConfig::default())?;
+    /// let layout = Layout::from_bytes(1000)?;
+    /// // SAFETY: it names a default stream.
+    /// let block = unsafe { device.raw_streams().with(RawStream(0), |stream| pool.allocate(layout, stream)) }??;
+    /// // SAFETY: it names a default stream.
+    /// unsafe {
+    ///     // SAFETY: the block came from `pool` with this layout, and nothing uses it.
+    ///     device.raw_streams().with(RawStream(0), |stream| unsafe { pool.deallocate(block, layout, stream) })
+    /// }?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream). `body` is not called then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`stream`](Self::stream).
+    pub unsafe fn with<T>(self, raw: RawStream, body: impl FnOnce(StreamRef<'_>) -> T) -> Result<T, Error> {
+        if raw == RawStream::PER_THREAD {
+            let timeline = PerThreadStream::timeline(self.device)?;
+            return Ok(body(Lent::new(self.device, &timeline, StreamKind::PerThread).as_ref()));
+        }
+        if raw.is_default() {
+            return Ok(body(
+                Lent::new(self.device, self.device.legacy_timeline(), StreamKind::Legacy).as_ref(),
+            ));
+        }
+        // SAFETY: the stream is live, as the caller promises, and none of the default streams.
+        let entry = unsafe { self.lease(raw) }?;
+        Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
+    }
+
+    /// The entry of a stream, with a lease.
+    ///
+    /// # Safety
+    ///
+    /// The stream is live and none of the default streams.
+    unsafe fn lease(self, raw: RawStream) -> Result<Arc<RawEntry>, Error> {
         self.device.machine().require_here()?;
         // SAFETY: the stream is live, as the caller promises.
         let identity = unsafe { self.identify(raw) }?;
@@ -151,9 +206,8 @@ impl RawStreams<'_> {
             // SAFETY: the stream is live, as the caller promises, and none of the default streams.
             None => unsafe { self.enter(identity) }?,
         };
-        let stream = Stream::leased(self.device, Arc::clone(&entry.timeline));
         self.remember(identity, &entry);
-        Ok(stream)
+        Ok(entry)
     }
 
     /// What tells the stream apart from others with its handle.

@@ -5,7 +5,7 @@
 
 use core::any::Any;
 use core::fmt;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 
 use super::thread::{SendTheStreamOrAReferenceToItInstead, ThreadBound};
 use super::{Event, Frontier, OnStream, Stamp, StreamId};
@@ -40,12 +40,14 @@ pub struct Stream {
     core: Arc<StreamCore>,
 }
 
-struct StreamCore {
-    device: Device,
-    timeline: Arc<Timeline>,
-    kind: StreamKind,
+pub(super) struct StreamCore {
+    pub(super) device: Device,
+    pub(super) timeline: Arc<Timeline>,
+    pub(super) kind: StreamKind,
     /// See [`StreamRef::courier`].
-    courier: OnceLock<Stream>,
+    pub(super) courier: OnceLock<Stream>,
+    /// The handle that this is in; none in a [`Lent`](super::lent::Lent).
+    pub(super) this: Weak<StreamCore>,
 }
 
 /// The owner of a stream.
@@ -86,8 +88,10 @@ impl Stream {
 
     /// A handle for a default stream, whose timeline the device or the thread keeps.
     pub(crate) fn with_timeline(device: &Device, timeline: Arc<Timeline>, kind: StreamKind) -> Self {
-        let courier = OnceLock::new();
-        Self { core: Arc::new(StreamCore { device: device.clone(), timeline, kind, courier }) }
+        let (device, courier) = (device.clone(), OnceLock::new());
+        let core =
+            |this: &Weak<StreamCore>| StreamCore { device, timeline, kind, courier, this: Weak::clone(this) };
+        Self { core: Arc::new_cyclic(core) }
     }
 
     /// Wraps a stream that has another owner.
@@ -149,7 +153,7 @@ impl Stream {
     /// Borrows the stream.
     #[must_use]
     pub fn as_ref(&self) -> StreamRef<'_> {
-        StreamRef { stream: self, _thread_bound: ThreadBound::new() }
+        StreamRef::to(&self.core)
     }
 
     /// The device that the stream belongs to.
@@ -262,10 +266,15 @@ impl Drop for StreamCore {
     }
 }
 
+impl fmt::Debug for StreamCore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} {:?} on gpu {})", self.timeline.id(), self.kind, self.device.ordinal())
+    }
+}
+
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let core = &self.core;
-        write!(f, "Stream({} {:?} on gpu {})", core.timeline.id(), core.kind, core.device.ordinal())
+        self.core.fmt(f)
     }
 }
 
@@ -302,15 +311,19 @@ impl Eq for Stream {}
 /// ```
 #[derive(Clone, Copy)]
 pub struct StreamRef<'s> {
-    stream: &'s Stream,
+    core: &'s StreamCore,
     _thread_bound: ThreadBound<SendTheStreamOrAReferenceToItInstead>,
 }
 
 impl<'s> StreamRef<'s> {
+    pub(super) fn to(core: &'s StreamCore) -> Self {
+        Self { core, _thread_bound: ThreadBound::new() }
+    }
+
     /// The timeline to use from this thread: for the default stream of another thread, that of the legacy stream.
     #[inline]
     pub(super) fn timeline(self) -> &'s Arc<Timeline> {
-        let core = &*self.stream.core;
+        let core = self.core;
         if core.timeline.is_mine() { &core.timeline } else { core.device.legacy_timeline() }
     }
 
@@ -331,12 +344,12 @@ impl<'s> StreamRef<'s> {
     #[must_use]
     #[inline]
     pub fn device(self) -> &'s Device {
-        &self.stream.core.device
+        &self.core.device
     }
 
     #[inline]
     pub(crate) fn kind(self) -> StreamKind {
-        self.stream.kind()
+        self.core.kind
     }
 
     #[inline]
@@ -351,7 +364,7 @@ impl<'s> StreamRef<'s> {
     ///
     /// As [`Device::stream`].
     pub(crate) fn courier(self) -> Result<StreamRef<'s>, Error> {
-        let kept = &self.stream.core.courier;
+        let kept = &self.core.courier;
         if kept.get().is_none() {
             // The cell is not filled under its own lock, because that would be a driver call under a lock. If two threads make
             // one, one of the two ends.
@@ -368,7 +381,16 @@ impl<'s> StreamRef<'s> {
     /// An owned handle to the same stream.
     #[must_use]
     pub fn to_stream(self) -> Stream {
-        self.stream.clone()
+        if let Some(core) = self.core.this.upgrade() {
+            return Stream { core };
+        }
+        // It is lent for a call. A default stream never ends. A fleeting one has a lease, so that it can be had once more; not in a
+        // child of a fork, where no lease is given up either.
+        let timeline = Arc::clone(&self.core.timeline);
+        if timeline.is_fleeting() {
+            timeline.wake();
+        }
+        Stream::with_timeline(&self.core.device, timeline, self.core.kind)
     }
 
     /// The point that all work submitted so far lies before. Not covered by an event, even if the stream has another owner.
@@ -531,7 +553,7 @@ impl<'s> From<&'s Stream> for StreamRef<'s> {
 
 impl fmt::Debug for StreamRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stream.fmt(f)
+        self.core.fmt(f)
     }
 }
 

@@ -99,6 +99,12 @@ static_assertions::assert_not_impl_any!(PerThreadStream: Send, Sync);
 
 impl PerThreadStream {
     pub(crate) fn of(device: &Device) -> Result<Self, Error> {
+        let stream = Stream::with_timeline(device, Self::timeline(device)?, StreamKind::PerThread);
+        Ok(Self { stream, _thread_bound: ThreadBound::new() })
+    }
+
+    /// The timeline of the calling thread's stream.
+    pub(super) fn timeline(device: &Device) -> Result<Arc<Timeline>, Error> {
         let known = MINE.try_with(|mine| {
             let mine = mine.borrow();
             mine.streams
@@ -106,19 +112,15 @@ impl PerThreadStream {
                 .find(|(machine, ordinal, _)| *ordinal == device.ordinal() && machine.is(device.machine()))
                 .map(|(_, _, timeline)| Arc::clone(timeline))
         });
-        let timeline = match known {
-            Ok(Some(timeline)) => timeline,
-            Ok(None) => Self::enter(device)?,
-            Err(_) => {
-                return Err(Error::unsupported(
-                    "a per-thread stream",
-                    "the thread is ending, and has let go of its streams",
-                    "use the default stream in destructors of thread-locals",
-                ));
-            }
-        };
-        let stream = Stream::with_timeline(device, timeline, StreamKind::PerThread);
-        Ok(Self { stream, _thread_bound: ThreadBound::new() })
+        match known {
+            Ok(Some(timeline)) => Ok(timeline),
+            Ok(None) => Self::enter(device),
+            Err(_) => Err(Error::unsupported(
+                "a per-thread stream",
+                "the thread is ending, and has let go of its streams",
+                "use the default stream in destructors of thread-locals",
+            )),
+        }
     }
 
     /// Enters the thread's stream into the machine's table, and into the list of streams that the thread releases at its end.
