@@ -36,6 +36,7 @@
 //! | [`source`] | Where do bytes come from? | [`source::CudaAsync`], [`source::Pinned`], [`source::Cuda`] |
 //! | [`trace`] | What happened? | [`trace::Trace`] |
 //! | [`relief`] | Who is asked when memory runs out? | [`relief::Relief`] |
+//! | [`ledger`] | Who frees without a size? | [`Ledger`], [`Device::ledger`] |
 //! | [`resource`] | What is a resource? | [`Resource`], [`AnyResource`], [`ResourceRef`], [`Layout`] |
 //! | [`stream`] | When may memory be reused? | [`Stream`], [`StreamRef`], [`Event`], [`Frontier`] |
 //! | [`device`] | Which machine, and which GPU of it? | [`Device`], [`Machine`], [`Sim`] |
@@ -88,6 +89,7 @@ mod environment;
 pub mod error;
 pub mod host;
 pub mod interop;
+pub mod ledger;
 pub mod metrics;
 mod order;
 pub mod prelude;
@@ -117,6 +119,7 @@ pub use device::{Capabilities, Device, Machine};
 pub use driver::MemoryInfo;
 pub use error::{Error, ErrorKind, Misuse, MisuseKind, Unsupported};
 pub use host::{NewDelete, OnHost, PinnedAlloc, PinnedVec};
+pub use ledger::Ledger;
 pub use recipe::Recipe;
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,

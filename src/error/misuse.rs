@@ -13,7 +13,7 @@ use crate::size::Size;
 pub struct Misuse {
     /// The address that was given.
     pub block: DevicePtr,
-    /// The bytes of the layout that was given.
+    /// The bytes of the layout that was given; 0 if none was given, as to a [`Ledger`](crate::Ledger).
     pub bytes: usize,
     /// The mistake.
     pub what: MisuseKind,
@@ -32,6 +32,9 @@ pub enum MisuseKind {
     },
     /// No memory of this suballocator.
     ForeignPointer,
+    /// Not the start of a block that is out: it is free already, or did not come from here. A [`Ledger`](crate::Ledger) knows the blocks
+    /// that are out, and no others.
+    NotOut,
     /// The middle of a block, and not its start.
     InteriorPointer {
         /// The start of the block.
@@ -42,13 +45,21 @@ pub enum MisuseKind {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { block, bytes, what } = self;
-        write!(f, "{:#} at {block} were given back, ", Size(*bytes))?;
+        match (bytes, what) {
+            (0, MisuseKind::NotOut | MisuseKind::InteriorPointer { .. }) => {
+                write!(f, "{block} was given back, ")?;
+            }
+            _ => write!(f, "{:#} at {block} were given back, ", Size(*bytes))?,
+        }
         match what {
             MisuseKind::DoubleFree => f.write_str("and are free already"),
             MisuseKind::WrongSize { allocated_bytes } => {
                 write!(f, "where {:#} were allocated", Size(*allocated_bytes))
             }
             MisuseKind::ForeignPointer => f.write_str("and did not come from here"),
+            MisuseKind::NotOut => {
+                f.write_str("where no block is out: it is free already, or did not come from here")
+            }
             MisuseKind::InteriorPointer { block } => write!(f, "from the middle of the block at {block}"),
         }
     }

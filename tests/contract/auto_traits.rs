@@ -11,6 +11,7 @@ use alluvion::driver::*;
 use alluvion::error::{Cause, OutOfMemory, SnapshotFile};
 use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc, PinnedVec};
 use alluvion::interop::cudarc::{CudarcGraph, CudarcMemory, CudarcView, CudarcViewMut, Refused};
+use alluvion::ledger::{DeviceLedger, Ledger, LedgerBlock};
 use alluvion::relief::Relief;
 use alluvion::resource::*;
 use alluvion::sim::*;
@@ -43,7 +44,7 @@ macro_rules! all {
 all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream, AddressRange, MemoryKind, PointerInfo] are [Send Sync Copy]);
-all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange] are [Send Sync Copy]);
+all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
     WorkloadKind] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
@@ -54,7 +55,7 @@ all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedS
 // Handles: cloning is a reference count.
 all!([Log] are [Send Sync Clone] not [Copy]);
 all!([Machine, Device, Stream, Event, AnyResource, PinnedAlloc, Cuda, Managed, Mapped, MappedConfig, Pinned] are [Send Sync Clone] not [Copy]);
-all!([RawStreams<'static>] are [Send Sync Copy]);
+all!([RawStreams<'static>, DeviceLedger<'static>] are [Send Sync Copy]);
 all!([CudaAsyncView<'static>] are [Send Sync Clone]);
 all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cuda>, NewDelete] are [Send Sync Copy]);
 
@@ -68,7 +69,7 @@ all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
 all!([SuballocBook, GraphMemory<'static, Cuda>] are [Send Sync] not [Clone]);
 all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureCallbackBook, Fallback<Cuda, Pinned>, FallbackBook, ThreadSafeBook] are [Send Sync] not [Clone]);
-all!([Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
+all!([Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks, CaptureCalls] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
 all!([Allowance] are [Send Sync Clone] not [Copy]);

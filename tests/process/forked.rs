@@ -2,6 +2,7 @@
 //! refused, or leaks; and what it makes itself works.
 
 #![cfg(unix)]
+#![expect(unsafe_code, reason = "frees blocks by their addresses")]
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,8 @@ use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned};
 use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, SuballocBook};
 use alluvion::tag::{Tag, with_tag};
 use alluvion::{
-    AnyResource, DeviceVec, Layout, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim, SleepConfig,
-    StreamPool,
+    AnyResource, DeviceVec, Layout, Ledger, PinnedAlloc, Pool, PoolConfig, Resource, ResourceExt, Sim,
+    SleepConfig, StreamPool,
 };
 
 use crate::fork::{busy_layer, busy_threads};
@@ -417,6 +418,59 @@ fn a_pool_of_which_a_part_sleeps() {
             let asleep = vector.expect("there is memory").sleep(keep).expect("nothing forbids it");
             let vector = asleep.wake().expect("there is memory");
             assert_eq!(vector.get(5, &stream).expect("it is awake"), 9);
+        },
+    );
+}
+
+#[test]
+fn a_ledger() {
+    let make = |sim: &Sim| {
+        let (ledger, stream) = (Ledger::new(pool(sim)), sim.device(0).stream().expect("a stream"));
+        let layout = Layout::from_bytes(1000).expect("it is small");
+        let block = ledger.allocate(layout, stream.as_ref()).expect("there is memory");
+        let owner = AnyResource::new(Cuda::new(&sim.device(0)));
+        let of_device =
+            sim.device(0).ledger().allocate(&owner, layout, stream.as_ref()).expect("there is memory");
+        (ledger, stream, layout, block, (owner, of_device))
+    };
+    busy_threads(
+        "forked::a_ledger",
+        make,
+        |(ledger, stream, layout, block, (owner, of_device)), is_child| {
+            let (stream, device) = (stream.as_ref(), stream.device());
+            if is_child {
+                let refused = [
+                    ledger.allocate(*layout, stream).map(drop),
+                    ledger.allocate_sync(*layout).map(drop),
+                    ledger.record_stream(*block, stream),
+                    // SAFETY: it is refused.
+                    unsafe { ledger.free(*block, stream) }.map(drop),
+                    // SAFETY: it is refused.
+                    unsafe { ledger.free_sync(*block) }.map(drop),
+                    device.ledger().allocate(owner, *layout, stream).map(drop),
+                    device.ledger().record_stream(*of_device, stream),
+                    // SAFETY: it is refused.
+                    unsafe { device.ledger().free(*of_device, stream) }.map(drop),
+                ];
+                for (at, refused) in refused.into_iter().enumerate() {
+                    assert!(refused.is_err_and(|error| error.is_shut_down()), "{at}");
+                }
+                assert!(ledger.containing(*block).is_none() && ledger.outstanding().is_empty());
+                assert!(
+                    device.ledger().owner(*of_device).is_none()
+                        && device.ledger().containing(*of_device).is_none()
+                );
+                assert_eq!((ledger.live_blocks(), device.ledger().live_bytes()), (0, 0));
+                assert!(format!("{ledger:?}").contains("of a parent process"));
+            } else {
+                let other = ledger.allocate(*layout, stream).expect("there is memory");
+                assert!(ledger.containing(other.offset(999)).is_some());
+                // SAFETY: nothing uses the block.
+                unsafe { ledger.free(other, stream) }.expect("it is out");
+                let other = device.ledger().allocate(owner, *layout, stream).expect("there is memory");
+                // SAFETY: nothing uses the block.
+                unsafe { device.ledger().free(other, stream) }.expect("it is out");
+            }
         },
     );
 }
