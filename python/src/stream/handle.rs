@@ -96,10 +96,12 @@ impl StreamHandle {
         body: impl FnOnce(StreamRef<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match self {
-            Self::Default(_) => body(device.default_stream().as_ref()),
-            Self::PerThread => body(device.per_thread_stream()?.as_ref()),
             Self::Owned(stream) | Self::Pooled(stream, _) => body(stream.as_ref()),
-            Self::Foreign(foreign) => body(foreign.lent(device)?.as_ref()),
+            // Whoever wraps the same stream again, as CuPy's allocator does with each block, gets the same stream, so that blocks go
+            // from one wrapper to the next without a wait.
+            // SAFETY: a default stream, or a live stream, by the stream protocol, while its owner lives, which `self` holds beyond the
+            // call. A bare number has no owner: who passes one has made the address up and keeps it alive, as the documentation says.
+            handle => unsafe { device.raw_streams().with(RawStream(handle.number()), body) }?,
         }
     }
 
@@ -131,14 +133,6 @@ impl StreamHandle {
 }
 
 impl Foreign {
-    /// The stream for one call. Whoever wraps the same stream again, as CuPy's allocator does with each block, gets the same
-    /// stream, so that blocks go from one wrapper to the next without a wait.
-    fn lent(&self, device: &Device) -> Result<Stream, Error> {
-        // SAFETY: a live stream, by the stream protocol, while its owner lives, which `self` holds beyond the call. A bare number
-        // has no owner: who passes one has made the address up and keeps it alive, as the documentation says.
-        unsafe { device.raw_streams().stream(RawStream(self.raw)) }
-    }
-
     fn on(&self, device: &Device) -> Result<&Stream, Error> {
         if let Some(stream) = self.wrapped.get() {
             device.require(stream.device())?;
