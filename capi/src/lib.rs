@@ -20,6 +20,7 @@
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
 //! | `tag` | What is an allocation for? |
+//! | `legacy` | What if a program was written for the first RMM? |
 //!
 //! **Nothing unwinds.** The body of each function runs inside [`boundary::call`] or [`boundary::contained`].
 //!
@@ -39,6 +40,7 @@ mod current;
 mod figures;
 mod handle;
 mod last_error;
+mod legacy;
 mod machine;
 mod record;
 mod resource;
@@ -54,6 +56,7 @@ pub use allocate::*;
 pub use current::*;
 pub use figures::*;
 pub use last_error::*;
+pub use legacy::*;
 pub use machine::*;
 pub use resource::*;
 pub use source::*;
