@@ -46,14 +46,15 @@
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `pages` is not written, because pages that are mapped past a layer are neither counted nor checked there;
 /// - `sleeping` is not written, because a layer may hold more of a block than it hands out;
+/// - `host_access` is not written, because a layer may hand out blocks of others, too;
 /// - `except allocate` leaves `allocate_sync` and `allocate_at_once` out too, and `except deallocate` leaves `deallocate_sync` and
 ///   `deallocate_at_once` out: if these are not written by hand, the trait's defaults apply, which call the methods that are, or
 ///   answer "not at once". So no block bypasses a wrapper.
 ///
 /// # A handle
 ///
-/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `pages`, `sleeping` and `layer` too: the wrapper is
-/// no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
+/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `host_access`, `pages`, `sleeping` and
+/// `layer` too: the wrapper is no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
 #[macro_export]
 macro_rules! forward_resource {
     (handle |$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
@@ -65,7 +66,7 @@ macro_rules! forward_resource {
     (@write $to:tt [$($except:ident)*]) => {
         $( $crate::forward_resource!(@known $except); )*
         $crate::forward_resource! { @each $to [$($except)*]
-            allocate deallocate allocate_at_once deallocate_at_once allocate_sync deallocate_sync device id fmt_layer max_align trim memory_info upstream pages sleeping layer
+            allocate deallocate allocate_at_once deallocate_at_once allocate_sync deallocate_sync device id fmt_layer max_align host_access trim memory_info upstream pages sleeping layer
         }
     };
     (@each $to:tt $except:tt $($method:ident)+) => {
@@ -83,6 +84,7 @@ macro_rules! forward_resource {
     (@known id) => {};
     (@known fmt_layer) => {};
     (@known max_align) => {};
+    (@known host_access) => {};
     (@known trim) => {};
     (@known memory_info) => {};
     (@known upstream) => {};
@@ -93,7 +95,7 @@ macro_rules! forward_resource {
         compile_error!(concat!(
             "`", stringify!($unknown), "` is no method of `Resource`, so `forward_resource!` cannot leave it out: ",
             "name `allocate`, `deallocate`, `allocate_at_once`, `deallocate_at_once`, `allocate_sync`, `deallocate_sync`, `device`, ",
-            "`id`, `fmt_layer`, `max_align`, `trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
+            "`id`, `fmt_layer`, `max_align`, `host_access`, `trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
         ));
     };
 
@@ -113,6 +115,7 @@ macro_rules! forward_resource {
     (@unless id [id $($rest:ident)*] $to:tt) => {};
     (@unless fmt_layer [fmt_layer $($rest:ident)*] $to:tt) => {};
     (@unless max_align [max_align $($rest:ident)*] $to:tt) => {};
+    (@unless host_access [host_access $($rest:ident)*] $to:tt) => {};
     (@unless trim [trim $($rest:ident)*] $to:tt) => {};
     (@unless memory_info [memory_info $($rest:ident)*] $to:tt) => {};
     (@unless upstream [upstream $($rest:ident)*] $to:tt) => {};
@@ -222,6 +225,14 @@ macro_rules! forward_resource {
             $crate::Resource::max_align(&$target)
         }
     };
+    (@method host_access [handle $this:ident $target:expr]) => {
+        #[inline]
+        fn host_access(&self) -> bool {
+            let $this = self;
+            $crate::Resource::host_access(&$target)
+        }
+    };
+    (@method host_access [layer $this:ident $target:expr]) => {};
     (@method trim [$kind:ident $this:ident $target:expr]) => {
         fn trim(&self, keep_bytes: usize) -> ::core::result::Result<usize, $crate::Error> {
             let $this = self;

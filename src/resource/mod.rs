@@ -81,7 +81,8 @@ use crate::stream::StreamRef;
 ///
 /// An implementation must hand out blocks that are aligned to [`Layout::block_align`] and at least as long as asked for, that
 /// overlap no other live block, and that stay valid until they are deallocated, wherever the resource is moved. Resources with
-/// equal [`id`](Self::id) must be able to free each other's blocks. No method unwinds.
+/// equal [`id`](Self::id) must be able to free each other's blocks. If [`host_access`](Self::host_access) returns `true`, the blocks that
+/// are live then are memory of which [`HostAccessible`]'s promise holds. No method unwinds.
 pub unsafe trait Resource {
     /// Allocates a block for work on `stream`. Zero bytes give [`Layout::dangling`], without a call of an upstream.
     ///
@@ -197,6 +198,27 @@ pub unsafe trait Resource {
     /// The largest alignment that it honours.
     fn max_align(&self) -> usize {
         self.upstream().map_or(Layout::MIN_ALIGN, Resource::max_align)
+    }
+
+    /// Returns `true` if the host may read and write the blocks that are live, as [`HostAccessible`] promises of a type: for a resource
+    /// whose type is erased. By default `false`, which promises nothing.
+    ///
+    /// A layer that hands out its upstream's blocks, or pieces of them, answers as its upstream. The answer stays what it is, but for a
+    /// resource that takes in others while it is used: a [`Binning`](crate::Binning) answers `false` from the time when a bin is added
+    /// whose blocks the host may not access.
+    ///
+    /// ```
+    /// use alluvion::source::{Cuda, Pinned};
+    /// use alluvion::{AnyResource, PoolConfig, Resource, ResourceExt, Sim};
+    ///
+    /// let device = Sim::new().device(0);
+    /// let staging = AnyResource::new(Pinned::new(&device)?.pool(PoolConfig::default())?.stats());
+    /// assert!(staging.host_access());
+    /// assert!(!AnyResource::new(staging.fallback(Cuda::new(&device))?).host_access());
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    fn host_access(&self) -> bool {
+        false
     }
 
     /// Returns unused memory to the upstream or the driver, until at most `keep_bytes` are kept. A suballocator returns whole

@@ -138,6 +138,10 @@ unsafe impl Resource for CudaAsyncManaged {
         /// Only memory whose frees the host knows to be over is returned. The pool is shared: others have to grow it again.
     }
 
+    fn host_access(&self) -> bool {
+        true
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pool.fmt_as("CudaAsyncManaged", f)
     }

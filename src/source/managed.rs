@@ -159,6 +159,10 @@ unsafe impl Resource for Managed {
         ResourceId::shared::<Self>(&self.device, 0)
     }
 
+    fn host_access(&self) -> bool {
+        true
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Managed({})", self.device)
     }

@@ -219,6 +219,10 @@ unsafe impl Resource for System {
         ResourceId::shared::<Self>(&self.device, 0)
     }
 
+    fn host_access(&self) -> bool {
+        true
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "System({})", self.device)
     }

@@ -79,6 +79,10 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
 
     forward_resource!(upstream, except deallocate, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Delayed({:?})", self.delay)
     }

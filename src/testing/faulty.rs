@@ -134,6 +134,10 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
 
     forward_resource!(upstream, except allocate, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.plan {
             Plan::Nth(n) => write!(f, "Faulty(no. {n})"),

@@ -280,6 +280,10 @@ unsafe impl<U: Resource> Resource for Shadow<U> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn id(&self) -> ResourceId {
         self.id
     }

@@ -18,6 +18,7 @@ mod adaptors_forward;
 mod auto_traits;
 mod driver;
 mod faults;
+mod host_access;
 mod sources;
 mod stacks;
 mod suballocators;

@@ -189,6 +189,10 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn id(&self) -> ResourceId {
         self.id
     }

@@ -93,6 +93,10 @@ macro_rules! resource_by_allowance {
 
             forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);
 
+            fn host_access(&self) -> bool {
+                self.upstream.host_access()
+            }
+
             fn id(&self) -> ResourceId {
                 self.id
             }

@@ -284,6 +284,10 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
 
     forward_resource!(upstream, except allocate, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FailureCallback({} asked)", self.appeals.asked())
     }

@@ -192,6 +192,10 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align, trim, memory_info);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access() && self.second.host_access()
+    }
+
     fn id(&self) -> ResourceId {
         self.id
     }

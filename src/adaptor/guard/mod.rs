@@ -377,6 +377,10 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, trim);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn id(&self) -> ResourceId {
         self.id
     }

@@ -169,6 +169,10 @@ unsafe impl<U: Resource> Resource for Logging<U> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn id(&self) -> ResourceId {
         self.id
     }

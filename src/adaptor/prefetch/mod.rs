@@ -124,6 +124,10 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
 
     forward_resource!(upstream, except allocate, fmt_layer);
 
+    fn host_access(&self) -> bool {
+        self.upstream.host_access()
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Prefetch")
     }

@@ -248,6 +248,11 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
         self.max_align
     }
 
+    /// `false` where the upstream cannot be asked: from within a call of it, and in a child of the process that this was made in.
+    fn host_access(&self) -> bool {
+        self.enter().is_ok_and(|entered| entered.upstream.host_access())
+    }
+
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         self.enter_or_refuse()?.upstream.trim(keep_bytes)
     }

@@ -361,6 +361,10 @@ unsafe impl Resource for Pinned {
         self.core.id
     }
 
+    fn host_access(&self) -> bool {
+        true
+    }
+
     fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pinned({})", self.core.device)
     }

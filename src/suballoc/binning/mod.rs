@@ -296,6 +296,15 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         self.max_align
     }
 
+    /// Asks each bin, so a bin that is added after this counts as one that was added after the first request.
+    fn host_access(&self) -> bool {
+        let is_given_access = |bin: &Bin<U, B>| match &bin.resource {
+            BinResource::Own(_) => true,
+            BinResource::Given(bin) => bin.host_access(),
+        };
+        self.upstream.host_access() && self.bins.largest_first().into_iter().all(is_given_access)
+    }
+
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         let (mut gone, mut keep_bytes) = (0, keep_bytes);
         // The largest first: what they keep at a time is the most, so that which is kept is kept whole.

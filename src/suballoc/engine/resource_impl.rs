@@ -164,6 +164,10 @@ macro_rules! resource_by_engine {
                 crate::suballoc::engine::MAX_ALIGN
             }
 
+            fn host_access(&self) -> bool {
+                self.engine.upstream().host_access()
+            }
+
             fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
                 self.engine.trim(keep_bytes)
             }

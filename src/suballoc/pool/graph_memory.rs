@@ -308,6 +308,10 @@ unsafe impl<U: Resource> Resource for GraphMemory<'_, U> {
         write!(f, "GraphMemory({})", Size(self.reserved_bytes()))
     }
 
+    fn host_access(&self) -> bool {
+        self.pool.host_access()
+    }
+
     fn trim(&self, _keep_bytes: usize) -> Result<usize, Error> {
         Ok(0)
     }

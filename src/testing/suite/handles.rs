@@ -55,6 +55,7 @@ fn exchange(bench: &Bench, one: &impl Resource, other: &impl Resource, stream: S
     assert_eq!(one.id(), other.id());
     assert_eq!(one.device(), other.device());
     assert_eq!(one.max_align(), other.max_align());
+    assert_eq!(one.host_access(), other.host_access());
     assert_eq!(one.describe().to_string(), other.describe().to_string());
     assert_eq!(one.upstream().is_some(), other.upstream().is_some());
 }
