@@ -86,6 +86,19 @@ static inline alv_status alv_stream_wrap_owned(int32_t device, alv_cuda_stream s
     return alv_stream_wrap_owned_raw(device, alv_stream_of_this_file(stream), owner, drop, out);
 }
 
+static inline alv_status alv_ledger_allocate(const alv_ledger *ledger, size_t bytes, size_t align, alv_cuda_stream stream,
+                                             void **out) {
+    return alv_ledger_allocate_raw(ledger, bytes, align, alv_stream_of_this_file(stream), out);
+}
+
+static inline alv_status alv_ledger_free(const alv_ledger *ledger, void *block, alv_cuda_stream stream) {
+    return alv_ledger_free_raw(ledger, block, alv_stream_of_this_file(stream));
+}
+
+static inline alv_status alv_record_stream(const alv_ledger *ledger, const void *block, alv_cuda_stream stream) {
+    return alv_record_stream_raw(ledger, block, alv_stream_of_this_file(stream));
+}
+
 static inline alv_status alv_copy(const alv_resource *resource, void *to, const void *from, size_t bytes,
                                   alv_cuda_stream stream) {
     return alv_copy_raw(resource, to, from, bytes, alv_stream_of_this_file(stream));

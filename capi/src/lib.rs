@@ -15,6 +15,7 @@
 //! | `stream` | Which stream does a call mean? |
 //! | `resource` | What is a resource for C? |
 //! | `allocate` | How is memory asked for and given back? |
+//! | `ledger` | How is memory freed without its size? |
 //! | `transfer` | How does data move? |
 //! | `source` | What if the memory, or the help in need, comes from C? |
 //! | `current` | What does a device allocate from? |
@@ -40,6 +41,7 @@ mod current;
 mod figures;
 mod handle;
 mod last_error;
+mod ledger;
 mod legacy;
 mod machine;
 mod record;
@@ -56,6 +58,7 @@ pub use allocate::*;
 pub use current::*;
 pub use figures::*;
 pub use last_error::*;
+pub use ledger::*;
 pub use legacy::*;
 pub use machine::*;
 pub use resource::*;

@@ -174,6 +174,17 @@ pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle)
     })
 }
 
+/// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of the device
+/// uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null, and for memory of the
+/// caller's functions, of which nothing is known.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_host_accessible(resource: *const ResourceHandle) -> bool {
+    boundary::contained(false, || {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(resource) }.is_ok_and(|resource| resource.get().host_access())
+    })
+}
+
 /// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
 /// `needed`, which may be null, gets the whole length without the 0.
 #[unsafe(no_mangle)]

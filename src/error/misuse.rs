@@ -46,9 +46,8 @@ impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { block, bytes, what } = self;
         match (bytes, what) {
-            (0, MisuseKind::NotOut | MisuseKind::InteriorPointer { .. }) => {
-                write!(f, "{block} was given back, ")?;
-            }
+            (0, MisuseKind::NotOut) => write!(f, "{block} was named, ")?,
+            (0, MisuseKind::InteriorPointer { .. }) => write!(f, "{block} was given back, ")?,
             _ => write!(f, "{:#} at {block} were given back, ", Size(*bytes))?,
         }
         match what {
@@ -58,7 +57,7 @@ impl fmt::Display for Misuse {
             }
             MisuseKind::ForeignPointer => f.write_str("and did not come from here"),
             MisuseKind::NotOut => {
-                f.write_str("where no block is out: it is free already, or did not come from here")
+                f.write_str("but no block is out there: it is free already, or did not come from here")
             }
             MisuseKind::InteriorPointer { block } => write!(f, "from the middle of the block at {block}"),
         }

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::LedgerBlock;
-use super::live_blocks::{LiveBlock, LiveBlocks, is_of_zero_bytes};
+use super::live_blocks::{LiveBlock, LiveBlocks, is_of_zero_bytes, not_out};
 use crate::error::Error;
 use crate::resource::{AnyResource, Describe, DevicePtr, Layout, Resource};
 use crate::stream::StreamRef;
@@ -203,6 +203,16 @@ impl<R> Ledger<R> {
     pub fn containing(&self, address: DevicePtr) -> Option<LedgerBlock> {
         self.blocks.require_here().ok()?;
         self.blocks.containing(address)
+    }
+
+    /// As [`containing`](Self::containing), with the reason where there is none.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if no block that is out is there; `ShutDown` in a child of the process that it was made in.
+    pub fn block_at(&self, address: DevicePtr) -> Result<LedgerBlock, Error> {
+        self.blocks.require_here()?;
+        self.blocks.containing(address).ok_or_else(|| not_out(address))
     }
 
     /// The number of blocks that are out; 0 in a child of the process that it was made in.

@@ -24,6 +24,12 @@ pub(super) fn is_of_zero_bytes(block: DevicePtr) -> bool {
     address.is_power_of_two() && (Layout::MIN_ALIGN as u64..=LARGEST_DANGLING).contains(&address)
 }
 
+/// That no block which is out is at an address.
+#[cold]
+pub(super) fn not_out(block: DevicePtr) -> Error {
+    Error::of_misuse(Misuse { block, bytes: 0, what: MisuseKind::NotOut })
+}
+
 /// A block of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerBlock {
@@ -179,11 +185,13 @@ impl<O> LiveBlocks<O> {
     /// Why a block cannot come back that was not found.
     #[cold]
     fn misuse(&self, block: DevicePtr) -> Error {
-        let what = match self.containing(block) {
-            Some(around) => MisuseKind::InteriorPointer { block: around.block },
-            None => MisuseKind::NotOut,
-        };
-        Error::of_misuse(Misuse { block, bytes: 0, what })
+        match self.containing(block) {
+            Some(around) => {
+                let what = MisuseKind::InteriorPointer { block: around.block };
+                Error::of_misuse(Misuse { block, bytes: 0, what })
+            }
+            None => not_out(block),
+        }
     }
 
     /// The block that an address lies in, which may be its start. One step of a table for the start of a block, and else one for each
@@ -224,7 +232,7 @@ impl<O> LiveBlocks<O> {
                 users.push(stream.to_stream());
             }
         });
-        noted.ok_or_else(|| self.misuse(address))
+        noted.ok_or_else(|| not_out(address))
     }
 
     /// The number of blocks that are out.

@@ -40,7 +40,7 @@ fn a_block_is_freed_with_its_own_layout_once() {
     assert_eq!(
         again.to_string(),
         format!(
-            "misuse: {block} was given back, where no block is out: it is free already, or did not come from here"
+            "misuse: {block} was named, but no block is out there: it is free already, or did not come from here"
         )
     );
     assert_eq!((ledger.live_blocks(), ledger.live_bytes()), (0, 0));

@@ -37,6 +37,9 @@
 // What a handle of CUDA points to.
 typedef struct CUstream_st CUstream_st;
 
+// A resource with the sizes of its blocks: for frees that name none.
+typedef struct alv_ledger alv_ledger;
+
 // A machine: that of CUDA, or a simulated one.
 typedef struct alv_machine alv_machine;
 
@@ -416,6 +419,75 @@ alv_status alv_last_error(struct alv_error_info *out);
 // such a failure; the last failure stays what it was.
 alv_status alv_last_out_of_memory(struct alv_oom_report *out);
 
+// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the ledger is
+// released for good stays allocated.
+alv_status alv_ledger_over(const struct alv_resource *resource,
+                           struct alv_ledger **out);
+
+// One more count of a ledger, which it returns; null for null. From any thread.
+struct alv_ledger *alv_ledger_retain(struct alv_ledger *ledger);
+
+// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as `alv_resource_release`.
+void alv_ledger_release(struct alv_ledger *ledger);
+
+// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to the ledger.
+alv_status alv_ledger_resource(const struct alv_ledger *ledger,
+                               struct alv_resource **out);
+
+// As `alv_allocate`, for a block that is freed by `alv_ledger_free`.
+alv_status alv_ledger_allocate_raw(const struct alv_ledger *ledger,
+                                   size_t bytes,
+                                   size_t align,
+                                   alv_cuda_stream stream,
+                                   void **out);
+
+// As `alv_ledger_allocate`, on a stream that the library knows.
+alv_status alv_ledger_allocate_on(const struct alv_ledger *ledger,
+                                  size_t bytes,
+                                  size_t align,
+                                  const struct alv_stream *stream,
+                                  void **out);
+
+// As `alv_ledger_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
+alv_status alv_ledger_allocate_sync(const struct alv_ledger *ledger,
+                                    size_t bytes,
+                                    size_t align,
+                                    void **out);
+
+// Gives a block back by its address alone, behind the work that is on `stream` and on the streams that were recorded for it. Null is nothing
+// to free. `ALV_MISUSE` for what is not out, such as a block that is free already or the middle of a block. If the call fails, nothing is
+// freed, and the block stays out.
+alv_status alv_ledger_free_raw(const struct alv_ledger *ledger,
+                               void *block,
+                               alv_cuda_stream stream);
+
+// As `alv_ledger_free`, on a stream that the library knows.
+alv_status alv_ledger_free_on(const struct alv_ledger *ledger, void *block, const struct alv_stream *stream);
+
+// Gives a block back that no work uses any more, but for that of the streams that were recorded for it, which the call waits for.
+alv_status alv_ledger_free_sync(const struct alv_ledger *ledger,
+                                void *block);
+
+// The start of the block that an address lies in, and the bytes that it was asked for with: for its start, its middle and its last byte.
+// `bytes` and `base` may be null. `ALV_MISUSE` with 0 and null for an address that no block which is out has.
+alv_status alv_ledger_size(const struct alv_ledger *ledger,
+                           const void *block,
+                           size_t *bytes,
+                           void **base);
+
+// How many blocks are out, and the bytes that they were asked for with. Both places may be null.
+alv_status alv_ledger_live(const struct alv_ledger *ledger, size_t *blocks, size_t *bytes);
+
+// Notes that work on `stream` uses the block that an address lies in, besides the stream that it will be freed on: the free waits for what
+// is on `stream` by then, on the device. The stream stays valid until the block is free; it is of the resource's device. `ALV_MISUSE` for an
+// address that no block which is out has.
+alv_status alv_record_stream_raw(const struct alv_ledger *ledger,
+                                 const void *block,
+                                 alv_cuda_stream stream);
+
+// As `alv_record_stream`, for a stream that the library knows, of any device of the machine.
+alv_status alv_record_stream_on(const struct alv_ledger *ledger, const void *block, const struct alv_stream *stream);
+
 // The machine of CUDA. `ALV_NO_DRIVER` without one.
 alv_status alv_machine_cuda(struct alv_machine **out);
 
@@ -498,6 +570,11 @@ alv_status alv_resource_device(const struct alv_resource *resource, int32_t *dev
 
 // The largest alignment that the resource honours; 0 for null.
 size_t alv_resource_max_align(const struct alv_resource *resource);
+
+// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of the device
+// uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null, and for memory of the
+// caller's functions, of which nothing is known.
+bool alv_resource_host_accessible(const struct alv_resource *resource);
 
 // The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
 // `needed`, which may be null, gets the whole length without the 0.

@@ -9,6 +9,7 @@
 
 mod allocation;
 mod figures;
+mod ledger;
 mod resources;
 mod sources;
 mod streams;
