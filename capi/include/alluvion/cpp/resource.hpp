@@ -54,7 +54,7 @@ public:
     /// The stack of a recipe, as `stats | pool(initial=1GiB) | cuda-async`, on the device that the recipe names or else on the current one.
     explicit basic_resource(std::string_view recipe, device_id device = current_device) {
         auto const text = ::alluvion::detail::c_text<Errors>(recipe);
-        check(alv_resource_from_recipe(text.c_str(), device.value(), &handle_));
+        ::alluvion::detail::check<Errors>(alv_resource_from_recipe(text.c_str(), device.value(), &handle_));
     }
 
     /// The layers of a recipe without a source, as `stats | pool`, over a resource, which they keep.
@@ -68,9 +68,7 @@ public:
     /// What a device allocates from by default.
     [[nodiscard]] static basic_resource current(device_id device = current_device) {
         alv_resource *found = nullptr;
-        if (alv_status const status = alv_current_resource(device.value(), &found); status != ALV_OK) {
-            ::alluvion::detail::raise<Errors>(status);
-        }
+        ::alluvion::detail::check<Errors>(alv_current_resource(device.value(), &found));
         return adopt(found);
     }
 
@@ -90,9 +88,7 @@ public:
         functions.drop = &callback::drop<Source>;
         functions.user = held.get();
         alv_resource *made = nullptr;
-        if (alv_status const status = alv_resource_from_source(device.value(), &functions, &made); status != ALV_OK) {
-            ::alluvion::detail::raise<Errors>(status);
-        }
+        ::alluvion::detail::check<Errors>(alv_resource_from_source(device.value(), &functions, &made));
         // The library has it now.
         static_cast<void>(held.release());
         return adopt(made);

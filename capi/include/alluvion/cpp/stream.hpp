@@ -117,7 +117,7 @@ public:
     /// The handle for the library, for which 0 is always the legacy stream.
     [[nodiscard]] alv_cuda_stream resolved() const noexcept {
 #if ALLUVION_PER_THREAD_DEFAULT_STREAM
-        return stream_ == nullptr ? per_thread() : stream_;
+        return stream_ == nullptr ? per_thread().value() : stream_;
 #else
         return stream_;
 #endif
