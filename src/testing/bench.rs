@@ -245,8 +245,8 @@ impl Bench {
 pub struct Footprint(HandedOut);
 
 impl Footprint {
-    /// Nothing was lost since `before`. On hardware more may be free than then: the driver takes the pages of managed memory
-    /// back from the device some time after it was freed.
+    /// Nothing was lost since `before`. On hardware more may be free than then: the driver keeps pages of managed memory on the
+    /// device for some time after it was freed.
     #[must_use]
     pub fn has_lost_nothing_since(&self, before: &Self) -> bool {
         match (self.0, before.0) {

@@ -82,11 +82,26 @@ pub fn nothing_leaks<R: Resource>(bench: &Bench, make: impl Fn(&Device) -> R) {
         use_and_drop(bench, &make);
     }
     let after = bench.footprint();
-    assert!(
-        after.has_lost_nothing_since(&before),
-        "the resource left something behind: {before:?}, then {after:?}"
-    );
+    // What hardware has free also changes where nothing is lost: then it takes more rounds to tell.
+    let is_lost = after != before
+        && (bench.is_simulated()
+            || sinks(|| {
+                use_and_drop(bench, &make);
+                bench.device().memory_info().expect("a device knows its memory").free_bytes
+            }));
+    assert!(!is_lost, "the resource left something behind: {before:?}, then {after:?}");
     bench.check();
+}
+
+/// Whether what is free after each round goes down, however it swings.
+///
+/// What is free after managed memory was freed swings, because the driver keeps some of the pages on the device for a while. On an
+/// H200 each [`use_and_drop`] raises it by 12 MiB or lowers it by 116 MiB, and after 32 rounds it is what it was. The swing is of
+/// 128 MiB and pages have 2 MiB, so that 64 rounds see the top of every such swing.
+fn sinks(mut free_after_a_round: impl FnMut() -> usize) -> bool {
+    let mut most = || (0..64).map(|_| free_after_a_round()).max();
+    let (first, second) = (most(), most());
+    second < first
 }
 
 fn use_and_drop<R: Resource>(bench: &Bench, make: &impl Fn(&Device) -> R) {
@@ -107,4 +122,34 @@ fn use_and_drop<R: Resource>(bench: &Bench, make: &impl Fn(&Device) -> R) {
     drop((first, second));
     drop(resource);
     bench.device().synchronize().expect("all work succeeds");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sinks;
+
+    const MIB: usize = 1 << 20;
+
+    /// What is free after each round, of a device that swings and of a resource that loses `lost` bytes in each.
+    fn swinging(step: usize, lost: usize) -> impl FnMut() -> usize {
+        let mut rounds = 0;
+        move || {
+            rounds += 1;
+            142_503 * MIB + rounds * step % (128 * MIB) - rounds * lost
+        }
+    }
+
+    #[test]
+    fn what_swings_does_not_sink() {
+        for step in [0, 2, 12, 36, 126] {
+            assert!(!sinks(swinging(step * MIB, 0)), "{step} MiB a round");
+        }
+    }
+
+    #[test]
+    fn a_page_a_round_is_found_below_the_swing() {
+        for step in [0, 2, 12, 36, 126] {
+            assert!(sinks(swinging(step * MIB, 2 * MIB)), "{step} MiB a round");
+        }
+    }
 }
