@@ -101,8 +101,8 @@ pub unsafe extern "C" fn rmmAlloc(
     })
 }
 
-/// Frees the block at `*ptr`, if that is not null, and allocates another. The contents are not kept. If the new block cannot be had, the
-/// old one is gone all the same, and `*ptr` is null; what is refused for its arguments has changed nothing.
+/// Frees the block at `*ptr`, if that is not null, and allocates another. The contents are not kept. If the new block cannot be
+/// had, the old one is gone all the same, and `*ptr` is null; what is refused for its arguments has changed nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rmmRealloc(
     ptr: *mut *mut c_void,

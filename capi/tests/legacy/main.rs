@@ -20,5 +20,7 @@ mod blocks;
 mod forks;
 mod headers;
 mod logs;
+#[cfg(target_os = "linux")]
+mod programs;
 mod sessions;
 mod threads;

@@ -232,3 +232,17 @@ alone! {
         assert!(!is_initialized().0);
     }
 }
+
+alone! {
+    fn a_finalize_that_cannot_wait_leaks(sim) {
+        assert_eq!(initialize(options(PLAIN, MIB, false)), Success);
+        let leaked = alloc(100);
+        sim.is_lost.set(true);
+        sim.fail(c"cuCtxSynchronize", 1, 900);
+        assert_eq!(finalize(), Success);
+        let mistakes = sim.mistakes();
+        assert!(mistakes.starts_with("leak: the allocation of 100 bytes") && mistakes.lines().count() == 1, "{mistakes}");
+        assert_eq!(initialize_again(), Success);
+        assert_eq!(free(leaked), InvalidArgument);
+    }
+}
