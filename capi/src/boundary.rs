@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use alluvion::Error;
 
-use crate::last_error;
+use crate::failure;
 use crate::status::{ALV_OK, Status};
 
 /// Runs the body of a function that answers a status. An error and a panic are kept for `alv_last_error`.
@@ -17,8 +17,8 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> Status {
     // The state of the library is consistent when foreign code runs, and behind locks that are not poisoned otherwise.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => ALV_OK,
-        Ok(Err(error)) => last_error::keep(error),
-        Err(thrown) => last_error::keep_panic(&said(thrown)),
+        Ok(Err(error)) => failure::keep(error),
+        Err(thrown) => failure::keep_panic(&said(thrown)),
     }
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn call(body: impl FnOnce() -> Result<(), Error>) -> Status {
 #[inline]
 pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|thrown| {
-        last_error::keep_panic(&said(thrown));
+        failure::keep_panic(&said(thrown));
         otherwise
     })
 }

@@ -2,104 +2,21 @@
 
 #![expect(unsafe_code, reason = "exports functions, and writes structs of the caller")]
 
-use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 
 use alluvion::Error;
 use alluvion::error::OutOfMemory;
 
 use crate::boundary;
+use crate::failure::{self, Failure};
 use crate::record::{self, Record};
 use crate::status::{ALV_OK, ALV_PANIC, ALV_UNSUPPORTED, Status, of_kind};
-
-/// The failure of a call. Its text is made when it is asked for: a failed request costs no formatting.
-#[derive(Clone)]
-enum Failure {
-    Error(Error),
-    Panic(Box<str>),
-}
-
-impl Failure {
-    fn status(&self) -> Status {
-        match self {
-            Self::Error(error) => of_kind(error.kind()),
-            Self::Panic(_) => ALV_PANIC,
-        }
-    }
-
-    fn text(&self) -> String {
-        match self {
-            Self::Error(error) => error.to_string(),
-            Self::Panic(said) => format!("panic: {said}"),
-        }
-    }
-}
-
-struct Last {
-    failure: Failure,
-    message: Option<CString>,
-}
-
-thread_local! {
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
-}
-
-/// Keeps an error as the last one of this thread, and answers its status.
-#[cold]
-pub(crate) fn keep(error: Error) -> Status {
-    replace(Failure::Error(error))
-}
-
-/// Keeps a panic as the last failure of this thread.
-#[cold]
-pub(crate) fn keep_panic(said: &str) -> Status {
-    replace(Failure::Panic(said.into()))
-}
-
-fn replace(failure: Failure) -> Status {
-    let status = failure.status();
-    let last = Some(Last { failure, message: None });
-    // A thread that is ending keeps nothing. The one before is dropped while nothing is borrowed: it may hold an error of other code.
-    if let Ok(before) = LAST.try_with(|place| place.replace(last)) {
-        drop(before);
-    }
-    status
-}
-
-fn last() -> Option<Failure> {
-    LAST.try_with(|place| place.borrow().as_ref().map(|last| last.failure.clone())).ok().flatten()
-}
 
 /// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the first.
 /// A call that succeeds does not touch it, as with `errno`. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn alv_last_error_message() -> *const c_char {
-    boundary::contained(c"the message cannot be made".as_ptr(), || {
-        let kept = |place: &RefCell<Option<Last>>| {
-            let place = place.borrow();
-            place.as_ref().map(|last| last.message.as_ref().map(|message| message.as_ptr()))
-        };
-        match LAST.try_with(kept) {
-            Err(_) => c"the thread is ending, and keeps no message".as_ptr(),
-            Ok(None) => c"".as_ptr(),
-            Ok(Some(Some(message))) => message,
-            Ok(Some(None)) => make_message(),
-        }
-    })
-}
-
-/// Makes the text of the last failure while nothing is borrowed: an error of other code writes itself.
-fn make_message() -> *const c_char {
-    let Some(failure) = last() else { return c"".as_ptr() };
-    let mut text = failure.text().into_bytes();
-    text.retain(|&byte| byte != 0);
-    let message = CString::new(text).unwrap_or_default();
-    let stored = LAST.try_with(|place| {
-        let mut place = place.borrow_mut();
-        let last = place.as_mut()?;
-        Some(last.message.insert(message).as_ptr())
-    });
-    stored.ok().flatten().unwrap_or(c"".as_ptr())
+    boundary::contained(c"the message cannot be made".as_ptr(), failure::message)
 }
 
 /// What is known of the calling thread's last failed call.
@@ -143,7 +60,7 @@ pub unsafe extern "C" fn alv_last_error(out: *mut ErrorInfo) -> Status {
             column: 0,
             call: [0; 48],
         };
-        if let Some(failure) = last() {
+        if let Some(failure) = failure::last() {
             info.status = failure.status();
             if let Failure::Error(error) = &failure {
                 info.cuda_code = error.code().map_or(0, |code| code.0.cast_signed());
@@ -256,7 +173,7 @@ impl OomReport {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_last_out_of_memory(out: *mut OomReport) -> Status {
     boundary::contained(ALV_PANIC, || {
-        let report = match last() {
+        let report = match failure::last() {
             Some(Failure::Error(error)) => error.out_of_memory_report().map(OomReport::of),
             _ => None,
         };

@@ -5,14 +5,16 @@
 //! | room | question |
 //! |---|---|
 //! | `status` | What does a call answer? |
-//! | `last_error` | What went wrong last on this thread? |
+//! | `failure` | Which failure does a thread remember? |
 //! | `boundary` | What may cross between C and Rust? |
 //! | `record` | How do structs grow without breaking programs? |
 //! | `text` | How do strings come in and go out? |
+//! | `last_error` | What went wrong last on this thread? |
 //! | `version` | Do the header and the library belong together? |
 //! | `handle` | Who holds what C has a pointer to? |
 //! | `machine` | Which machine and which device does a number mean? |
 //! | `stream` | Which stream does a call mean? |
+//! | `simulated` | What would a GPU have done? |
 //! | `resource` | What is a resource for C? |
 //! | `allocate` | How is memory asked for and given back? |
 //! | `ledger` | How is memory freed without its size? |
@@ -38,6 +40,7 @@
 mod allocate;
 mod boundary;
 mod current;
+mod failure;
 mod figures;
 mod handle;
 mod last_error;
@@ -46,6 +49,7 @@ mod legacy;
 mod machine;
 mod record;
 mod resource;
+mod simulated;
 mod source;
 mod status;
 mod stream;
@@ -62,6 +66,7 @@ pub use ledger::*;
 pub use legacy::*;
 pub use machine::*;
 pub use resource::*;
+pub use simulated::*;
 pub use source::*;
 pub use status::*;
 pub use stream::*;

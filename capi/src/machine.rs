@@ -4,19 +4,15 @@
 
 #![expect(unsafe_code, reason = "exports functions")]
 
-use std::ffi::{c_char, c_void};
-use std::io::Write as _;
 use std::sync::{PoisonError, RwLock};
 
-use alluvion::driver::{Call, Code};
-use alluvion::sim::{Fault, SimConfig};
+use alluvion::sim::SimConfig;
 use alluvion::{Device, Error, Machine, Sim};
 
 use crate::boundary::{self, null};
 use crate::handle::{self, Handle};
 use crate::record::{self, Record};
 use crate::status::Status;
-use crate::text::{self, Write, Writer};
 
 /// A machine: that of CUDA, or a simulated one.
 #[derive(Debug)]
@@ -35,7 +31,8 @@ impl MachineHandle {
         device_of(&self.machine, number)
     }
 
-    fn sim(&self) -> Result<&Sim, Error> {
+    /// The simulated machine that it is.
+    pub(crate) fn sim(&self) -> Result<&Sim, Error> {
         self.sim.as_ref().ok_or_else(|| {
             Error::invalid_argument("machine", "it is not simulated", "pass a machine of alv_machine_sim")
         })
@@ -196,107 +193,5 @@ pub extern "C" fn alv_set_current_device(number: i32) -> Status {
             return Err(Error::invalid_argument("device", "it is negative", "number devices from 0"));
         }
         device(number)?.make_current()
-    })
-}
-
-/// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-/// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
-/// again but for what is still out.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alv_sim_report(
-    machine: *const MachineHandle,
-    write: Write,
-    user: *mut c_void,
-    count: *mut usize,
-) -> Status {
-    boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }?.sim()?;
-        let left_over = sim.left_over();
-        let mut mistakes = sim.take_hazards();
-        mistakes.extend(left_over);
-        if !count.is_null() {
-            // SAFETY: not null, so writable.
-            unsafe { count.write(mistakes.len()) };
-        }
-        if write.is_some() {
-            // SAFETY: the caller's function and what it is called with, valid for the call.
-            let mut writer = unsafe { Writer::new(write, user) }?;
-            for mistake in &mistakes {
-                writeln!(writer, "{mistake}").map_err(|error| Error::unwritable("a report", &error))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
-/// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
-/// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alv_sim_fail(
-    machine: *const MachineHandle,
-    call: *const c_char,
-    nth: u64,
-    code: i32,
-) -> Status {
-    boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }?.sim()?;
-        let code = match u32::try_from(code) {
-            Ok(code) if code > 0 => Code(code),
-            _ => {
-                return Err(Error::invalid_argument(
-                    "code",
-                    "it is no error",
-                    "pass a positive number, such as 2",
-                ));
-            }
-        };
-        let kind = if call.is_null() {
-            None
-        } else {
-            // SAFETY: the contract of pointers.
-            let name = unsafe { text::borrow(call, "call") }?;
-            let kind = Call::ALL.iter().copied().find(|call| call.symbol() == name);
-            Some(kind.ok_or_else(|| {
-                Error::invalid_argument(
-                    "call",
-                    "the driver has no such call",
-                    "name one as CUDA does, as cuMemAlloc",
-                )
-            })?)
-        };
-        let fault = match (kind, nth) {
-            (Some(call), 0) => Fault::every(call, code),
-            (Some(call), nth) => Fault::nth(call, nth, code),
-            (None, 0) => {
-                let why = "every call of every kind cannot fail";
-                return Err(Error::invalid_argument("nth", why, "name a call, or a number from 1"));
-            }
-            (None, nth) => Fault::nth_call(nth, code),
-        };
-        sim.inject(fault);
-        Ok(())
-    })
-}
-
-/// Takes all faults back that have not occurred.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> Status {
-    boundary::call(|| {
-        // SAFETY: the contract of pointers.
-        unsafe { handle::lend(machine) }?.sim()?.clear_faults();
-        Ok(())
-    })
-}
-
-/// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alv_sim_calls(machine: *const MachineHandle) -> u64 {
-    boundary::contained(0, || {
-        // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }.and_then(MachineHandle::sim);
-        sim.map_or(0, |sim| sim.calls().total())
     })
 }

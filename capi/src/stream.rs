@@ -51,7 +51,8 @@ pub(crate) unsafe fn with<T>(
     unsafe { device.raw_streams().with(raw(stream), body) }?
 }
 
-/// A stream that the library knows: a call with it needs no look-up.
+/// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held needs no
+/// driver call.
 #[derive(Debug)]
 pub struct StreamHandle {
     stream: Stream,
@@ -62,6 +63,12 @@ impl Handle for StreamHandle {
 }
 
 impl StreamHandle {
+    /// A call that brings the bare handle finds the stream, too, while it is held.
+    fn registered(stream: Stream) -> Self {
+        stream.device().raw_streams().register(&stream);
+        Self { stream }
+    }
+
     pub(crate) fn as_ref(&self) -> StreamRef<'_> {
         self.stream.as_ref()
     }
@@ -109,7 +116,7 @@ pub unsafe extern "C" fn alv_stream_create_on(
 }
 
 fn create(device: &Device) -> Result<StreamHandle, Error> {
-    Ok(StreamHandle { stream: device.stream()? })
+    Ok(StreamHandle::registered(device.stream()?))
 }
 
 /// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever
@@ -129,7 +136,8 @@ pub unsafe extern "C" fn alv_stream_wrap_raw(
             // SAFETY: the caller keeps it valid, and says that it is a stream; the look-up has refused one of another device.
             unsafe { with(&device, stream, |_| Ok(())) }?;
             // SAFETY: as above.
-            Ok(StreamHandle { stream: unsafe { Stream::from_raw(&device, raw(stream)) }? })
+            let stream = unsafe { Stream::from_raw(&device, raw(stream)) }?;
+            Ok(StreamHandle::registered(stream))
         };
         // SAFETY: the contract of pointers.
         unsafe { handle::give_to(out, make) }
@@ -164,7 +172,7 @@ pub unsafe extern "C" fn alv_stream_wrap_owned_raw(
             let held = Arc::clone(&owner) as Arc<dyn Any + Send + Sync>;
             // SAFETY: a stream of the device, valid while the owner lives, as the caller promises, and none of the default streams.
             match unsafe { Stream::from_owner(&device, raw(stream), held) } {
-                Ok(stream) => Ok(StreamHandle { stream }),
+                Ok(stream) => Ok(StreamHandle::registered(stream)),
                 Err(error) => {
                     // The caller keeps the owner.
                     if let Some(owner) = Arc::into_inner(owner) {

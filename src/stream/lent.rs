@@ -70,7 +70,7 @@ mod tests {
             let found = unsafe { device.raw_streams().stream(raw) }.unwrap();
             let (id, kind) = with(&sim, raw, |stream| (stream.id(), stream.kind()));
             assert_eq!((id, kind), (found.id(), found.kind()));
-            assert_eq!(with(&sim, raw, |stream| stream.device() == &device), true);
+            assert!(with(&sim, raw, |stream| stream.device() == &device));
         }
     }
 

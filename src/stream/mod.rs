@@ -21,6 +21,7 @@ mod on_stream;
 mod poll;
 mod raw_streams;
 mod reach;
+mod registered;
 mod stream;
 mod stream_pool;
 mod thread;

@@ -150,6 +150,11 @@ impl Stream {
         Self::with_timeline(device, timeline, StreamKind::Foreign)
     }
 
+    /// A handle that does not keep the stream.
+    pub(super) fn downgrade(&self) -> WeakStream {
+        WeakStream { core: Arc::downgrade(&self.core) }
+    }
+
     /// Borrows the stream.
     #[must_use]
     pub fn as_ref(&self) -> StreamRef<'_> {
@@ -263,6 +268,24 @@ impl Drop for StreamCore {
             self.timeline.retire();
             self.device.note_ended(self.timeline.id());
         }
+    }
+}
+
+/// A handle that does not keep the stream.
+#[derive(Debug)]
+pub(super) struct WeakStream {
+    core: Weak<StreamCore>,
+}
+
+impl WeakStream {
+    /// The stream, unless its last handle is gone.
+    pub(super) fn upgrade(&self) -> Option<Stream> {
+        Some(Stream { core: self.core.upgrade()? })
+    }
+
+    /// Returns `true` unless the last handle of the stream is gone.
+    pub(super) fn is_held(&self) -> bool {
+        self.core.strong_count() > 0
     }
 }
 

@@ -46,7 +46,8 @@ typedef struct alv_machine alv_machine;
 // A resource: memory of one device, with the layers over it.
 typedef struct alv_resource alv_resource;
 
-// A stream that the library knows: a call with it needs no look-up.
+// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held needs no
+// driver call.
 typedef struct alv_stream alv_stream;
 
 // What a call answers: `ALV_OK`, or the kind of error. Numbers are never used again.
@@ -514,28 +515,6 @@ alv_status alv_current_device(int32_t *out);
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
 
-// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
-// again but for what is still out.
-alv_status alv_sim_report(const struct alv_machine *machine,
-                          alv_write write,
-                          void *user,
-                          size_t *count);
-
-// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
-// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
-// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
-alv_status alv_sim_fail(const struct alv_machine *machine,
-                        const char *call,
-                        uint64_t nth,
-                        int32_t code);
-
-// Takes all faults back that have not occurred.
-alv_status alv_sim_clear_faults(const struct alv_machine *machine);
-
-// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
-uint64_t alv_sim_calls(const struct alv_machine *machine);
-
 // Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
 // are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
 // column for what cannot be read.
@@ -582,6 +561,34 @@ alv_status alv_describe(const struct alv_resource *resource,
                         char *buffer,
                         size_t room,
                         size_t *needed);
+
+// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
+// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
+// again but for what is still out.
+alv_status alv_sim_report(const struct alv_machine *machine,
+                          alv_write write,
+                          void *user,
+                          size_t *count);
+
+// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
+// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
+alv_status alv_sim_fail(const struct alv_machine *machine,
+                        const char *call,
+                        uint64_t nth,
+                        int32_t code);
+
+// Makes a stream on a simulated machine that the library does not know, as another library would with `cuStreamCreate`.
+alv_status alv_sim_stream_create(const struct alv_machine *machine, int32_t device, alv_cuda_stream *out);
+
+// Destroys a stream of `alv_sim_stream_create`. Work that is on it goes on, and the next stream may get its handle.
+alv_status alv_sim_stream_destroy(const struct alv_machine *machine, int32_t device, alv_cuda_stream stream);
+
+// Takes all faults back that have not occurred.
+alv_status alv_sim_clear_faults(const struct alv_machine *machine);
+
+// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
+uint64_t alv_sim_calls(const struct alv_machine *machine);
 
 // A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop` is not
 // called.

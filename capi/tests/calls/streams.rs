@@ -11,9 +11,7 @@ use crate::support::*;
 fn a_stream_that_comes_by_its_handle_is_one_stream() {
     let sim = Sim::new(1);
     let resource = sim.recipe("pool(initial=64MiB) | cuda-async");
-    let stream = sim.stream();
-    // SAFETY: a live stream.
-    let raw = unsafe { alv_stream_handle(stream) };
+    let raw = sim.foreign_stream();
     let mut blocks = Vec::new();
     for _ in 0..2 {
         let mut block = null_mut();
@@ -25,13 +23,13 @@ fn a_stream_that_comes_by_its_handle_is_one_stream() {
         blocks.push(block);
     }
     assert_eq!(blocks[0], blocks[1], "the stream gets what it freed last");
-    // SAFETY: a count that the test holds.
-    unsafe { alv_stream_release(stream) };
+    // SAFETY: nothing uses it any more.
+    assert_eq!(unsafe { alv_sim_stream_destroy(sim.0, 0, raw) }, ALV_OK);
     release(resource);
 }
 
 #[test]
-fn the_hit_path_asks_the_driver_about_bare_streams_alone() {
+fn the_hit_path_asks_the_driver_about_unknown_streams_alone() {
     let sim = Sim::new(1);
     let resource = sim.recipe("stats | pool(initial=64MiB) | cuda-async");
     let stream = sim.stream();
@@ -52,24 +50,29 @@ fn the_hit_path_asks_the_driver_about_bare_streams_alone() {
         }
     };
     // SAFETY: a live stream.
-    let raw = unsafe { alv_stream_handle(stream) };
+    let known = unsafe { alv_stream_handle(stream) };
+    let unknown = sim.foreign_stream();
     for (by_handle, calls) in [
         (None, 0),
         (Some(null_mut()), 0),
         (Some(1 as CudaStream), 0),
         (Some(2 as CudaStream), 0),
-        (Some(raw), 7),
+        (Some(known), 0),
+        (Some(unknown), 7),
     ] {
         pair(by_handle);
         pair(by_handle);
         let before = sim.calls();
         pair(by_handle);
-        // A bare stream: whether it captures and its number, twice; for the free once more whether it captures, and an event, which
+        // A stream that the library does not know: whether it captures and its number, twice; for the free once more whether it captures, and an event, which
         // may have to be made.
         assert!(sim.calls() - before <= calls, "{} calls for {by_handle:?}", sim.calls() - before);
     }
-    // SAFETY: a count that the test holds.
-    unsafe { alv_stream_release(stream) };
+    // SAFETY: a count that the test holds, and a stream that nothing uses any more.
+    unsafe {
+        alv_stream_release(stream);
+        assert_eq!(alv_sim_stream_destroy(sim.0, 0, unknown), ALV_OK);
+    }
     release(resource);
 }
 

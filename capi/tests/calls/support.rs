@@ -47,6 +47,14 @@ impl Sim {
         stream
     }
 
+    /// A stream that the library does not know.
+    pub(crate) fn foreign_stream(&self) -> CudaStream {
+        let mut stream = null_mut();
+        // SAFETY: a live machine and a place.
+        assert_eq!(unsafe { alv_sim_stream_create(self.0, 0, &raw mut stream) }, ALV_OK);
+        stream
+    }
+
     pub(crate) fn fail(&self, call: &CStr, nth: u64, code: i32) {
         // SAFETY: a live machine and a string.
         assert_eq!(unsafe { alv_sim_fail(self.0, call.as_ptr(), nth, code) }, ALV_OK);

@@ -46,7 +46,7 @@ impl Stream {
                 let flags =
                     flags.map_or(Ok(StreamFlags { blocking: true, ..StreamFlags::default() }), flags_of)?;
                 let made = py.detach(|| machine::device()?.stream_with(flags));
-                Arc::new(StreamHandle::Owned(raise(py, made, During::Other)?))
+                Arc::new(StreamHandle::owned(raise(py, made, During::Other)?))
             }
             (Some(_), Some(_)) => {
                 return Err(PyValueError::new_err("flags may only be specified when obj is None"));

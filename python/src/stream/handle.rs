@@ -43,6 +43,12 @@ impl StreamHandle {
         }
     }
 
+    /// A stream of the library's own. Frameworks bring its bare handle back, with every block that they ask for.
+    pub(crate) fn owned(stream: Stream) -> Self {
+        stream.device().raw_streams().register(&stream);
+        Self::Owned(stream)
+    }
+
     /// The number that the driver knows it by.
     pub(crate) fn number(&self) -> u64 {
         match self {

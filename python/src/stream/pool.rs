@@ -28,7 +28,13 @@ impl CudaStreamPool {
         }
         let flags =
             flags.map_or(Ok(StreamFlags { blocking: true, ..StreamFlags::default() }), class::flags_of)?;
-        let made = py.detach(|| StreamPool::with_flags(&machine::device()?, pool_size, flags));
+        let made = py.detach(|| {
+            let device = machine::device()?;
+            let made = StreamPool::with_flags(&device, pool_size, flags)?;
+            // Frameworks bring the bare handle back.
+            (0..made.len()).for_each(|index| device.raw_streams().register(&made.stream(index).to_stream()));
+            Ok(made)
+        });
         Ok(Self { streams: Arc::new(raise(py, made, During::Construction)?), next: AtomicUsize::new(0) })
     }
 

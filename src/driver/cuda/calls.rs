@@ -212,30 +212,34 @@ unsafe impl Driver for CudaDriver {
 
     unsafe fn stream_capture_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<Option<CaptureId>> {
         let (mut status, mut number, mut graph): (c_uint, c_ulonglong, usize) = (0, 0, 0);
-        self.call(ordinal, Call::StreamCaptureId, |symbols| match symbols.stream_get_capture_info {
-            // SAFETY: the stream is live, as the caller promises; the first three places are writable, and the last two may
-            // be null, because what the next node depends on is not asked for.
-            Some(get_info) => unsafe {
-                get_info(
-                    stream(raw),
-                    &raw mut status,
-                    &raw mut number,
-                    &raw mut graph,
-                    ptr::null_mut(),
-                    ptr::null_mut(),
-                )
-            },
-            None => MISSING,
+        self.of_stream(ordinal, Call::StreamCaptureId, raw, |symbols| {
+            match symbols.stream_get_capture_info {
+                // SAFETY: the stream is live, as the caller promises; the first three places are writable, and the last two may
+                // be null, because what the next node depends on is not asked for.
+                Some(get_info) => unsafe {
+                    get_info(
+                        stream(raw),
+                        &raw mut status,
+                        &raw mut number,
+                        &raw mut graph,
+                        ptr::null_mut(),
+                        ptr::null_mut(),
+                    )
+                },
+                None => MISSING,
+            }
         })?;
         Ok((status == 1).then_some(CaptureId { number, graph: RawGraph(graph as u64) }))
     }
 
     unsafe fn stream_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<u64> {
-        self.read(ordinal, Call::StreamId, |symbols, id| match symbols.stream_get_id {
+        let mut id = 0;
+        self.of_stream(ordinal, Call::StreamId, raw, |symbols| match symbols.stream_get_id {
             // SAFETY: the stream is live, as the caller promises; `id` is writable.
-            Some(get_id) => unsafe { get_id(stream(raw), id) },
+            Some(get_id) => unsafe { get_id(stream(raw), &raw mut id) },
             None => MISSING,
-        })
+        })?;
+        Ok(id)
     }
 
     unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {

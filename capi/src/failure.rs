@@ -1,0 +1,95 @@
+//! Which failure does a thread remember?
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+
+use alluvion::Error;
+
+use crate::status::{ALV_PANIC, Status, of_kind};
+
+/// The failure of a call. Its text is made when it is asked for: a failed request costs no formatting.
+#[derive(Clone)]
+pub(crate) enum Failure {
+    Error(Error),
+    Panic(Box<str>),
+}
+
+impl Failure {
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::Error(error) => of_kind(error.kind()),
+            Self::Panic(_) => ALV_PANIC,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Error(error) => error.to_string(),
+            Self::Panic(said) => format!("panic: {said}"),
+        }
+    }
+}
+
+struct Last {
+    failure: Failure,
+    message: Option<CString>,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+/// Keeps an error as the last one of this thread, and answers its status.
+#[cold]
+pub(crate) fn keep(error: Error) -> Status {
+    replace(Failure::Error(error))
+}
+
+/// Keeps a panic as the last failure of this thread.
+#[cold]
+pub(crate) fn keep_panic(said: &str) -> Status {
+    replace(Failure::Panic(said.into()))
+}
+
+fn replace(failure: Failure) -> Status {
+    let status = failure.status();
+    let last = Some(Last { failure, message: None });
+    // A thread that is ending keeps nothing. The one before is dropped while nothing is borrowed: it may hold an error of other code.
+    if let Ok(before) = LAST.try_with(|place| place.replace(last)) {
+        drop(before);
+    }
+    status
+}
+
+/// The last failure of this thread.
+pub(crate) fn last() -> Option<Failure> {
+    LAST.try_with(|place| place.borrow().as_ref().map(|last| last.failure.clone())).ok().flatten()
+}
+
+/// The text of this thread's last failure: valid until the next one, and static where there is none.
+pub(crate) fn message() -> *const c_char {
+    let kept = |place: &RefCell<Option<Last>>| {
+        let place = place.borrow();
+        place.as_ref().map(|last| last.message.as_ref().map(|message| message.as_ptr()))
+    };
+    match LAST.try_with(kept) {
+        Err(_) => c"the thread is ending, and keeps no message".as_ptr(),
+        Ok(None) => c"".as_ptr(),
+        Ok(Some(Some(message))) => message,
+        Ok(Some(None)) => make_message(),
+    }
+}
+
+/// Makes the text of the last failure while nothing is borrowed: an error of other code writes itself.
+fn make_message() -> *const c_char {
+    let Some(failure) = last() else { return c"".as_ptr() };
+    let mut text = failure.text().into_bytes();
+    text.retain(|&byte| byte != 0);
+    let message = CString::new(text).unwrap_or_default();
+    let stored = LAST.try_with(|place| {
+        let mut place = place.borrow_mut();
+        let last = place.as_mut()?;
+        Some(last.message.insert(message).as_ptr())
+    });
+    stored.ok().flatten().unwrap_or(c"".as_ptr())
+}

@@ -1,0 +1,158 @@
+//! What would a GPU have done?
+
+#![expect(unsafe_code, reason = "exports functions")]
+
+use std::ffi::{c_char, c_void};
+use std::io::Write as _;
+
+use alluvion::Error;
+use alluvion::driver::{Call, Code, Driver as _, RawStream, StreamFlags};
+use alluvion::sim::Fault;
+
+use crate::boundary::{self, null};
+use crate::handle;
+use crate::machine::MachineHandle;
+use crate::status::Status;
+use crate::stream::CudaStream;
+use crate::text::{self, Write, Writer};
+
+/// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
+/// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
+/// again but for what is still out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_report(
+    machine: *const MachineHandle,
+    write: Write,
+    user: *mut c_void,
+    count: *mut usize,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        let left_over = sim.left_over();
+        let mut mistakes = sim.take_hazards();
+        mistakes.extend(left_over);
+        if !count.is_null() {
+            // SAFETY: not null, so writable.
+            unsafe { count.write(mistakes.len()) };
+        }
+        if write.is_some() {
+            // SAFETY: the caller's function and what it is called with, valid for the call.
+            let mut writer = unsafe { Writer::new(write, user) }?;
+            for mistake in &mistakes {
+                writeln!(writer, "{mistake}").map_err(|error| Error::unwritable("a report", &error))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
+/// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
+/// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_fail(
+    machine: *const MachineHandle,
+    call: *const c_char,
+    nth: u64,
+    code: i32,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }?.sim()?;
+        let code = match u32::try_from(code) {
+            Ok(code) if code > 0 => Code(code),
+            _ => {
+                return Err(Error::invalid_argument(
+                    "code",
+                    "it is no error",
+                    "pass a positive number, such as 2",
+                ));
+            }
+        };
+        let kind = if call.is_null() {
+            None
+        } else {
+            // SAFETY: the contract of pointers.
+            let name = unsafe { text::borrow(call, "call") }?;
+            let kind = Call::ALL.iter().copied().find(|call| call.symbol() == name);
+            Some(kind.ok_or_else(|| {
+                Error::invalid_argument(
+                    "call",
+                    "the driver has no such call",
+                    "name one as CUDA does, as cuMemAlloc",
+                )
+            })?)
+        };
+        let fault = match (kind, nth) {
+            (Some(call), 0) => Fault::every(call, code),
+            (Some(call), nth) => Fault::nth(call, nth, code),
+            (None, 0) => {
+                let why = "every call of every kind cannot fail";
+                return Err(Error::invalid_argument("nth", why, "name a call, or a number from 1"));
+            }
+            (None, nth) => Fault::nth_call(nth, code),
+        };
+        sim.inject(fault);
+        Ok(())
+    })
+}
+
+/// Makes a stream on a simulated machine that the library does not know, as another library would with `cuStreamCreate`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_stream_create(
+    machine: *const MachineHandle,
+    device: i32,
+    out: *mut CudaStream,
+) -> Status {
+    boundary::call(|| {
+        if out.is_null() {
+            return Err(null("out"));
+        }
+        // SAFETY: not null, so writable.
+        unsafe { out.write(std::ptr::null_mut()) };
+        // SAFETY: the contract of pointers.
+        let machine = unsafe { handle::lend(machine) }?;
+        let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
+        let made = sim.sim_driver().stream_create(ordinal, StreamFlags::default())?;
+        // SAFETY: as above.
+        unsafe { out.write(std::ptr::with_exposed_provenance_mut(made.0 as usize)) };
+        Ok(())
+    })
+}
+
+/// Destroys a stream of `alv_sim_stream_create`. Work that is on it goes on, and the next stream may get its handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_stream_destroy(
+    machine: *const MachineHandle,
+    device: i32,
+    stream: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let machine = unsafe { handle::lend(machine) }?;
+        let (sim, ordinal) = (machine.sim()?, machine.device(device)?.ordinal());
+        // SAFETY: a stream that was made above and is not used again, by the function's text.
+        Ok(unsafe { sim.sim_driver().stream_destroy(ordinal, RawStream(stream.expose_provenance() as u64)) }?)
+    })
+}
+
+/// Takes all faults back that have not occurred.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(machine) }?.sim()?.clear_faults();
+        Ok(())
+    })
+}
+
+/// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_calls(machine: *const MachineHandle) -> u64 {
+    boundary::contained(0, || {
+        // SAFETY: the contract of pointers.
+        let sim = unsafe { handle::lend(machine) }.and_then(MachineHandle::sim);
+        sim.map_or(0, |sim| sim.calls().total())
+    })
+}
