@@ -111,6 +111,8 @@ mod tests {
         assert_eq!(call(|| Err(Error::size_overflow(7, 8).into())), RmmError::OutOfMemory);
         assert_eq!(call(|| Err(Error::invalid_argument("a", "b", "c").into())), RmmError::InvalidArgument);
         assert_eq!(call(|| Err(Refusal::not_initialized())), RmmError::NotInitialized);
+        assert_eq!(call(|| Err(Error::no_driver("a", "b").into())), RmmError::CudaError);
+        assert_eq!(call(|| Err(Error::unsupported("a", "b", "c").into())), RmmError::CudaError);
         assert_eq!(call(|| Err(Error::foreign("of a program").into())), RmmError::Unknown);
         assert_eq!(call(|| std::panic::resume_unwind(Box::new("thrown"))), RmmError::Unknown);
     }

@@ -172,16 +172,16 @@ impl Session {
         }
     }
 
-    /// Gives the blocks back that are out, after the work of their devices. One of a device that cannot be waited for leaks. The stacks go
-    /// with the last handle of the session.
+    /// Gives the blocks back that are out, after the work of their devices. One of a device that cannot be waited for leaks. The
+    /// stacks go with the last handle of the session.
     pub(super) fn end(&self) {
         for ledger in self.ledgers() {
             let out = ledger.outstanding();
             if out.is_empty() {
                 continue;
             }
-            // A device that is lost, or captures, does not say that its work is done. Plain blocks leak then; those of a pool go with it,
-            // by a call of the driver that waits by itself or fails.
+            // A device that is lost, or captures, does not say that its work is done. Plain blocks leak then; those of a pool go with
+            // it, by a call of the driver that waits by itself or fails.
             if ledger.resource().device().synchronize().is_err() {
                 continue;
             }

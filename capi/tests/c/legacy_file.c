@@ -1,5 +1,5 @@
-/* Compiled twice into one program, as two files of a program may be: for the device's default stream, and for the thread's. In C++ the
- * macros are templates, of which a linker keeps one for both files. */
+/* Compiled twice into one program, as two files of a program may be: for the device's default stream, and for the thread's. In C++
+ * the macros are templates, of which a linker keeps one for both files. */
 #ifdef OF_THE_THREAD
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
 #define CALLS legacy_of_the_thread

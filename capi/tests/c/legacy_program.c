@@ -39,7 +39,8 @@ static rmmError_t in_order(rmmAllocationMode_t mode) {
     RMM_TRY(rmmGetLog(log, size));
     snprintf(expected, sizeof expected, "legacy_program.c:%d\nRealloc,", line);
     HOLDS(strstr(log, expected) != NULL);
-    const char *header = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,Start,End,Elapsed,";
+    const char *header = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memory,Total Memory,Current Allocs,"
+                         "Start,End,Elapsed,Location\n";
     HOLDS(strncmp(log, header, strlen(header)) == 0);
     HOLDS(strstr(log, "\nFree,0,0x") != NULL);
     free(log);

@@ -115,6 +115,16 @@ fn the_header_compiles_alone_and_beside_others() {
 }
 
 #[test]
+fn the_page_for_users_compiles() {
+    let page = fs::read_to_string(here().join("../docs/capi/rmm-legacy.md")).expect("the page is there");
+    let texts: Vec<&str> = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(texts.len(), 1);
+    for standard in C {
+        assert_eq!(compiles(standard, texts[0]), Ok(()), "{standard}");
+    }
+}
+
+#[test]
 fn a_program_of_then_runs() {
     for standard in ["c99", "c11"] {
         run("program", standard, &[("c/legacy_program.c", &[])]);
