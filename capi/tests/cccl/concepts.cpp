@@ -36,6 +36,11 @@ static_assert(is_a_resource<basic_resource<other_errors>>());
 static_assert(cuda::has_property<resource, mr::device_accessible>);
 static_assert(!cuda::has_property<resource, mr::host_accessible>, "device memory is not claimed to be the host's");
 
+using alluvion::host_device_resource;
+static_assert(is_a_resource<host_device_resource>());
+static_assert(cuda::has_property<host_device_resource, mr::device_accessible> &&
+              cuda::has_property<host_device_resource, mr::host_accessible>);
+
 #if CCCL_VERSION >= 3002000
 static_assert(std::is_same_v<resource::default_queries, mr::properties_list<mr::device_accessible>>);
 #endif

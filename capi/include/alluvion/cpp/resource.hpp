@@ -39,22 +39,29 @@ ALLUVION_BEGIN
 /// The type is a memory resource for each CCCL from 2.3 on, whose names for the calls it all has. Alignments up to 256 are one, so a block
 /// may be freed with another alignment than it was got with. No bytes are a null pointer.
 ///
-/// `Errors::raise(alv_status, alv_error_info const &, char const *message)` throws, and does not return.
-template <class Errors = default_errors>
+/// `Errors::raise(alv_status, alv_error_info const &, char const *message)` throws, and does not return. `HostAccessible` says that the host
+/// may use the memory, too, which is checked where a handle is made: that type converts to the one without, and not the other way.
+template <class Errors = default_errors, bool HostAccessible = false>
 class basic_resource {
+    template <class Other, bool Access>
+    static constexpr bool converts =
+        !(std::is_same_v<Errors, Other> && HostAccessible == Access) && (Access || !HostAccessible);
+
 public:
     using errors = Errors;
 
     static constexpr std::size_t default_alignment = 256;
 
 #if ALLUVION_CCCL >= 3002000
-    using default_queries = ::cuda::mr::properties_list<::cuda::mr::device_accessible>;
+    using default_queries = std::conditional_t<HostAccessible,
+                                               ::cuda::mr::properties_list<::cuda::mr::device_accessible, ::cuda::mr::host_accessible>,
+                                               ::cuda::mr::properties_list<::cuda::mr::device_accessible>>;
 #endif
 
     /// The stack of a recipe, as `stats | pool(initial=1GiB) | cuda-async`, on the device that the recipe names or else on the current one.
-    explicit basic_resource(std::string_view recipe, device_id device = current_device) {
-        auto const text = ::alluvion::detail::c_text<Errors>(recipe);
-        ::alluvion::detail::check<Errors>(alv_resource_from_recipe(text.c_str(), device.value(), &handle_));
+    explicit basic_resource(std::string_view recipe, device_id device = current_device)
+        : basic_resource(of_recipe(recipe, device), adopted{}) {
+        require_access();
     }
 
     /// The layers of a recipe without a source, as `stats | pool`, over a resource, which they keep.
@@ -108,10 +115,16 @@ public:
     }
 
     /// Takes over a count of a handle of the C interface.
-    [[nodiscard]] static basic_resource adopt(alv_resource *handle) noexcept { return basic_resource(handle, adopted{}); }
+    [[nodiscard]] static basic_resource adopt(alv_resource *handle) noexcept(!HostAccessible) {
+        basic_resource made(handle, adopted{});
+        made.require_access();
+        return made;
+    }
 
     /// One more count of a handle of the C interface.
-    [[nodiscard]] static basic_resource retain(alv_resource *handle) noexcept { return adopt(alv_resource_retain(handle)); }
+    [[nodiscard]] static basic_resource retain(alv_resource *handle) noexcept(!HostAccessible) {
+        return adopt(alv_resource_retain(handle));
+    }
 
     basic_resource(basic_resource const &other) noexcept : handle_(alv_resource_retain(other.handle_)) {}
     basic_resource(basic_resource &&other) noexcept : handle_(other.release()) {}
@@ -127,11 +140,18 @@ public:
     }
     ~basic_resource() { alv_resource_release(handle_); }
 
-    /// The same resource, with other exceptions.
-    template <class Other, std::enable_if_t<!std::is_same_v<Errors, Other>, int> = 0>
-    basic_resource(basic_resource<Other> const &other) noexcept : handle_(alv_resource_retain(other.native_handle())) {}
-    template <class Other, std::enable_if_t<!std::is_same_v<Errors, Other>, int> = 0>
-    basic_resource(basic_resource<Other> &&other) noexcept : handle_(other.release()) {}
+    /// The same resource, with other exceptions, or without access of the host.
+    template <class Other, bool Access, std::enable_if_t<converts<Other, Access>, int> = 0>
+    basic_resource(basic_resource<Other, Access> const &other) noexcept : handle_(alv_resource_retain(other.native_handle())) {}
+    template <class Other, bool Access, std::enable_if_t<converts<Other, Access>, int> = 0>
+    basic_resource(basic_resource<Other, Access> &&other) noexcept : handle_(other.release()) {}
+
+    /// The same resource, if its memory is the host's, too.
+    template <class Other, bool Access, std::enable_if_t<HostAccessible && !Access, int> = 0>
+    explicit basic_resource(basic_resource<Other, Access> const &other)
+        : basic_resource(alv_resource_retain(other.native_handle()), adopted{}) {
+        require_access();
+    }
 
     /// The handle of the C interface, which stays this one's.
     [[nodiscard]] alv_resource *native_handle() const noexcept { return handle_; }
@@ -307,11 +327,30 @@ public:
     /// Waits for the work on a stream of the device.
     void synchronize(stream_view stream) const { check(alv_synchronize_raw(handle_, stream.resolved())); }
 
-protected:
+    /// Whether the host may use every block.
+    [[nodiscard]] bool host_accessible() const noexcept { return alv_resource_host_accessible(handle_); }
+
+private:
     struct adopted {};
     basic_resource(alv_resource *handle, adopted) noexcept : handle_(handle) {}
 
-private:
+    static alv_resource *of_recipe(std::string_view recipe, device_id device) {
+        auto const text = ::alluvion::detail::c_text<Errors>(recipe);
+        alv_resource *made = nullptr;
+        ::alluvion::detail::check<Errors>(alv_resource_from_recipe(text.c_str(), device.value(), &made));
+        return made;
+    }
+
+    void require_access() const {
+        if constexpr (HostAccessible) {
+            if (handle_ != nullptr && !host_accessible()) {
+                auto const message = "unsupported: access of the host: " + describe() +
+                                     " has memory of the device; name a source such as `pinned` or `managed`";
+                ::alluvion::detail::raise<Errors>(ALV_UNSUPPORTED, message.c_str());
+            }
+        }
+    }
+
     void require() const {
         if (handle_ == nullptr) {
             throw std::logic_error("alluvion: the resource was moved from");
@@ -357,18 +396,28 @@ private:
 };
 
 /// Whether two handles are of one resource.
-template <class First, class Second>
-[[nodiscard]] bool operator==(basic_resource<First> const &first, basic_resource<Second> const &second) noexcept {
+template <class First, bool FirstAccess, class Second, bool SecondAccess>
+[[nodiscard]] bool operator==(basic_resource<First, FirstAccess> const &first,
+                              basic_resource<Second, SecondAccess> const &second) noexcept {
     return first.native_handle() == second.native_handle() ||
            alv_resource_equal(first.native_handle(), second.native_handle());
 }
-template <class First, class Second>
-[[nodiscard]] bool operator!=(basic_resource<First> const &first, basic_resource<Second> const &second) noexcept {
+template <class First, bool FirstAccess, class Second, bool SecondAccess>
+[[nodiscard]] bool operator!=(basic_resource<First, FirstAccess> const &first,
+                              basic_resource<Second, SecondAccess> const &second) noexcept {
     return !(first == second);
 }
 
+#if ALLUVION_CCCL
+template <class Errors>
+constexpr void get_property(basic_resource<Errors, true> const &, ::cuda::mr::host_accessible) noexcept {}
+#endif
+
 /// The handle with the exceptions of this library.
 using resource = basic_resource<>;
+
+/// The handle of memory that the host may use, too: `pinned`, `managed`, `system`, and layers over them.
+using host_device_resource = basic_resource<default_errors, true>;
 
 /// What a device allocates from by default.
 [[nodiscard]] inline resource current_resource(device_id device = current_device) { return resource::current(device); }
