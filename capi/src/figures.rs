@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 
-use alluvion::adaptor::{Counts, Logging, Stats, Tracking};
+use alluvion::adaptor::{Allowance, Counts, Logging, Stats, Tracking};
 use alluvion::metrics::Metrics;
 use alluvion::suballoc::{Status as PoolFigures, SuballocBook};
 use alluvion::{AnyResource, Error, Resource, ResourceExt as _};
@@ -272,6 +272,32 @@ pub unsafe extern "C" fn alv_status_of(resource: *const ResourceHandle, out: *mu
         let status = unsafe { with(resource, figures) }?;
         // SAFETY: the contract of pointers.
         unsafe { record::write(out, &status.into()) }
+    })
+}
+
+/// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null. `ALV_UNSUPPORTED`
+/// without such a layer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_limit_of(
+    resource: *const ResourceHandle,
+    used: *mut usize,
+    limit: *mut usize,
+) -> Status {
+    boundary::call(|| {
+        let look = |resource: &AnyResource| {
+            let allowance = resource.find::<Allowance>();
+            let allowance = allowance.ok_or_else(|| without("a limit", "name `limiting` in the recipe"))?;
+            Ok([allowance.used_bytes(), allowance.limit_bytes()])
+        };
+        // SAFETY: the contract of pointers.
+        let figures = unsafe { with(resource, look) }?;
+        for (place, bytes) in [used, limit].into_iter().zip(figures) {
+            if !place.is_null() {
+                // SAFETY: not null, so writable.
+                unsafe { place.write(bytes) };
+            }
+        }
+        Ok(())
     })
 }
 

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use alluvion::driver::RawStream;
+use alluvion::driver::{RawStream, StreamFlags};
 use alluvion::{Device, Error, Stream, StreamRef};
 
 use crate::boundary::{self, null};
@@ -117,6 +117,30 @@ pub unsafe extern "C" fn alv_stream_create_on(
 
 fn create(device: &Device) -> Result<StreamHandle, Error> {
     Ok(StreamHandle::registered(device.stream()?))
+}
+
+/// The stream waits for the legacy default stream of its device, and that one for it, as a stream of `cudaStreamCreate` does.
+pub const ALV_STREAM_WAITS_FOR_LEGACY: u32 = 1;
+
+/// As `alv_stream_create`, with `flags`: 0, or `ALV_STREAM_WAITS_FOR_LEGACY`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_stream_create_with(
+    device: i32,
+    flags: u32,
+    out: *mut *mut StreamHandle,
+) -> Status {
+    boundary::call(|| {
+        let make = || {
+            if flags & !ALV_STREAM_WAITS_FOR_LEGACY != 0 {
+                let why = "it has a bit that means nothing";
+                return Err(Error::invalid_argument("flags", why, "pass 0 or ALV_STREAM_WAITS_FOR_LEGACY"));
+            }
+            let flags = StreamFlags { blocking: flags == ALV_STREAM_WAITS_FOR_LEGACY, ..Default::default() };
+            Ok(StreamHandle { stream: machine::device(device)?.stream_with(flags)? })
+        };
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
 }
 
 /// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever

@@ -25,6 +25,9 @@
 // The upstream has no more, and others have more of it.
 #define ALV_CAUSE_OTHERS 6
 
+// The stream waits for the legacy default stream of its device, and that one for it, as a stream of `cudaStreamCreate` does.
+#define ALV_STREAM_WAITS_FOR_LEGACY 1
+
 // Before 1.0 another minor version may be another interface.
 #define ALV_VERSION_MAJOR 0
 
@@ -390,6 +393,12 @@ alv_status alv_stats_pop(const struct alv_resource *resource,
 // The figures of the outermost suballocator. `ALV_UNSUPPORTED` without one.
 alv_status alv_status_of(const struct alv_resource *resource, struct alv_pool_status *out);
 
+// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null. `ALV_UNSUPPORTED`
+// without such a layer.
+alv_status alv_limit_of(const struct alv_resource *resource,
+                        size_t *used,
+                        size_t *limit);
+
 // Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer `tracking` knows.
 alv_status alv_snapshot_write(const struct alv_resource *resource,
                               const char *path);
@@ -616,6 +625,9 @@ alv_status alv_stream_create(int32_t device,
 
 // As `alv_stream_create`, on a device of that machine.
 alv_status alv_stream_create_on(const struct alv_machine *machine, int32_t device, struct alv_stream **out);
+
+// As `alv_stream_create`, with `flags`: 0, or `ALV_STREAM_WAITS_FOR_LEGACY`.
+alv_status alv_stream_create_with(int32_t device, uint32_t flags, struct alv_stream **out);
 
 // Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever
 // thread uses the handle: that of a thread is the calling thread's.

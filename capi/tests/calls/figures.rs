@@ -98,3 +98,23 @@ fn blocks_that_are_out_are_told_with_their_tags_and_may_be_freed_meanwhile() {
     free(resource, last, 300, 0);
     release(resource);
 }
+
+#[test]
+fn a_limit_says_how_much_of_it_is_used() {
+    let sim = Sim::new(1);
+    let limited = sim.recipe("stats | limiting(1MiB) | cuda");
+    let bare = sim.recipe("cuda");
+    let (_, block) = allocate(limited, 1000, 0);
+    let (mut used, mut limit) = (0, 0);
+    // SAFETY: live handles, places and null where it is allowed.
+    unsafe {
+        assert_eq!(alv_limit_of(limited, &raw mut used, &raw mut limit), ALV_OK);
+        assert_eq!((used, limit), (1024, 1 << 20), "in units of 256 bytes");
+        assert_eq!(alv_limit_of(limited, null_mut(), null_mut()), ALV_OK);
+        assert_eq!(alv_limit_of(bare, &raw mut used, &raw mut limit), ALV_UNSUPPORTED);
+        assert_eq!(alv_limit_of(null_mut(), &raw mut used, &raw mut limit), ALV_INVALID_ARGUMENT);
+    }
+    free(limited, block, 1000, 0);
+    release(limited);
+    release(bare);
+}

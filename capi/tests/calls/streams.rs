@@ -97,3 +97,15 @@ fn a_stream_of_another_device_is_refused() {
     }
     release(resource);
 }
+
+#[test]
+fn flags_that_mean_nothing_make_no_stream() {
+    let mut stream = null_mut();
+    for flags in [2, 3, u32::MAX] {
+        // SAFETY: a place.
+        let status = unsafe { alv_stream_create_with(0, flags, &raw mut stream) };
+        assert_eq!((status, stream.is_null()), (ALV_INVALID_ARGUMENT, true));
+    }
+    // SAFETY: null is refused.
+    assert_eq!(unsafe { alv_stream_create_with(0, 0, null_mut()) }, ALV_INVALID_ARGUMENT);
+}
