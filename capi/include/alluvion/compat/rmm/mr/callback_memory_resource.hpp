@@ -1,0 +1,49 @@
+// What if memory comes from two functions of the program?
+#ifndef ALLUVION_COMPAT_RMM_MR_CALLBACK_MEMORY_RESOURCE_HPP
+#define ALLUVION_COMPAT_RMM_MR_CALLBACK_MEMORY_RESOURCE_HPP
+
+#include "../detail/factory.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Gets the bytes, the stream and the program's argument; answers a block, and throws if there is none.
+using allocate_callback_t = std::function<void *(std::size_t, cuda_stream_view, void *)>;
+
+/// Gets the block, its bytes, the stream and the program's argument.
+using deallocate_callback_t = std::function<void(void *, std::size_t, cuda_stream_view, void *)>;
+
+/// Memory of the current device from two functions, which are called from any thread, and never for no bytes.
+class callback_memory_resource : public ::rmm::detail::resource {
+public:
+    callback_memory_resource(allocate_callback_t allocate_callback, deallocate_callback_t deallocate_callback,
+                             void *allocate_callback_arg = nullptr, void *deallocate_callback_arg = nullptr)
+        : ::rmm::detail::resource(::rmm::detail::resource::from_source(functions{
+              std::move(allocate_callback), std::move(deallocate_callback), allocate_callback_arg, deallocate_callback_arg})) {}
+
+private:
+    struct functions {
+        allocate_callback_t allocate_callback;
+        deallocate_callback_t deallocate_callback;
+        void *allocate_argument;
+        void *deallocate_argument;
+
+        void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t) {
+            return allocate_callback(bytes, stream, allocate_argument);
+        }
+        void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes, std::size_t) {
+            deallocate_callback(block, bytes, stream, deallocate_argument);
+        }
+    };
+};
+
+ALLUVION_COMPAT_RMM_RECOGNISE(callback_memory_resource)
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#endif

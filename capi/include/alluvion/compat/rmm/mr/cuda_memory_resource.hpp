@@ -1,0 +1,21 @@
+// What if every block is a call of the driver?
+#ifndef ALLUVION_COMPAT_RMM_MR_CUDA_MEMORY_RESOURCE_HPP
+#define ALLUVION_COMPAT_RMM_MR_CUDA_MEMORY_RESOURCE_HPP
+
+#include "../detail/factory.hpp"
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Memory of `cudaMalloc`, on the device that is current when it is made. Two of one device are equal.
+class cuda_memory_resource final : public ::rmm::detail::resource {
+public:
+    cuda_memory_resource() : ::rmm::detail::resource("cuda") {}
+};
+
+ALLUVION_COMPAT_RMM_RECOGNISE(cuda_memory_resource)
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#endif

@@ -1,0 +1,43 @@
+// What happened?
+#ifndef ALLUVION_COMPAT_RMM_MR_LOGGING_RESOURCE_ADAPTOR_HPP
+#define ALLUVION_COMPAT_RMM_MR_LOGGING_RESOURCE_ADAPTOR_HPP
+
+#include "../detail/factory.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Writes every allocation and free to a file, in RMM's format.
+class logging_resource_adaptor : public ::rmm::detail::adaptor {
+public:
+    /// A thread of the log writes it, which no allocation waits for: `auto_flush` changes nothing. `flush` waits.
+    logging_resource_adaptor(::rmm::detail::any_resource upstream, std::string const &filename = get_default_filename(),
+                             [[maybe_unused]] bool auto_flush = false)
+        : adaptor("logging(file=" + ::rmm::detail::quoted(filename) + ")", std::move(upstream)) {}
+
+    /// Writes what has happened so far.
+    void flush() { flush_log(); }
+
+    /// The first row of the file.
+    [[nodiscard]] std::string header() const { return "Thread,Time,Action,Pointer,Size,Stream"; }
+
+    /// What `RMM_LOG_FILE` in the environment names; a `logic_error` without it.
+    static std::string get_default_filename() {
+        char const *const named = std::getenv("RMM_LOG_FILE");
+        if (named == nullptr) {
+            throw logic_error("a log without a name, and no RMM_LOG_FILE in the environment");
+        }
+        return named;
+    }
+};
+
+ALLUVION_COMPAT_RMM_RECOGNISE(logging_resource_adaptor)
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#endif

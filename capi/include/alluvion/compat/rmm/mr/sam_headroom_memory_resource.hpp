@@ -1,0 +1,26 @@
+// What if ordinary memory of the host is used, and the device keeps some of its own free?
+#ifndef ALLUVION_COMPAT_RMM_MR_SAM_HEADROOM_MEMORY_RESOURCE_HPP
+#define ALLUVION_COMPAT_RMM_MR_SAM_HEADROOM_MEMORY_RESOURCE_HPP
+
+#include "../detail/factory.hpp"
+
+#include <cstddef>
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Ordinary memory of the host, which leaves `headroom` bytes of the device free.
+class sam_headroom_memory_resource final : public ::rmm::detail::resource {
+public:
+    explicit sam_headroom_memory_resource(std::size_t headroom)
+        : ::rmm::detail::resource("system(headroom=" + ::rmm::detail::number(headroom) + ")") {}
+
+    ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(sam_headroom_memory_resource)
+};
+
+ALLUVION_COMPAT_RMM_RECOGNISE(sam_headroom_memory_resource)
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#endif

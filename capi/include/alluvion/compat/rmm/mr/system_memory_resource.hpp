@@ -1,0 +1,23 @@
+// What if the device uses ordinary memory of the host?
+#ifndef ALLUVION_COMPAT_RMM_MR_SYSTEM_MEMORY_RESOURCE_HPP
+#define ALLUVION_COMPAT_RMM_MR_SYSTEM_MEMORY_RESOURCE_HPP
+
+#include "../detail/factory.hpp"
+
+ALLUVION_COMPAT_RMM_BEGIN
+namespace mr {
+
+/// Ordinary memory of the host, on a machine whose device reaches it: another one is a `logic_error`.
+class system_memory_resource final : public ::rmm::detail::resource {
+public:
+    system_memory_resource() : ::rmm::detail::resource("system") {}
+
+    ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(system_memory_resource)
+};
+
+ALLUVION_COMPAT_RMM_RECOGNISE(system_memory_resource)
+
+} // namespace mr
+ALLUVION_COMPAT_RMM_END
+
+#endif
