@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use alluvion::{AnyResource, DevicePtr, Error, Layout, Resource, StreamRef};
+use alluvion::{DevicePtr, Error, Layout, Resource, StreamRef};
 
 use crate::boundary::{self, null};
 use crate::handle;
@@ -80,12 +80,12 @@ pub(crate) fn block(block: *mut c_void, bytes: usize, align: usize) -> Option<(D
 /// `stream` is a live stream of the resource's device, or names a default stream.
 #[inline]
 pub(crate) unsafe fn allocate(
-    resource: &AnyResource,
+    resource: &ResourceHandle,
     layout: Layout,
     stream: CudaStream,
 ) -> Result<DevicePtr, Error> {
     // SAFETY: the caller's promise.
-    unsafe { stream::with(resource.device(), stream, |stream| resource.allocate(layout, stream)) }
+    unsafe { stream::with(resource.device(), stream, |stream| resource.get().allocate(layout, stream)) }
 }
 
 /// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align` is 0, which
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn alv_allocate_raw(
     boundary::call(|| {
         let allocate = |layout| {
             // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?.get();
+            let resource = unsafe { handle::lend(resource) }?;
             // SAFETY: a live stream of the device, by the function's text.
             unsafe { allocate(resource, layout, stream) }
         };
@@ -126,11 +126,10 @@ pub unsafe extern "C" fn alv_deallocate_raw(
         let Some((block, layout)) = self::block(block, bytes, align) else { return };
         // SAFETY: the contract of pointers.
         let Ok(resource) = (unsafe { handle::lend(resource) }) else { return };
-        let resource = resource.get();
         let deallocate = |stream: StreamRef<'_>| {
             // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by
             // the function's text. Alignments up to 256 are one layout, as in `alv_allocate`.
-            unsafe { resource.deallocate(block, layout, stream) };
+            unsafe { resource.get().deallocate(block, layout, stream) };
             Ok(())
         };
         // Where the stream cannot be had, the block leaks.
@@ -211,7 +210,7 @@ pub unsafe extern "C" fn alv_deallocate_on(
             return;
         };
         // A stream of another device could not come after the block's uses.
-        if resource.get().device().require(stream.as_ref().device()).is_err() {
+        if resource.device() != stream.as_ref().device() {
             return;
         }
         // SAFETY: as in `alv_deallocate_raw`.
@@ -264,7 +263,7 @@ mod tests {
     fn a_source_that_panics_is_a_status_and_leaves_null() {
         let sim = Sim::new();
         let panicking = Panicking { device: sim.device(0), id: ResourceId::unique() };
-        let resource = handle::give(ResourceHandle::new(AnyResource::new(panicking)));
+        let resource = handle::give(ResourceHandle::new(alluvion::AnyResource::new(panicking)));
         let mut block = std::ptr::dangling_mut();
         // SAFETY: a live resource, and a place.
         let status = unsafe { alv_allocate_raw(resource, 512, 0, std::ptr::null_mut(), &raw mut block) };

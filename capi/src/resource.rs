@@ -17,6 +17,8 @@ use crate::text;
 #[derive(Debug)]
 pub struct ResourceHandle {
     resource: AnyResource,
+    /// That of the resource, at hand.
+    device: Device,
 }
 
 impl Handle for ResourceHandle {
@@ -25,7 +27,13 @@ impl Handle for ResourceHandle {
 
 impl ResourceHandle {
     pub(crate) fn new(resource: AnyResource) -> Self {
-        Self { resource }
+        Self { device: resource.device().clone(), resource }
+    }
+
+    /// The device that the memory belongs to.
+    #[inline]
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     #[inline]
@@ -160,7 +168,7 @@ pub unsafe extern "C" fn alv_resource_device(resource: *const ResourceHandle, de
             return Err(null("device"));
         }
         // SAFETY: not null, so writable.
-        unsafe { device.write(resource.get().device().ordinal().cast_signed()) };
+        unsafe { device.write(resource.device().ordinal().cast_signed()) };
         Ok(())
     })
 }

@@ -27,7 +27,7 @@ pub unsafe extern "C" fn alv_copy_raw(
 ) -> Status {
     boundary::call(|| {
         // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.get().device();
+        let device = unsafe { handle::lend(resource) }?.device();
         if bytes == 0 {
             return Ok(());
         }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn alv_fill_raw(
 ) -> Status {
     boundary::call(|| {
         // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.get().device();
+        let device = unsafe { handle::lend(resource) }?.device();
         if bytes == 0 {
             return Ok(());
         }
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn alv_fill_raw(
 pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, stream: CudaStream) -> Status {
     boundary::call(|| {
         // SAFETY: the contract of pointers.
-        let device = unsafe { handle::lend(resource) }?.get().device();
+        let device = unsafe { handle::lend(resource) }?.device();
         // SAFETY: a live stream of the device, by the function's text.
         unsafe { stream::with(device, stream, |stream| stream.synchronize()) }
     })

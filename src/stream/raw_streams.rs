@@ -185,7 +185,7 @@ impl RawStreams<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`stream`](Self::stream).
+    /// As for [`stream`](Self::stream), until the call is over. A stream that the crate made lives as long as a handle to it is held.
     pub unsafe fn with<T>(self, raw: RawStream, body: impl FnOnce(StreamRef<'_>) -> T) -> Result<T, Error> {
         if raw == RawStream::PER_THREAD {
             let timeline = PerThreadStream::timeline(self.device)?;
@@ -195,6 +195,10 @@ impl RawStreams<'_> {
             return Ok(body(
                 Lent::new(self.device, self.device.legacy_timeline(), StreamKind::Legacy).as_ref(),
             ));
+        }
+        // SAFETY: `raw` is live until the call is over, as the caller promises.
+        if let Some(stream) = unsafe { self.table.registered.borrow(self.device, raw) } {
+            return Ok(body(stream));
         }
         if let Some(stream) = self.registered(raw) {
             return Ok(body(stream.as_ref()));

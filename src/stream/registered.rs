@@ -1,10 +1,12 @@
 //! `Registered`: the streams of a device that are held, by their raw handles.
 
+#![expect(unsafe_code, reason = "borrows streams that their callers keep")]
+
 use core::cell::RefCell;
 use std::collections::HashMap;
 
-use super::Stream;
 use super::stream::WeakStream;
+use super::{Stream, StreamKind, StreamRef};
 use crate::device::Device;
 use crate::driver::RawStream;
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -24,6 +26,15 @@ struct Last {
     raw: RawStream,
     /// Keeps the stream alive no longer than its owner does.
     stream: WeakStream,
+    /// The crate made the stream, so that it lives as long as a handle to it is held, and no longer.
+    is_own: bool,
+}
+
+impl Last {
+    #[inline]
+    fn is(&self, device: &Device, raw: RawStream) -> bool {
+        self.raw == raw && self.machine == device.machine_number() && self.ordinal == device.ordinal()
+    }
 }
 
 thread_local! {
@@ -58,22 +69,40 @@ impl Registered {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// The stream with that handle, without a handle of its own, if the crate made it and the thread found it last.
+    ///
+    /// # Safety
+    ///
+    /// If `raw` is that of a stream which the crate made, the stream lives as long as the answer is used.
+    #[inline]
+    pub(super) unsafe fn borrow<'s>(&self, device: &Device, raw: RawStream) -> Option<StreamRef<'s>> {
+        let known = LAST.try_with(|last| {
+            let last = last.borrow();
+            let last = last.as_ref()?;
+            if !last.is_own || !last.is(device, raw) {
+                return None;
+            }
+            // SAFETY: the crate's own streams are destroyed when their last handle is dropped, and not before. This one lives as long
+            // as the answer is used, as the caller promises, so a handle is held for as long.
+            unsafe { last.stream.borrow() }
+        });
+        known.ok().flatten()
+    }
+
     /// The stream with that handle, if it is held. The one that the thread found last costs no shared lock.
     pub(super) fn find(&self, device: &Device, raw: RawStream) -> Option<Stream> {
         let known = LAST.try_with(|last| {
             let last = last.borrow();
             let last = last.as_ref()?;
-            let is_it = last.raw == raw
-                && last.machine == device.machine_number()
-                && last.ordinal == device.ordinal();
-            if is_it { last.stream.upgrade() } else { None }
+            if last.is(device, raw) { last.stream.upgrade() } else { None }
         });
         if let Some(stream) = known.ok().flatten() {
             return Some(stream);
         }
         let found = self.by_handle.lock().get(&raw.0)?.upgrade()?;
         let (machine, ordinal) = (device.machine_number(), device.ordinal());
-        let last = Last { machine, ordinal, raw, stream: found.downgrade() };
+        let is_own = found.kind() == StreamKind::Owned;
+        let last = Last { machine, ordinal, raw, stream: found.downgrade(), is_own };
         // A thread that is ending remembers nothing any more.
         let before = LAST.try_with(|place| place.borrow_mut().replace(last));
         drop(before);
@@ -82,7 +111,6 @@ impl Registered {
 }
 
 #[cfg(all(test, not(loom)))]
-#[expect(unsafe_code, reason = "names streams by their raw handles")]
 mod tests {
     use super::*;
     use crate::driver::{Driver, StreamFlags};
@@ -105,6 +133,10 @@ mod tests {
                 scope.spawn(|| {
                     for stream in streams.iter().chain(&streams) {
                         assert_eq!(found(&device, stream.raw()).unwrap().id(), stream.id());
+                        // SAFETY: the streams live longer than the threads.
+                        let lent =
+                            unsafe { device.raw_streams().with(stream.raw(), |stream| stream.id()) }.unwrap();
+                        assert_eq!(lent, stream.id());
                     }
                 });
             }

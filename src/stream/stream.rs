@@ -283,6 +283,19 @@ impl WeakStream {
         Some(Stream { core: self.core.upgrade()? })
     }
 
+    /// The stream itself, without a handle; `None` if the last handle is gone.
+    ///
+    /// # Safety
+    ///
+    /// A handle to the stream is held as long as the answer is used, if one is held at the call.
+    pub(super) unsafe fn borrow<'s>(&self) -> Option<StreamRef<'s>> {
+        if !self.is_held() {
+            return None;
+        }
+        // SAFETY: a handle is held, so that the core is there, and remains as long as the answer is used, as the caller promises.
+        Some(StreamRef::to(unsafe { &*self.core.as_ptr() }))
+    }
+
     /// Returns `true` unless the last handle of the stream is gone.
     pub(super) fn is_held(&self) -> bool {
         self.core.strong_count() > 0
