@@ -3,6 +3,11 @@
 
 #include <type_traits>
 
+// In 3.2 and 3.3 this header compiles with a CUDA compiler alone.
+#if ALLUVION_CCCL >= 3004000
+#include <cuda/buffer>
+#endif
+
 #if !ALLUVION_CCCL
 #error "this CCCL was not found, or is not used"
 #endif
@@ -43,6 +48,13 @@ static_assert(cuda::has_property<host_device_resource, mr::device_accessible> &&
 
 #if CCCL_VERSION >= 3002000
 static_assert(std::is_same_v<resource::default_queries, mr::properties_list<mr::device_accessible>>);
+#endif
+#if CCCL_VERSION >= 3004000
+// A buffer of CCCL finds the properties by itself.
+[[maybe_unused]] std::size_t buffers(cuda::stream_ref stream, resource &handle) {
+    auto numbers = cuda::make_buffer<int>(stream, handle, 10, cuda::no_init);
+    return numbers.size();
+}
 #endif
 #if CCCL_VERSION >= 3004000
 static_assert(std::is_same_v<decltype(mr::get_memory_resource(std::declval<resource const &>())), resource const &>);
