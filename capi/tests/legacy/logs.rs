@@ -166,7 +166,7 @@ alone! {
 alone! {
     fn rows_of_threads_have_an_order_that_the_blocks_had(_sim) {
         const THREADS: usize = 4;
-        const ROUNDS: usize = 300;
+        const ROUNDS: usize = 9000;
         assert_eq!(initialize(options(POOL, 64 * MIB, true)), Success);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
