@@ -2,7 +2,7 @@
 //
 // It counts the allocations of the host, those of the library too: a handle goes into `any_resource` without one, and a block comes out of
 // a cache without one.
-#include <alluvion.hpp>
+#include <alluvion/containers.hpp>
 
 #include "../cpp/expect.hpp"
 
@@ -144,6 +144,17 @@ void copies_without_an_allocation(resource const &handle) {
     EXPECT(host_allocations == allocated);
 }
 
+void containers_without_an_allocation(resource const &handle) {
+    long const allocated = host_allocations;
+    {
+        alluvion::device_uvector<char> vector(1000, alluvion::stream_view{}, handle);
+        alluvion::device_uvector<char> moved(std::move(vector));
+        alluvion::device_buffer bytes = moved.release();
+        alluvion::buffer other(1000, alluvion::stream_view{}, handle);
+    }
+    EXPECT(host_allocations == allocated);
+}
+
 void refs(resource &handle, cuda::stream_ref stream) {
     sync_ref synchronous(handle);
     use(synchronous, handle);
@@ -208,22 +219,29 @@ void owners(resource &handle, cuda::stream_ref stream) {
     any last(resource("stats | pool | cuda-async"));
     void *block = last.allocate(stream, 100, 16);
     last.deallocate(stream, block, 100, 16);
+}
+#endif
 
-    // Layers of ours over an erased resource.
-    resource over = resource::over("stats", resource::from_source(erased));
-    block = over.allocate(stream, 100);
+/// Layers of ours over a resource of another library, whose calls have the names of its CCCL.
+void layers(resource &handle, cuda::stream_ref stream) {
+    stream_ordered_ref borrowed(handle);
+    resource over = resource::over("stats", resource::from_source(borrowed));
+    void *block = over.allocate(stream, 100);
     EXPECT(block != nullptr && over.stats()->bytes.value == 100 && handle.stats()->bytes.value == 100);
     over.deallocate(stream, block, 100);
     EXPECT(over.stats()->bytes.value == 0 && handle.stats()->bytes.value == 0);
     EXPECT(test::throws<alluvion::out_of_memory>([&] { static_cast<void>(over.allocate(stream, std::size_t{1} << 40)); }));
 }
-#endif
 
 #if CCCL_VERSION >= 3004000
 void environments(resource &handle, cuda::stream_ref stream) {
     cuda::std::execution::env env{stream, handle};
     resource const &found = mr::get_memory_resource(env);
     EXPECT(found == handle);
+    // What a resource says of its memory when it is asked by a value.
+    alluvion::host_device_resource pinned("pinned");
+    EXPECT(get_property(mr::resource_ref<mr::device_accessible>(handle), mr::dynamic_accessibility_property{}) !=
+           get_property(mr::resource_ref<mr::device_accessible>(pinned), mr::dynamic_accessibility_property{}));
     cuda::std::execution::env by_prop{stream, cuda::std::execution::prop{mr::get_memory_resource_t{}, handle}};
     EXPECT(mr::get_memory_resource(by_prop) == handle);
 }
@@ -254,8 +272,10 @@ int main() {
     static_cast<void>(handle.describe());
     EXPECT(host_allocations > before);
     copies_without_an_allocation(handle);
+    containers_without_an_allocation(handle);
     refs(handle, stream);
     memory_of_both(stream);
+    layers(handle, stream);
 #if CCCL_VERSION >= 3002000
     owners(handle, stream);
 #endif

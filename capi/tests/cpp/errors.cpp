@@ -119,6 +119,7 @@ void policies() {
     resource back(std::move(own));
     EXPECT(!own && back.native_handle() == handle);
     EXPECT(test::throws<std::logic_error>([&] { static_cast<void>(own.allocate_sync(8)); }));
+    EXPECT(test::throws<std::logic_error>([&] { alluvion::set_current_resource(own); }));
     // A block of one goes back by the other.
     void *block = own_resource(back).allocate_sync(8);
     back.deallocate_sync(block, 8);
@@ -127,6 +128,7 @@ void policies() {
 } // namespace
 
 int main() {
+    alluvion::check_version();
     memory();
     others();
     policies();

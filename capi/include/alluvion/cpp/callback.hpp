@@ -7,6 +7,7 @@
 
 #include "stream.hpp"
 
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -56,10 +57,22 @@ void drop(void *user) noexcept {
     delete static_cast<Callable *>(user);
 }
 
+/// Whether an object allocates as a resource of CCCL 3.1 and later does: the stream first.
+template <class Source, class = void>
+inline constexpr bool takes_stream_first = false;
+template <class Source>
+inline constexpr bool takes_stream_first<Source, std::void_t<decltype(std::declval<Source &>().allocate(
+                                                     stream_view{}, std::size_t{}, std::size_t{}))>> = true;
+
 template <class Source>
 alv_status allocate(void *user, std::size_t bytes, std::size_t align, alv_cuda_stream stream, void **out) noexcept {
     try {
-        *out = static_cast<Source *>(user)->allocate(stream_view::of_library(stream), bytes, align);
+        Source &source = *static_cast<Source *>(user);
+        if constexpr (takes_stream_first<Source>) {
+            *out = source.allocate(stream_view::of_library(stream), bytes, align);
+        } else {
+            *out = source.allocate_async(bytes, align, stream_view::of_library(stream));
+        }
         return ALV_OK;
     } catch (...) {
         return status_of_exception();
@@ -69,7 +82,12 @@ alv_status allocate(void *user, std::size_t bytes, std::size_t align, alv_cuda_s
 template <class Source>
 void deallocate(void *user, void *block, std::size_t bytes, std::size_t align, alv_cuda_stream stream) noexcept {
     try {
-        static_cast<Source *>(user)->deallocate(stream_view::of_library(stream), block, bytes, align);
+        Source &source = *static_cast<Source *>(user);
+        if constexpr (takes_stream_first<Source>) {
+            source.deallocate(stream_view::of_library(stream), block, bytes, align);
+        } else {
+            source.deallocate_async(block, bytes, align, stream_view::of_library(stream));
+        }
     } catch (...) {
         // The block is the source's again, whatever it did with it: there is nobody to tell.
     }

@@ -164,6 +164,10 @@ std::string text_of(Write const &write) {
 }
 
 } // namespace detail
+
+/// Throws if the library that the program has found does not fit the header that it was compiled with.
+inline void check_version() { detail::check(alv_check_version(ALV_VERSION)); }
+
 } // namespace alluvion
 
 #endif

@@ -80,7 +80,8 @@ public:
     }
 
     /// Memory of a device from an object with `void *allocate(stream_view, std::size_t bytes, std::size_t align)` and
-    /// `void deallocate(stream_view, void *, std::size_t bytes, std::size_t align)`: any resource of CCCL 3.1 and later, or `source_functions`.
+    /// `void deallocate(stream_view, void *, std::size_t bytes, std::size_t align)`: any resource of CCCL 3.1 and later, or `source_functions`;
+    /// or with the names of CCCL before, `allocate_async(bytes, align, stream)` and `deallocate_async(block, bytes, align, stream)`.
     ///
     /// Both are called from any thread, several at once, with no lock held. What `allocate` throws is the error of the request: a
     /// `std::bad_alloc` and a null pointer are out of memory. What `deallocate` throws is dropped.
@@ -424,6 +425,9 @@ using host_device_resource = basic_resource<default_errors, true>;
 
 /// Makes a device allocate from another resource; answers the one before.
 inline resource set_current_resource(resource const &other, device_id device = current_device) {
+    if (!other) {
+        throw std::logic_error("alluvion: the resource was moved from");
+    }
     alv_resource *previous = nullptr;
     ::alluvion::detail::check(alv_set_current_resource(device.value(), other.native_handle(), &previous));
     return resource::adopt(previous);
