@@ -1,7 +1,10 @@
 //! What happens between two GPUs of one machine. Run with `--ignored` where there are two.
 
-use alluvion::source::{Cuda, CudaAsync, Pinned};
-use alluvion::{AnyResource, Device, DeviceVec, Machine};
+#![expect(unsafe_code, reason = "writes from one device to the memory of another")]
+
+use alluvion::driver::FillValue;
+use alluvion::source::{Cuda, CudaAsync, Mapped, MappedConfig, Pinned};
+use alluvion::{AnyResource, Device, DeviceVec, Machine, PoolConfig, ResourceExt};
 
 const LENGTH: usize = 3 << 20;
 
@@ -41,6 +44,35 @@ fn vectors_are_copied_between_devices() {
             assert!(back.to_vec(here.as_ref()).unwrap() == numbers, "{far:?} to {near:?}");
         }
     }
+}
+
+#[test]
+#[ignore = "needs two GPUs"]
+fn pages_of_one_device_are_written_by_its_peer() {
+    let (first, second) = two();
+    let (here, there) = (first.stream().unwrap(), second.stream().unwrap());
+    let config = MappedConfig::default().peers([second.clone()]);
+    let mapped = Mapped::with_config(&first, config).expect("the GPUs of one machine reach each other");
+    let pool = mapped.pool(PoolConfig::default()).unwrap();
+    for round in 0..8_u32 {
+        let vector = DeviceVec::<u32, _>::zeroed_in(LENGTH, here.as_ref(), &pool).unwrap();
+        there.wait_for_stream(&here).unwrap();
+        let address = vector.as_device_ptr().address();
+        // SAFETY: the second half of the vector, which nothing else uses until `here` has waited for `there` below.
+        let filled = unsafe {
+            let half = address + (LENGTH / 2 * 4) as u64;
+            second.driver().fill_async(1, half, FillValue::U32(7 + round), LENGTH / 2, there.raw())
+        };
+        filled.expect("the second device writes to the pages of the first");
+        here.wait_for_stream(&there).unwrap();
+        let numbers = vector.to_vec(here.as_ref()).unwrap();
+        assert!(numbers[..LENGTH / 2].iter().all(|&number| number == 0), "round {round}");
+        assert!(numbers[LENGTH / 2..].iter().all(|&number| number == 7 + round), "round {round}");
+    }
+    // Pages that nobody else may touch.
+    let own = Mapped::new(&first).unwrap();
+    assert!(own.config().peer_devices().is_empty());
+    assert!(Mapped::with_config(&first, MappedConfig::default().peers([first.clone()])).is_ok());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sixteen threads on one pool of the GPU of this computer, for twenty seconds, or as many as `ALLUVION_SOAK_SECONDS` says.
+//! Sixteen threads on one pool of the GPU of this computer, for twenty seconds a test, or as many as `ALLUVION_SOAK_SECONDS` says.
 
 #[path = "support/gpu_kernels.rs"]
 mod gpu_kernels;
@@ -11,9 +11,9 @@ mod soak;
 
 use std::time::Duration;
 
-use alluvion::source::Cuda;
+use alluvion::source::{Cuda, Mapped};
 use alluvion::testing::Bench;
-use alluvion::{DevicePtr, PoolConfig, ResourceExt, Stream};
+use alluvion::{DeviceAccessible, DevicePtr, Pool, PoolConfig, ResourceExt, Stream};
 use gpu_kernels::Kernels;
 use raw_block::Held;
 use soak::{Hand, Plan, soak};
@@ -44,9 +44,8 @@ fn seconds() -> u64 {
     said.map_or(20, |seconds| seconds.parse().expect("ALLUVION_SOAK_SECONDS is a number of seconds"))
 }
 
-#[test]
-fn sixteen_threads() {
-    let bench = Bench::gpu();
+/// Soaks a pool with the work of kernels, which must lose nothing.
+fn soak_on_gpu<U: DeviceAccessible + Sync>(pool: &Pool<U>, bench: &Bench) {
     let device = bench.device();
     let cuda = Cuda::new(&device);
     let stream = bench.stream();
@@ -54,19 +53,40 @@ fn sixteen_threads() {
     others.fill(0, stream.as_ref());
     others.check(0, stream.as_ref());
     let hand = OnGpu { kernels: Kernels::load(), stream, others };
-    let pool = Cuda::new(&device).pool(PoolConfig::default().checked(true)).expect("a pool can be made");
-    let free = || device.memory_info().expect("a device knows its memory").free_bytes;
-    let before = free();
-    soak(&pool, &hand, Plan { threads: 16, duration: Duration::from_secs(seconds()), largest: 64 << 20 });
-    // The driver keeps some for streams and events that there were.
-    let lost = before.saturating_sub(free());
-    assert!(lost <= 64 << 20, "{lost} bytes are lost");
+    soak(pool, &hand, Plan { threads: 16, duration: Duration::from_secs(seconds()), largest: 64 << 20 });
     // That a kernel finds what is another's.
-    let block = Held::of(&pool, 4000, hand.stream.as_ref());
+    let block = Held::of(pool, 4000, hand.stream.as_ref());
     hand.write(&hand.stream, block.pointer, 4000, 7);
     hand.check(&hand.stream, block.pointer, 4000, 8);
     assert_eq!(hand.wrong(), 1000, "all words were another's");
     block.free(hand.stream.as_ref());
     let OnGpu { stream, others, .. } = hand;
     others.free(stream.as_ref());
+}
+
+#[test]
+fn sixteen_threads() {
+    let bench = Bench::gpu();
+    let device = bench.device();
+    let pool = Cuda::new(&device).pool(PoolConfig::default().checked(true)).expect("a pool can be made");
+    let free = || device.memory_info().expect("a device knows its memory").free_bytes;
+    let before = free();
+    soak_on_gpu(&pool, &bench);
+    // The driver keeps some for streams and events that there were.
+    let lost = before.saturating_sub(free());
+    assert!(lost <= 64 << 20, "{lost} bytes are lost");
+}
+
+/// Over pages, with so little memory that they move all the time.
+#[test]
+fn sixteen_threads_over_pages_that_move() {
+    let bench = Bench::gpu();
+    let mapped = Mapped::new(&bench.device()).expect("a GPU maps pages");
+    // Sixteen threads have 180 MiB out at a time on average, and twice as much at most.
+    let config = PoolConfig::default().checked(true).maximum(256 << 20);
+    let pool = mapped.pool(config).expect("a pool can be made");
+    soak_on_gpu(&pool, &bench);
+    let status = pool.status();
+    assert!(status.moves > 100, "pages move: {status:?}");
+    assert!(status.peak_reserved_bytes <= 256 << 20, "{status:?}");
 }

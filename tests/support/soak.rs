@@ -34,7 +34,7 @@ pub(crate) trait Subject: DeviceAccessible + Sync {
     fn tidy(&self, stream: &Stream) -> Result<(), Error>;
 }
 
-impl Subject for Pool<Cuda> {
+impl<U: DeviceAccessible + Sync> Subject for Pool<U> {
     fn books(&self) -> Status {
         self.status()
     }
