@@ -106,12 +106,18 @@ mod seen {
     use std::sync::{Mutex, PoisonError};
 
     use super::{Error, Handle};
+    use crate::origin::Origin;
 
     static ALIVE: Mutex<Option<HashMap<usize, &'static str>>> = Mutex::new(None);
+    static ORIGIN: Origin = Origin::new();
 
-    fn with<T>(body: impl FnOnce(&mut HashMap<usize, &'static str>) -> T) -> T {
+    /// `None` in a child of the process that made the first handle.
+    fn with<T>(body: impl FnOnce(&mut HashMap<usize, &'static str>) -> T) -> Option<T> {
+        if !ORIGIN.is_here() {
+            return None;
+        }
         let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        body(alive.get_or_insert_default())
+        Some(body(alive.get_or_insert_default()))
     }
 
     pub(super) fn made<T: Handle>(handle: *const T) {
@@ -123,7 +129,7 @@ mod seen {
     }
 
     pub(super) fn require<T: Handle>(handle: *const T) -> Result<(), Error> {
-        if with(|alive| alive.get(&handle.addr()) == Some(&T::NAME)) {
+        if with(|alive| alive.get(&handle.addr()) == Some(&T::NAME)).unwrap_or(true) {
             return Ok(());
         }
         Err(Error::invalid_argument(

@@ -11,6 +11,7 @@
 //! | `text` | How do strings come in and go out? |
 //! | `last_error` | What went wrong last on this thread? |
 //! | `version` | Do the header and the library belong together? |
+//! | `origin` | Which process made this? |
 //! | `handle` | Who holds what C has a pointer to? |
 //! | `machine` | Which machine and which device does a number mean? |
 //! | `stream` | Which stream does a call mean? |
@@ -25,7 +26,7 @@
 //! | `tag` | What is an allocation for? |
 //! | `legacy` | What if a program was written for the first RMM? |
 //!
-//! **Nothing unwinds.** The body of each function runs inside [`boundary::call`] or [`boundary::contained`].
+//! **Nothing unwinds.** The body of each function runs inside `boundary::call` or `boundary::contained`.
 //!
 //! **Pointers.** A pointer to a handle is null or came from a function of this library and was not released; a pointer to a value is
 //! null or valid for what the function does with it. A function whose text does not allow null answers `ALV_INVALID_ARGUMENT`. This is the
@@ -47,6 +48,7 @@ mod last_error;
 mod ledger;
 mod legacy;
 mod machine;
+mod origin;
 mod record;
 mod resource;
 mod simulated;

@@ -4,13 +4,14 @@
 
 #![expect(unsafe_code, reason = "exports functions")]
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{LockResult, PoisonError, RwLock, TryLockError, TryLockResult};
 
 use alluvion::sim::SimConfig;
 use alluvion::{Device, Error, Machine, Sim};
 
 use crate::boundary::{self, null};
 use crate::handle::{self, Handle};
+use crate::origin::Origin;
 use crate::record::{self, Record};
 use crate::status::Status;
 
@@ -41,11 +42,31 @@ impl MachineHandle {
 
 /// The machine that bare numbers mean, if it is not that of CUDA.
 static CHOSEN: RwLock<Option<Machine>> = RwLock::new(None);
+static ORIGIN: Origin = Origin::new();
+
+/// A lock of `CHOSEN`: in a child of the process that came first, one that is free.
+fn lock<'a, G>(
+    wait: fn(&'a RwLock<Option<Machine>>) -> LockResult<G>,
+    attempt: fn(&'a RwLock<Option<Machine>>) -> TryLockResult<G>,
+) -> Result<G, Error> {
+    if ORIGIN.is_here() {
+        return Ok(wait(&CHOSEN).unwrap_or_else(PoisonError::into_inner));
+    }
+    match attempt(&CHOSEN) {
+        Ok(guard) => Ok(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Error::unsupported(
+            "the machine that is chosen",
+            "another thread was about to look at it or to choose when the process was forked",
+            "name the machine (alv_resource_from_recipe_on)",
+        )),
+    }
+}
 
 /// The machine that bare numbers mean.
 pub(crate) fn chosen() -> Result<Machine, Error> {
     // Held for a clone or an exchange, and never while anything is dropped or waited for.
-    match &*CHOSEN.read().unwrap_or_else(PoisonError::into_inner) {
+    match &*lock(RwLock::read, RwLock::try_read)? {
         Some(machine) => Ok(machine.clone()),
         None => Machine::cuda(),
     }
@@ -148,7 +169,7 @@ pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Statu
             // SAFETY: the contract of pointers.
             Some(unsafe { handle::lend(machine) }?.machine.clone())
         };
-        let before = std::mem::replace(&mut *CHOSEN.write().unwrap_or_else(PoisonError::into_inner), chosen);
+        let before = std::mem::replace(&mut *lock(RwLock::write, RwLock::try_write)?, chosen);
         // While the lock is not held: it may be the last handle of a machine.
         drop(before);
         Ok(())
