@@ -35,7 +35,7 @@ impl Call {
     }
 }
 
-/// Begins with these options; null means those of the last time, else [`Options::DEFAULT`]. A second call ends what the first has
+/// Begins with these options; null means those of the last time, else `Options::DEFAULT`. A second call ends what the first has
 /// begun, unless a block of it is live: then nothing has changed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rmmInitialize(options: *const RmmOptions) -> RmmError {
