@@ -242,6 +242,14 @@ exports! {
         unsafe { *status = (stream == CAPTURING).into() };
         enter()
     }
+    // The capture of a stream has the stream's number. What depends on what is not asked for here.
+    #[cfg(not(lacks_optional))]
+    fn cuStreamGetCaptureInfo_v2(stream: usize, status: *mut c_uint, number: *mut u64, graph: *mut usize) {
+        unsafe { *status = (stream == CAPTURING).into() };
+        unsafe { *number = stream as u64 };
+        unsafe { *graph = 0 };
+        enter()
+    }
     fn cuLaunchHostFunc(stream: usize, function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
         if stream == NO_STREAM { return 400 }
         let data = data as usize;

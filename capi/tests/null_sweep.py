@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Writes a program in C that passes null in the place of every pointer of every function of `alluvion/raw.h`, one at a time.
+
+    capi/tests/null_sweep.py RAW_H >PROGRAM.c
+
+The other arguments are fine, so that null is what the function finds. A function that answers a status answers
+ALV_INVALID_ARGUMENT, and nulls what it would have given, unless NULLABLE says that its text allows null there. Other functions
+answer what AS_NULL says.
+A new function, or a new type of an argument, that this file has no value for is an error: it is added here.
+"""
+import re
+import sys
+
+# What a text calls "may be null".
+NULLABLE = {
+    ("alv_machine_sim", "options"), ("alv_set_machine", "machine"), ("alv_sim_report", "write"), ("alv_sim_report", "count"),
+    ("alv_sim_fail", "call"), ("alv_resource_from_recipe", "recipe"), ("alv_resource_from_recipe_on", "recipe"),
+    ("alv_resource_over", "layers"), ("alv_resource_with_oom_handler", "drop"), ("alv_describe", "needed"),
+    ("alv_set_current_resource", "previous"), ("alv_reset_current_resource", "previous"), ("alv_trim", "given_back"),
+    ("alv_ledger_free_raw", "block"), ("alv_ledger_free_on", "block"), ("alv_ledger_free_sync", "block"),
+    ("alv_ledger_size", "bytes"), ("alv_ledger_size", "base"), ("alv_ledger_live", "blocks"), ("alv_ledger_live", "bytes"),
+    ("alv_limit_of", "used"), ("alv_limit_of", "limit"), ("alv_memory_info", "available"), ("alv_memory_info", "total"), ("alv_stats_push", "top"), ("alv_stats_pop", "top"),
+}
+# What a function without a status answers to a null handle.
+AS_NULL = {
+    "alv_machine_retain": "NULL", "alv_resource_retain": "NULL", "alv_stream_retain": "NULL", "alv_ledger_retain": "NULL",
+    "alv_stream_handle": "NULL",
+    "alv_resource_max_align": "0", "alv_sim_calls": "0", "alv_resource_equal": "false", "alv_resource_host_accessible": "false",
+}
+# Values by the type and the name of an argument, or by the type alone. `{}` is the function.
+VALUES = {
+    "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
+    "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
+    "alv_machine **": "&made.machine", "alv_resource **": "&made.resource", "alv_stream **": "&made.stream",
+    "alv_cuda_stream *": "&made.bare",
+    "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place", "void * user": "place",
+    "void * owner": "place", "char * recipe": '"cuda"', "char * layers": '"stats"', "char * name": '"a_name"',
+    "char * call": '"cuMemAlloc"',
+    "char * path": "path", "char * buffer": "text", "size_t *": "&number", "int32_t *": "&small",
+    "alv_counts *": "&counts", "alv_pool_status *": "&figures",
+    "alv_sim_options *": "&options", "alv_source *": "&source", "alv_write": "write_nothing",
+    "alv_cuda_stream": "NULL", "size_t bytes": "4096", "size_t align": "0", "size_t room": "sizeof text", "size_t keep": "0",
+    "int32_t device": "0", "int32_t number": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
+    "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
+    "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
+}
+# Any value is one, null too.
+OPAQUE = {"user", "owner"}
+
+PROGRAM = r"""/* Written by capi/tests/null_sweep.py. */
+#include "expect.h"
+
+static int write_nothing(void *user, const char *bytes, size_t n) { (void)user; (void)bytes; (void)n; return 0; }
+static int32_t ask_nobody(void *user, const alv_oom_report *report) { (void)user; (void)report; return 0; }
+static void drop_nothing(void *user) { (void)user; }
+static int each_block(void *user, const alv_block *block) { (void)user; (void)block; return 0; }
+static alv_status give_nothing(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out) {
+    (void)user; (void)bytes; (void)align; (void)stream;
+    *out = NULL;
+    return ALV_OUT_OF_MEMORY;
+}
+static void take_nothing(void *user, void *block, size_t bytes, size_t align, alv_cuda_stream stream) {
+    (void)user; (void)block; (void)bytes; (void)align; (void)stream;
+}
+
+static struct {
+    alv_machine *machine;
+    alv_resource *resource;
+    alv_stream *stream;
+    alv_ledger *ledger;
+    alv_cuda_stream bare;
+    void *block;
+} made;
+static alv_machine *machine;
+static alv_resource *resource;
+static alv_stream *stream;
+static alv_ledger *ledger;
+static void *block, *entered;
+static char place[4096], text[64];
+static const char *path;
+static size_t number;
+static int32_t small;
+
+/* Before each call. What a failed call would have given is null, and the last failure has a report of its own. */
+static void begin(void) {
+    EXPECT_STATUS(alv_allocate(resource, (size_t)512 << 20, 0, NULL, &made.block), ALV_OUT_OF_MEMORY);
+    made.machine = (alv_machine *)(void *)place;
+    made.resource = (alv_resource *)(void *)place;
+    made.stream = (alv_stream *)(void *)place;
+    made.ledger = (alv_ledger *)(void *)place;
+    made.bare = (alv_cuda_stream)(void *)place;
+    made.block = place;
+}
+
+static int is_null_or_untouched(const void *given) { return given == NULL || given == place; }
+
+static void nothing_was_given(void) {
+    EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
+           is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block));
+}
+
+/* Lets go of what a call that allows null has given. */
+static void end(void) {
+    if (!is_null_or_untouched(made.machine)) alv_machine_release(made.machine);
+    if (!is_null_or_untouched(made.resource)) alv_resource_release(made.resource);
+    if (!is_null_or_untouched(made.stream)) alv_stream_release(made.stream);
+    if (!is_null_or_untouched(made.ledger)) alv_ledger_release(made.ledger);
+    OK(alv_set_machine(machine));
+    OK(alv_sim_clear_faults(machine));
+}
+
+int main(int count, char **arguments) {
+    EXPECT(count == 2);
+    path = arguments[1];
+    machine = simulated();
+    resource = stack("stats | tracking | limiting(1GiB) | pool(maximum=64MiB) | cuda");
+    OK(alv_stream_create(0, &stream));
+    OK(alv_allocate(resource, 4096, 0, NULL, &block));
+    OK(alv_ledger_over(resource, &ledger));
+    OK(alv_ledger_allocate(ledger, 4096, 0, NULL, &entered));
+    alv_counts counts = ALV_INIT(alv_counts);
+    alv_pool_status figures = ALV_INIT(alv_pool_status);
+    alv_sim_options options = ALV_INIT(alv_sim_options);
+    alv_source source = ALV_INIT(alv_source);
+    source.allocate = give_nothing;
+    source.deallocate = take_nothing;
+    /* A scope of the statistics for the call that ends one. */
+    OK(alv_stats_push(resource, NULL));
+
+@CALLS@
+    /* Nothing was freed, and nothing is left. */
+    OK(alv_reset_current_resource(0, NULL));
+    OK(alv_status_of(resource, &figures));
+    EXPECT(figures.live_blocks == 2);
+    OK(alv_ledger_free(ledger, entered, NULL));
+    alv_ledger_release(ledger);
+    alv_deallocate(resource, block, 4096, 0, NULL);
+    alv_stream_release(stream);
+    alv_resource_release(resource);
+    clean(machine);
+    puts("nulls: @COUNT@ arguments of @FUNCTIONS@ functions: ok");
+    return 0;
+}
+"""
+
+
+def functions(header):
+    """The name, the type and the arguments (type, name) of each function."""
+    text = re.sub(r"//[^\n]*", "", header)
+    for answer, name, arguments in re.findall(r"^((?:const )?(?:struct )?\w+ \*?)(alv_\w+)\((.*?)\);", text, re.M | re.S):
+        yield name, answer.strip(), list(split(arguments))
+
+
+def split(arguments):
+    depth, part = 0, ""
+    for letter in arguments + ",":
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            part = " ".join(part.split())
+            function = re.match(r".*\(\*(\w+)\)\(", part)
+            if function:
+                yield "fn", function[1]
+            elif part != "void":
+                kind, stars, name = re.fullmatch(r"(?:const )?(?:struct )?(\w+) ?(\**)(\w+)", part).groups()
+                yield f"{kind} {stars}".strip(), name
+            part = ""
+        else:
+            part += letter
+
+
+def value(function, kind, name):
+    if name == "block" and ("ledger" in function or "record" in function):
+        return "entered"
+    for key in (f"{kind} {name}", kind):
+        if key in VALUES:
+            return VALUES[key]
+    sys.exit(f"{function}: no value for an argument `{kind} {name}`: add one to {__file__}")
+
+
+def is_pointer(kind, name):
+    return (kind.endswith("*") or kind in ("fn", "alv_write")) and name not in OPAQUE
+
+
+calls, count, swept, unused = [], 0, set(), set(NULLABLE)
+for function, answer, arguments in functions(open(sys.argv[1]).read()):
+    for at, (kind, name) in enumerate(arguments):
+        if not is_pointer(kind, name):
+            continue
+        given = ", ".join("NULL" if at == other else value(function, *argument) for other, argument in enumerate(arguments))
+        call = f"{function}({given})"
+        calls.append("    begin();")
+        if answer == "alv_status":
+            allowed = (function, name) in NULLABLE
+            unused.discard((function, name))
+            calls.append(f"    EXPECT_STATUS({call}, {'ALV_OK' if allowed else 'ALV_INVALID_ARGUMENT'});")
+            if not allowed:
+                calls.append("    nothing_was_given();")
+        elif answer == "void":
+            calls.append(f"    {call};")
+        elif function in AS_NULL:
+            calls.append(f"    EXPECT({call} == {AS_NULL[function]});")
+        else:
+            sys.exit(f"{function}: what does it answer to null? add it to AS_NULL of {__file__}")
+        if (function, name) == ("alv_stats_pop", "top"):
+            calls.append("    OK(alv_stats_push(resource, NULL));")
+        calls.append("    end();")
+        count += 1
+        swept.add(function)
+if unused or count < 80:
+    sys.exit(f"{count} arguments were found; not among them: {sorted(unused)}")
+print(PROGRAM.replace("@CALLS@", "\n".join(calls)).replace("@COUNT@", str(count)).replace("@FUNCTIONS@", str(len(swept))), end="")
