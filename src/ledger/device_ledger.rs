@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::LedgerBlock;
-use super::live_blocks::{LiveBlock, LiveBlocks, is_of_zero_bytes};
+use super::live_blocks::{LiveBlock, LiveBlocks};
 use crate::device::{Attachment, Device};
 use crate::error::Error;
 use crate::resource::{AnyResource, DevicePtr, Layout, Resource};
@@ -70,8 +70,26 @@ impl DeviceLedger<'_> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> Result<DevicePtr, Error> {
+        self.enter(resource, layout, || resource.allocate(layout, stream))
+    }
+
+    /// Allocates a block of `resource` that any stream may use as soon as this returns.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a resource of another device; as [`Resource::allocate_sync`].
+    pub fn allocate_sync(self, resource: &AnyResource, layout: Layout) -> Result<DevicePtr, Error> {
+        self.enter(resource, layout, || resource.allocate_sync(layout))
+    }
+
+    fn enter(
+        self,
+        resource: &AnyResource,
+        layout: Layout,
+        allocate: impl FnOnce() -> Result<DevicePtr, Error>,
+    ) -> Result<DevicePtr, Error> {
         self.device.require(resource.device())?;
-        let block = resource.allocate(layout, stream)?;
+        let block = allocate()?;
         if !layout.is_empty() {
             self.blocks.insert(block, LiveBlock::new(layout, resource.clone()));
         }
@@ -91,20 +109,30 @@ impl DeviceLedger<'_> {
     pub unsafe fn free(self, block: DevicePtr, stream: StreamRef<'_>) -> Result<usize, Error> {
         // In a child of a fork, too: the device refuses there.
         self.device.require(stream.device())?;
-        let live = match self.blocks.take(block) {
-            Ok(live) => live,
-            Err(_) if is_of_zero_bytes(block) => return Ok(0),
-            Err(misuse) => return Err(misuse),
-        };
-        if let Err(error) = live.settle(stream) {
-            self.blocks.insert(block, live);
-            return Err(error);
-        }
+        let Some(live) = self.blocks.take_settled(block, |live| live.settle(stream))? else { return Ok(0) };
         // SAFETY:
         // - the block came from its owner, and is live: it was in the ledger, which it has left, so nobody else frees it;
         // - the layout is the one that it was asked for with;
         // - its uses come before this point of the stream: the caller's promise, and the waits for the streams that were recorded.
         unsafe { live.owner.deallocate(block, live.layout, stream) };
+        Ok(live.layout.bytes())
+    }
+
+    /// Frees a block that no work uses any more, but for that of the streams that were recorded, which the host waits for. Returns the
+    /// bytes that it was asked for with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ledger::free_sync`](super::Ledger::free_sync): nothing is freed then, and the block stays out.
+    ///
+    /// # Safety
+    ///
+    /// If the block is out, every use of it is over, or is work on a stream that was recorded for it.
+    pub unsafe fn free_sync(self, block: DevicePtr) -> Result<usize, Error> {
+        self.blocks.require_here()?;
+        let Some(live) = self.blocks.take_settled(block, LiveBlock::settle_on_host)? else { return Ok(0) };
+        // SAFETY: as in `free`; the uses are over, by the caller's promise and the waits.
+        unsafe { live.owner.deallocate_sync(block, live.layout) };
         Ok(live.layout.bytes())
     }
 

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use super::LedgerBlock;
-use super::live_blocks::{LiveBlock, LiveBlocks, is_of_zero_bytes, not_out};
+use super::live_blocks::{LiveBlock, LiveBlocks, not_out};
 use crate::error::Error;
 use crate::resource::{AnyResource, Describe, DevicePtr, Layout, Resource};
 use crate::stream::StreamRef;
@@ -114,7 +114,8 @@ impl<R: Resource> Ledger<R> {
     #[inline]
     pub unsafe fn free(&self, block: DevicePtr, stream: StreamRef<'_>) -> Result<usize, Error> {
         self.resource.device().require(stream.device())?;
-        let Some(live) = self.take(block, |live| live.settle(stream))? else { return Ok(0) };
+        self.blocks.require_here()?;
+        let Some(live) = self.blocks.take_settled(block, |live| live.settle(stream))? else { return Ok(0) };
         // SAFETY:
         // - the block came from this resource, and is live: it was in the ledger, which it has left, so nobody else frees it;
         // - the layout is the one that it was asked for with;
@@ -134,32 +135,11 @@ impl<R: Resource> Ledger<R> {
     ///
     /// If the block is out, every use of it is over, or is work on a stream that was recorded for it.
     pub unsafe fn free_sync(&self, block: DevicePtr) -> Result<usize, Error> {
-        let Some(live) = self.take(block, LiveBlock::settle_on_host)? else { return Ok(0) };
+        self.blocks.require_here()?;
+        let Some(live) = self.blocks.take_settled(block, LiveBlock::settle_on_host)? else { return Ok(0) };
         // SAFETY: as in `free`; the uses are over, by the caller's promise and the waits.
         unsafe { self.resource.deallocate_sync(block, live.layout) };
         Ok(live.layout.bytes())
-    }
-
-    /// Takes a block out that is freed, and settles its recorded streams. `None` for the address of zero bytes.
-    #[inline]
-    fn take(
-        &self,
-        block: DevicePtr,
-        settle: impl FnOnce(&LiveBlock<()>) -> Result<(), Error>,
-    ) -> Result<Option<LiveBlock<()>>, Error> {
-        self.blocks.require_here()?;
-        let live = match self.blocks.take(block) {
-            Ok(live) => live,
-            Err(_) if is_of_zero_bytes(block) => return Ok(None),
-            Err(misuse) => return Err(misuse),
-        };
-        match settle(&live) {
-            Ok(()) => Ok(Some(live)),
-            Err(error) => {
-                self.blocks.insert(block, live);
-                Err(error)
-            }
-        }
     }
 
     /// Notes that work on `stream` uses the block that `address` lies in, besides the stream that it will be freed on. The free waits

@@ -19,7 +19,7 @@ const LARGEST_DANGLING: u64 = 1 << 30;
 
 /// Whether an address that no block has is that of zero bytes: [`Layout::dangling`]. No memory begins there.
 #[cold]
-pub(super) fn is_of_zero_bytes(block: DevicePtr) -> bool {
+fn is_of_zero_bytes(block: DevicePtr) -> bool {
     let address = block.address();
     address.is_power_of_two() && (Layout::MIN_ALIGN as u64..=LARGEST_DANGLING).contains(&address)
 }
@@ -172,7 +172,7 @@ impl<O> LiveBlocks<O> {
     /// # Errors
     ///
     /// `Misuse` if no block that is out begins there.
-    pub(super) fn take(&self, block: DevicePtr) -> Result<LiveBlock<O>, Error> {
+    fn take(&self, block: DevicePtr) -> Result<LiveBlock<O>, Error> {
         let taken = {
             let mut shard = self.shard(block);
             let taken = shard.blocks.remove(&Address(block.address()));
@@ -180,6 +180,32 @@ impl<O> LiveBlocks<O> {
             taken
         };
         taken.ok_or_else(|| self.misuse(block))
+    }
+
+    /// Takes a block out that is freed, and settles its recorded streams: where that fails, the block is out as before. `None` for the
+    /// address of zero bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if no block that is out begins there; as `settle`.
+    #[inline]
+    pub(super) fn take_settled(
+        &self,
+        block: DevicePtr,
+        settle: impl FnOnce(&LiveBlock<O>) -> Result<(), Error>,
+    ) -> Result<Option<LiveBlock<O>>, Error> {
+        let live = match self.take(block) {
+            Ok(live) => live,
+            Err(_) if is_of_zero_bytes(block) => return Ok(None),
+            Err(misuse) => return Err(misuse),
+        };
+        match settle(&live) {
+            Ok(()) => Ok(Some(live)),
+            Err(error) => {
+                self.insert(block, live);
+                Err(error)
+            }
+        }
     }
 
     /// Why a block cannot come back that was not found.

@@ -58,6 +58,25 @@ fn a_block_holds_its_resource() {
 }
 
 #[test]
+fn a_block_is_there_for_every_stream_and_goes_when_all_are_done() {
+    let bench = Bench::sim();
+    let (device, stream, other) = (bench.device(), bench.stream(), bench.stream());
+    let pool = AnyResource::new(Cuda::new(&device).pool(PoolConfig::default()).expect("there is memory"));
+    let block = device.ledger().allocate_sync(&pool, layout_of(4096)).expect("there is memory");
+    crate::raw_block::Held::adopt(&pool, block, layout_of(4096)).fill(7, other.as_ref());
+    device.ledger().record_stream(block, other.as_ref()).expect("it is out");
+    // SAFETY: the only work on the block is on the stream that was recorded.
+    assert_eq!(unsafe { device.ledger().free_sync(block) }.expect("it is out"), 4096);
+    // SAFETY: it is refused.
+    assert_eq!(unsafe { device.ledger().free_sync(block) }.unwrap_err().kind(), ErrorKind::Misuse);
+    let again = device.ledger().allocate_sync(&pool, layout_of(4096)).expect("there is memory");
+    crate::raw_block::Held::adopt(&pool, again, layout_of(4096)).fill(8, stream.as_ref());
+    assert_eq!((again, free(again, &stream).expect("it is out")), (block, 4096));
+    drop(pool);
+    bench.check();
+}
+
+#[test]
 fn devices_and_machines_have_ledgers_of_their_own() {
     let sims = [0, 1].map(|_| Sim::with_config(SimConfig::default().devices(2)));
     // Simulated machines count addresses from one number.
