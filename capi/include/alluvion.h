@@ -99,6 +99,10 @@ static inline alv_status alv_record_stream(const alv_ledger *ledger, const void 
     return alv_record_stream_raw(ledger, block, alv_stream_of_this_file(stream));
 }
 
+static inline alv_status alluvion_ort_set_stream(int device, alv_cuda_stream stream) {
+    return alluvion_ort_set_stream_raw(device, alv_stream_of_this_file(stream));
+}
+
 static inline alv_status alv_copy(const alv_resource *resource, void *to, const void *from, size_t bytes,
                                   alv_cuda_stream stream) {
     return alv_copy_raw(resource, to, from, bytes, alv_stream_of_this_file(stream));

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use alluvion::{AnyResource, DevicePtr, Error, Layout, Ledger, StreamRef};
+use alluvion::{AnyResource, Device, DevicePtr, Error, Layout, Ledger, StreamRef};
 
 use crate::allocate::{answer, pointer};
 use crate::boundary::{self, null};
@@ -19,6 +19,8 @@ use crate::stream::{self, CudaStream, StreamHandle};
 #[derive(Debug)]
 pub struct LedgerHandle {
     ledger: Ledger<AnyResource>,
+    /// That of the resource, at hand.
+    device: Device,
 }
 
 impl Handle for LedgerHandle {
@@ -48,8 +50,11 @@ pub unsafe extern "C" fn alv_ledger_over(
     boundary::call(|| {
         let make = || {
             // SAFETY: the contract of pointers.
-            let resource = unsafe { handle::lend(resource) }?.get().clone();
-            Ok(LedgerHandle { ledger: Ledger::new(resource) })
+            let resource = unsafe { handle::lend(resource) }?;
+            Ok(LedgerHandle {
+                ledger: Ledger::new(resource.get().clone()),
+                device: resource.device().clone(),
+            })
         };
         // SAFETY: the contract of pointers.
         unsafe { handle::give_to(out, make) }
@@ -96,10 +101,10 @@ pub unsafe extern "C" fn alv_ledger_allocate_raw(
     boundary::call(|| {
         let allocate = |layout: Layout| {
             // SAFETY: the contract of pointers.
-            let ledger = unsafe { lend(ledger) }?;
+            let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
             let allocate = |stream: StreamRef<'_>| ledger.allocate(layout, stream);
             // SAFETY: a live stream of the device, by the function's text.
-            unsafe { stream::with(ledger.resource().device(), stream, allocate) }
+            unsafe { stream::with(device, stream, allocate) }
         };
         // SAFETY: the contract of pointers.
         unsafe { answer(bytes, align, out, allocate) }
@@ -155,11 +160,11 @@ pub unsafe extern "C" fn alv_ledger_free_raw(
     boundary::call(|| {
         let Some(block) = address(block) else { return Ok(()) };
         // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
+        let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
         // SAFETY: the block is given up, and its uses come before the stream's point, by the function's text.
         let free = |stream: StreamRef<'_>| unsafe { ledger.free(block, stream) };
         // SAFETY: a live stream of the device, by the function's text.
-        unsafe { stream::with(ledger.resource().device(), stream, free) }.map(drop)
+        unsafe { stream::with(device, stream, free) }.map(drop)
     })
 }
 
@@ -257,11 +262,11 @@ pub unsafe extern "C" fn alv_record_stream_raw(
 ) -> Status {
     boundary::call(|| {
         // SAFETY: the contract of pointers.
-        let ledger = unsafe { lend(ledger) }?;
+        let LedgerHandle { ledger, device } = unsafe { handle::lend(ledger) }?;
         let block = address(block).ok_or_else(|| null("block"))?;
         let record = |stream: StreamRef<'_>| ledger.record_stream(block, stream);
         // SAFETY: a live stream of the device, which lives until the block is free, by the function's text.
-        unsafe { stream::with(ledger.resource().device(), stream, record) }
+        unsafe { stream::with(device, stream, record) }
     })
 }
 

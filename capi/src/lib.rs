@@ -24,6 +24,7 @@
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
 //! | `tag` | What is an allocation for? |
+//! | `plugin` | Who loads functions by their names? |
 //! | `legacy` | What if a program was written for the first RMM? |
 //!
 //! **Nothing unwinds.** The body of each function runs inside `boundary::call` or `boundary::contained`.
@@ -49,6 +50,7 @@ mod ledger;
 mod legacy;
 mod machine;
 mod origin;
+mod plugin;
 mod record;
 mod resource;
 mod simulated;
@@ -67,6 +69,7 @@ pub use last_error::*;
 pub use ledger::*;
 pub use legacy::*;
 pub use machine::*;
+pub use plugin::*;
 pub use resource::*;
 pub use simulated::*;
 pub use source::*;

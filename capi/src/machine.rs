@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "exports functions")]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LockResult, PoisonError, RwLock, TryLockError, TryLockResult};
 
 use alluvion::sim::SimConfig;
@@ -61,6 +62,16 @@ fn lock<'a, G>(
             "name the machine (alv_resource_from_recipe_on)",
         )),
     }
+}
+
+/// How often a machine was chosen.
+static CHOICES: AtomicU64 = AtomicU64::new(0);
+
+/// The number of the choice that is in force. What was learnt under another one may be of another machine.
+#[inline]
+pub(crate) fn choice() -> u64 {
+    // Acquire: pairs with the release in `alv_set_machine`. Who sees the number sees the choice.
+    CHOICES.load(Ordering::Acquire)
 }
 
 /// The machine that bare numbers mean.
@@ -170,6 +181,7 @@ pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Statu
             Some(unsafe { handle::lend(machine) }?.machine.clone())
         };
         let before = std::mem::replace(&mut *lock(RwLock::write, RwLock::try_write)?, chosen);
+        CHOICES.fetch_add(1, Ordering::Release);
         // While the lock is not held: it may be the last handle of a machine.
         drop(before);
         Ok(())

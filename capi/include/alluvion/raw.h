@@ -222,6 +222,19 @@ typedef struct alv_sim_options {
     uint64_t seed;
 } alv_sim_options;
 
+// A handler of device memory, in the shape that `custatevecDeviceMemHandler_t`, `cutensornetDeviceMemHandler_t` and
+// `cudssDeviceMemHandler_t` have: copy it into one of them, or point to it by a cast.
+typedef struct alv_device_mem_handler {
+    // What the functions are called with: an `alv_resource`, or null.
+    void *ctx;
+    // `alluvion_handler_alloc`.
+    int (*device_alloc)(void *ctx, void **block, size_t size, alv_cuda_stream stream);
+    // `alluvion_handler_free`.
+    int (*device_free)(void *ctx, void *block, size_t size, alv_cuda_stream stream);
+    // The name of the handler, ended by 0.
+    char name[64];
+} alv_device_mem_handler;
+
 // Memory from functions of the caller's.
 //
 // They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not throw.
@@ -523,6 +536,118 @@ alv_status alv_current_device(int32_t *out);
 
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
+
+// Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *, size_t, int)`.
+// From the resource that is current for the device at each request.
+//
+// `param` is the stream that the blocks are ordered on: 0 for the legacy default stream, 2 for that of each thread, or a live stream of the
+// device. Work on a stream that does not wait for it has to be over before a block is freed. Null for no bytes, and for a failure, of which
+// `alv_last_error_message` tells.
+void *alluvion_cupy_malloc(void *param,
+                           size_t size,
+                           int device);
+
+// Frees a block of `alluvion_cupy_malloc` to the resource that it came from, behind the work on the stream `param`: `void (void *, void *, int)`.
+// What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
+void alluvion_cupy_free(void *param,
+                        void *block,
+                        int device);
+
+// Fills a handler with the functions below, over `resource`, of which it keeps no count: release it after the library that has the handler.
+// Null means the resource that is current for a device at its first request.
+alv_status alluvion_handler_init(struct alv_resource *resource,
+                                 struct alv_device_mem_handler *out);
+
+// `device_alloc` of a memory handler, with an `alv_resource` as its context; null means the resource of the current device, which is the
+// one that was current at the first request for it. 0 for success, else an `alv_status`; `*block` is null for no bytes and for a failure.
+//
+// `stream` is a live stream of the device, or a default stream.
+int alluvion_handler_alloc(void *ctx,
+                           void **block,
+                           size_t size,
+                           alv_cuda_stream stream);
+
+// `device_free` of a memory handler: gives a block of `alluvion_handler_alloc` back with the context and the size of its request, behind the
+// work on `stream`. 0 for success and for null; else an `alv_status`, and the block leaks.
+int alluvion_handler_free(void *ctx,
+                          void *block,
+                          size_t size,
+                          alv_cuda_stream stream);
+
+// Allocates for ONNX Runtime, whose CUDA provider takes the address of this function in its option `gpu_external_alloc`: `void *(size_t)`.
+// From the resource that is current for the current device of the thread. Every stream may use the block at once, unless
+// `alluvion_ort_set_stream` has named one. Null for no bytes, and for a failure, of which `alv_last_error_message` tells.
+void *alluvion_ort_alloc(size_t size);
+
+// Frees a block of `alluvion_ort_alloc` to the resource that it came from, for the option `gpu_external_free`: `void (void *)`. Waits for all work
+// of the device, as `cudaFree` does, because the call does not say on which streams the block was used; so no stream of the device may
+// capture. With `alluvion_ort_set_stream` it does not wait. What is not out is left alone, and a block that cannot be freed stays out:
+// `alv_last_error_message` says so.
+void alluvion_ort_free(void *block);
+
+// For the option `gpu_external_empty_cache`: `void (void)`. Gives unused memory of every device that blocks were asked for back to the driver.
+void alluvion_ort_empty_cache(void);
+
+// Orders the blocks of `alluvion_ort_alloc` for a device on a stream from now on, so that neither call waits: the stream of the provider's option
+// `user_compute_stream`. Every use of such a block is on this stream, or the stream waits for it. The stream stays valid for as long as
+// blocks are asked for or freed, or until another one is named.
+alv_status alluvion_ort_set_stream_raw(int device,
+                                       alv_cuda_stream stream);
+
+// Allocates for PyTorch, whose `CUDAPluggableAllocator` takes the name of this function: `void *(size_t, int, cudaStream_t)`. The block is of
+// the resource that was current for the device at the first call. Null for no bytes, and for a failure, of which
+// `alv_last_error_message` tells.
+//
+// `stream` is a live stream of the device, or a default stream.
+void *alluvion_torch_malloc(size_t size,
+                            int device,
+                            alv_cuda_stream stream);
+
+// Frees a block of `alluvion_torch_malloc`, behind the work on `stream` and on the streams that were recorded for it. `size` and `device` are
+// those of the request. Null is nothing to free. A block that cannot be freed leaks.
+void alluvion_torch_free(void *block,
+                         size_t size,
+                         int device,
+                         alv_cuda_stream stream);
+
+// For `set_init_fn` of PyTorch's allocator: nothing, because the library finds the devices by itself, when they are used.
+void alluvion_torch_init(int device_count);
+
+// For `set_reset_fn`, which `torch.cuda.empty_cache()` calls: gives unused memory of every device that blocks were asked for back to the
+// driver.
+void alluvion_torch_empty_cache(void);
+
+// For `set_memory_fraction_fn`: at most this fraction of the device's memory is out to PyTorch at a time, by either pair of functions.
+// A fraction of 1 or more bounds nothing.
+void alluvion_torch_memory_fraction(double fraction,
+                                    int device);
+
+// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then, too, on the device.
+// The stream is live until the block is freed. A default stream is that of the block's device and of the current one.
+void alluvion_torch_record_stream(void *block,
+                                  alv_cuda_stream stream);
+
+// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes share. Where
+// the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
+void *alluvion_torch_base_alloc(void *block,
+                                size_t *size);
+
+// As `alluvion_torch_malloc`, from the resource that is current for the device at each request. The ledger of the device remembers the resource
+// and the size of the block, at the cost of a lock and a step of a table.
+void *alluvion_torch_ledger_malloc(size_t size,
+                                   int device,
+                                   alv_cuda_stream stream);
+
+// Frees a block of `alluvion_torch_ledger_malloc` to the resource that it came from, behind the work on `stream` and on the streams that were
+// recorded for it. The ledger knows its size. What is not out is left alone, and a block that cannot be freed stays out:
+// `alv_last_error_message` says so.
+void alluvion_torch_ledger_free(void *block,
+                                size_t size,
+                                int device,
+                                alv_cuda_stream stream);
+
+// For `set_record_stream_fn`, as `alluvion_torch_record_stream` for a block of `alluvion_torch_ledger_malloc`.
+void alluvion_torch_ledger_record_stream(void *block, alv_cuda_stream stream);
 
 // Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
 // are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
