@@ -4,8 +4,8 @@
 //     alluvion::stream stream;
 //     alluvion::buffer bytes(1 << 20, stream, pool);
 //
-// C++17 and later; headers alone, over the C interface (alluvion.h). No header of CUDA is needed. Where CCCL is on the path and has the
-// concept of memory resources, `resource` is one; ALLUVION_NO_CCCL leaves that out.
+// C++17 and later; headers alone, over the C interface (alluvion.h). No header of CUDA is needed. Where CCCL is on the path and has
+// the concept of memory resources, `resource` is one; ALLUVION_NO_CCCL leaves that out.
 #ifndef ALLUVION_HPP
 #define ALLUVION_HPP
 

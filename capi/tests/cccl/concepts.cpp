@@ -94,8 +94,8 @@ struct foreign_ref {
 static_assert(std::is_convertible_v<foreign_view, stream_view> && std::is_convertible_v<foreign_ref, stream_view>);
 
 [[maybe_unused]] void calls(resource &handle, cuda::stream_ref ref, cudaStream_t raw, foreign_view foreign, foreign_ref other) {
-    for (void *block : {handle.allocate(ref, 8), handle.allocate(raw, 8, 16), handle.allocate(foreign, 8), handle.allocate(other, 8),
-                        handle.allocate_async(8, 16, ref), handle.allocate_async(8, raw), handle.allocate(8),
+    for (void *block : {handle.allocate(ref, 8), handle.allocate(raw, 8, 16), handle.allocate(foreign, 8),
+                        handle.allocate(other, 8), handle.allocate_async(8, 16, ref), handle.allocate_async(8, raw), handle.allocate(8),
                         handle.allocate_sync(8, 16)}) {
         handle.deallocate(ref, block, 8, 16);
         handle.deallocate(raw, block, 8);

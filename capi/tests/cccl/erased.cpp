@@ -1,7 +1,7 @@
 // Do the types of CCCL that erase a resource work over the handle? On a simulated machine.
 //
-// It counts the allocations of the host, those of the library too: a handle goes into `any_resource` without one, and a block comes out of
-// a cache without one.
+// It counts the allocations of the host, those of the library too: a handle goes into `any_resource` without one, and a block comes
+// out of a cache without one.
 #include <alluvion/containers.hpp>
 
 #include "../cpp/expect.hpp"

@@ -93,7 +93,8 @@ void others() {
     resource driver("cuda-async");
     sim.fail("cuMemAllocFromPoolAsync", 1, 999);
     EXPECT(test::throws<alluvion::error>([&] { static_cast<void>(driver.allocate(stream_view{}, 8)); }, [](auto const &thrown) {
-        return thrown.status() == ALV_DRIVER && thrown.cuda_code() == 999 && test::contains(thrown.what(), "cuMemAllocFromPoolAsync");
+        return thrown.status() == ALV_DRIVER && thrown.cuda_code() == 999 &&
+               test::contains(thrown.what(), "cuMemAllocFromPoolAsync");
     }));
     sim.fail("cuMemAllocFromPoolAsync", 1, 2);
     EXPECT(test::throws<alluvion::out_of_memory>([&] { static_cast<void>(driver.allocate(stream_view{}, 24)); },

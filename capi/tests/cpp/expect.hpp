@@ -43,8 +43,8 @@ public:
         alv_machine_release(machine_);
     }
 
-    /// The mistakes so far, and the blocks that are out. A device keeps streams and events of its own until the machine goes, and the pool
-    /// of its current resource: those lines are left out.
+    /// The mistakes so far, and the blocks that are out. A device keeps streams and events of its own until the machine goes, and
+    /// the pool of its current resource: those lines are left out.
     [[nodiscard]] std::string report() const {
         std::string all;
         auto const write = [](void *user, char const *bytes, std::size_t count) -> int {

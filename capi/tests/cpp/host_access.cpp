@@ -42,7 +42,8 @@ void access() {
     resource device("cuda-async");
     EXPECT(!device.host_accessible());
     EXPECT(test::throws<alluvion::error>([&] { host_device_resource none(device); }, refused));
-    EXPECT(test::throws<alluvion::error>([&] { static_cast<void>(host_device_resource::retain(device.native_handle())); }, refused));
+    EXPECT(test::throws<alluvion::error>([&] { static_cast<void>(host_device_resource::retain(device.native_handle())); },
+                                         refused));
     EXPECT(test::throws<alluvion::error>([] { static_cast<void>(host_device_resource::current()); }, refused));
     host_device_resource over = host_device_resource::over("stats", host_device_resource("pinned"));
     EXPECT(over.host_accessible());

@@ -1,7 +1,7 @@
 // What if the memory, or the help in need, comes from C++?
 //
-// The library is no C++ code: an exception that reached it would end the process. So each function that it is given catches what the
-// callable of the program throws, and answers a status.
+// The library is no C++ code: an exception that reached it would end the process. So each function that it is given catches what
+// the callable of the program throws, and answers a status.
 #ifndef ALLUVION_CPP_CALLBACK_HPP
 #define ALLUVION_CPP_CALLBACK_HPP
 

@@ -8,9 +8,9 @@
 
 #include "../../alluvion.h"
 
-// A linker keeps one of several inline functions with one name. Two files of a program may mean different streams by 0, and types of
-// CCCL keep functions of ours. So each type that translates a stream has the meaning of 0 in its name: a program whose files were compiled
-// in both ways has two types, and one that hands the one to the other does not link. They exchange `native_handle()`.
+// A linker keeps one of several inline functions with one name. Two files of a program may mean different streams by 0, and types
+// of CCCL keep functions of ours. So each type that translates a stream has the meaning of 0 in its name: a program whose files
+// were compiled in both ways has two types, and one that hands the one to the other does not link. They exchange `native_handle()`.
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define ALLUVION_PER_THREAD_DEFAULT_STREAM 1
 #define ALLUVION_STREAMS_NAMESPACE zero_is_the_stream_of_the_thread
@@ -36,8 +36,8 @@
 #define ALLUVION_COLD
 #endif
 
-// ALLUVION_CCCL is the version of CCCL whose `cuda::mr` this file can use, or 0. Before 3.1 the concept is there if the program asks
-// for it before its first header of CCCL; without that, and with ALLUVION_NO_CCCL, nothing of CCCL is included or named here.
+// ALLUVION_CCCL is the version of CCCL whose `cuda::mr` this file can use, or 0. Before 3.1 the concept is there if the program
+// asks for it before its first header of CCCL; without that, and with ALLUVION_NO_CCCL, nothing of CCCL is included or named here.
 #define ALLUVION_CCCL 0
 #if !defined(ALLUVION_NO_CCCL) && defined(__has_include)
 #if __has_include(<cuda/version>) && __has_include(<cuda/memory_resource>) && __has_include(<cuda_runtime_api.h>)

@@ -12,8 +12,8 @@ ALLUVION_BEGIN
 
 /// Bytes of a device, of which the first `size()` are used, with the names and the order of arguments of RMM's type.
 ///
-/// It owns a count of its resource. New bytes have no value. A change that throws changes nothing. What was moved from is empty and has no
-/// resource: it can be assigned, and to grow it is a `std::logic_error`.
+/// It owns a count of its resource. New bytes have no value. A change that throws changes nothing. What was moved from is empty and
+/// has no resource: it can be assigned, and to grow it is a `std::logic_error`.
 class device_buffer {
 public:
     /// No bytes, of the current resource.

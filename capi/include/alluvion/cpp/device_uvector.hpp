@@ -18,10 +18,11 @@
 
 ALLUVION_BEGIN
 
-/// A vector of elements in a device, which have no value until work gives them one, with the names and the order of arguments of RMM's type.
+/// A vector of elements in a device, which have no value until work gives them one, with the names and the order of arguments of
+/// RMM's type.
 ///
-/// Its pointers and iterators are addresses of the device. A change that throws changes nothing, and a mistake of the caller is one of
-/// std's exceptions for those: `std::out_of_range` for an element that is not there.
+/// Its pointers and iterators are addresses of the device. A change that throws changes nothing, and a mistake of the caller is one
+/// of std's exceptions for those: `std::out_of_range` for an element that is not there.
 template <class T>
 class device_uvector {
     static_assert(std::is_trivially_copyable_v<T>, "elements of a device are copied as bytes: the type must be trivially copyable");

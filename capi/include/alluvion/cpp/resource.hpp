@@ -33,14 +33,15 @@ ALLUVION_BEGIN
 
 /// A counted handle of a resource: memory of one device, with layers over it.
 ///
-/// It is one pointer wide. A copy is one more count, and an empty handle is what a move leaves behind: it can be assigned and destroyed,
-/// frees on it do nothing, and other calls throw `std::logic_error`. Every call may come from any thread.
+/// It is one pointer wide. A copy is one more count, and an empty handle is what a move leaves behind: it can be assigned and
+/// destroyed, frees on it do nothing, and other calls throw `std::logic_error`. Every call may come from any thread.
 ///
-/// The type is a memory resource for each CCCL from 2.3 on, whose names for the calls it all has. Alignments up to 256 are one, so a block
-/// may be freed with another alignment than it was got with. No bytes are a null pointer.
+/// The type is a memory resource for each CCCL from 2.3 on, whose names for the calls it all has. Alignments up to 256 are one, so
+/// a block may be freed with another alignment than it was got with. No bytes are a null pointer.
 ///
-/// `Errors::raise(alv_status, alv_error_info const &, char const *message)` throws, and does not return. `HostAccessible` says that the host
-/// may use the memory, too, which is checked where a handle is made: that type converts to the one without, and not the other way.
+/// `Errors::raise(alv_status, alv_error_info const &, char const *message)` throws, and does not return. `HostAccessible` says that
+/// the host may use the memory, too, which is checked where a handle is made: that type converts to the one without, and not the
+/// other way.
 template <class Errors = default_errors, bool HostAccessible = false>
 class basic_resource {
     template <class Other, bool Access>
@@ -53,12 +54,13 @@ public:
     static constexpr std::size_t default_alignment = 256;
 
 #if ALLUVION_CCCL >= 3002000
-    using default_queries = std::conditional_t<HostAccessible,
-                                               ::cuda::mr::properties_list<::cuda::mr::device_accessible, ::cuda::mr::host_accessible>,
-                                               ::cuda::mr::properties_list<::cuda::mr::device_accessible>>;
+    using default_queries = std::conditional_t<
+        HostAccessible, ::cuda::mr::properties_list<::cuda::mr::device_accessible, ::cuda::mr::host_accessible>,
+        ::cuda::mr::properties_list<::cuda::mr::device_accessible>>;
 #endif
 
-    /// The stack of a recipe, as `stats | pool(initial=1GiB) | cuda-async`, on the device that the recipe names or else on the current one.
+    /// The stack of a recipe, as `stats | pool(initial=1GiB) | cuda-async`, on the device that the recipe names or else on the
+    /// current one.
     explicit basic_resource(std::string_view recipe, device_id device = current_device)
         : basic_resource(of_recipe(recipe, device), adopted{}) {
         require_access();
@@ -79,9 +81,10 @@ public:
         return adopt(found);
     }
 
-    /// Memory of a device from an object with `void *allocate(stream_view, std::size_t bytes, std::size_t align)` and
-    /// `void deallocate(stream_view, void *, std::size_t bytes, std::size_t align)`: any resource of CCCL 3.1 and later, or `source_functions`;
-    /// or with the names of CCCL before, `allocate_async(bytes, align, stream)` and `deallocate_async(block, bytes, align, stream)`.
+    /// Memory of a device from an object with `void *allocate(stream_view, std::size_t bytes, std::size_t align)` and `void
+    /// deallocate(stream_view, void *, std::size_t bytes, std::size_t align)`: any resource of CCCL 3.1 and later, or
+    /// `source_functions`; or with the names of CCCL before, `allocate_async(bytes, align, stream)` and `deallocate_async(block,
+    /// bytes, align, stream)`.
     ///
     /// Both are called from any thread, several at once, with no lock held. What `allocate` throws is the error of the request: a
     /// `std::bad_alloc` and a null pointer are out of memory. What `deallocate` throws is dropped.
@@ -102,9 +105,9 @@ public:
         return adopt(made);
     }
 
-    /// This resource, with a `bool (oom_report const &)` that is asked when it is out of memory: true means that memory was freed, and the
-    /// request is tried again. It runs on the thread whose request failed, with no lock held, and may use the library. If it throws, nothing
-    /// was freed.
+    /// This resource, with a `bool (oom_report const &)` that is asked when it is out of memory: true means that memory was freed,
+    /// and the request is tried again. It runs on the thread whose request failed, with no lock held, and may use the library. If
+    /// it throws, nothing was freed.
     template <class Ask>
     [[nodiscard]] basic_resource with_oom_handler(Ask ask) const {
         static_assert(std::is_invocable_r_v<bool, Ask &, oom_report const &>, "a handler is a bool (oom_report const &)");
@@ -300,8 +303,8 @@ public:
         return written([&](alv_write write, void *user) { return alv_metrics(handle_, text.c_str(), write, user); });
     }
 
-    /// Calls `each` with the `alv_block` of every block that the outermost layer `tracking` knows to be out, oldest first, until it answers
-    /// false, if it answers anything. No lock is held meanwhile. What it throws ends the call, and is thrown on.
+    /// Calls `each` with the `alv_block` of every block that the outermost layer `tracking` knows to be out, oldest first, until it
+    /// answers false, if it answers anything. No lock is held meanwhile. What it throws ends the call, and is thrown on.
     template <class Each>
     void outstanding(Each each) const {
         callback::guarded<Each> guarded(each);

@@ -196,8 +196,8 @@ public:
         return stream(known, adopted{});
     }
 
-    /// Somebody else's, which is valid while `owner` lives. A free on it costs no driver call. `owner` is destroyed on any thread, when the
-    /// library needs the stream no more, which may be later than this goes.
+    /// Somebody else's, which is valid while `owner` lives. A free on it costs no driver call. `owner` is destroyed on any thread,
+    /// when the library needs the stream no more, which may be later than this goes.
     template <class Owner>
     [[nodiscard]] static stream wrap_owned(stream_view other, Owner owner, device_id device = current_device) {
         static_assert(std::is_nothrow_destructible_v<Owner>, "an owner is let go of by code that cannot pass an exception on");

@@ -1,5 +1,5 @@
-// The one text that both files are compiled from. It is not guarded by a namespace of its own: what differs by file is in names of the
-// library, which is what is tested.
+// The one text that both files are compiled from. It is not guarded by a namespace of its own: what differs by file is in names of
+// the library, which is what is tested.
 #include <alluvion/containers.hpp>
 
 #include "modes.hpp"
