@@ -86,3 +86,13 @@ pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, st
         unsafe { stream::with(device, stream, |stream| stream.synchronize()) }
     })
 }
+
+/// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is an error,
+/// and breaks the capture.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_synchronize_device(resource: *const ResourceHandle) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(resource) }?.device().synchronize()
+    })
+}

@@ -805,6 +805,10 @@ alv_status alv_fill_raw(const struct alv_resource *resource,
 // Waits for the work on a stream of the resource's device.
 alv_status alv_synchronize_raw(const struct alv_resource *resource, alv_cuda_stream stream);
 
+// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is an error,
+// and breaks the capture.
+alv_status alv_synchronize_device(const struct alv_resource *resource);
+
 // The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the header.
 uint32_t alv_version(void);
 

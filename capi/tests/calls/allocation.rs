@@ -168,3 +168,25 @@ fn bytes_move_in_the_order_of_the_stream() {
     free(resource, block, 8, 0);
     release(resource);
 }
+
+#[test]
+fn a_wait_for_the_device_is_for_every_stream() {
+    let sim = Sim::new(1);
+    let resource = sim.recipe("pool | cuda");
+    let streams = [sim.stream(), sim.stream()];
+    let (_, block) = allocate(resource, 100, 0);
+    // SAFETY: live handles; the fills are ordered by waits for the device.
+    unsafe {
+        assert_eq!(alv_synchronize_device(resource), ALV_OK);
+        for stream in streams {
+            assert_eq!(alv_fill_raw(resource, block, 1, 100, alv_stream_handle(stream)), ALV_OK);
+            assert_eq!(alv_synchronize_device(resource), ALV_OK);
+        }
+        sim.fail(c"cuCtxSynchronize", 1, 999);
+        assert_eq!(alv_synchronize_device(resource), ALV_DRIVER);
+        assert_eq!(alv_synchronize_device(null()), ALV_INVALID_ARGUMENT);
+        streams.into_iter().for_each(|stream| alv_stream_release(stream));
+    }
+    free(resource, block, 100, 0);
+    release(resource);
+}
