@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "turns pointers into counts and back")]
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use alluvion::Error;
@@ -27,11 +28,33 @@ impl<T: Handle> Drop for Counted<T> {
     }
 }
 
+/// A count of a handle that the library keeps.
+pub(crate) struct Kept<T: Handle>(Arc<Counted<T>>);
+
+impl<T: Handle> Kept<T> {
+    pub(crate) fn new(value: T) -> Self {
+        let handle = Arc::new(Counted(value));
+        seen::made(Arc::as_ptr(&handle).cast::<T>());
+        Self(handle)
+    }
+
+    /// One more count, which is the caller's.
+    pub(crate) fn give(&self) -> *mut T {
+        Arc::into_raw(Arc::clone(&self.0)).cast_mut().cast::<T>()
+    }
+}
+
+impl<T: Handle> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0.0
+    }
+}
+
 /// A new handle, with one count that is the caller's.
 pub(crate) fn give<T: Handle>(value: T) -> *mut T {
-    let handle = Arc::into_raw(Arc::new(Counted(value))).cast_mut().cast::<T>();
-    seen::made(handle.cast_const());
-    handle
+    Arc::into_raw(Kept::new(value).0).cast_mut().cast::<T>()
 }
 
 /// Writes a new handle to the caller's place. `value` is made only if there is a place, which is null if it cannot be made.
@@ -43,12 +66,25 @@ pub(crate) unsafe fn give_to<T: Handle>(
     out: *mut *mut T,
     value: impl FnOnce() -> Result<T, Error>,
 ) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    unsafe { hand_to(out, || value().map(give)) }
+}
+
+/// Writes a count of a handle to the caller's place, as [`give_to`].
+///
+/// # Safety
+///
+/// As there.
+pub(crate) unsafe fn hand_to<T: Handle>(
+    out: *mut *mut T,
+    handle: impl FnOnce() -> Result<*mut T, Error>,
+) -> Result<(), Error> {
     if out.is_null() {
         return Err(null("out"));
     }
     // SAFETY: not null, so writable.
     unsafe { out.write(std::ptr::null_mut()) };
-    let handle = give(value()?);
+    let handle = handle()?;
     // SAFETY: as above.
     unsafe { out.write(handle) };
     Ok(())

@@ -33,6 +33,10 @@ impl MachineHandle {
         device_of(&self.machine, number)
     }
 
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// The simulated machine that it is.
     pub(crate) fn sim(&self) -> Result<&Sim, Error> {
         self.sim.as_ref().ok_or_else(|| {
@@ -70,7 +74,7 @@ static CHOICES: AtomicU64 = AtomicU64::new(0);
 /// The number of the choice that is in force. What was learnt under another one may be of another machine.
 #[inline]
 pub(crate) fn choice() -> u64 {
-    // Acquire: pairs with the release in `alv_set_machine`. Who sees the number sees the choice.
+    // Acquire: pairs with the release in `choose`. Who sees the number sees the choice.
     CHOICES.load(Ordering::Acquire)
 }
 
@@ -168,24 +172,18 @@ pub unsafe extern "C" fn alv_machine_release(machine: *mut MachineHandle) {
     boundary::contained((), || unsafe { handle::release(machine) });
 }
 
-/// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+/// Chooses the machine that bare numbers of devices mean from now on.
 ///
-/// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Status {
-    boundary::call(|| {
-        let chosen = if machine.is_null() {
-            None
-        } else {
-            // SAFETY: the contract of pointers.
-            Some(unsafe { handle::lend(machine) }?.machine.clone())
-        };
-        let before = std::mem::replace(&mut *lock(RwLock::write, RwLock::try_write)?, chosen);
-        CHOICES.fetch_add(1, Ordering::Release);
-        // While the lock is not held: it may be the last handle of a machine.
-        drop(before);
-        Ok(())
-    })
+/// # Errors
+///
+/// In a child of a fork, where a thread of the parent held the lock.
+pub(crate) fn choose(machine: Option<Machine>) -> Result<(), Error> {
+    let before = std::mem::replace(&mut *lock(RwLock::write, RwLock::try_write)?, machine);
+    // Release: pairs with the acquire in `choice`.
+    CHOICES.fetch_add(1, Ordering::Release);
+    // While the lock is not held: it may be the last handle of a machine.
+    drop(before);
+    Ok(())
 }
 
 /// How many devices the chosen machine has.

@@ -55,7 +55,7 @@ pub(crate) fn object(py: Python<'_>, device: &Device) -> PyResult<Py<DeviceMemor
     match known(py, device) {
         Some((resource, object)) => {
             let now = raise(py, device.current_resource(), During::Other)?;
-            if now == resource { Ok(object) } else { adopt(py, device, now) }
+            if now.is_same(&resource) { Ok(object) } else { adopt(py, device, now) }
         }
         None if std::env::var_os(RECIPE_VARIABLE).is_some() => {
             let now = raise(py, py.detach(|| device.current_resource()), During::Construction)?;

@@ -85,6 +85,10 @@ impl CurrentResource {
 
     /// The resource that is set; without one, sets the initial one.
     fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
+        // All calls but the first few end here. A child of a fork goes on, and is refused.
+        if let Some(set) = self.state.lock_here().and_then(|state| state.set.clone()) {
+            return Ok(set);
+        }
         let found = self.known_or_initial(device, PATIENCE, |state| state.set.clone())?;
         // If somebody has set another one meanwhile, what was found is dropped here, and not under the lock.
         let set = self.state.lock().set.get_or_insert_with(|| found.clone()).clone();

@@ -84,6 +84,24 @@ impl AnyResource {
         Arc::strong_count(&self.resource) > 1
     }
 
+    /// Returns `true` if both are handles of one resource, and not merely of two whose blocks are the same.
+    ///
+    /// ```
+    /// use alluvion::adaptor::FailureCallback;
+    /// use alluvion::relief::Relief;
+    /// use alluvion::{AnyResource, Sim, source::Cuda};
+    ///
+    /// let resource = AnyResource::new(Cuda::new(&Sim::new().device(0)));
+    /// let asking = AnyResource::new(FailureCallback::new(resource.clone(), |_| Relief::None));
+    /// assert!(resource == asking, "they free each other's blocks");
+    /// assert!(!resource.is_same(&asking) && resource.is_same(&resource.clone()));
+    /// ```
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        // By address: the same resource may have several tables of methods.
+        core::ptr::addr_eq(Arc::as_ptr(&self.resource), Arc::as_ptr(&other.resource))
+    }
+
     /// As [`Resource::device`], without the trait in scope.
     #[must_use]
     pub fn device(&self) -> &Device {

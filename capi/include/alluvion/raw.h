@@ -369,6 +369,11 @@ void alv_deallocate_on(const struct alv_resource *resource,
                        size_t align,
                        const struct alv_stream *stream);
 
+// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+//
+// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
+alv_status alv_set_machine(const struct alv_machine *machine);
+
 // The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the first one by
 // a recipe. A negative number means the current device.
 alv_status alv_current_resource(int32_t device,
@@ -522,11 +527,6 @@ struct alv_machine *alv_machine_retain(struct alv_machine *machine);
 
 // Takes a count of a machine; null is allowed. Resources, streams and ledgers keep their machine.
 void alv_machine_release(struct alv_machine *machine);
-
-// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
-//
-// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
-alv_status alv_set_machine(const struct alv_machine *machine);
 
 // How many devices the chosen machine has.
 alv_status alv_device_count(int32_t *out);

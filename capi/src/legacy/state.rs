@@ -1,10 +1,10 @@
 //! Which session is it now?
 
-#![expect(unsafe_code, reason = "registers a handler of forks, and shares one place a process")]
+#![expect(unsafe_code, reason = "shares one place a process")]
 
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use alluvion::Error;
@@ -12,6 +12,7 @@ use alluvion::Error;
 use super::answer::Refusal;
 use super::options::Options;
 use super::session::Session;
+use crate::origin;
 
 /// Which session it is, and the options that were set last.
 #[derive(Debug)]
@@ -40,19 +41,11 @@ struct Place {
 }
 
 static PLACE: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
-static FORKS: AtomicU32 = AtomicU32::new(0);
-static IS_TOLD: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn in_child() {
-    // Relaxed: the child has one thread, which is this one.
-    FORKS.store(FORKS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-}
 
 /// The place of this process. That of a parent is left alone: another thread may have held its lock at the fork, and its blocks and
 /// streams belong to the parent.
 fn place() -> &'static Place {
-    // Relaxed: the number changes while the process has one thread.
-    let process = FORKS.load(Ordering::Relaxed);
+    let process = origin::forks();
     // Acquire: pairs with the exchange below, after which the place is not changed but under its lock.
     let found = PLACE.load(Ordering::Acquire);
     // SAFETY: null, or from `Box::into_raw` below, and never freed.
@@ -64,12 +57,6 @@ fn place() -> &'static Place {
 
 #[cold]
 fn make_place(found: *mut Place, parent: Option<&Place>, process: u32) -> &'static Place {
-    // Relaxed: if two threads come at once, both register, and a fork counts twice. The number only has to change.
-    if !IS_TOLD.swap(true, Ordering::Relaxed) {
-        // SAFETY: three optional functions; the one that is given stores to an atomic, and does not unwind. If it fails, for want
-        // of memory, a child does not know that it is one.
-        let _told = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    }
     let state = match parent.map(|parent| parent.state.try_read()) {
         None => State { options: Options::DEFAULT, phase: Phase::New },
         Some(Ok(of_parent)) => State {

@@ -110,13 +110,41 @@ fn the_current_resource_is_handed_over() {
         assert_eq!(alv_set_current_resource(0, own, &raw mut before), ALV_OK);
         assert_eq!(alv_current_resource(0, &raw mut again), ALV_OK);
         assert!(alv_resource_equal(own, again) && !alv_resource_equal(own, before));
+        // Who asks for each allocation gets one handle.
+        let mut once_more = null_mut();
+        assert_eq!(alv_current_resource(0, &raw mut once_more), ALV_OK);
+        assert_eq!(once_more, again);
+        alv_resource_release(once_more);
         // A resource of another device is refused, and nothing changes.
         assert_eq!(alv_set_current_resource(1, own, null_mut()), ALV_DEVICE_MISMATCH);
         alv_resource_release(before);
         assert_eq!(alv_reset_current_resource(0, &raw mut before), ALV_OK);
         assert!(alv_resource_equal(own, before));
+        assert_eq!(alv_current_resource(0, &raw mut once_more), ALV_OK);
+        assert!(!alv_resource_equal(own, once_more));
+        // A layer whose blocks are its upstream's is another resource.
+        let mut asking = null_mut();
+        assert_eq!(
+            alv_resource_with_oom_handler(once_more, Some(free_nothing), None, null_mut(), &raw mut asking),
+            ALV_OK
+        );
+        assert!(alv_resource_equal(asking, once_more));
+        let mut first = null_mut();
+        assert_eq!(alv_set_current_resource(0, asking, &raw mut first), ALV_OK);
+        let mut now = null_mut();
+        assert_eq!(alv_current_resource(0, &raw mut now), ALV_OK);
+        let mut needed = [0, 0];
+        assert_eq!(alv_describe(now, null_mut(), 0, &raw mut needed[0]), ALV_OK);
+        assert_eq!(alv_describe(asking, null_mut(), 0, &raw mut needed[1]), ALV_OK);
+        assert_eq!(needed[0], needed[1], "the handler is there");
+        assert_eq!(alv_reset_current_resource(0, null_mut()), ALV_OK);
+        [asking, first, now, once_more].into_iter().for_each(release);
     }
     [own, before, again].into_iter().for_each(release);
+}
+
+unsafe extern "C" fn free_nothing(_: *mut c_void, _: *const OomReport) -> i32 {
+    0
 }
 
 fn a_source_of_the_program_serves_and_is_let_go_of_once(sim: &Sim) {
