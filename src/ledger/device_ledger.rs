@@ -146,6 +146,22 @@ impl DeviceLedger<'_> {
         self.blocks.record_stream(address, stream)
     }
 
+    /// As [`Ledger::forget`](super::Ledger::forget): the resource of the block is not held any more.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn forget(self, block: DevicePtr) -> Result<LedgerBlock, Error> {
+        self.blocks.require_here()?;
+        self.blocks.forget(block)
+    }
+
+    /// As [`Ledger::is_out`](super::Ledger::is_out).
+    #[must_use]
+    pub fn is_out(self, block: DevicePtr) -> bool {
+        self.blocks.require_here().is_ok() && self.blocks.is_out(block)
+    }
+
     /// As [`Ledger::containing`](super::Ledger::containing).
     #[must_use]
     pub fn containing(self, address: DevicePtr) -> Option<LedgerBlock> {

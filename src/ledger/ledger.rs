@@ -185,6 +185,23 @@ impl<R> Ledger<R> {
         self.blocks.containing(address)
     }
 
+    /// Takes a block out of the ledger without freeing it. It stays live in the resource: whoever knows its layout may free it there, or it
+    /// leaks. Streams that were recorded are forgotten, too.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if no block that is out begins there; `ShutDown` in a child of the process that it was made in.
+    pub fn forget(&self, block: DevicePtr) -> Result<LedgerBlock, Error> {
+        self.blocks.require_here()?;
+        self.blocks.forget(block)
+    }
+
+    /// Returns `true` if a block that is out begins there: one step of a table. `false` in a child of the process that it was made in.
+    #[must_use]
+    pub fn is_out(&self, block: DevicePtr) -> bool {
+        self.blocks.require_here().is_ok() && self.blocks.is_out(block)
+    }
+
     /// As [`containing`](Self::containing), with the reason where there is none.
     ///
     /// # Errors

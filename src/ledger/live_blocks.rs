@@ -208,6 +208,21 @@ impl<O> LiveBlocks<O> {
         }
     }
 
+    /// Takes a block out that is not freed here.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if no block that is out begins there.
+    pub(super) fn forget(&self, block: DevicePtr) -> Result<LedgerBlock, Error> {
+        let live = self.take(block)?;
+        Ok(LedgerBlock { block, layout: live.layout })
+    }
+
+    /// Whether a block that is out begins there. One step of a table.
+    pub(super) fn is_out(&self, block: DevicePtr) -> bool {
+        self.shard(block).blocks.contains_key(&Address(block.address()))
+    }
+
     /// Why a block cannot come back that was not found.
     #[cold]
     fn misuse(&self, block: DevicePtr) -> Error {

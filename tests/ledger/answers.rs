@@ -197,3 +197,24 @@ fn blocks_outlive_their_ledger() {
     block.free(stream.as_ref());
     bench.check();
 }
+
+/// A block that is forgotten is freed in the resource, or nowhere.
+#[test]
+fn a_forgotten_block_belongs_to_whoever_forgot_it() {
+    let bench = Bench::sim();
+    let stream = bench.stream();
+    let ledger = Ledger::new(Cuda::new(&bench.device()).stats());
+    let block = ledger.allocate(layout_of(100), stream.as_ref()).expect("there is memory");
+    assert!(ledger.is_out(block) && !ledger.is_out(block.offset(1)));
+    assert_eq!(ledger.forget(block.offset(1)).unwrap_err().kind(), ErrorKind::Misuse);
+    let forgotten = ledger.forget(block).expect("it is out");
+    assert_eq!((forgotten.block, forgotten.layout), (block, layout_of(100)));
+    assert!(!ledger.is_out(block));
+    assert_eq!(
+        (ledger.live_blocks(), ledger.live_bytes(), ledger.resource().counts().bytes.live),
+        (0, 0, 100)
+    );
+    assert_eq!(free(&ledger, block, &stream).unwrap_err().kind(), ErrorKind::Misuse);
+    Held::adopt(ledger.resource(), forgotten.block, forgotten.layout).free(stream.as_ref());
+    bench.check();
+}

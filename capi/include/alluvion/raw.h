@@ -623,7 +623,8 @@ void alluvion_torch_memory_fraction(double fraction,
                                     int device);
 
 // For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then, too, on the device.
-// The stream is live until the block is freed. A default stream is that of the block's device and of the current one.
+// The stream is live until the block is freed. A default stream is that of the block's device and of the current one. If the stream cannot
+// be used, as one of another context, the block is never freed: it leaks.
 void alluvion_torch_record_stream(void *block,
                                   alv_cuda_stream stream);
 

@@ -49,7 +49,7 @@ pub unsafe extern "C" fn alluvion_ort_free(block: *mut c_void) {
         let device = PluginDevice::of_ledger_block(block)?;
         let ledger = device.device.ledger();
         let Some(stream) = device.ort_stream() else {
-            if ledger.containing(block).is_some() {
+            if ledger.is_out(block) {
                 device.device.synchronize()?;
             }
             // SAFETY: the block is given up, and all work of the device is over; a stranger is refused.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use alluvion::driver::RawStream;
 use alluvion::{AnyResource, Device, DevicePtr, Error, ErrorKind, Frontier, Resource, Stream, StreamRef};
 
+use super::recorded::Users;
 use super::{LiveBytes, Recorded};
 use crate::machine;
 use crate::resource::ResourceHandle;
@@ -135,7 +136,7 @@ impl PluginDevice {
     /// The device whose ledger has a block; else the current one.
     pub(super) fn of_ledger_block(block: DevicePtr) -> Result<&'static Self, Error> {
         let current = Self::current_device()?;
-        let has = |device: &Device| device.ledger().containing(block).is_some();
+        let has = |device: &Device| device.ledger().is_out(block);
         let found = current.device.machine().devices().find(has);
         found.map_or(Ok(current), |device| Self::numbered(device.ordinal().cast_signed()))
     }
@@ -233,9 +234,24 @@ impl PluginDevice {
     }
 
     /// Makes a stream come after the work of those that use a block.
-    pub(super) fn wait_for_users(users: &[Stream], stream: StreamRef<'_>) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if one of them is not known; as [`StreamRef::wait_for`].
+    pub(super) fn wait_for_users(users: &Users, stream: StreamRef<'_>) -> Result<(), Error> {
+        if users.has_unknown {
+            return Err(Error::invalid_argument(
+                "block",
+                "a stream uses it that could not be found when it was recorded",
+                "record streams of primary contexts, while they live",
+            ));
+        }
         let mut points = Frontier::quiescent();
-        users.iter().filter(|user| user.id() != stream.id()).for_each(|user| points.extend(user.release()));
+        users
+            .streams
+            .iter()
+            .filter(|user| user.id() != stream.id())
+            .for_each(|user| points.extend(user.release()));
         stream.wait_for(&points)
     }
 
@@ -250,7 +266,7 @@ impl PluginDevice {
         if freed.is_ok() {
             return freed;
         }
-        let has = |device: &Device| *device != self.device && device.ledger().containing(block).is_some();
+        let has = |device: &Device| *device != self.device && device.ledger().is_out(block);
         self.device.machine().devices().find(has).map_or(freed, |device| free(&device))
     }
 }

@@ -58,8 +58,7 @@ pub unsafe extern "C" fn alluvion_torch_free(
         let Some(resource) = device.known_fixed() else { return Ok(()) };
         device.require_here()?;
         let free = |stream: StreamRef<'_>| {
-            let users = device.recorded.take(block);
-            if !users.is_empty() {
+            if let Some(users) = device.recorded.take(block) {
                 PluginDevice::wait_for_users(&users, stream)?;
             }
             // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point, or are
@@ -108,7 +107,8 @@ pub extern "C" fn alluvion_torch_memory_fraction(fraction: f64, device: c_int) {
 }
 
 /// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then, too, on the device.
-/// The stream is live until the block is freed. A default stream is that of the block's device and of the current one.
+/// The stream is live until the block is freed. A default stream is that of the block's device and of the current one. If the stream cannot
+/// be used, as one of another context, the block is never freed: it leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream: CudaStream) {
     leak_on_failure(|| {
@@ -117,10 +117,15 @@ pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream
         if device.known_fixed().is_none() {
             return Ok(());
         }
+        device.require_here()?;
         // SAFETY: a live stream until the block is freed, by the function's text.
-        let users = unsafe { device.users(stream::raw(stream)) }?;
-        users.into_iter().for_each(|user| device.recorded.add(block, user));
-        Ok(())
+        let (users, failure) = match unsafe { device.users(stream::raw(stream)) } {
+            Ok(users) => (Some(users), Ok(())),
+            // A block that a stream uses which nobody knows is not freed.
+            Err(error) => (None, Err(error)),
+        };
+        device.recorded.add(block, users);
+        failure
     });
 }
 

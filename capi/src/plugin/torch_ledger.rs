@@ -66,8 +66,14 @@ pub unsafe extern "C" fn alluvion_torch_ledger_record_stream(block: *mut c_void,
     leak_on_failure(|| {
         let Some(block) = address(block) else { return Ok(()) };
         let device = PluginDevice::of_ledger_block(block)?;
+        let ledger = device.device.ledger();
         // SAFETY: a live stream until the block is freed, by the function's text.
-        let users = unsafe { device.users(stream::raw(stream)) }?;
-        users.iter().try_for_each(|user| device.device.ledger().record_stream(block, user.as_ref()))
+        let recorded = unsafe { device.users(stream::raw(stream)) }
+            .and_then(|users| users.iter().try_for_each(|user| ledger.record_stream(block, user.as_ref())));
+        if recorded.is_err() {
+            // A block that a stream uses which nobody knows is not freed. A stranger is forgotten already.
+            let _ = ledger.forget(block);
+        }
+        recorded
     });
 }

@@ -103,3 +103,20 @@ fn a_recorded_stream_holds_the_free_back() {
     release_stream(other_handle);
     release(resource);
 }
+
+/// A stream that cannot be found out keeps its block from being handed out: it leaks.
+#[test]
+fn a_block_whose_user_is_not_known_is_not_freed() {
+    let chosen = Chosen::new(1);
+    let resource = chosen.set("stats | cuda", 0);
+    let block = malloc(4096, 0, null_mut());
+    // The first is about the block, the second about the thread whose default stream it is.
+    chosen.sim.fail(c"cuCtxGetDevice", 2, 999);
+    // SAFETY: a default stream.
+    unsafe { alluvion_torch_ledger_record_stream(block, 2 as CudaStream) };
+    assert_eq!(error().status, ALV_DRIVER);
+    free(block, 4096, 0, null_mut());
+    assert_eq!(live(resource), 4096);
+    crate::support::free(resource, block, 4096, 0);
+    release(resource);
+}
