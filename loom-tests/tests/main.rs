@@ -35,6 +35,8 @@ mod pool_snapshot;
 mod pool_take_then_wait;
 mod pool_trim_vs_allocate;
 mod pool_two_grow;
+mod raw_sweep_vs_lookup;
+mod rest_vs_cover;
 mod retire_vs_cover;
 mod stats_counters;
 mod table_sweep_vs_lookup;

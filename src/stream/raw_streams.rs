@@ -15,7 +15,8 @@ use crate::order::{Ending, Timeline, Underlying};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// The number of entries that are kept though nobody uses them. Programs have a handful of streams, PyTorch at most 64 a device.
-const KEPT: usize = 128;
+/// A model has two.
+const KEPT: usize = if cfg!(loom) { 1 } else { 128 };
 
 /// The streams of one device by their raw handles: for a C function or a plugin, which is handed a bare stream with every call.
 ///
