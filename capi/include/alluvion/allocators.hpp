@@ -11,8 +11,8 @@
 
 ALLUVION_BEGIN
 
-/// What allocators are made of: the resource that they keep, the stream that they are given, what they answer for their resource, and what is
-/// around their calls.
+/// What allocators are made of: the resource that they keep, the stream that they are given, what they answer for their resource,
+/// and what is around their calls.
 template <class Errors>
 struct allocation_by_handle {
     using resource = basic_resource<Errors>;

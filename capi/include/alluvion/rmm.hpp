@@ -6,8 +6,9 @@
 //     rmm::mr::set_current_device_resource(pool);
 //     rmm::device_uvector<int> numbers(1000, stream, pool);
 //
-// A handle goes into every parameter of RMM that takes a resource, and throws RMM's exceptions, with the version in their names that the
-// program is compiled with. For RMM 24.12 to 26.10. Before 26.06 RMM's containers borrow the handle: keep it as long as they live.
+// A handle goes into every parameter of RMM that takes a resource, and throws RMM's exceptions, with the version in their names
+// that the program is compiled with. For RMM 24.12 to 26.10. Before 26.06 RMM's containers borrow the handle: keep it as long as
+// they live.
 #ifndef ALLUVION_RMM_HPP
 #define ALLUVION_RMM_HPP
 
@@ -64,8 +65,8 @@ struct error_types {
 /// Throws the exceptions of the program's RMM.
 struct errors : public ::alluvion::detail::errors_of_rmm<error_types> {};
 
-/// A handle with the exceptions of RMM. It becomes an `alluvion::resource` and comes from one: the same handle, but not equal in the eyes
-/// of `cuda::mr::any_resource`, for which two types are two resources.
+/// A handle with the exceptions of RMM. It becomes an `alluvion::resource` and comes from one: the same handle, but not equal in
+/// the eyes of `cuda::mr::any_resource`, for which two types are two resources.
 using resource = basic_resource<errors>;
 
 static_assert(std::is_constructible_v<::rmm::device_async_resource_ref, resource &>, "a handle is a resource for this RMM");
@@ -110,9 +111,9 @@ private:
     Resource resource_;
 };
 
-/// A resource of RMM's under our layers: `resource::over("stats", alluvion::rmm::from_rmm(mr))`. It keeps the value that it is given: an
-/// `any_resource` or a copyable resource of RMM 26.06 and later; before that a reference, whose resource must outlive it. The memory is of
-/// the current device, or of `device`.
+/// A resource of RMM's under our layers: `resource::over("stats", alluvion::rmm::from_rmm(mr))`. It keeps the value that it is
+/// given: an `any_resource` or a copyable resource of RMM 26.06 and later; before that a reference, whose resource must outlive
+/// it. The memory is of the current device, or of `device`.
 template <class Resource>
 [[nodiscard]] resource from_rmm(Resource other, device_id device = current_device) {
     static_assert(!std::is_pointer_v<Resource>, "pass the resource, or a rmm::device_async_resource_ref of it");
@@ -121,7 +122,8 @@ template <class Resource>
 
 #if ALLUVION_RMM_HAS_BASE_CLASS
 
-/// A handle for what takes a `rmm::mr::device_memory_resource *`, which is gone in RMM 26.06: as `set_current_device_resource` before that.
+/// A handle for what takes a `rmm::mr::device_memory_resource *`, which is gone in RMM 26.06: as `set_current_device_resource`
+/// before that.
 class device_memory_resource final : public ::rmm::mr::device_memory_resource {
 public:
     explicit device_memory_resource(resource handle) : handle_(std::move(handle)) {}

@@ -124,15 +124,21 @@ template <class Allocation>
 using not_waiting = ::thrust::detail::execute_with_allocator<basic_thrust_allocator<char, Allocation>,
                                                              ::thrust::cuda_cub::execute_on_stream_nosync_base>;
 
+/// A policy of Thrust's on a stream, with an allocator on it.
+template <class Policy, class Allocation>
+Policy on(typename Allocation::stream stream, typename Allocation::resource resource) {
+    return Policy(basic_thrust_allocator<char, Allocation>(stream, std::move(resource))).on(stream.value());
+}
+
 } // namespace policy
 
 /// Algorithms run on a stream, take what they need for the time being from a resource, and wait where Thrust waits.
 template <class Allocation>
 class basic_exec_policy : public policy::waiting<Allocation> {
 public:
-    explicit basic_exec_policy(typename Allocation::stream stream = {}, typename Allocation::resource resource = Allocation::current())
-        : policy::waiting<Allocation>(
-              policy::waiting<Allocation>(basic_thrust_allocator<char, Allocation>(stream, std::move(resource))).on(stream.value())) {}
+    explicit basic_exec_policy(typename Allocation::stream stream = {},
+                               typename Allocation::resource resource = Allocation::current())
+        : policy::waiting<Allocation>(policy::on<policy::waiting<Allocation>, Allocation>(stream, std::move(resource))) {}
 };
 
 /// As `basic_exec_policy`, and algorithms that answer nothing do not wait.
@@ -141,8 +147,7 @@ class basic_exec_policy_nosync : public policy::not_waiting<Allocation> {
 public:
     explicit basic_exec_policy_nosync(typename Allocation::stream stream = {},
                                       typename Allocation::resource resource = Allocation::current())
-        : policy::not_waiting<Allocation>(
-              policy::not_waiting<Allocation>(basic_thrust_allocator<char, Allocation>(stream, std::move(resource))).on(stream.value())) {}
+        : policy::not_waiting<Allocation>(policy::on<policy::not_waiting<Allocation>, Allocation>(stream, std::move(resource))) {}
 };
 
 template <class T>

@@ -161,13 +161,14 @@ void buffers() {
     copy.reserve(500, stream);
     EXPECT(copy.data() == before);
     copy.shrink_to_fit(stream);
-    EXPECT(copy.capacity() == 10 && copy.data() != before && host(copy) == std::vector<unsigned char>(bytes.begin(), bytes.begin() + 10));
+    std::vector<unsigned char> const first_ten(bytes.begin(), bytes.begin() + 10);
+    EXPECT(copy.capacity() == 10 && copy.data() != before && host(copy) == first_ten);
     copy.resize(4000, stream);
     EXPECT(copy.size() == 4000 && copy.capacity() == 4000);
     copy.reserve(8000, stream);
     EXPECT(copy.size() == 4000 && copy.capacity() == 8000);
     copy.resize(10, stream);
-    EXPECT(host(copy) == std::vector<unsigned char>(bytes.begin(), bytes.begin() + 10));
+    EXPECT(host(copy) == first_ten);
     // A copy has what is in it, and not its spare room.
     EXPECT((rmm::device_buffer{copy, stream}.capacity() == 10));
 
@@ -197,8 +198,9 @@ void buffers_that_fail() {
     {
         rmm::device_buffer buffer(1024, stream, limited);
         void const *const before = buffer.data();
-        EXPECT(test::throws<rmm::out_of_memory>([&] { buffer.resize(1 << 20, stream); },
-                                                [](auto const &failure) { return test::contains(failure.what(), "out_of_memory"); }));
+        EXPECT(test::throws<rmm::out_of_memory>(
+            [&] { buffer.resize(1 << 20, stream); },
+            [](auto const &failure) { return test::contains(failure.what(), "out_of_memory"); }));
         EXPECT(buffer.data() == before && buffer.size() == 1024 && limited.get_allocated_bytes() == 1024);
         EXPECT(test::throws<std::bad_alloc>([&] { rmm::device_uvector<int>(2000, stream, limited); }));
         // A copy that fails after the allocation loses no block.

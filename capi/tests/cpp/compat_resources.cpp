@@ -99,8 +99,9 @@ void suballocators() {
     EXPECT(pool.get_upstream_resource() == rmm::device_async_resource_ref{cuda});
     void *block = pool.allocate(on_default, 3 * mib);
     EXPECT(pool.pool_size() >= 3 * mib);
-    EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(pool.allocate(on_default, 3 * mib)); },
-                                            [](auto const &failure) { return test::contains(failure.what(), "std::bad_alloc: out_of_memory"); }));
+    EXPECT(test::throws<rmm::out_of_memory>(
+        [&] { static_cast<void>(pool.allocate(on_default, 3 * mib)); },
+        [](auto const &failure) { return test::contains(failure.what(), "std::bad_alloc: out_of_memory"); }));
     pool.deallocate(on_default, block, 3 * mib);
     EXPECT(test::throws<rmm::logic_error>([&] { rmm::mr::pool_memory_resource{cuda, 1000}; }));
     EXPECT(test::throws<rmm::logic_error>([&] { rmm::mr::pool_memory_resource{cuda, 2 * mib, mib}; }));
@@ -369,8 +370,8 @@ void current() {
     static_cast<void>(rmm::mr::set_per_device_resource(rmm::cuda_device_id{0}, counted));
     static_cast<void>(rmm::mr::reset_per_device_resource(rmm::cuda_device_id{0}));
     EXPECT(test::throws<rmm::cuda_error>([] { static_cast<void>(rmm::mr::get_per_device_resource_ref(rmm::cuda_device_id{5})); }));
-    EXPECT(test::throws<rmm::logic_error>(
-        [] { static_cast<void>(rmm::to_device_async_resource_ref_checked(static_cast<rmm::mr::cuda_memory_resource *>(nullptr))); }));
+    rmm::mr::cuda_memory_resource *const nobody = nullptr;
+    EXPECT(test::throws<rmm::logic_error>([&] { static_cast<void>(rmm::to_device_async_resource_ref_checked(nobody)); }));
     EXPECT(rmm::to_device_async_resource_ref_checked(&counted) == rmm::device_async_resource_ref{counted});
 }
 

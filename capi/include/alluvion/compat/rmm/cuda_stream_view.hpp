@@ -9,8 +9,8 @@
 
 ALLUVION_COMPAT_RMM_BEGIN
 
-/// A stream that somebody else keeps. It comes from a `cudaStream_t`, from `cuda::stream_ref` and from what converts to those, and becomes
-/// both; never from a literal.
+/// A stream that somebody else keeps. It comes from a `cudaStream_t`, from `cuda::stream_ref` and from what converts to those,
+/// and becomes both; never from a literal.
 class cuda_stream_view : public ::alluvion::stream_view {
 public:
     using ::alluvion::stream_view::stream_view;

@@ -41,8 +41,8 @@ inline void synchronize(cuda_device_id device, cuda_stream_view stream) {
 
 /// Bytes of a device, which are not initialised, grow on demand and go back on a stream.
 ///
-/// It keeps its resource. It moves, and one that was moved from is empty: it may be assigned, destroyed and asked, and growing it is a
-/// `logic_error`. Frees happen on its own stream: who used it on another orders that before, as in RMM.
+/// It keeps its resource. It moves, and one that was moved from is empty: it may be assigned, destroyed and asked, and growing it
+/// is a `logic_error`. Frees happen on its own stream: who used it on another orders that before, as in RMM.
 class device_buffer {
 public:
     /// Empty, on the default stream and the current resource.

@@ -21,8 +21,8 @@ ALLUVION_COMPAT_RMM_BEGIN
 
 /// An array of a device whose elements are not initialised.
 ///
-/// As RMM's, and safer where that costs nothing: sizes do not overflow, `set_element` throws if the copy failed, and a vector can be used
-/// again after `release`.
+/// As RMM's, and safer where that costs nothing: sizes do not overflow, `set_element` throws if the copy failed, and a vector can
+/// be used again after `release`.
 template <class T>
 class device_uvector {
     static_assert(std::is_trivially_copyable_v<T>, "the elements are copied as bytes: they must be trivially copyable");

@@ -3,7 +3,7 @@
 #define ALLUVION_COMPAT_RMM_DETAIL_ALONE_HPP
 
 #if defined(RMM_VERSION_MAJOR) && !defined(ALLUVION_COMPAT_RMM)
-#error "the headers of alluvion/compat/rmm stand in the place of RMM's, and this file has included RMM's: include alluvion/rmm.hpp with those"
+#error "alluvion/compat/rmm stands in the place of RMM, which this file has included: include alluvion/rmm.hpp beside it"
 #endif
 #define ALLUVION_COMPAT_RMM 1
 

@@ -115,8 +115,8 @@ public:
         : binning_memory_resource(std::move(upstream),
                                   std::optional<std::pair<int, int>>{{min_size_exponent, max_size_exponent}}) {}
 
-    /// Has a bin serve requests of up to that size: a resource, or one of fixed size over the upstream. A `logic_error` after the first
-    /// request. Where there is a bin of that size, it goes on to serve.
+    /// Has a bin serve requests of up to that size: a resource, or one of fixed size over the upstream. A `logic_error` after the
+    /// first request. Where there is a bin of that size, it goes on to serve.
     void add_bin(std::size_t allocation_size, std::optional<device_async_resource_ref> bin_resource = std::nullopt) {
         std::optional<::rmm::detail::resource> bin;
         if (bin_resource) {

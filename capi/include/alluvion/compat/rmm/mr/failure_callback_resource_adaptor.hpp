@@ -13,9 +13,9 @@ namespace mr {
 
 /// Asks a function of the program when its upstream is out of memory, and tries again while that answers true.
 ///
-/// The function runs on the thread whose request failed, with no lock held, and may free, trim and allocate; its own requests ask nobody.
-/// An exception of it is an answer of false: the request fails as it would have without it. `ExceptionType` is one that is caught where
-/// memory runs out.
+/// The function runs on the thread whose request failed, with no lock held, and may free, trim and allocate; its own requests ask
+/// nobody. An exception of it is an answer of false: the request fails as it would have without it. `ExceptionType` is one that
+/// is caught where memory runs out.
 template <class ExceptionType = ::rmm::out_of_memory>
 class failure_callback_resource_adaptor : public ::rmm::detail::adaptor {
     static_assert(std::is_base_of_v<ExceptionType, ::rmm::out_of_memory>,

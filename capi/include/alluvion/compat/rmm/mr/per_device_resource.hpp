@@ -25,8 +25,8 @@ struct current_of_device {
     resource handle;
 };
 
-/// What `get_per_device_resource_ref` refers to. The library knows the current resources, C programs change them too, and this follows.
-/// Never destroyed: a reference may be used until the process ends.
+/// What `get_per_device_resource_ref` refers to. The library knows the current resources, C programs change them too, and this
+/// follows. Never destroyed: a reference may be used until the process ends.
 struct current_resources {
     std::mutex lock;
     std::map<int, current_of_device> by_device;
@@ -81,7 +81,8 @@ inline device_async_resource_ref get_per_device_resource_ref(cuda_device_id devi
 #endif
 }
 
-/// Makes a device allocate from another resource, and answers the one before. C programs, and every header of this library, see it too.
+/// Makes a device allocate from another resource, and answers the one before. C programs, and every header of this library, see
+/// it too.
 inline detail::any_resource set_per_device_resource(cuda_device_id device, detail::any_resource other) {
     detail::resource handle = ::rmm::detail::handle_of(other);
     alv_resource *previous = nullptr;

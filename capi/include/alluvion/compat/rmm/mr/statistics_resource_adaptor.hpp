@@ -51,7 +51,8 @@ public:
     /// Begins a scope that counts from zero; answers bytes and blocks of the one around it.
     std::pair<counter, counter> push_counters() { return both(push_stats()); }
 
-    /// Ends a scope, and adds it to the one around it; answers its bytes and blocks. The outermost one does not end: a `std::out_of_range`.
+    /// Ends a scope, and adds it to the one around it; answers its bytes and blocks. The outermost one does not end: a
+    /// `std::out_of_range`.
     std::pair<counter, counter> pop_counters() {
         alv_counts within = ALV_INIT(alv_counts);
         alv_status const status = alv_stats_pop(native_handle(), &within);

@@ -31,8 +31,8 @@ struct one_at_a_time {
 
 } // namespace detail
 
-/// Lets one thread at a time into a resource of the program's that needs that. Resources of this library never do, so over one of them it
-/// is that one.
+/// Lets one thread at a time into a resource of the program's that needs that. Resources of this library never do, so over one of
+/// them it is that one.
 class thread_safe_resource_adaptor : public ::rmm::detail::adaptor {
 public:
     using lock_t = std::lock_guard<std::mutex>;
