@@ -5,11 +5,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use alluvion::driver::RawStream;
-use alluvion::{AnyResource, Device, DevicePtr, Error, Frontier, Layout, Machine, Resource, Stream};
+use alluvion::{AnyResource, Device, DevicePtr, Error, ErrorKind, Layout, Resource, Stream};
 use pyo3::prelude::*;
 
-use super::book::Live;
-use super::{Book, bounds};
+use super::bounds;
 use crate::machine;
 
 /// What went wrong last, for who wonders why PyTorch got nothing. Held to store or to copy a text.
@@ -62,17 +61,11 @@ unsafe fn try_allocate(bytes: usize, ordinal: i32, raw: RawStream) -> Result<u64
     // SAFETY: the caller's promise.
     let stream = unsafe { stream_of(&device, raw) }?;
     bounds::take(device.ordinal(), bytes).map_err(|_| Error::out_of_memory(bytes))?;
-    let allocated = with_current(&device, || owner.allocate(layout, stream.as_ref()));
-    match allocated {
-        Ok(block) => {
-            Book::of_this_process().insert(block.address(), Live::new(owner, layout));
-            Ok(block.address())
-        }
-        Err(error) => {
-            bounds::give_back(device.ordinal(), bytes);
-            Err(error)
-        }
+    let allocated = with_current(&device, || device.ledger().allocate(&owner, layout, stream.as_ref()));
+    if allocated.is_err() {
+        bounds::give_back(device.ordinal(), bytes);
     }
+    Ok(allocated?.address())
 }
 
 /// Calls `body` with `device` current for this thread, and makes the device before it current again. A resource written in Python
@@ -88,43 +81,55 @@ fn with_current<T>(device: &Device, body: impl FnOnce() -> Result<T, Error>) -> 
     done
 }
 
+/// The device whose ledger has a block: the one that the call names, or another one of the machine.
+fn device_with(block: DevicePtr, ordinal: i32) -> Option<Device> {
+    let has = |device: &Device| device.ledger().is_out(block);
+    let machine = machine::active().ok()?;
+    let named = u32::try_from(ordinal).ok().and_then(|ordinal| machine.device(ordinal).ok());
+    named.filter(has).or_else(|| machine.devices().find(has))
+}
+
 /// Gives a block back to the resource that it came from, behind the work on its stream and on those that were recorded. A block
-/// that is not known is left alone: one that a parent process made, or no block.
+/// that is not known is left alone: one that a parent process made or that is of another machine, or no block.
 ///
 /// # Safety
 ///
 /// As [`stream_of`]. Nothing uses the block from now on but work that is submitted to these streams.
-pub(super) unsafe fn deallocate(address: u64, raw: RawStream) {
+pub(super) unsafe fn deallocate(address: u64, ordinal: i32, raw: RawStream) {
     let Some(block) = DevicePtr::new(address) else { return };
-    let machine = machine::active().ok();
-    let Some(live) = Book::of_this_process().remove(address, machine.as_ref()) else { return };
-    let device = live.owner.device().clone();
-    bounds::give_back(device.ordinal(), live.layout.bytes());
+    let Some(device) = device_with(block, ordinal) else { return };
     // SAFETY: the caller's promise.
     let freed = unsafe { stream_of(&device, raw) }.and_then(|stream| {
-        for &user in &live.users {
-            // SAFETY: who recorded the stream keeps it alive until the block is freed, as `record_stream` says.
-            let user = unsafe { stream_of(&device, user) }?;
-            stream.wait_for(&Frontier::of(user.release()))?;
-        }
-        // SAFETY:
-        // - the book says that the block came from this resource with this layout and is out; it is out of the book now, so it goes
-        //   back once;
-        // - nobody uses it any more but work on these streams, as the caller promises, which the stream comes after.
-        unsafe { live.owner.deallocate(block, live.layout, stream.as_ref()) };
-        Ok(())
+        // SAFETY: nobody uses the block any more but work on these streams, as the caller promises.
+        unsafe { device.ledger().free(block, stream.as_ref()) }
     });
-    // Where the stream cannot be had or cannot wait, the block leaks: the device is lost, or the process is ending.
-    drop(freed);
+    // Where the stream cannot be had or cannot wait, the block stays out: the device is lost, or the process is ending.
+    if let Ok(bytes) = freed {
+        bounds::give_back(device.ordinal(), bytes);
+    }
 }
 
-/// Notes that a stream uses a block besides its own.
+/// Notes that a stream, of any device, uses a block besides its own.
 ///
 /// # Safety
 ///
 /// As [`stream_of`], until the block is freed.
 pub(super) unsafe fn record_stream(address: u64, raw: RawStream) {
-    let _is_known = Book::of_this_process().note_user(address, raw);
+    let Some(block) = DevicePtr::new(address) else { return };
+    let Some(device) = device_with(block, -1) else { return };
+    // SAFETY: the caller's promise.
+    let mut user = unsafe { stream_of(&device, raw) };
+    for other in device.machine().devices() {
+        if user.as_ref().is_err_and(|error| error.kind() == ErrorKind::DeviceMismatch) {
+            // SAFETY: as above.
+            user = unsafe { stream_of(&other, raw) };
+        }
+    }
+    let noted = user.and_then(|user| device.ledger().record_stream(block, user.as_ref()));
+    if noted.is_err() {
+        // Its free could not wait for the stream: the block leaks.
+        let _ = device.ledger().forget(block);
+    }
 }
 
 /// Gives unused memory of every device that blocks were asked for back to the driver: `torch.cuda.empty_cache()`.
@@ -151,10 +156,6 @@ pub(super) fn set_memory_fraction(fraction: f64, ordinal: i32) {
 
 /// The start and the size of the driver's allocation that an address lies in.
 pub(super) fn base(address: u64) -> Option<(u64, usize)> {
-    let machine: Machine = match Book::of_this_process().owner(address) {
-        Some(owner) => owner.device().machine().clone(),
-        None => machine::active().ok()?,
-    };
-    let range = machine.driver().address_range(address).ok()??;
+    let range = machine::active().ok()?.driver().address_range(address).ok()??;
     Some((range.start, range.bytes))
 }

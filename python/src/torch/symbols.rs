@@ -78,11 +78,11 @@ pub(crate) unsafe extern "C-unwind" fn alluvion_torch_allocate_or_throw(
 pub(crate) unsafe extern "C" fn alluvion_torch_deallocate(
     block: *mut c_void,
     _size: usize,
-    _device: c_int,
+    device: c_int,
     stream: *mut c_void,
 ) {
     // SAFETY: the caller's promise.
-    contained((), || unsafe { calls::deallocate(block as u64, raw(stream)) });
+    contained((), || unsafe { calls::deallocate(block as u64, device, raw(stream)) });
 }
 
 /// Nothing: the library finds the devices by itself.
