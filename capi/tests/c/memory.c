@@ -184,6 +184,37 @@ static void a_lost_context_is_said_and_frees_leak(void) {
     alv_machine_release(machine);
 }
 
+static void *ask_for_memory(const alv_resource *resource) {
+    void *block = NULL;
+    OK(alv_allocate(resource, 1234, 0, NULL, &block));
+    return block;
+}
+
+static int is_called_by_ask_for_memory(void *user, const alv_block *block) {
+    EXPECT(block->bytes == 1234 && strcmp(block->tag, "load;table") == 0);
+    /* The program's function, and none of the library's. */
+    if (strstr(block->call_site, "ask_for_memory") == NULL) fprintf(stderr, "called by: %s\n", block->call_site);
+    EXPECT(strstr(block->call_site, "ask_for_memory") != NULL);
+    ++*(int *)user;
+    return 0;
+}
+
+static void a_block_that_is_out_has_a_tag_and_a_caller(void) {
+    alv_machine *machine = simulated();
+    alv_resource *resource = stack("tracking(stacks=all) | pool | cuda");
+    OK(alv_tag_push("load"));
+    OK(alv_tag_push("table"));
+    void *block = ask_for_memory(resource);
+    alv_tag_pop();
+    alv_tag_pop();
+    int blocks = 0;
+    OK(alv_outstanding(resource, is_called_by_ask_for_memory, &blocks));
+    EXPECT(blocks == 1);
+    alv_deallocate(resource, block, 1234, 0, NULL);
+    alv_resource_release(resource);
+    clean(machine);
+}
+
 int main(void) {
     OK(alv_check_version(ALV_VERSION));
     EXPECT_STATUS(alv_check_version(ALV_VERSION + 1), ALV_UNSUPPORTED);
@@ -195,6 +226,7 @@ int main(void) {
     bad_requests_are_refused_and_leave_null();
     a_call_of_the_driver_that_fails_is_a_status();
     a_lost_context_is_said_and_frees_leak();
+    a_block_that_is_out_has_a_tag_and_a_caller();
     puts("memory: ok");
     return 0;
 }

@@ -267,9 +267,19 @@ fn named(call: usize) -> Vec<CallSite> {
 #[cfg(feature = "backtrace")]
 fn is_below(call: &CallSite) -> bool {
     match crate_of(&call.function) {
-        Some(name) => ["alluvion", "backtrace", "core", "alloc", "std"].contains(&name),
-        None => call.file.as_deref().is_some_and(|file| is_file_below(Path::new(file))),
+        Some(name) => ["alluvion", "calluvion", "backtrace", "core", "alloc", "std"].contains(&name),
+        None => {
+            is_of_c(&call.function) || call.file.as_deref().is_some_and(|file| is_file_below(Path::new(file)))
+        }
     }
+}
+
+/// Whether a function is one of the C library, or of its headers for C++, whose names are shown as the compiler has made them; or
+/// what Rust's compiler puts between them.
+#[cfg(feature = "backtrace")]
+fn is_of_c(function: &str) -> bool {
+    let begins = ["alv_", "alluvion_", "_ZN8alluvion", "_ZNK8alluvion", "__rust_"];
+    begins.iter().any(|begin| function.starts_with(begin)) || ["rmmAlloc", "rmmRealloc"].contains(&function)
 }
 
 /// The crate that a function is of. `None` where the name is not the whole path: debug information of lines alone has the last
@@ -323,12 +333,23 @@ mod tests {
             "<&mut dyn core::ops::FnMut<A> as core::ops::FnOnce<A>>::call_once",
             "std::thread::spawn",
             "backtrace::backtrace::trace",
+            "calluvion::allocate::allocate::{{closure}}",
+            "alv_allocate_raw",
+            "alluvion_torch_malloc",
+            "rmmAlloc",
+            "__rust_try",
+            "_ZNK8alluvion14basic_resourceINS_14default_errorsEE8allocateEmm",
         ] {
             assert!(is_below(&call(below, None)), "{below}");
         }
-        for above in
-            ["main", "app::alluvion::load", "<app::Table as core::ops::Drop>::drop", "alluvion_cli::main"]
-        {
+        for above in [
+            "main",
+            "app::alluvion::load",
+            "<app::Table as core::ops::Drop>::drop",
+            "alluvion_cli::main",
+            "_ZN3app4loadEv",
+            "alvin",
+        ] {
             assert!(!is_below(&call(above, None)), "{above}");
         }
     }
