@@ -17,35 +17,41 @@ NULLABLE = {
     ("alv_sim_fail", "call"), ("alv_resource_from_recipe", "recipe"), ("alv_resource_from_recipe_on", "recipe"),
     ("alv_resource_over", "layers"), ("alv_resource_with_oom_handler", "drop"), ("alv_describe", "needed"),
     ("alv_set_current_resource", "previous"), ("alv_reset_current_resource", "previous"), ("alv_trim", "given_back"),
+    ("alluvion_handler_init", "resource"),
     ("alv_ledger_free_raw", "block"), ("alv_ledger_free_on", "block"), ("alv_ledger_free_sync", "block"),
     ("alv_ledger_size", "bytes"), ("alv_ledger_size", "base"), ("alv_ledger_live", "blocks"), ("alv_ledger_live", "bytes"),
-    ("alv_limit_of", "used"), ("alv_limit_of", "limit"), ("alv_memory_info", "available"), ("alv_memory_info", "total"), ("alv_stats_push", "top"), ("alv_stats_pop", "top"),
+    ("alv_limit_of", "used"), ("alv_limit_of", "limit"), ("alv_memory_info", "available"), ("alv_memory_info", "total"),
+    ("alv_stats_push", "top"), ("alv_stats_pop", "top"),
 }
-# What a function without a status answers to a null handle.
+# What a function without a status answers to null, for each of its arguments or for one.
 AS_NULL = {
-    "alv_machine_retain": "NULL", "alv_resource_retain": "NULL", "alv_stream_retain": "NULL", "alv_ledger_retain": "NULL",
-    "alv_stream_handle": "NULL",
-    "alv_resource_max_align": "0", "alv_sim_calls": "0", "alv_resource_equal": "false", "alv_resource_host_accessible": "false",
+    "alv_machine_retain": "== NULL", "alv_resource_retain": "== NULL", "alv_stream_retain": "== NULL",
+    "alv_ledger_retain": "== NULL", "alv_stream_handle": "== NULL", "alv_resource_max_align": "== 0", "alv_sim_calls": "== 0",
+    "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
+    "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
+    ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
-# Values by the type and the name of an argument, or by the type alone. `{}` is the function.
+# Values by the type and the name of an argument, or by the type alone.
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
     "alv_machine **": "&made.machine", "alv_resource **": "&made.resource", "alv_stream **": "&made.stream",
     "alv_cuda_stream *": "&made.bare",
-    "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place", "void * user": "place",
-    "void * owner": "place", "char * recipe": '"cuda"', "char * layers": '"stats"', "char * name": '"a_name"',
+    "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place",
+    "void * user": "place", "void * param": "NULL", "void * ctx": "resource", "void * owner": "place",
+    "char * recipe": '"cuda"', "char * layers": '"stats"', "char * name": '"a_name"',
     "char * call": '"cuMemAlloc"',
     "char * path": "path", "char * buffer": "text", "size_t *": "&number", "int32_t *": "&small",
     "alv_counts *": "&counts", "alv_pool_status *": "&figures",
     "alv_sim_options *": "&options", "alv_source *": "&source", "alv_write": "write_nothing",
     "alv_cuda_stream": "NULL", "size_t bytes": "4096", "size_t align": "0", "size_t room": "sizeof text", "size_t keep": "0",
-    "int32_t device": "0", "int32_t number": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
+    "size_t size": "4096", "int device": "0", "alv_device_mem_handler *": "&handler", "int32_t device": "0",
+    "int32_t number": "0", "int32_t code": "2", "uint64_t nth": "1000000", "uint8_t value": "1",
     "uint32_t header": "ALV_VERSION", "uint32_t flags": "0", "alv_status status": "0",
     "fn ask": "ask_nobody", "fn drop": "drop_nothing", "fn each": "each_block",
 }
 # Any value is one, null too.
-OPAQUE = {"user", "owner"}
+OPAQUE = {"user", "owner", "param", "ctx"}
 
 PROGRAM = r"""/* Written by capi/tests/null_sweep.py. */
 #include "expect.h"
@@ -121,6 +127,7 @@ int main(int count, char **arguments) {
     alv_counts counts = ALV_INIT(alv_counts);
     alv_pool_status figures = ALV_INIT(alv_pool_status);
     alv_sim_options options = ALV_INIT(alv_sim_options);
+    alv_device_mem_handler handler;
     alv_source source = ALV_INIT(alv_source);
     source.allocate = give_nothing;
     source.deallocate = take_nothing;
@@ -147,7 +154,9 @@ int main(int count, char **arguments) {
 def functions(header):
     """The name, the type and the arguments (type, name) of each function."""
     text = re.sub(r"//[^\n]*", "", header)
-    for answer, name, arguments in re.findall(r"^((?:const )?(?:struct )?\w+ \*?)(alv_\w+)\((.*?)\);", text, re.M | re.S):
+    for answer, name, arguments in re.findall(
+        r"^((?:const )?(?:struct )?\w+ \*?)((?:alv|alluvion)_\w+)\((.*?)\);", text, re.M | re.S
+    ):
         yield name, answer.strip(), list(split(arguments))
 
 
@@ -197,8 +206,8 @@ for function, answer, arguments in functions(open(sys.argv[1]).read()):
                 calls.append("    nothing_was_given();")
         elif answer == "void":
             calls.append(f"    {call};")
-        elif function in AS_NULL:
-            calls.append(f"    EXPECT({call} == {AS_NULL[function]});")
+        elif (as_null := AS_NULL.get((function, name), AS_NULL.get(function))) is not None:
+            calls.append(f"    EXPECT({call} {as_null});")
         else:
             sys.exit(f"{function}: what does it answer to null? add it to AS_NULL of {__file__}")
         if (function, name) == ("alv_stats_pop", "top"):

@@ -98,18 +98,14 @@ pub fn at_once_takes_no_driver_call<R: Resource>(bench: &Bench, make: impl Fn(&D
 /// A name, labels and a value.
 type Line = String;
 
-/// What a guard has looked at by now, and the events for it and for other streams, depend on what the device is done with, which only the
-/// simulated one repeats.
-const OF_THE_DEVICE: [&str; 3] =
-    ["alluvion_guard_verified_total", "alluvion_events_recorded_total", "alluvion_waits_total"];
-
 /// The figures of the resource and of all under it. Those of a log depend on when its writer runs, and the memory of the host
-/// that a suballocator takes depends on the addresses that it has. On hardware without [`OF_THE_DEVICE`].
+/// that a suballocator takes depends on the addresses that it has. What a guard has looked at by now is what the device is done
+/// with, which only the simulated one repeats.
 fn figures_of(bench: &Bench, resource: &dyn Resource) -> Vec<Line> {
     let is_repeated = |name: &str| {
         !name.starts_with("alluvion_log_")
             && name != "alluvion_metadata_bytes"
-            && (bench.is_simulated() || !OF_THE_DEVICE.contains(&name))
+            && (bench.is_simulated() || name != "alluvion_guard_verified_total")
     };
     let mut lines = Vec::new();
     let mut at = Some(resource);
