@@ -134,6 +134,7 @@ void bins() {
         void *large = bins.allocate(on_default, 5000);
         EXPECT(below.get_allocations_counter().total == at_first + 1);
         EXPECT(test::throws<rmm::logic_error>([&] { bins.add_bin(8192); }));
+        EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(bins.allocate(on_default, std::size_t{1} << 40)); }));
         bins.deallocate(on_default, large, 5000);
         bins.deallocate(on_default, small, 700);
         EXPECT(test::throws<rmm::logic_error>([&] { rmm::mr::binning_memory_resource{below, 12, 10}; }));
@@ -375,6 +376,42 @@ void current() {
     EXPECT(rmm::to_device_async_resource_ref_checked(&counted) == rmm::device_async_resource_ref{counted});
 }
 
+// What one thread sets, others allocate from, and the last one set is the one that is there.
+void current_by_threads() {
+    test::sim sim;
+    rmm::mr::statistics_resource_adaptor first{rmm::mr::cuda_memory_resource{}}, second{rmm::mr::cuda_memory_resource{}};
+    auto before = rmm::mr::set_current_device_resource(first);
+    // A reference names what is current, also after another is set.
+    auto const reference = rmm::mr::get_current_device_resource_ref();
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&, thread] {
+            for (int round = 0; round < 100; ++round) {
+                if (thread == 0) {
+                    static_cast<void>(rmm::mr::set_current_device_resource(round % 2 == 0 ? second : first));
+                }
+                rmm::device_buffer buffer(64, on_default);
+                // It keeps the one that it was made of.
+                EXPECT(buffer.memory_resource() == rmm::device_async_resource_ref{first} ||
+                       buffer.memory_resource() == rmm::device_async_resource_ref{second});
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    EXPECT(first.get_bytes_counter().value == 0 && second.get_bytes_counter().value == 0);
+    EXPECT(first.get_allocations_counter().total + second.get_allocations_counter().total == 400);
+    auto last = rmm::mr::set_current_device_resource(second);
+    EXPECT(rmm::device_async_resource_ref{last} == rmm::device_async_resource_ref{first});
+#if ALLUVION_COMPAT_RMM_CCCL
+    EXPECT(reference == rmm::device_async_resource_ref{second});
+#else
+    EXPECT(reference == rmm::device_async_resource_ref{first});
+#endif
+    static_cast<void>(rmm::mr::set_current_device_resource(before));
+}
+
 void allocators() {
     test::sim sim;
     rmm::mr::statistics_resource_adaptor counted{rmm::mr::cuda_memory_resource{}};
@@ -494,6 +531,7 @@ int main() {
     handlers();
     callbacks();
     current();
+    current_by_threads();
     allocators();
 #if ALLUVION_COMPAT_RMM_CCCL
     own_resources();

@@ -49,11 +49,11 @@ public:
     device_buffer() : device_buffer(0, cuda_stream_view{}) {}
 
     explicit device_buffer(std::size_t size, cuda_stream_view stream,
-                           detail::any_resource mr = mr::get_current_device_resource_ref())
+                           detail::any_resource mr = detail::current_resource())
         : device_buffer(size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr)) {}
 
     explicit device_buffer(std::size_t size, std::size_t alignment, cuda_stream_view stream,
-                           detail::any_resource mr = mr::get_current_device_resource_ref())
+                           detail::any_resource mr = detail::current_resource())
         : alignment_(alignment), stream_(stream), mr_(std::move(mr)) {
         if (!is_supported_alignment(alignment)) {
             throw invalid_argument("the alignment of a buffer is not a power of two");
@@ -64,11 +64,11 @@ public:
 
     /// A copy of `size` bytes from anywhere. The source stays as it is until the stream is done with it.
     device_buffer(void const *source, std::size_t size, cuda_stream_view stream,
-                  detail::any_resource mr = mr::get_current_device_resource_ref())
+                  detail::any_resource mr = detail::current_resource())
         : device_buffer(source, size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr)) {}
 
     explicit device_buffer(void const *source, std::size_t size, std::size_t alignment, cuda_stream_view stream,
-                           detail::any_resource mr = mr::get_current_device_resource_ref())
+                           detail::any_resource mr = detail::current_resource())
         : device_buffer(size, alignment, stream, std::move(mr)) {
         if (source == nullptr && size != 0) {
             throw logic_error("a copy from a null pointer");
@@ -78,7 +78,7 @@ public:
 
     /// A copy of what is in another buffer, and not of its spare room.
     device_buffer(device_buffer const &other, cuda_stream_view stream,
-                  detail::any_resource mr = mr::get_current_device_resource_ref())
+                  detail::any_resource mr = detail::current_resource())
         : device_buffer(other.data_, other.size_, other.alignment_, stream, std::move(mr)) {}
 
     device_buffer(device_buffer const &) = delete;

@@ -33,22 +33,22 @@ public:
     device_scalar() = delete;
 
     /// A value that is not initialised.
-    explicit device_scalar(cuda_stream_view stream, detail::any_resource mr = mr::get_current_device_resource_ref())
+    explicit device_scalar(cuda_stream_view stream, detail::any_resource mr = detail::current_resource())
         : storage_(1, stream, std::move(mr)) {}
 
     /// Queues the write of the value, which stays as it is until the stream is done with it.
     explicit device_scalar(value_type const &initial, cuda_stream_view stream,
-                           detail::any_resource mr = mr::get_current_device_resource_ref())
+                           detail::any_resource mr = detail::current_resource())
         : storage_(1, stream, std::move(mr)) {
         set_value_async(initial, stream);
     }
 
     /// A temporary would be gone when it is copied.
     device_scalar(value_type const &&, cuda_stream_view stream,
-                  detail::any_resource mr = mr::get_current_device_resource_ref()) = delete;
+                  detail::any_resource mr = detail::current_resource()) = delete;
 
     device_scalar(device_scalar const &other, cuda_stream_view stream,
-                  detail::any_resource mr = mr::get_current_device_resource_ref())
+                  detail::any_resource mr = detail::current_resource())
         : storage_(other.storage_, stream, std::move(mr)) {}
 
     /// The value, after the work on the stream.

@@ -56,11 +56,11 @@ public:
     device_uvector() = delete;
 
     explicit device_uvector(size_type size, cuda_stream_view stream,
-                            detail::any_resource mr = mr::get_current_device_resource_ref())
+                            detail::any_resource mr = detail::current_resource())
         : storage_(bytes_of(size), alignment(), stream, std::move(mr)) {}
 
     explicit device_uvector(device_uvector const &other, cuda_stream_view stream,
-                            detail::any_resource mr = mr::get_current_device_resource_ref())
+                            detail::any_resource mr = detail::current_resource())
         : storage_(other.storage_, stream, std::move(mr)) {}
 
     /// Where an element is.

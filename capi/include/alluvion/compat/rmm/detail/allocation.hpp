@@ -19,7 +19,7 @@ struct allocation {
     /// A resource of the program's may go by the current device.
     using on_device = cuda_set_device_raii;
 
-    [[nodiscard]] static resource current() { return resource(mr::get_current_device_resource_ref()); }
+    [[nodiscard]] static resource current() { return current_resource(); }
     [[nodiscard]] static reference refer(resource &kept) noexcept { return reference{kept}; }
 
     [[nodiscard]] static std::size_t bytes(std::size_t count, std::size_t size) {

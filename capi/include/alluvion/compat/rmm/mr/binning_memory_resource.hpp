@@ -28,13 +28,11 @@ public:
           exponents_(exponents) {}
 
     void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align) {
-        std::shared_lock<std::shared_mutex> const held(lock_);
         used_ = true;
         return of(bytes).allocate(stream, bytes, align);
     }
 
     void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes, std::size_t align) noexcept {
-        std::shared_lock<std::shared_mutex> const held(lock_);
         of(bytes).deallocate(stream, block, bytes, align);
     }
 
@@ -62,8 +60,10 @@ private:
                ", to=" + ::rmm::detail::number(std::size_t{1} << most) + ")";
     }
 
-    /// The smallest bin that serves a size; of two of one size the power of two, which was there first.
-    resource const &of(std::size_t bytes) const {
+    /// The smallest bin that serves a size; of two of one size the power of two, which was there first. A handle of its own: a bin
+    /// is used while nothing is locked, and may ask functions of the program.
+    resource of(std::size_t bytes) const {
+        std::shared_lock<std::shared_mutex> const held(lock_);
         auto const found = given_.lower_bound(bytes);
         if (found == given_.end()) {
             return others_;
@@ -84,7 +84,7 @@ private:
     // The powers of two, and the upstream for what is larger.
     resource others_;
     std::optional<std::pair<int, int>> exponents_;
-    std::shared_mutex lock_;
+    mutable std::shared_mutex lock_;
     std::map<std::size_t, resource> given_;
     std::atomic<bool> used_{false};
 };

@@ -36,35 +36,45 @@ struct current_resources {
         return *all;
     }
 
-    any_resource &of(cuda_device_id device) {
-        resource now = resource::current(device.value());
+    /// What `use` makes of the slot of a device, while nobody changes it.
+    template <class Use>
+    auto of(cuda_device_id device, Use const &use) {
         // Destroyed after the lock is given back: a pool that goes may wait for work.
         std::optional<current_of_device> before;
         std::lock_guard<std::mutex> const held(lock);
+        resource now = resource::current(device.value());
         auto const found = by_device.find(device.value());
         if (found == by_device.end()) {
-            return by_device.emplace(device.value(), current_of_device{any_resource(now), now}).first->second.given;
+            return use(by_device.emplace(device.value(), current_of_device{any_resource(now), now}).first->second.given);
         }
         if (found->second.handle != now) {
             before.emplace(std::exchange(found->second, current_of_device{any_resource(now), now}));
         }
-        return found->second.given;
+        return use(found->second.given);
     }
 
-    /// Remembers what was given for a device, and answers what was given for the one before.
-    any_resource exchange(cuda_device_id device, std::optional<current_of_device> next, resource previous) {
+    /// Has the library set another resource, remembers what was given for it, and answers what was given for the one before.
+    template <class Set>
+    any_resource exchange(cuda_device_id device, std::optional<current_of_device> next, Set const &set) {
+        std::optional<current_of_device> before;
         std::lock_guard<std::mutex> const held(lock);
+        alv_resource *previous = nullptr;
+        ::rmm::detail::check(set(&previous));
+        resource gone = resource::adopt(previous);
         auto const found = by_device.find(device.value());
-        any_resource given = found != by_device.end() && found->second.handle == previous
-                                 ? std::move(found->second.given)
-                                 : any_resource(std::move(previous));
-        if (next) {
-            by_device.insert_or_assign(device.value(), std::move(*next));
-        } else if (found != by_device.end()) {
-            resource const first = resource::current(device.value());
-            found->second = current_of_device{any_resource(first), first};
+        if (found == by_device.end()) {
+            if (next) {
+                by_device.emplace(device.value(), std::move(*next));
+            }
+            return any_resource(std::move(gone));
         }
-        return given;
+        if (!next) {
+            resource const first = resource::current(device.value());
+            next = current_of_device{any_resource(first), first};
+        }
+        // In its place, which references name.
+        before.emplace(std::exchange(found->second, std::move(*next)));
+        return before->handle == gone ? std::move(before->given) : any_resource(std::move(gone));
     }
 };
 
@@ -72,39 +82,42 @@ struct current_resources {
 
 } // namespace detail
 
-/// The resource of a device. A reference, which names the current one also after another is set.
+/// The resource of a device. A reference, which names the current one also after another is set: as in RMM, who sets one lets no
+/// other thread use a reference meanwhile. What names no resource at all, as `device_buffer(size, stream)`, needs no such order.
 inline device_async_resource_ref get_per_device_resource_ref(cuda_device_id device) {
 #if ALLUVION_COMPAT_RMM_CCCL
-    return device_async_resource_ref{detail::current_resources::get().of(device)};
+    return detail::current_resources::get().of(device,
+                                               [](detail::any_resource &slot) { return device_async_resource_ref{slot}; });
 #else
     return detail::resource::current(device.value());
 #endif
 }
 
-/// Makes a device allocate from another resource, and answers the one before. C programs, and every header of this library, see
-/// it too.
+/// Makes a device allocate from another resource, and answers the one before. C programs, and every header of this library,
+/// see it too.
 inline detail::any_resource set_per_device_resource(cuda_device_id device, detail::any_resource other) {
     detail::resource handle = ::rmm::detail::handle_of(other);
-    alv_resource *previous = nullptr;
-    ::rmm::detail::check(alv_set_current_resource(device.value(), handle.native_handle(), &previous));
-    detail::resource before = detail::resource::adopt(previous);
+    auto const set = [device, to = handle.native_handle()](alv_resource **previous) {
+        return alv_set_current_resource(device.value(), to, previous);
+    };
 #if ALLUVION_COMPAT_RMM_CCCL
-    return detail::current_resources::get().exchange(
-        device, detail::current_of_device{std::move(other), std::move(handle)}, std::move(before));
+    return detail::current_resources::get().exchange(device, detail::current_of_device{std::move(other), handle}, set);
 #else
-    return before;
+    alv_resource *previous = nullptr;
+    ::rmm::detail::check(set(&previous));
+    return detail::resource::adopt(previous);
 #endif
 }
 
 /// Puts the first resource of a device back, and answers the one before.
 inline detail::any_resource reset_per_device_resource(cuda_device_id device) {
-    alv_resource *previous = nullptr;
-    ::rmm::detail::check(alv_reset_current_resource(device.value(), &previous));
-    detail::resource before = detail::resource::adopt(previous);
+    auto const reset = [device](alv_resource **previous) { return alv_reset_current_resource(device.value(), previous); };
 #if ALLUVION_COMPAT_RMM_CCCL
-    return detail::current_resources::get().exchange(device, std::nullopt, std::move(before));
+    return detail::current_resources::get().exchange(device, std::nullopt, reset);
 #else
-    return before;
+    alv_resource *previous = nullptr;
+    ::rmm::detail::check(reset(&previous));
+    return detail::resource::adopt(previous);
 #endif
 }
 
@@ -130,6 +143,19 @@ inline detail::any_resource reset_per_device_resource_ref(cuda_device_id device)
 inline detail::any_resource reset_current_device_resource_ref() { return reset_current_device_resource(); }
 
 } // namespace mr
+namespace detail {
+
+/// The current resource of the current device, kept, while other threads may set another.
+inline any_resource current_resource() {
+    cuda_device_id const device;
+#if ALLUVION_COMPAT_RMM_CCCL
+    return mr::detail::current_resources::get().of(device, [](any_resource &slot) { return any_resource(slot); });
+#else
+    return resource::current(device.value());
+#endif
+}
+
+} // namespace detail
 ALLUVION_COMPAT_RMM_END
 
 #endif
