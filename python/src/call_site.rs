@@ -14,6 +14,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyString;
+
+use crate::ending::attach;
 
 /// The most frames that are taken down. A frame costs about 0.15 µs.
 static DEPTH: AtomicUsize = AtomicUsize::new(16);
@@ -56,7 +59,7 @@ pub(crate) fn begin() {
 fn capture(most: usize) -> Option<Arc<dyn InterpretedCalls>> {
     let depth = most.min(DEPTH.load(Ordering::Relaxed));
     // An error is one of a thread without frames: it has native calls only.
-    Python::try_attach(|py| frames(py, depth).ok()).flatten().map(|calls| Arc::new(calls) as _)
+    attach(|py| frames(py, depth).ok()).flatten().map(|calls| Arc::new(calls) as _)
 }
 
 fn frames(py: Python<'_>, depth: usize) -> PyResult<PythonCalls> {
@@ -90,8 +93,8 @@ fn function_of(code: &Bound<'_, PyAny>) -> PyResult<Function> {
         }
     }
     let py = code.py();
-    let file: String = code.getattr(intern!(py, "co_filename"))?.extract()?;
-    let name: String = code.getattr(intern!(py, "co_qualname"))?.extract()?;
+    let file = text_of(code.getattr(intern!(py, "co_filename"))?)?;
+    let name = text_of(code.getattr(intern!(py, "co_qualname"))?)?;
     let is_own = Path::new(&file).starts_with(package_folder(py)?);
     let function = Function { name: name.into(), file: file.into(), is_own };
     let forgotten = {
@@ -104,6 +107,11 @@ fn function_of(code: &Bound<'_, PyAny>) -> PyResult<Function> {
     // Without the lock: code objects go with it.
     drop(forgotten);
     Ok(function)
+}
+
+/// A text of Python, as well as it can be written: the name of a file may have bytes that are no text.
+fn text_of(text: Bound<'_, PyAny>) -> PyResult<String> {
+    Ok(text.cast_into::<PyString>()?.to_string_lossy().into_owned())
 }
 
 /// The folder of this package.

@@ -11,6 +11,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
+use crate::ending::prepare;
+
 /// What was being done when an error came. The same error is another exception in another place, as RMM has it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum During {
@@ -37,6 +39,7 @@ impl During {
 
 /// The exception for an error.
 pub(crate) fn exception(py: Python<'_>, error: &Error, during: During) -> PyErr {
+    prepare();
     match instance(py, error, during) {
         Ok(exception) => PyErr::from_value(exception),
         Err(failed) => failed,
@@ -64,6 +67,11 @@ pub(crate) fn keep_raised(raised: PyErr) {
     drop(RAISED.replace(Some(raised)));
 }
 
+/// The error of a request whose function, `what` by name, has raised another exception than one of memory: nobody tries it again.
+pub(crate) fn raised_by(what: &str) -> Error {
+    Error::foreign(format!("{what} has raised an exception"))
+}
+
 /// Forgets what was raised before.
 pub(crate) fn forget_raised() {
     drop(RAISED.take());
@@ -71,6 +79,7 @@ pub(crate) fn forget_raised() {
 
 /// The exception of a request that failed because a function of the user's raised another.
 fn caused(py: Python<'_>, raised: &PyErr) -> PyErr {
+    prepare();
     let exception =
         py.import("alluvion.errors").and_then(|errors| errors.getattr("_caused")?.call1((raised.value(py),)));
     match exception {

@@ -4,6 +4,7 @@
 //!
 //! | room | question |
 //! |---|---|
+//! | `ending` | What becomes of a thread that must not come back to an interpreter which is ending? |
 //! | `error` | Which Python exception says what went wrong? |
 //! | `machine` | Which machine and which device does a call mean? |
 //! | `gpu` | What does the driver say of itself, of devices and of its errors? |
@@ -39,6 +40,7 @@ mod buffer;
 mod call_site;
 mod current;
 mod dlpack;
+mod ending;
 mod error;
 mod gpu;
 mod machine;
@@ -103,7 +105,8 @@ mod _alluvion {
     use crate::torch::torch_last_error;
 
     #[pymodule_init]
-    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        crate::ending::refuse_other_interpreters(module.py())?;
         crate::call_site::begin();
         Ok(())
     }

@@ -28,6 +28,9 @@ const EXTRAS: [(&str, DeviceAttribute); 2] = [
     ("integrated", DeviceAttribute::Integrated),
 ];
 
+/// More devices than a host has.
+const MOST_DEVICES: u32 = 64;
+
 /// An access for Python: operation, stream, address, bytes, mode, submission.
 type AccessRow = (String, String, u64, u64, String, u64);
 
@@ -55,8 +58,10 @@ impl Simulated {
         features: Vec<(String, bool)>,
         keep_up: bool,
     ) -> PyResult<Self> {
-        if devices == 0 {
-            return Err(PyValueError::new_err("a simulated machine needs at least 1 device"));
+        if !(1..=MOST_DEVICES).contains(&devices) {
+            return Err(PyValueError::new_err(format!(
+                "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}: it needs at least 1 device"
+            )));
         }
         let mut config = SimConfig::default()
             .devices(devices)

@@ -15,9 +15,10 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::ending::attach;
 use crate::error::{During, exception, keep_raised, raise};
 use crate::machine;
-use crate::resource::{DeviceMemoryResource, Owner};
+use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
 
 /// A stack of resources: one made by a recipe, or that of another resource object.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion._alluvion")]
@@ -29,9 +30,9 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    fn over(owner: Owner, handler: Option<Arc<Py<PyAny>>>) -> PyClassInitializer<Self> {
+    fn over(tower: Arc<Tower>, owner: Owner, handler: Option<Arc<Py<PyAny>>>) -> PyClassInitializer<Self> {
         let own = Self { owner: owner.downgrade(), handler };
-        PyClassInitializer::from(DeviceMemoryResource::over(owner)).add_subclass(own)
+        PyClassInitializer::from(DeviceMemoryResource::on(tower, owner)).add_subclass(own)
     }
 }
 
@@ -51,7 +52,7 @@ impl Stack {
             Some(over) => Some(AnyResource::clone(over.get().owner(py)?)),
             None => None,
         };
-        let made = if let Ok(resource) = recipe.cast::<DeviceMemoryResource>() {
+        let (tower, made) = if let Ok(resource) = recipe.cast::<DeviceMemoryResource>() {
             if base.is_some() || device.is_some() {
                 return Err(PyValueError::new_err(
                     "a resource object is over its own upstream, on its own device: leave `over` and `device` out",
@@ -59,11 +60,21 @@ impl Stack {
             }
             let owner = resource.get().owner(py)?;
             if handler.is_none() {
-                return Ok(Self::over(owner.clone(), None));
+                return Ok(Self::over(Arc::clone(resource.get().tower()), owner.clone(), None));
             }
-            AnyResource::clone(owner)
+            (Tower::over(py, resource.get().tower(), 1)?, AnyResource::clone(owner))
         } else if let Ok(text) = recipe.extract::<String>() {
-            raise(py, py.detach(|| build(&text, device, base)), During::Other)?
+            let beneath = base.as_ref().map_or(0, layers);
+            let made = raise(py, py.detach(|| build(&text, device, base)), During::Other)?;
+            // One for the handler.
+            let own = layers(&made).saturating_sub(beneath) + 1;
+            match tower(py, over, own) {
+                Ok(tower) => (tower, made),
+                Err(refused) => {
+                    py.detach(move || drop(made));
+                    return Err(refused);
+                }
+            }
         } else {
             return Err(PyTypeError::new_err(format!(
                 "a recipe is a str, such as 'pool | cuda-async', and not {}",
@@ -77,7 +88,7 @@ impl Stack {
                 Owner::new(FailureCallback::new(made, move |report: &OutOfMemory| ask(&handler, report)))
             }
         };
-        Ok(Self::over(owner, handler))
+        Ok(Self::over(tower, owner, handler))
     }
 
     /// The number of the device that the memory belongs to.
@@ -275,6 +286,14 @@ impl Stack {
     }
 }
 
+/// The tower of `own` layers over a resource object, or over nothing.
+fn tower(py: Python<'_>, over: Option<&Bound<'_, DeviceMemoryResource>>, own: u32) -> PyResult<Arc<Tower>> {
+    match over {
+        Some(over) => Tower::over(py, over.get().tower(), own),
+        None => Tower::over(py, &Tower::of_source(), own.saturating_sub(1)),
+    }
+}
+
 /// The stack of the object.
 fn owner_of<'a>(slf: &'a Bound<'_, Stack>) -> PyResult<&'a Owner> {
     slf.as_super().get().owner(slf.py())
@@ -297,7 +316,7 @@ fn numbers(counts: Counts) -> [i64; 7] {
 /// Asks a handler that is written in Python. One that raises has freed nothing, and its exception is the cause of the request's.
 fn ask(handler: &Py<PyAny>, report: &OutOfMemory) -> Relief {
     let error = Error::from(report.clone());
-    let freed = Python::try_attach(|py| {
+    let freed = attach(|py| {
         let answer = handler
             .bind(py)
             .call1((exception(py, &error, During::Allocation).into_value(py),))

@@ -258,6 +258,53 @@ def work():
         r.deallocate(r.allocate(100), 100)
 threading.Thread(target=work, daemon=True).start()
 """,
+    "daemons within functions of Python": """
+import time
+def allocate(n, s):
+    time.sleep(0.001)
+    return cuda.allocate(n)
+def deallocate(p, n, s):
+    time.sleep(0.001)
+    cuda.deallocate(p, n)
+def refuse(n):
+    time.sleep(0.001)
+    return False
+r = mr.CallbackMemoryResource(allocate, deallocate)
+f = mr.FailureCallbackResourceAdaptor(mr.LimitingResourceAdaptor(cuda, 10), refuse)
+def work(use):
+    while True:
+        use()
+def refused():
+    try:
+        f.allocate(1000)
+    except MemoryError:
+        pass
+for use in [lambda: r.deallocate(r.allocate(100), 100), lambda: DeviceBuffer(size=100, mr=r), refused] * 3:
+    threading.Thread(target=work, args=(use,), daemon=True).start()
+time.sleep(0.1)
+""",
+    "daemons within protocols": """
+import time
+class AStream:
+    def __cuda_stream__(self):
+        time.sleep(0.001)
+        return (0, 0)
+class Lender:
+    def __init__(self):
+        self.buffer = DeviceBuffer.to_device(b"abc")
+    def __dlpack_device__(self):
+        time.sleep(0.001)
+        return (2, 0)
+    def __dlpack__(self, **keywords):
+        time.sleep(0.001)
+        return self.buffer.__dlpack__()
+def work(use):
+    while True:
+        use()
+for use in [lambda: DeviceBuffer(size=10, stream=AStream()), lambda: alluvion.from_dlpack(Lender())] * 4:
+    threading.Thread(target=work, args=(use,), daemon=True).start()
+time.sleep(0.1)
+""",
     "a cycle": "class N: pass\nn = N(); n.n = n; n.b = DeviceBuffer(size=1); n.r = mr.StatisticsResourceAdaptor(cuda)",
     "a fork": """
 b = DeviceBuffer(size=100)

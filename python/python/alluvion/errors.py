@@ -132,10 +132,13 @@ _PLACES: dict[str, dict[str, type[Error]]] = {
     "other": {},
 }
 
+#: The kinds whose class has another name.
+_NAMES = {"Foreign": "CallbackFailed"}
+
 
 def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseException:
     """The exception for an error of the native module."""
-    chosen = _PLACES[place].get(kind) or globals().get(kind)
+    chosen = _PLACES[place].get(kind) or globals().get(_NAMES.get(kind, kind))
     if chosen is None:
         chosen = Error
     if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, (MemoryError, ShutDown)):
@@ -151,7 +154,11 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
 def _caused(cause: BaseException) -> BaseException:
     """The exception of a request that failed because a function of the user's raised `cause`."""
     chosen = OutOfMemory if isinstance(cause, MemoryError) else CallbackFailed
-    error: BaseException = chosen(f"{type(cause).__name__}: {cause}")
+    try:
+        text = str(cause)
+    except Exception:
+        text = "an exception that cannot be printed"
+    error: BaseException = chosen(f"{type(cause).__name__}: {text}")
     error.__cause__ = cause
     return error
 

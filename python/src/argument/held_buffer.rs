@@ -9,6 +9,8 @@ use std::ffi::{CStr, c_void};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::ending::{attach, prepare};
+
 /// The memory of an object, which neither moves nor goes while this lives.
 pub(crate) struct HeldBuffer {
     /// Boxed, because exporters keep pointers into it.
@@ -27,6 +29,8 @@ impl HeldBuffer {
     ///
     /// As the object raises; `TypeError` if it has no memory to show.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        // An exporter may be a class of Python.
+        prepare();
         let mut raw = Box::new(ffi::Py_buffer::new());
         // SAFETY: attached, a live object, and room for the answer, which stays where it is.
         let status = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *raw, ffi::PyBUF_FULL_RO) };
@@ -82,7 +86,7 @@ impl HeldBuffer {
 impl Drop for HeldBuffer {
     fn drop(&mut self) {
         // Where the interpreter is gone, so is the object. A thread that drops one is attached, or may be.
-        let _ = Python::try_attach(|_| {
+        let _ = attach(|_| {
             // SAFETY: attached; filled by `PyObject_GetBuffer`, and released once.
             unsafe { ffi::PyBuffer_Release(&raw mut *self.raw) };
         });

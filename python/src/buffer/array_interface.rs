@@ -44,6 +44,7 @@ impl ArrayInterface {
         let type_string: String = entry("typestr")?.extract()?;
         let item_bytes = type_string
             .get(2..)
+            .filter(|_| type_string.is_ascii())
             .and_then(|digits| digits.parse::<usize>().ok())
             .filter(|bytes| *bytes > 0)
             .ok_or_else(|| PyValueError::new_err(format!("'{type_string}' is no type of elements")))?;
@@ -70,6 +71,11 @@ impl ArrayInterface {
         let bytes = count.checked_mul(item_bytes).ok_or_else(|| {
             PyValueError::new_err(format!("{count} elements of {item_bytes} bytes are too large"))
         })?;
+        if bytes > 0 && address.is_none_or(|address| address == 0) {
+            return Err(PyValueError::new_err(format!(
+                "{bytes} bytes are at no address: `data` of the interface is 0"
+            )));
+        }
         let stream = match interface.get_item("stream")? {
             Some(stream) if !stream.is_none() => {
                 let number: u64 = stream.extract()?;

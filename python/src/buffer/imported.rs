@@ -1,15 +1,20 @@
 //! `Imported`: a tensor that another library lent.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use alluvion::{Device, Error, Frontier, StreamRef};
 use pyo3::prelude::*;
 
+use crate::ending::attach;
 use crate::stream::StreamHandle;
 
+/// A call to a lender's deleter.
+type Call = Box<dyn FnOnce() + Send + Sync>;
+
 /// What says to the lender that its tensor is no longer used: called once.
-pub(crate) struct Deleter(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub(crate) struct Deleter(Option<Call>);
 
 impl Deleter {
     /// The deleter that `call` calls.
@@ -21,10 +26,40 @@ impl Deleter {
 impl Drop for Deleter {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else { return };
+        delete(call);
+    }
+}
+
+thread_local! {
+    /// The calls that came up while this thread was in one; `None` while it is in none.
+    static QUEUE: RefCell<Option<Vec<Call>>> = const { RefCell::new(None) };
+}
+
+/// Calls a deleter. A tensor may be lent by a buffer that was lent itself, and so on: one call is over before the next begins, so that
+/// no number of them fills the stack.
+fn delete(call: Call) {
+    let mut call = Some(call);
+    let is_queued = QUEUE.try_with(|queue| match &mut *queue.borrow_mut() {
+        Some(waiting) => {
+            waiting.extend(call.take());
+            true
+        }
+        none => {
+            *none = Some(Vec::new());
+            false
+        }
+    });
+    if is_queued == Ok(true) {
+        return;
+    }
+    while let Some(next) = call.take() {
         // Attached, because many libraries expect that of the callers of their deleters. Where the interpreter is gone, so is the
         // library: then nothing is called.
-        let _ = Python::try_attach(|_| call());
+        let _ = attach(|_| next());
+        // Without a queue the thread is ending: then the calls nest.
+        call = QUEUE.try_with(|queue| queue.borrow_mut().as_mut().and_then(Vec::pop)).ok().flatten();
     }
+    let _ = QUEUE.try_with(|queue| queue.take());
 }
 
 impl fmt::Debug for Deleter {

@@ -94,6 +94,9 @@ impl Form {
 
     /// How many bytes it takes. `None` if no address can name them.
     pub(crate) fn total_bytes(&self) -> Option<usize> {
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
         self.shape
             .iter()
             .try_fold(self.element.bytes, |bytes, &length| bytes.checked_mul(usize::try_from(length).ok()?))
@@ -101,9 +104,10 @@ impl Form {
 
     /// The strides in elements, in the order of C.
     pub(crate) fn strides(&self) -> Vec<i64> {
-        let mut strides = vec![1; self.shape.len()];
+        let mut strides = vec![1_i64; self.shape.len()];
         for place in (1..self.shape.len()).rev() {
-            strides[place - 1] = strides[place] * self.shape[place].max(1);
+            // An array without elements may have lengths whose product is no number, and steps that nobody takes.
+            strides[place - 1] = strides[place].saturating_mul(self.shape[place].max(1));
         }
         strides
     }
@@ -136,7 +140,8 @@ impl Form {
                 element.bytes
             ))
         };
-        let known = known.ok_or_else(does_not_fit)?;
+        let is_empty = unknown.is_empty() && shape.contains(&0) && shape.iter().all(|length| *length >= 0);
+        let known = if is_empty { 0 } else { known.ok_or_else(does_not_fit)? };
         match unknown[..] {
             [] => {
                 let wanted = known.checked_mul(element.bytes);

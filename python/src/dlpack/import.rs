@@ -16,6 +16,7 @@ use super::layout::{
     TensorDevice, VERSION, VERSIONED, VERSIONED_USED,
 };
 use crate::buffer::{Deleter, DeviceBuffer, Imported, Memory};
+use crate::ending::prepare;
 use crate::error::{During, raise};
 use crate::machine;
 use crate::stream::{StreamArgument, StreamHandle};
@@ -60,6 +61,7 @@ fn ask<'py>(
     object: &Bound<'py, PyAny>,
     stream: &StreamHandle,
 ) -> PyResult<Bound<'py, PyCapsule>> {
+    prepare();
     let method = intern!(py, "__dlpack__");
     let (Some(device), true) =
         (object.getattr_opt(intern!(py, "__dlpack_device__"))?, object.hasattr(method)?)
@@ -249,6 +251,17 @@ unsafe fn bytes_of(tensor: &Tensor) -> PyResult<usize> {
     if dimensions > 0 && tensor.shape.is_null() {
         return Err(refused("it has no shape"));
     }
+    let mut is_empty = false;
+    for place in 0..dimensions {
+        let length = axis(tensor.shape, place);
+        if length < 0 {
+            return Err(refused("a length is negative"));
+        }
+        is_empty |= length == 0;
+    }
+    if is_empty {
+        return Ok(0);
+    }
     let mut count = 1_usize;
     let mut is_compact = true;
     for place in (0..dimensions).rev() {
@@ -259,7 +272,7 @@ unsafe fn bytes_of(tensor: &Tensor) -> PyResult<usize> {
         }
         count = count.checked_mul(length).ok_or_else(|| refused("it is too large"))?;
     }
-    if !is_compact && count > 0 {
+    if !is_compact {
         return Err(refused("its elements are not contiguous in the order of C: make it contiguous first"));
     }
     count.checked_mul(bits / 8).ok_or_else(|| refused("it is too large"))

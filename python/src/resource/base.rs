@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "frees blocks that a caller names by their addresses")]
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::PyTraverseError;
@@ -11,7 +11,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::Owner;
+use super::{Owner, Tower};
 use crate::error::{During, raise};
 use crate::machine;
 use crate::stream::StreamArgument;
@@ -25,18 +25,30 @@ pub(crate) struct DeviceMemoryResource {
     make: Option<fn(&Device) -> Result<Owner, Error>>,
     /// The number of the device that was current when the object was made, if there was a machine then.
     ordinal: Option<u32>,
+    tower: Arc<Tower>,
 }
 
 impl DeviceMemoryResource {
     /// The base of a class that has its stack.
     pub(crate) fn over(owner: Owner) -> Self {
-        Self { owner: OnceLock::from(owner), make: None, ordinal: None }
+        let tower = Tower::of(&owner);
+        Self::on(tower, owner)
+    }
+
+    /// As [`over`](Self::over), where the stack stands on those of other objects.
+    pub(crate) fn on(tower: Arc<Tower>, owner: Owner) -> Self {
+        Self { owner: OnceLock::from(owner), make: None, ordinal: None, tower }
+    }
+
+    /// What the stack stands on.
+    pub(crate) fn tower(&self) -> &Arc<Tower> {
+        &self.tower
     }
 
     /// The base of a class whose stack is made at its first use, for the device that is current now.
     pub(crate) fn later(make: fn(&Device) -> Result<Owner, Error>) -> Self {
         let ordinal = machine::device().ok().map(|device| device.ordinal());
-        Self { owner: OnceLock::new(), make: Some(make), ordinal }
+        Self { owner: OnceLock::new(), make: Some(make), ordinal, tower: Tower::of_source() }
     }
 
     /// The stack.
@@ -81,7 +93,7 @@ impl DeviceMemoryResource {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { owner: OnceLock::new(), make: None, ordinal: None }
+        Self { owner: OnceLock::new(), make: None, ordinal: None, tower: Tower::of_source() }
     }
 
     /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes.
@@ -174,9 +186,13 @@ pub(crate) struct UpstreamResourceAdaptor {
 }
 
 impl UpstreamResourceAdaptor {
-    /// The base of a class over the resource object `upstream`, whose own stack is `owner`.
-    pub(crate) fn over(owner: Owner, upstream: &Bound<'_, PyAny>) -> PyClassInitializer<Self> {
-        PyClassInitializer::from(DeviceMemoryResource::over(owner))
+    /// The base of a class over the resource object `upstream`, whose own stack is `owner`, and stands on `tower`.
+    pub(crate) fn over(
+        tower: Arc<Tower>,
+        owner: Owner,
+        upstream: &Bound<'_, PyAny>,
+    ) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(DeviceMemoryResource::on(tower, owner))
             .add_subclass(Self { upstream: upstream.clone().unbind() })
     }
 }
@@ -204,8 +220,9 @@ pub(super) fn layer<R: DeviceAccessible + Send + Sync + 'static>(
     make: impl FnOnce(AnyResource) -> Result<R, Error> + Send,
 ) -> PyResult<PyClassInitializer<UpstreamResourceAdaptor>> {
     let (py, under) = (upstream.py(), AnyResource::clone(upstream_of(upstream)?));
+    let tower = tower_over(upstream, 1)?;
     let made = py.detach(|| Ok(Owner::new(make(under)?)));
-    Ok(UpstreamResourceAdaptor::over(raise(py, made, During::Construction)?, upstream))
+    Ok(UpstreamResourceAdaptor::over(tower, raise(py, made, During::Construction)?, upstream))
 }
 
 /// The stack of an object of a class that derives from the base.
@@ -227,6 +244,15 @@ pub(crate) fn upstream_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Owne
         return Err(PyException::new_err("Argument `upstream_mr` must not be None"));
     }
     resource_of(object, "upstream_mr")
+}
+
+/// The tower of a class of `layers` layers over the resource object `upstream`.
+///
+/// # Errors
+///
+/// An exception: the object is no resource, or the tower is too high.
+pub(super) fn tower_over(upstream: &Bound<'_, PyAny>, layers: u32) -> PyResult<Arc<Tower>> {
+    Tower::over(upstream.py(), upstream.cast::<DeviceMemoryResource>()?.get().tower(), layers)
 }
 
 /// The stack of the resource object that a caller passed as the argument `name`.
@@ -253,7 +279,8 @@ impl UpstreamResourceAdaptor {
         _args: &Bound<'_, PyTuple>,
         _kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
-        Ok(Self::over(upstream_of(upstream_mr)?.clone(), upstream_mr))
+        let owner = upstream_of(upstream_mr)?.clone();
+        Ok(Self::over(tower_over(upstream_mr, 1)?, owner, upstream_mr))
     }
 
     /// The resource object that this one was made over.

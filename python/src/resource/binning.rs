@@ -7,8 +7,8 @@ use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
-use super::base::{resource_of, upstream_of};
-use super::{Owner, UpstreamResourceAdaptor};
+use super::base::{resource_of, tower_over, upstream_of};
+use super::{DeviceMemoryResource, Owner, UpstreamResourceAdaptor};
 use crate::argument::Bytes;
 use crate::error::{During, named, raise};
 
@@ -34,6 +34,8 @@ impl BinningMemoryResource {
     ) -> PyResult<PyClassInitializer<Self>> {
         let py = upstream_mr.py();
         let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
+        // One for the bins that it makes itself.
+        let tower = tower_over(upstream_mr, 2)?;
         let mut bins = Binning::with_given_bins(upstream);
         if min_size_exponent != -1 && max_size_exponent != -1 {
             if min_size_exponent < 0 || max_size_exponent > 62 || min_size_exponent > max_size_exponent {
@@ -45,8 +47,8 @@ impl BinningMemoryResource {
             bins = bins.range(min_size_exponent as u32..=max_size_exponent as u32);
         }
         let bins = Arc::new(raise(py, py.detach(|| bins.build()), During::Construction)?);
-        let base =
-            UpstreamResourceAdaptor::over(Owner::of(AnyResource::from_arc(Arc::clone(&bins))), upstream_mr);
+        let owner = Owner::of(AnyResource::from_arc(Arc::clone(&bins)));
+        let base = UpstreamResourceAdaptor::over(tower, owner, upstream_mr);
         Ok(base.add_subclass(Self { bins, given: Mutex::default() }))
     }
 
@@ -55,18 +57,21 @@ impl BinningMemoryResource {
     /// Of several bins of one size the first serves. Blocks that are allocated go back to where they came from.
     #[pyo3(signature = (allocation_size, bin_resource=None))]
     fn add_bin(
-        &self,
+        slf: &Bound<'_, Self>,
         py: Python<'_>,
         allocation_size: Bytes,
         bin_resource: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let bytes = allocation_size.0;
+        let (bytes, this) = (allocation_size.0, slf.get());
         let Some(object) = bin_resource else {
-            return raise(py, py.detach(|| self.bins.add_bin(bytes)), During::Construction);
+            return raise(py, py.detach(|| this.bins.add_bin(bytes)), During::Construction);
         };
         let bin = AnyResource::clone(resource_of(object, "bin_resource")?);
-        raise(py, self.bins.add_bin_over(bytes, bin), During::Other)?;
-        self.given.lock().unwrap_or_else(PoisonError::into_inner).push(object.clone().unbind());
+        let own = slf.as_any().cast::<DeviceMemoryResource>()?.get().tower();
+        let under = object.cast::<DeviceMemoryResource>()?.get().tower();
+        own.put_under(py, under)?;
+        raise(py, this.bins.add_bin_over(bytes, bin).inspect_err(|_| own.take_out(under)), During::Other)?;
+        this.given.lock().unwrap_or_else(PoisonError::into_inner).push(object.clone().unbind());
         Ok(())
     }
 

@@ -2,18 +2,20 @@
 
 #![expect(unsafe_code, reason = "passes on the promises of functions of Python")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use alluvion::source::Callback;
 use alluvion::stream::StreamKind;
 use alluvion::{DevicePtr, Error, Layout, StreamRef};
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use super::{DeviceMemoryResource, Owner};
-use crate::error::{During, keep_raised, raise};
+use crate::ending::attach;
+use crate::error::{During, keep_raised, raise, raised_by};
 use crate::machine;
 use crate::stream::{Stream, StreamHandle};
 
@@ -77,14 +79,14 @@ impl CallbackMemoryResource {
 impl Functions {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<u64, Error> {
         let bytes = layout.bytes();
-        let answer = Python::try_attach(|py| {
-            let answer = python_stream(py, stream)
-                .and_then(|stream| self.allocate.bind(py).call1((bytes, stream)))
+        let answer = attach(|py| {
+            let answer = Nested::enter()
+                .and_then(|_nested| self.allocate.bind(py).call1((bytes, python_stream(py, stream)?)))
                 .and_then(|address| address.extract::<u64>());
             answer.map_err(|raised| {
                 let is_lack = raised.is_instance_of::<PyMemoryError>(py);
                 keep_raised(raised);
-                if is_lack { Error::out_of_memory(bytes) } else { refused() }
+                if is_lack { Error::out_of_memory(bytes) } else { raised_by("a function that allocates") }
             })
         });
         // Without an interpreter there is no function to ask.
@@ -93,10 +95,11 @@ impl Functions {
 
     fn free(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         // Without an interpreter the block leaks.
-        let _ = Python::try_attach(|py| {
+        let _ = attach(|py| {
             let function = self.deallocate.bind(py);
-            let freed = python_stream(py, stream)
-                .and_then(|stream| function.call1((block.address(), layout.bytes(), stream)));
+            let freed = Nested::enter().and_then(|_nested| {
+                function.call1((block.address(), layout.bytes(), python_stream(py, stream)?))
+            });
             if let Err(raised) = freed {
                 raised.write_unraisable(py, Some(function));
             }
@@ -104,8 +107,43 @@ impl Functions {
     }
 }
 
-fn refused() -> Error {
-    Error::invalid_argument("a function that allocates", "it raised an exception", "see the cause")
+/// A call of a function, which may allocate and so call a function again.
+struct Nested {
+    is_outermost: bool,
+}
+
+thread_local! {
+    /// Where the stack of this thread was at the outermost call of a function. 0 outside of any.
+    static OUTERMOST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The most bytes of stack between two calls of functions, the one in the other: an eighth of what a thread has by default. Python's
+/// own limit counts its frames, and not those of the resources between them.
+const MOST_STACK: usize = 1 << 20;
+
+impl Nested {
+    fn enter() -> PyResult<Self> {
+        let local = 0_u8;
+        let here = core::ptr::from_ref(core::hint::black_box(&local)).addr();
+        match OUTERMOST.get() {
+            0 => {
+                OUTERMOST.set(here);
+                Ok(Self { is_outermost: true })
+            }
+            outermost if outermost.abs_diff(here) <= MOST_STACK => Ok(Self { is_outermost: false }),
+            _ => Err(PyRecursionError::new_err(
+                "functions of CallbackMemoryResource that allocate are nested too deep: does one ask the resource that it is of?",
+            )),
+        }
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            OUTERMOST.set(0);
+        }
+    }
 }
 
 /// The stream as an object. RMM calls the default stream 0.

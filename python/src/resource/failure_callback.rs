@@ -13,9 +13,10 @@ use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
-use super::base::upstream_of;
+use super::base::{tower_over, upstream_of};
 use super::{Owner, UpstreamResourceAdaptor};
-use crate::error::keep_raised;
+use crate::ending::attach;
+use crate::error::{keep_raised, raised_by};
 
 /// Asks `callback(nbytes)` when its upstream is out of memory. If the answer is true, the request is tried again, and the callback asked
 /// again if that fails; otherwise the error goes up.
@@ -35,9 +36,10 @@ impl FailureCallbackResourceAdaptor {
     #[pyo3(signature = (upstream_mr, callback))]
     fn new(upstream_mr: &Bound<'_, PyAny>, callback: Py<PyAny>) -> PyResult<PyClassInitializer<Self>> {
         let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
+        let tower = tower_over(upstream_mr, 1)?;
         let callback = Arc::new(callback);
         let owner = Owner::new(FailureCallback { upstream, callback: Arc::clone(&callback) });
-        let base = UpstreamResourceAdaptor::over(owner.clone(), upstream_mr);
+        let base = UpstreamResourceAdaptor::over(tower, owner.clone(), upstream_mr);
         Ok(base.add_subclass(Self { callback, owner }))
     }
 
@@ -73,11 +75,12 @@ impl FailureCallback {
             return Ok(false);
         }
         ASKING.set(true);
-        let answer = Python::try_attach(|py| {
+        let answer = attach(|py| {
             let answer = self.callback.bind(py).call1((bytes,)).and_then(|answer| answer.is_truthy());
             answer.map_err(|raised| {
+                let error = raised_by("a failure callback");
                 keep_raised(raised);
-                Error::invalid_argument("a failure callback", "it raised an exception", "see the cause")
+                error
             })
         });
         ASKING.set(false);

@@ -15,6 +15,7 @@ mod prefetch;
 mod sources;
 mod statistics;
 mod suballocators;
+mod tower;
 mod tracking;
 
 pub(crate) use base::{DeviceMemoryResource, UpstreamResourceAdaptor};
@@ -34,4 +35,5 @@ pub(crate) use sources::{
 };
 pub(crate) use statistics::StatisticsResourceAdaptor;
 pub(crate) use suballocators::{ArenaMemoryResource, FixedSizeMemoryResource, PoolMemoryResource};
+pub(crate) use tower::{Tower, layers};
 pub(crate) use tracking::TrackingResourceAdaptor;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use alluvion::{AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::prelude::*;
 
+use crate::ending::prepare;
 use crate::error::forget_raised;
 use crate::stream::StreamHandle;
 use crate::tag;
@@ -39,6 +40,8 @@ impl Owner {
         layout: Layout,
         stream: &StreamHandle,
     ) -> Result<DevicePtr, Error> {
+        // The request may call Python, by a function or by the collector.
+        prepare();
         tag::follow(py);
         let at_once = stream.with(self.device(), |stream| Ok(self.allocate_at_once(layout, stream)))?;
         if let Some(block) = at_once {

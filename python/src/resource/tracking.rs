@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::UpstreamResourceAdaptor;
 use super::base::{layer, owner_of};
+use crate::ending::attach;
 
 /// The levels of the debug log that this class writes: `level_enum.debug` and `level_enum.error`.
 const DEBUG: u32 = 1;
@@ -85,7 +86,7 @@ fn log_wrong_free(misuse: &Misuse) {
         _ => format!("Deallocating a pointer that is no block: {misuse}. It was not freed"),
     };
     // Without an interpreter there is nobody to tell.
-    let _ = Python::try_attach(|py| {
+    let _ = attach(|py| {
         if let Err(error) = log(py, ERROR, &text) {
             error.write_unraisable(py, None);
         }

@@ -11,6 +11,9 @@ use super::{Stream, StreamHandle, class};
 use crate::error::{During, raise};
 use crate::machine;
 
+/// The most streams of a pool: each takes memory of the driver, and a device works on 128 at a time.
+const MOST_STREAMS: usize = 1 << 16;
+
 /// A fixed number of streams, given out in turn.
 #[pyclass(frozen, weakref, module = "alluvion.rmm.pylibrmm.cuda_stream_pool")]
 pub(crate) struct CudaStreamPool {
@@ -25,6 +28,11 @@ impl CudaStreamPool {
     fn new(py: Python<'_>, pool_size: usize, flags: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         if pool_size == 0 {
             return Err(PyRuntimeError::new_err("the size of a stream pool must be greater than zero"));
+        }
+        if pool_size > MOST_STREAMS {
+            return Err(PyRuntimeError::new_err(format!(
+                "a pool of {pool_size} streams: it has at most {MOST_STREAMS}, more than the queues of any device"
+            )));
         }
         let flags =
             flags.map_or(Ok(StreamFlags { blocking: true, ..StreamFlags::default() }), class::flags_of)?;
