@@ -107,21 +107,23 @@ impl Block {
         }
     }
 
-    /// Makes the block one of another stream, which frees it behind the work of the stream before.
-    pub(crate) fn move_to(&mut self, stream: Arc<StreamHandle>) {
-        let device = self.owner.device();
-        let Ok(stream) = stream.pinned_to_thread(device) else { return };
+    /// Makes the block one of another stream, which frees it behind the work of the stream before. Returns the handle that the block
+    /// does not need any more, for its [release](StreamHandle::release).
+    pub(crate) fn move_to(&mut self, stream: Arc<StreamHandle>) -> Arc<StreamHandle> {
         if stream.is_same(&self.stream) {
-            return;
+            return stream;
+        }
+        let device = self.owner.device();
+        let Ok(pinned) = Arc::clone(&stream).pinned_to_thread(device) else { return stream };
+        if pinned.is_same(&self.stream) {
+            return stream;
         }
         let uses = self.uses.get_mut().unwrap_or_else(PoisonError::into_inner);
         let noted = self.stream.with(device, |own| {
             uses.extend(own.release());
             Ok(())
         });
-        if noted.is_ok() {
-            self.stream = stream;
-        }
+        if noted.is_ok() { core::mem::replace(&mut self.stream, pinned) } else { stream }
     }
 
     /// Gives the block back. The calling thread is attached, and is detached where the free may wait.

@@ -64,13 +64,19 @@ impl Snapshot {
     pub(crate) fn device(&self) -> Result<Device, Error> {
         self.memory.as_ref().map_or_else(machine::device, |memory| Ok(memory.device().clone()))
     }
+}
 
+impl Drop for Snapshot {
     /// Lets go of the memory. This may be its last handle, where another thread dropped or resized the buffer meanwhile.
-    pub(crate) fn release(self, py: Python<'_>) {
-        if let Some(memory) = self.memory
-            && Arc::strong_count(&memory) == 1
-        {
-            memory.release(py, self.stream);
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take_if(|memory| Arc::strong_count(memory) == 1) {
+            let stream = Arc::clone(&self.stream);
+            // Attached already, as all code that takes snapshots is.
+            let _ = Python::try_attach(|py| memory.release(py, stream));
+        }
+        if !self.stream.is_default() && Arc::strong_count(&self.stream) == 1 {
+            let stream = core::mem::replace(&mut self.stream, StreamArgument::Missing.into_handle());
+            let _ = Python::try_attach(|py| stream.release(py));
         }
     }
 }
@@ -170,7 +176,6 @@ impl DeviceBuffer {
             state.size = size.unwrap_or(state.size);
             core::mem::replace(&mut state.stream, stream)
         };
-        before.release(py);
         py.detach(move || drop(stream_before));
         Ok(())
     }
@@ -230,13 +235,14 @@ impl DeviceBuffer {
                 core::mem::replace(&mut *state, new)
             })
         };
-        drop(before.memory);
+        // Before the state's own handle, which is then the last one.
+        drop(before);
         match was {
             Some(mut was) => {
                 if let Some(old) = was.memory.take() {
                     old.release(py, Arc::clone(&was.stream));
                 }
-                py.detach(move || drop((was.stream, before.stream, stream, memory)));
+                was.stream.release(py);
                 drop(was.mr);
                 Ok(())
             }
@@ -393,7 +399,6 @@ impl DeviceBuffer {
         interface.set_item(intern!(py, "strides"), py.None())?;
         interface.set_item(intern!(py, "typestr"), intern!(py, "|u1"))?;
         interface.set_item(intern!(py, "version"), 0)?;
-        of.release(py);
         Ok(interface)
     }
 
@@ -401,9 +406,7 @@ impl DeviceBuffer {
     #[pyo3(signature = (stream=StreamArgument::Missing), text_signature = "($self, stream=DEFAULT_STREAM)")]
     fn tobytes<'py>(&self, py: Python<'py>, stream: StreamArgument) -> PyResult<Bound<'py, PyBytes>> {
         let of = self.snapshot();
-        let bytes = functions::bytes_of(py, &of, stream.handle());
-        of.release(py);
-        bytes
+        functions::bytes_of(py, &of, stream.handle())
     }
 
     fn __bytes__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -436,7 +439,6 @@ impl DeviceBuffer {
             let (address, device) = (memory.address(), memory.device());
             host.copy(py, Direction::ToHost, address, of.size, Some(memory), stream.handle(), device)?;
         }
-        of.release(py);
         Ok(ary)
     }
 
@@ -453,7 +455,6 @@ impl DeviceBuffer {
         functions::require_writable(memory)?;
         let (address, device) = (memory.address(), memory.device());
         host.copy(py, Direction::ToDevice, address, bytes, Some(memory), stream.handle(), device)?;
-        of.release(py);
         Ok(())
     }
 
@@ -490,10 +491,6 @@ impl DeviceBuffer {
                 Ok(())
             })
         });
-        of.release(py);
-        if let Some(ours) = ours {
-            ours.release(py);
-        }
         raise(py, copied, During::Copy)
     }
 
@@ -520,7 +517,6 @@ impl DeviceBuffer {
             });
             raise(py, copied, During::Copy)?;
         }
-        of.release(py);
         Ok(copy)
     }
 
@@ -556,7 +552,6 @@ impl DeviceBuffer {
                 Ok(())
             })
         });
-        of.release(py);
         raise(py, prefetched, During::Other)
     }
 
@@ -585,9 +580,7 @@ impl DeviceBuffer {
     /// The DLPack device: its type and its number.
     fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
         let of = self.snapshot();
-        let device = dlpack::device_of(py, &of);
-        of.release(py);
-        device
+        dlpack::device_of(py, &of)
     }
 
     /// A DLPack capsule of the bytes, which are safe to use on `stream`.
@@ -624,7 +617,6 @@ impl DeviceBuffer {
             }
             None => format!("{name}(size=0, ptr=0x0, stream={stream})"),
         };
-        of.release(slf.py());
         Ok(text)
     }
 
@@ -640,10 +632,13 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some(memory) = state.memory.take() else { return };
-        let stream = Arc::clone(&state.stream);
+        // Not by the state's own drop: the last handle of a stream enters the driver.
+        let stream = core::mem::replace(&mut state.stream, StreamArgument::Missing.into_handle());
         // Attached already, wherever the collector runs this. `None` where the interpreter is going: the closure is dropped then,
         // with the memory in it.
-        let _ = Python::try_attach(|py| memory.release(py, stream));
+        let _ = match state.memory.take() {
+            Some(memory) => Python::try_attach(|py| memory.release(py, stream)),
+            None => Python::try_attach(|py| stream.release(py)),
+        };
     }
 }

@@ -120,8 +120,9 @@ impl Memory {
     pub(crate) fn release(self: Arc<Self>, py: Python<'_>, stream: Arc<StreamHandle>) {
         match Arc::try_unwrap(self) {
             Ok(Self { bytes: Bytes::Block(mut block), .. }) => {
-                block.move_to(stream);
+                let before = block.move_to(stream);
                 block.release(py);
+                before.release(py);
             }
             Ok(Self { bytes: Bytes::Imported(tensor), .. }) => tensor.release(py),
             Err(shared) => py.detach(move || {

@@ -10,7 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, intern};
 
-use super::{StreamHandle, pending};
+use super::{StreamArgument, StreamHandle, pending};
+use crate::ending::prepare;
 use crate::error::{During, raise};
 use crate::machine;
 
@@ -102,6 +103,14 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let handle = core::mem::replace(&mut self.handle, StreamArgument::Missing.into_handle());
+        // Attached already; `None` where the interpreter is going, and then the closure is dropped with the handle in it.
+        let _ = Python::try_attach(|py| handle.release(py));
+    }
+}
+
 /// The flags that an object stands for.
 pub(super) fn flags_of(flags: &Bound<'_, PyAny>) -> PyResult<StreamFlags> {
     match flags.extract::<u32>() {
@@ -122,6 +131,7 @@ pub(super) fn handle_of(object: &Bound<'_, PyAny>) -> PyResult<Arc<StreamHandle>
         return Ok(Arc::clone(&stream.get().handle));
     }
     let py = object.py();
+    prepare();
     if let Some(method) = object.getattr_opt(intern!(py, "__cuda_stream__"))? {
         return Ok(of_number(protocol_handle(&method.call0()?)?, object));
     }

@@ -123,6 +123,13 @@ impl StreamHandle {
         }
     }
 
+    /// Lets go of a handle. The calling thread is attached, and is detached where it is the last one, which ends the stream.
+    pub(crate) fn release(self: Arc<Self>, py: Python<'_>) {
+        if !self.is_default() && Arc::strong_count(&self) == 1 {
+            py.detach(move || drop(self));
+        }
+    }
+
     /// The stream itself, as one of `device`: for what outlives the call.
     ///
     /// # Errors
