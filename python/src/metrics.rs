@@ -22,7 +22,10 @@ pub(crate) fn metrics(py: Python<'_>, resources: Option<&Bound<'_, PyDict>>) -> 
     let mut stacks: Vec<(String, Owner)> = Vec::new();
     match resources {
         Some(resources) => {
-            for (name, resource) in resources {
+            // A list of its own: a resource that is made at its first use lets other threads run, which may change the dict.
+            for (name, resource) in
+                resources.items().extract::<Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)>>()?
+            {
                 let resource = resource.cast::<DeviceMemoryResource>()?;
                 stacks.push((name.extract()?, resource.get().owner(py)?.clone()));
             }

@@ -1,5 +1,6 @@
 """Uses that no program means: rings, towers, chains and nests without end, numbers beyond reason, text that is no text."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import threading
 import pytest
 
 import alluvion
-from alluvion.rmm import DeviceBuffer, mr
+from alluvion import rmm
+from alluvion.rmm import DeviceBuffer, mr, statistics
 from alluvion.rmm.pylibrmm.cuda_stream_pool import CudaStreamPool
 
 LAYERS = {
@@ -304,3 +306,127 @@ def test_one_interpreter_of_a_process(before, printed):
         timeout=120,
     )
     assert (done.returncode, done.stdout.split()) == (0, printed), done.stderr
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_threads_that_are_given_one_capsule(sim, version):
+    """One of them gets the tensor, whatever else runs."""
+    buffer = DeviceBuffer.to_device(b"abc" * 100)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            capsule, start, got = buffer.__dlpack__(max_version=version), threading.Barrier(4), []
+
+            def take():
+                start.wait()
+                try:
+                    got.append(DeviceBuffer.from_dlpack(capsule))
+                except BufferError as error:
+                    got.append(error)
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sum(isinstance(answer, DeviceBuffer) for answer in got) == 1 and len(got) == 4
+            del capsule, got
+    finally:
+        sys.setswitchinterval(before)
+    buffer.resize(10_000)
+
+
+def test_a_capsule_that_is_refused_keeps_its_tensor(sim):
+    buffer = DeviceBuffer.to_device(b"abc")
+    capsule = buffer.__dlpack__()
+    smaller = alluvion.simulated()
+    alluvion.set_current_device(1)
+    other = DeviceBuffer.to_device(b"xyz").__dlpack__()
+    alluvion.set_current_device(0)
+    with smaller, pytest.raises(BufferError, match="no such device"):
+        DeviceBuffer.from_dlpack(other)
+    assert DeviceBuffer.from_dlpack(other).size == 3
+    with pytest.raises(BufferError, match="after it was taken"):
+        DeviceBuffer.from_dlpack(other)
+    del capsule, other
+    buffer.resize(10_000)
+
+
+def test_a_dict_that_changes_while_it_is_shown(sim):
+    """Resources that are made at their first use, so that the other thread runs meanwhile."""
+    resources, stop = {}, threading.Event()
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    def change():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            resources[str(number % 50)] = mr.ManagedMemoryResource()
+            resources.pop(str((number + 20) % 50), None)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(100):
+            alluvion.metrics(resources)
+    finally:
+        stop.set()
+        thread.join()
+        sys.setswitchinterval(before)
+
+
+def test_a_stream_that_comes_back_to_the_log(sim, monkeypatch):
+    # Its frees go to the resource that the blocks come from, which it has not seen them of.
+    cuda = mr.CudaMemoryResource()
+    tracking, written = mr.TrackingResourceAdaptor(cuda), []
+
+    class Noisy:
+        def write(self, text):
+            written.append(text)
+            if len(written) < 5:
+                tracking.deallocate(cuda.allocate(10), 10)
+
+        def flush(self):
+            raise RuntimeError("no")
+
+    monkeypatch.setattr(sys, "stderr", Noisy())
+    tracking.deallocate(cuda.allocate(100), 100)
+    rmm.flush_logger()
+    assert len(written) >= 5 and all("not tracked" in text for text in written)
+
+
+def test_a_destructor_that_is_profiled(sim):
+    """The collector runs it, wherever it finds it."""
+    records = statistics.ProfilerRecords()
+    statistics.enable_statistics()
+
+    class Node:
+        def __init__(self):
+            self.myself = self
+
+        @statistics.profiler(records=records)
+        def __del__(self):
+            rmm.register_reinitialize_hook(len, ())
+            rmm.unregister_reinitialize_hook(len)
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for number in range(50):
+            Node()
+            with statistics.profiler(records=records, name=str(number)):
+                rmm.register_reinitialize_hook(max, ())
+            records.report(), records.records
+            rmm.unregister_reinitialize_hook(max)
+    finally:
+        gc.set_threshold(*before)
+    assert len(records.records) == 51
+
+
+def test_an_object_that_is_its_own_base():
+    class Own:
+        base = property(lambda self: self)
+
+    assert not alluvion.pinned.is_pinned(Own())

@@ -79,7 +79,8 @@ def array(values: ArrayLike, dtype: DTypeLike | None = None, order: str = "C") -
 
 def block_of(array: Any) -> _alluvion.PinnedBlock | None:
     """The block of pinned memory that an array or a view of it lies in; `None` if that is no memory of this module."""
-    while array is not None:
+    # NumPy keeps no chains of views: the base of a view is what the memory belongs to.
+    for _ in range(16):
         if isinstance(array, _alluvion.PinnedBlock):
             return array
         if isinstance(array, memoryview):

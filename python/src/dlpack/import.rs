@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "takes structs of C from other libraries")]
 
 use std::ffi::CStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use alluvion::Device;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -52,7 +52,7 @@ pub(crate) fn import(
         Ok(capsule) => capsule.clone(),
         Err(_) => ask(py, object, &stream)?,
     };
-    Tensors::of(&capsule)?.take(py, &capsule, stream)
+    take(py, &capsule, stream)
 }
 
 /// Asks the lender for a capsule.
@@ -114,47 +114,114 @@ fn device_for(py: Python<'_>, of: TensorDevice) -> PyResult<Device> {
     }
 }
 
-/// The two kinds of struct in a capsule that nobody took.
+/// Takes the tensor out of a capsule. If it can be no buffer, it stays there.
+fn take(py: Python<'_>, capsule: &Bound<'_, PyCapsule>, stream: Arc<StreamHandle>) -> PyResult<DeviceBuffer> {
+    // Before anything else: another thread that is given the same capsule must not find the tensor meanwhile.
+    let taken = Tensors::out_of(capsule)?;
+    match taken.describe(py) {
+        Ok(found) => found.into_buffer(py, taken, stream),
+        Err(refused) if refused.is_beyond_use => {
+            drop(taken.into_deleter());
+            Err(refused.why)
+        }
+        Err(refused) => {
+            taken.put_back(capsule)?;
+            Err(refused.why)
+        }
+    }
+}
+
+/// What a tensor is.
+struct Found {
+    address: u64,
+    bytes: usize,
+    device: Device,
+    is_read_only: bool,
+}
+
+/// Why a tensor can be no buffer.
+struct Refused {
+    why: PyErr,
+    /// Whether nothing of the struct can be understood but its deleter, which is called then.
+    is_beyond_use: bool,
+}
+
+impl From<PyErr> for Refused {
+    fn from(why: PyErr) -> Self {
+        Self { why, is_beyond_use: false }
+    }
+}
+
+impl Found {
+    fn into_buffer(
+        self,
+        py: Python<'_>,
+        taken: Tensors,
+        stream: Arc<StreamHandle>,
+    ) -> PyResult<DeviceBuffer> {
+        let Self { address, bytes, device, is_read_only } = self;
+        let deleter = taken.into_deleter();
+        if bytes == 0 {
+            drop(deleter);
+            return Ok(DeviceBuffer::lent(None, 0, stream));
+        }
+        let stream = raise(py, stream.pinned_to_thread(&device), During::Other)?;
+        let lent = Imported::new(address, bytes, device, Arc::clone(&stream), is_read_only, deleter);
+        Ok(DeviceBuffer::lent(Some(Memory::lent(lent)), bytes, stream))
+    }
+}
+
+/// The two kinds of struct in a capsule.
 enum Tensors {
     Old(*mut ManagedTensor),
     Versioned(*mut ManagedTensorVersioned),
 }
 
+/// Held where a capsule is looked into and renamed, which is one step for a thread that holds the interpreter, and not where threads
+/// run beside each other.
+static TAKING: Mutex<()> = Mutex::new(());
+
 impl Tensors {
-    fn of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
-        if let Some(raw) = pointer(capsule, OLD) {
-            return Ok(Self::Old(raw.cast()));
-        }
-        if let Some(raw) = pointer(capsule, VERSIONED) {
-            return Ok(Self::Versioned(raw.cast()));
-        }
-        Err(PyBufferError::new_err(
-            "the capsule has no DLPack tensor: it is named neither 'dltensor' nor 'dltensor_versioned', as after it was taken",
-        ))
+    /// Takes the struct out of a capsule, which is renamed.
+    fn out_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Self> {
+        let _taking = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, name) = if let Some(raw) = pointer(capsule, OLD) {
+            (Self::Old(raw.cast()), OLD_USED)
+        } else if let Some(raw) = pointer(capsule, VERSIONED) {
+            (Self::Versioned(raw.cast()), VERSIONED_USED)
+        } else {
+            return Err(PyBufferError::new_err(
+                "the capsule has no DLPack tensor: it is named neither 'dltensor' nor 'dltensor_versioned', as after it was taken",
+            ));
+        };
+        rename(capsule, name)?;
+        Ok(taken)
     }
 
-    /// Takes the tensor out of its capsule.
-    fn take(
-        self,
-        py: Python<'_>,
-        capsule: &Bound<'_, PyCapsule>,
-        stream: Arc<StreamHandle>,
-    ) -> PyResult<DeviceBuffer> {
-        if let Self::Versioned(managed) = self {
-            // SAFETY: a capsule of this name has such a struct, and every version of it begins with the version.
-            let version = unsafe { (*managed).version };
-            if version.major != VERSION.major {
-                drop(self.taken(capsule)?);
-                return Err(PyBufferError::new_err(format!(
-                    "the tensor is of DLPack {}.{}, and only version {} is known",
-                    version.major, version.minor, VERSION.major
-                )));
-            }
-        }
-        let (tensor, is_read_only) = match self {
-            // SAFETY: a capsule of this name has such a struct.
+    /// Puts the struct back into its capsule.
+    fn put_back(self, capsule: &Bound<'_, PyCapsule>) -> PyResult<()> {
+        let name = match self {
+            Self::Old(_) => OLD,
+            Self::Versioned(_) => VERSIONED,
+        };
+        rename(capsule, name)
+    }
+
+    /// What the tensor is.
+    fn describe(&self, py: Python<'_>) -> Result<Found, Refused> {
+        let (tensor, is_read_only) = match *self {
+            // SAFETY: the capsule was named as one of such a struct, which is valid until its deleter is called.
             Self::Old(managed) => (unsafe { (*managed).tensor }, false),
             Self::Versioned(managed) => {
+                // SAFETY: as above, and every version of the struct begins with the version.
+                let version = unsafe { (*managed).version };
+                if version.major != VERSION.major {
+                    let why = PyBufferError::new_err(format!(
+                        "the tensor is of DLPack {}.{}, and only version {} is known",
+                        version.major, version.minor, VERSION.major
+                    ));
+                    return Err(Refused { why, is_beyond_use: true });
+                }
                 // SAFETY: as above, and its version is known.
                 let flags = unsafe { (*managed).flags };
                 // SAFETY: as above.
@@ -162,32 +229,25 @@ impl Tensors {
             }
         };
         let device = device_for(py, tensor.device)?;
-        // SAFETY: the struct is valid while the capsule is not taken.
+        // SAFETY: the struct is valid until its deleter is called.
         let bytes = unsafe { bytes_of(&tensor) }?;
-        let deleter = self.taken(capsule)?;
-        if bytes == 0 {
-            drop(deleter);
-            return Ok(DeviceBuffer::lent(None, 0, stream));
-        }
-        let address = tensor.data.expose_provenance() as u64 + tensor.byte_offset;
-        let stream = raise(py, stream.pinned_to_thread(&device), During::Other)?;
-        let lent = Imported::new(address, bytes, device, Arc::clone(&stream), is_read_only, deleter);
-        Ok(DeviceBuffer::lent(Some(Memory::lent(lent)), bytes, stream))
+        let address = (tensor.data.expose_provenance() as u64).wrapping_add(tensor.byte_offset);
+        Ok(Found { address, bytes, device, is_read_only })
     }
 
-    /// Renames the capsule: from here on the tensor is ours to delete.
-    fn taken(self, capsule: &Bound<'_, PyCapsule>) -> PyResult<Deleter> {
-        let name = match self {
-            Self::Old(_) => OLD_USED,
-            Self::Versioned(_) => VERSIONED_USED,
-        };
-        // SAFETY: a capsule, attached; the name is static.
-        if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } != 0 {
-            return Err(PyErr::fetch(capsule.py()));
-        }
+    /// What calls the deleter of the struct.
+    fn into_deleter(self) -> Deleter {
         let taken = Taken(self);
-        Ok(Deleter::new(move || taken.delete()))
+        Deleter::new(move || taken.delete())
     }
+}
+
+fn rename(capsule: &Bound<'_, PyCapsule>, name: &'static CStr) -> PyResult<()> {
+    // SAFETY: a capsule, attached; the name is static.
+    if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(capsule.py()));
+    }
+    Ok(())
 }
 
 /// A tensor that was taken out of its capsule.

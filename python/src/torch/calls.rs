@@ -9,6 +9,7 @@ use alluvion::{AnyResource, Device, DevicePtr, Error, ErrorKind, Layout, Resourc
 use pyo3::prelude::*;
 
 use super::bounds;
+use crate::error::forget_raised;
 use crate::machine;
 
 /// What went wrong last, for who wonders why PyTorch got nothing. Held to store or to copy a text.
@@ -48,6 +49,8 @@ pub(super) unsafe fn allocate(bytes: usize, ordinal: i32, raw: RawStream) -> Res
     unsafe { try_allocate(bytes, ordinal, raw) }.map_err(|error| {
         let text = error.to_string();
         *LAST_ERROR.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        // No caller in Python is told of it, and the next request of this thread must not be.
+        forget_raised();
     })
 }
 

@@ -71,7 +71,8 @@ class LibRMM:
 
     def __init__(self, config: ModuleType) -> None:
         self._config = config
-        self._lock = threading.Lock()
+        # The collector may run while it is held, and with it a destructor that frees.
+        self._lock = threading.RLock()
         self._is_initialized = False
         #: The resource before `initialize`, which `finalize` puts back.
         self._before: Any = None

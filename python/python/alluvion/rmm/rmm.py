@@ -24,7 +24,8 @@ class RMMError(Exception):
 
 #: What was registered: function, positional arguments, named arguments.
 _reinitialize_hooks: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
-_hooks_lock = threading.Lock()
+# The collector may run while it is held, and with it a destructor that registers.
+_hooks_lock = threading.RLock()
 
 
 def register_reinitialize_hook(func: _F, *args: Any, **kwargs: Any) -> _F:
@@ -51,7 +52,7 @@ def unregister_reinitialize_hook(func: Callable[..., Any]) -> None:
     gone = [hook for hook in hooks if hook[0] == func]
     with _hooks_lock:
         for hook in gone:
-            for place, known in enumerate(_reinitialize_hooks):
+            for place, known in enumerate(list(_reinitialize_hooks)):
                 if known is hook:
                     del _reinitialize_hooks[place]
                     break

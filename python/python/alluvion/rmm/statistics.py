@@ -133,7 +133,8 @@ class ProfilerRecords:
             self.memory_peak = max(self.memory_peak, memory_peak)
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # The collector may run at any line, and a destructor of the program's own may be profiled.
+        self._lock = threading.RLock()
         self._records: dict[str, ProfilerRecords.MemoryRecord] = {}
 
     def add(self, name: str, data: Statistics) -> None:
@@ -148,7 +149,7 @@ class ProfilerRecords:
         with self._lock:
             return {
                 name: self.MemoryRecord(record.num_calls, record.memory_total, record.memory_peak)
-                for name, record in self._records.items()
+                for name, record in list(self._records.items())
             }
 
     def report(self, ordered_by: Literal["num_calls", "memory_peak", "memory_total"] = "memory_peak") -> str:
@@ -162,7 +163,7 @@ class ProfilerRecords:
         with self._lock:
             rows = [
                 (getattr(record, ordered_by), record.num_calls, record.memory_peak, record.memory_total, name)
-                for name, record in self._records.items()
+                for name, record in list(self._records.items())
             ]
         if not rows:
             return "\n".join([*lines, "", "No data, maybe profiling wasn't enabled?"])

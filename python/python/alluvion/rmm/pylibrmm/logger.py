@@ -20,7 +20,8 @@ class _Log:
     def __init__(self) -> None:
         self.level = level_enum.info
         self.flush_level = level_enum.off
-        self.lock = threading.Lock()
+        # A stream of the program's own may come back here from its `write`.
+        self.lock = threading.RLock()
         self.file: TextIO | None = None
         self.process = 0
 
@@ -49,7 +50,7 @@ class _Log:
                 to.write(line)
                 if level >= self.flush_level:
                     to.flush()
-            except (OSError, ValueError):
+            except (OSError, RuntimeError, ValueError):
                 # Where nobody can read it, a line is lost: the call that it is about goes on.
                 return
 
@@ -59,7 +60,7 @@ _log = _Log()
 
 def _after_fork() -> None:
     """The child has no thread that would let go of the lock, and its parent writes what the parent has buffered."""
-    _log.lock = threading.Lock()
+    _log.lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -126,7 +127,7 @@ def flush_logger() -> None:
         if to is not None:
             try:
                 to.flush()
-            except (OSError, ValueError):
+            except (OSError, RuntimeError, ValueError):
                 return
 
 
