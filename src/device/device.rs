@@ -156,6 +156,7 @@ impl Device {
         let pasts = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
         pasts.iter().for_each(|past| self.table().finish_all(past));
+        self.machine.state(self.ordinal).events.forget_open_ends();
         self.sweep_pools();
         Ok(())
     }

@@ -183,6 +183,7 @@ impl Machine {
                 Ok(_) => {}
                 // It cannot be covered now, so the answer is not known.
                 Err(error) if error.code.is_capture() => return Ok(false),
+                Err(_) if timeline.has_open_end() => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
             if let Some(over) = timeline.poll()?.newest {
@@ -203,16 +204,45 @@ impl Machine {
     pub fn wait_quiescent(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
-            let cover = timeline.cover(stamp.epoch)?.cover;
-            cover.synchronize()?;
-            self.table().finish_all(cover.past());
+            match self.wait_by_event(&timeline, stamp) {
+                // Nothing else says when its last frees are over.
+                Err(_) if timeline.has_open_end() => self.device(timeline.ordinal())?.synchronize()?,
+                waited => waited?,
+            }
         }
         Ok(())
     }
 
+    /// As [`wait_quiescent`](Self::wait_quiescent), and never for a device, which would break the capture of any of its streams: the
+    /// last frees of a stream that came by its raw handle may be out of reach.
+    ///
+    /// # Errors
+    ///
+    /// As there; `ContextLost` for what is out of reach.
+    pub(crate) fn wait_by_events(&self, frontier: &Frontier) -> Result<(), Error> {
+        for stamp in frontier.iter() {
+            if let Some(timeline) = self.timeline_to_ask(stamp)? {
+                self.wait_by_event(&timeline, stamp)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_by_event(&self, timeline: &Timeline, stamp: Stamp) -> Result<(), Error> {
+        let cover = timeline.cover(stamp.epoch)?.cover;
+        cover.synchronize()?;
+        self.table().finish_all(cover.past());
+        Ok(())
+    }
+
+    /// The last frees of the stream are covered by no event, and it is not at hand: they are over when its device has been waited for.
+    pub(crate) fn has_open_end(&self, of: StreamId) -> bool {
+        self.table().timeline(of).is_some_and(|timeline| timeline.has_open_end())
+    }
+
     /// Waits, on the host, until all work submitted to any stream so far is over: for memory of device `ordinal` that may be used
-    /// on any stream. It waits for each stream by an event, and never for the device: that would break the capture of any stream
-    /// of the device, in every mode, even of streams that this crate does not know.
+    /// on any stream. It waits for each stream by an event, and for the device only where a stream that came by its raw handle is not
+    /// covered: that would break the capture of any stream of the device, in every mode, even of streams that this crate does not know.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "destroys the events that it made")]
 
 use crate::driver::{Driver, DriverResult, RawEvent};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// The spare events of one device.
 #[derive(Debug)]
@@ -11,11 +11,29 @@ pub(crate) struct EventPool {
     driver: Arc<dyn Driver>,
     ordinal: u32,
     spare: Mutex<Vec<RawEvent>>,
+    /// The number of streams that have ended with frees that no event covers, since the device was last waited for.
+    open_ends: AtomicU64,
 }
 
 impl EventPool {
     pub(crate) fn new(driver: Arc<dyn Driver>, ordinal: u32) -> Arc<Self> {
-        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()) })
+        Arc::new(Self { driver, ordinal, spare: Mutex::new(Vec::new()), open_ends: AtomicU64::new(0) })
+    }
+
+    /// Notes that a stream has ended with frees that no event covers.
+    pub(super) fn note_open_end(&self) {
+        // Relaxed, here and below: the number decides how often events are recorded, and orders nothing.
+        self.open_ends.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that the device has been waited for.
+    pub(crate) fn forget_open_ends(&self) {
+        self.open_ends.store(0, Ordering::Relaxed);
+    }
+
+    /// How many streams have ended so.
+    pub(super) fn open_ends(&self) -> u64 {
+        self.open_ends.load(Ordering::Relaxed)
     }
 
     /// An event with no other holder.

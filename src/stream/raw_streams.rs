@@ -31,8 +31,13 @@ const KEPT: usize = if cfg!(loom) { 1 } else { 128 };
 /// # Cost
 ///
 /// Two driver calls where the stream is known: whether it captures (18 ns on an H200), because the next one would break a capture, and
-/// its number (20 ns). The stream that a thread came with last is found without a shared lock. A free costs an event (136 ns; 6.6 µs
-/// where 16 threads record at once, because the driver has one lock), since the owner may destroy the stream afterwards.
+/// its number (20 ns). The stream that a thread came with last is found without a shared lock.
+///
+/// The owner may destroy the stream after any call, so an event has to cover what was freed on it: 136 ns, and 6.6 µs where 16 threads
+/// record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one, as are blocks of 64 KiB or
+/// more. After that an event covers up to 64 frees of small blocks in a [`Pool`](crate::Pool), 512 KiB at most. If the stream does not
+/// come again, the last of them serve no other stream until its device has been waited for: a trim and the end of a pool do
+/// that where they must.
 ///
 /// A stream that is [registered](Self::register) costs neither.
 ///

@@ -444,6 +444,12 @@ impl<'s> StreamRef<'s> {
         self.timeline().release()
     }
 
+    /// As [`release`](Self::release), for a block that the caller hands to no other stream before the point is covered.
+    #[inline]
+    pub(crate) fn release_block(self, bytes: usize) -> Stamp {
+        self.timeline().release_block(bytes)
+    }
+
     /// As [`release`](Self::release), without a driver call; `None` if one is needed.
     #[inline]
     pub(crate) fn release_at_once(self) -> Option<Stamp> {

@@ -5,4 +5,5 @@ mod stream_contract;
 
 mod captures_by_others;
 mod meddling;
+mod open_ends;
 mod streams;

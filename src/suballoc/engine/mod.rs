@@ -291,7 +291,7 @@ impl<U: Resource> Engine<U> {
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
-        let stamp = stream.release();
+        let stamp = stream.release_block(layout.bytes());
         if !self.book.put(want, block, stamp.stream(), stamp.epoch()) {
             self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
         }
@@ -373,7 +373,7 @@ impl<U: Resource> Engine<U> {
             self.remove_from_ledger(block, layout)?;
         }
         // Before the lock: for a stream that the crate did not make this is a driver call.
-        let stamp = stream.release();
+        let stamp = stream.release_block(layout.bytes());
         let mut inner = self.book.inner.lock();
         let wanted = match want {
             Some(want) if self.book.ledger.is_some() => want,

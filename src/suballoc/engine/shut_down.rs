@@ -11,7 +11,8 @@ use crate::stream::{Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Segment};
 
 impl<U: Resource> Engine<U> {
-    /// Returns empty segments until at most `keep_bytes` are kept, and trims the upstream.
+    /// Returns empty segments until at most `keep_bytes` are kept, and trims the upstream. Waits for the device only for memory that
+    /// nothing else can say to be free: see [`RawStreams`](crate::stream::RawStreams).
     ///
     /// # Errors
     ///
@@ -21,6 +22,7 @@ impl<U: Resource> Engine<U> {
         let mut gone = 0;
         let mut collected = Ok(());
         if self.reserved_bytes() > keep_bytes {
+            self.close_open_ends();
             collected = self.collect();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
             while let Some(bytes) = self.return_segment(keep_units) {
@@ -31,6 +33,17 @@ impl<U: Resource> Engine<U> {
         // The bytes kept here count against what the upstream may keep.
         let under = self.upstream.trim(keep_bytes.saturating_sub(self.reserved_bytes()))?;
         collected.map(|()| gone.max(under))
+    }
+
+    /// Waits for the device if a stream that came by its raw handle has freed here last without an event. Where that fails, its memory
+    /// stays.
+    fn close_open_ends(&self) {
+        let (device, machine) = (&self.book.device, self.book.device.machine());
+        self.book.spill_in_turn();
+        let owned: Vec<Owned> = self.book.inner.lock().core.owners().collect();
+        if owned.iter().any(|other| machine.has_open_end(other.stream)) {
+            let _ = device.synchronize();
+        }
     }
 
     /// Makes a stream wait for all others that have freed here, and merges the memory that it may take then.

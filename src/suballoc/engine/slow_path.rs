@@ -424,7 +424,7 @@ impl SuballocBook {
         for round in [&few, &owned] {
             let mut waited = false;
             for other in round {
-                match machine.wait_quiescent(&Frontier::of(other.latest())) {
+                match machine.wait_by_events(&Frontier::of(other.latest())) {
                     Ok(()) => {
                         event!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
                         waited = true;
@@ -466,7 +466,7 @@ impl SuballocBook {
                 (taken.address, from.map(Owned::latest))
             };
             let waited =
-                point.map_or(Ok(()), |point| self.device.machine().wait_quiescent(&Frontier::of(point)));
+                point.map_or(Ok(()), |point| self.device.machine().wait_by_events(&Frontier::of(point)));
             if let (Some(_point), Ok(())) = (point, &waited) {
                 event!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
                 request.emit_steal();
