@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write as _};
 
 use alluvion::adaptor::{Allowance, Counts, Logging, Stats, Tracking};
 use alluvion::metrics::Metrics;
-use alluvion::suballoc::{Status as PoolFigures, SuballocBook};
+use alluvion::suballoc::{Snapshot, Status as PoolFigures, SuballocBook};
 use alluvion::{AnyResource, Error, Resource, ResourceExt as _};
 
 use crate::allocate::pointer;
@@ -301,7 +301,8 @@ pub unsafe extern "C" fn alv_limit_of(
     })
 }
 
-fn snapshot(resource: &AnyResource, to: &mut dyn std::io::Write) -> Result<(), Error> {
+/// What a snapshot writes.
+fn snapshot(resource: &AnyResource) -> Result<Snapshot, Error> {
     let Some(book) = resource.find::<SuballocBook>() else {
         return Err(without("a snapshot of a suballocator", "name `pool` in the recipe"));
     };
@@ -309,6 +310,10 @@ fn snapshot(resource: &AnyResource, to: &mut dyn std::io::Write) -> Result<(), E
     if let Some(book) = resource.find::<Tracking>() {
         snapshot.label_by(book);
     }
+    Ok(snapshot)
+}
+
+fn write_json(snapshot: &Snapshot, to: impl std::io::Write) -> Result<(), Error> {
     let mut to = BufWriter::new(to);
     let written = snapshot.write_json(&mut to).and_then(|()| to.flush());
     written.map_err(|error| Error::unwritable("the snapshot", &error))
@@ -321,8 +326,10 @@ pub unsafe extern "C" fn alv_snapshot_write(resource: *const ResourceHandle, pat
         // SAFETY: the contract of pointers.
         let path = unsafe { text::path(path, "path") }?;
         let write = |resource: &AnyResource| {
-            let mut file = File::create(&path).map_err(|error| Error::unwritable(path.display(), &error))?;
-            snapshot(resource, &mut file)
+            // Before the file: without a suballocator there is none.
+            let snapshot = snapshot(resource)?;
+            let file = File::create(&path).map_err(|error| Error::unwritable(path.display(), &error))?;
+            write_json(&snapshot, file)
         };
         // SAFETY: the contract of pointers.
         unsafe { with(resource, write) }
@@ -340,7 +347,7 @@ pub unsafe extern "C" fn alv_snapshot_to(
         // SAFETY: the caller's function and what it is called with, valid for the call.
         let mut writer = unsafe { Writer::new(write, user) }?;
         // SAFETY: the contract of pointers.
-        unsafe { with(resource, |resource| snapshot(resource, &mut writer)) }
+        unsafe { with(resource, |resource| write_json(&snapshot(resource)?, &mut writer)) }
     })
 }
 

@@ -1,6 +1,6 @@
 //! Figures, files, tags.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use calluvion::*;
@@ -46,6 +46,10 @@ fn figures_are_those_of_the_outermost_layer() {
         assert_eq!(alv_snapshot_to(resource, None, user), ALV_INVALID_ARGUMENT);
         assert_eq!(alv_snapshot_write(resource, c"/no/such/folder/snapshot.json".as_ptr()), ALV_UNWRITABLE);
         assert_eq!(alv_snapshot_write(resource, c"".as_ptr()), ALV_INVALID_ARGUMENT);
+        let path = std::env::temp_dir().join(format!("alluvion-no-snapshot-{}", std::process::id()));
+        let name = CString::new(path.to_str().expect("the folder has a name")).expect("no 0 within");
+        assert_eq!(alv_snapshot_write(bare, name.as_ptr()), ALV_UNSUPPORTED);
+        assert!(!path.exists(), "what has no blocks leaves no file");
         assert_eq!(alv_log_flush(resource), ALV_OK);
         free(resource, block, 1000, 0);
         assert_eq!(alv_trim(resource, 0, &raw mut given_back), ALV_OK);

@@ -129,7 +129,7 @@ void questions() {
     EXPECT(!bare.stats() && !bare.status());
     EXPECT(test::throws<alluvion::error>([&] { static_cast<void>(bare.push_stats()); },
                                          [](auto &thrown) { return thrown.status() == ALV_UNSUPPORTED; }));
-    EXPECT(test::throws<alluvion::error>([&] { bare.snapshot("/nowhere"); }));
+    EXPECT(test::throws<alluvion::error>([&] { bare.snapshot("/nowhere/at/all"); }));
     EXPECT(test::throws<alluvion::error>([&] { pool.snapshot("/no such folder/snapshot.json"); },
                                          [](auto &thrown) { return thrown.status() == ALV_UNWRITABLE; }));
     EXPECT(test::throws<alluvion::error>([&] { pool.snapshot(std::string("a\0b", 3)); },
