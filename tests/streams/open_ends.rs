@@ -81,7 +81,7 @@ fn the_frees_of_a_guest_are_covered_one_by_one_and_those_of_a_regular_together()
     let raw = rig.make();
     let before = rig.records();
     (0..100).for_each(|_| _ = rig.pair(raw, BYTES));
-    // The first request of all asks where other streams are, and is covered for that.
+    // The first request of a size asks where other streams are, and is covered for that.
     assert!((100..=101).contains(&(rig.records() - before)), "{} events", rig.records() - before);
     (0..200).for_each(|_| _ = rig.pair(raw, BYTES));
     let before = rig.records();
@@ -94,7 +94,7 @@ fn the_frees_of_a_guest_are_covered_one_by_one_and_those_of_a_regular_together()
     // A large block is covered at once.
     let before = rig.records();
     (0..10).for_each(|_| _ = rig.pair(raw, 64 << 10));
-    assert_eq!(rig.records() - before, 10);
+    assert!((10..=11).contains(&(rig.records() - before)), "{} events", rig.records() - before);
     rig.destroy(raw);
 }
 
