@@ -44,7 +44,11 @@ impl ArgumentKind {
             Self::TimesOrSize => match text.parse::<f64>() {
                 Ok(times) if (1.0..=100.0).contains(&times) => Ok(Value::Times(times)),
                 Ok(times) if times < 1.0 => Err(self.wanted()),
-                _ => size().map_err(str::to_owned),
+                // It would print as a number, which is none of the two.
+                _ => match size().map_err(str::to_owned)? {
+                    Value::Size(Amount::Bytes(0..=100)) => Err(self.wanted()),
+                    size => Ok(size),
+                },
             },
             Self::Text => Ok(Value::Text(text.into())),
             Self::Recipe => Err(self.wanted()),
