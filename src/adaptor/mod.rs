@@ -10,7 +10,7 @@
 //! | [`Tracking`] | records the live blocks and their call sites; reports leaks | [`TrackingBook`] |
 //! | [`Logging`] | logs each call, in RMM's format | [`Log`] |
 //! | [`Limiting`] | limits the live bytes | [`Allowance`] |
-//! | [`Budget`] | limits the live bytes of several resources together, limits within limits | [`Allowance`] |
+//! | [`Budget`] | limits the live bytes of several resources together, or of several processes; limits within limits | [`Allowance`] |
 //! | [`Guard`] | finds writes outside of blocks and after their free | [`GuardBook`] |
 //! | [`Aligned`] | aligns blocks to more than the request says | [`AlignedBook`] |
 //! | [`Fallback`] | asks a second resource when the first is out | [`FallbackBook`] |
@@ -42,7 +42,7 @@ mod thread_safe;
 mod tracking;
 
 pub use aligned::{Aligned, AlignedBook, AlignedConfig};
-pub use allowance::{Allowance, Crossing, Reservation};
+pub use allowance::{Allowance, Crossing, Reservation, SharedConfig};
 pub use budget::Budget;
 pub use failure_callback::{FailureCallback, FailureCallbackBook};
 pub use fallback::{Fallback, FallbackBook};

@@ -77,7 +77,7 @@ pub enum ErrorKind {
     ContextLost,
     /// The driver shut down, or this process is a fork of the one that started it.
     ShutDown,
-    /// The resource still has live blocks.
+    /// The resource still has live blocks, or another process has the place.
     InUse,
     /// The memory sleeps: wake it, and ask again.
     Asleep,
@@ -263,6 +263,18 @@ impl Error {
     #[must_use]
     pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::Malformed, line, 0).and(Detail::Text(why.into()))
+    }
+
+    /// A file is malformed that has no lines.
+    #[cold]
+    pub(crate) fn malformed_file(why: String) -> Self {
+        Self::malformed(0, why)
+    }
+
+    /// A place that others have.
+    #[cold]
+    pub(crate) fn in_use_that(why: String) -> Self {
+        Self::new(ErrorKind::InUse, 0, 0).and(Detail::Text(why.into()))
     }
 
     /// Line `line`, counted from 1, cannot be read.
@@ -466,7 +478,7 @@ impl Error {
     #[must_use]
     pub fn line(&self) -> Option<usize> {
         let is_of_a_line = matches!(self.kind, ErrorKind::Malformed | ErrorKind::Unreadable);
-        (is_of_a_line || self.column().is_some()).then_some(self.first)
+        (is_of_a_line && self.first > 0 || self.column().is_some()).then_some(self.first)
     }
 
     /// The column in that line, in characters, counted from 1, if the error points into a description.
@@ -656,9 +668,11 @@ impl fmt::Display for Error {
             ErrorKind::ShutDown => {
                 f.write_str("the driver has shut down, or belongs to the parent process")?;
             }
+            ErrorKind::InUse if self.detail.is_some() => f.write_str("in use")?,
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
             ErrorKind::Asleep => f.write_str("asleep")?,
             ErrorKind::Misuse => f.write_str("misuse")?,
+            ErrorKind::Malformed if first == 0 => f.write_str("malformed")?,
             ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
             ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
             ErrorKind::Unwritable => f.write_str("unwritable")?,

@@ -7,6 +7,7 @@ mod detail;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod error;
 mod foreign_error;
+mod member;
 mod misuse;
 mod out_of_memory;
 mod pointed;
@@ -15,6 +16,7 @@ mod snapshot_file;
 mod tests;
 
 pub use error::{Error, ErrorKind, Unsupported};
+pub use member::Member;
 pub use misuse::{Misuse, MisuseKind};
 pub(crate) use out_of_memory::LimitName;
 pub use out_of_memory::{Cause, OutOfMemory};

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::{Error, SnapshotFile};
+use super::{Error, Member, SnapshotFile};
 use crate::driver::{DriverError, MemoryInfo};
 use crate::order::StreamId;
 use crate::size::{GRAIN, Size};
@@ -80,6 +80,9 @@ pub struct OutOfMemory {
     pub largest_bytes: usize,
     /// The limit, if there is one. Where all blocks have one size, that size, for a larger request.
     pub maximum_bytes: Option<usize>,
+    /// The processes that share the limit, if it is [shared](crate::adaptor::Allowance::shared) and they left no room;
+    /// [`live_bytes`](Self::live_bytes) are those of all of them.
+    pub members: Vec<Member>,
     /// The free and total memory of the upstream, if it was asked and knows. Of a source, that of the device or the host.
     pub upstream_memory: Option<MemoryInfo>,
     /// The error of the upstream; `None` if it was not asked, because of the limit. Of a source, the error of the driver.
@@ -130,6 +133,7 @@ impl OutOfMemory {
             reserved_bytes: 0,
             largest_bytes: 0,
             maximum_bytes: None,
+            members: Vec::new(),
             upstream_memory: None,
             upstream_error: None,
             snapshot_file: None,
@@ -147,6 +151,12 @@ impl OutOfMemory {
     #[must_use]
     pub fn explained(self) -> Self {
         Self { cause: Cause::of(&self), ..self }
+    }
+
+    /// Sets the cause where the members of a shared limit have left no room: what is free may be guaranteed to others.
+    pub(crate) fn refused_to_a_member(self) -> Self {
+        let is_too_large = self.maximum_bytes.is_some_and(|maximum| self.requested_bytes > maximum);
+        Self { cause: if is_too_large { Cause::TooLarge } else { Cause::Limit }, ..self }
     }
 
     /// This report, and those of the layers below that refused: the last one refused first.
@@ -244,6 +254,9 @@ impl fmt::Display for OutOfMemory {
         }
         if let Some(maximum) = self.maximum_bytes {
             write!(f, ", limit {:#}", Size(maximum))?;
+        }
+        for member in self.members.iter().filter(|member| !member.is_this_process) {
+            write!(f, "; {member}")?;
         }
         if let Some(memory) = self.upstream_memory {
             let whose = if self.is_of_suballocator { "the upstream has " } else { "" };

@@ -9,10 +9,10 @@ use super::ingredient::{Ingredient, Make};
 use super::under::{Under, over};
 use crate::adaptor::{
     Aligned, AlignedConfig, Allowance, Budget, CallStacks, Fallback, Guard, GuardConfig, Limiting, LogConfig,
-    Logging, Prefetch, Stats, Tracking,
+    Logging, Prefetch, SharedConfig, Stats, Tracking,
 };
 use crate::error::Error;
-use crate::resource::AnyResource;
+use crate::resource::{AnyResource, Resource};
 
 pub(super) static ALL: &[Ingredient] = &[
     Ingredient { card: Logging::CARD, make: Make::Layer(logging) },
@@ -101,11 +101,36 @@ fn limiting(under: Under, call: &Call<'_>) -> Result<Under, Error> {
 
 fn budget(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     let hard = call.needed_bytes("hard", under.resource())?;
-    let mut allowance = Allowance::new(call.text("name").unwrap_or("budget"), hard);
+    let mut allowance = match call.text("shared") {
+        Some(name) => Allowance::shared(&shared(name, hard, under.resource(), call)?)?,
+        None => {
+            for argument in ["member", "guaranteed"] {
+                if call.is_given(argument) {
+                    return Err(call.wrong(argument, "it is for a shared limit, and `shared` is left out"));
+                }
+            }
+            Allowance::new(call.text("name").unwrap_or("budget"), hard)
+        }
+    };
     if let Some(soft) = call.bytes("soft", under.resource())? {
         allowance = allowance.soft(soft);
     }
     over!(under, |upstream| Budget::new(upstream, allowance))
+}
+
+/// The limit of a budget that processes share.
+fn shared(name: &str, hard: usize, under: &dyn Resource, call: &Call<'_>) -> Result<SharedConfig, Error> {
+    if call.is_given("name") {
+        return Err(call.wrong("name", "a shared limit has the name that `shared` says"));
+    }
+    let config = SharedConfig::new(name, hard);
+    let guaranteed = call.bytes("guaranteed", under)?;
+    match (call.text("member"), guaranteed) {
+        (Some(member), Some(bytes)) => Ok(config.member(member).guarantee(member, bytes)),
+        (Some(member), None) => Ok(config.member(member)),
+        (None, Some(_)) => Err(call.wrong("guaranteed", "it is for a member, and `member` is left out")),
+        (None, None) => Ok(config),
+    }
 }
 
 fn fallback(under: Under, call: &Call<'_>) -> Result<Under, Error> {

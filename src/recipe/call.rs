@@ -22,6 +22,11 @@ impl Call<'_> {
         self.step.arguments.get(at?)?.as_ref()
     }
 
+    /// Returns `true` if the argument is not left out.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.argument(name).is_some()
+    }
+
     /// The bytes of a size. A part is of what `resource` says is free, rounded down to units of 256.
     pub(super) fn bytes(&self, name: &str, resource: &dyn Resource) -> Result<Option<usize>, Error> {
         let Some(argument) = self.argument(name) else { return Ok(None) };

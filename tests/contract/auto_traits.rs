@@ -8,7 +8,7 @@ use alluvion::container::*;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, LoadError};
 use alluvion::driver::*;
-use alluvion::error::{Cause, OutOfMemory, SnapshotFile};
+use alluvion::error::{Cause, Member, OutOfMemory, SnapshotFile};
 use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc, PinnedVec};
 use alluvion::interop::cudarc::{CudarcGraph, CudarcMemory, CudarcView, CudarcViewMut, Refused};
 use alluvion::ledger::{DeviceLedger, Ledger, LedgerBlock};
@@ -72,7 +72,7 @@ all!([Limiting<Cuda>, Budget<Cuda>, Reservation, FailureCallback<Cuda>, FailureC
 all!([Ledger<Cuda>, Stats<Cuda>, StatsBook, Tracking<Cuda>, TrackingBook, Scope<'static>] are [Send Sync] not [Clone]);
 all!([Counter, Counts, TagCounts, CallStacks, CaptureCalls] are [Send Sync Copy]);
 all!([Holding, Holdings, Share, CallSite] are [Send Sync Clone] not [Copy]);
-all!([Allowance] are [Send Sync Clone] not [Copy]);
+all!([Allowance, SharedConfig, Member] are [Send Sync Clone] not [Copy]);
 all!([Crossing<'static>, Tag] are [Send Sync Copy]);
 all!([OnHost<Pinned>, PinnedVec<u8>] are [Send Sync]);
 all!([host::Vec<u8, PinnedAlloc>, host::Box<u8, PinnedAlloc>] are [Send Sync Clone]);

@@ -6,6 +6,9 @@ mod adaptor_contract;
 mod not_sync;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
+#[cfg(target_os = "linux")]
+#[path = "../support/shared_directory.rs"]
+mod shared_directory;
 
 mod contract;
 mod failure_callback;
@@ -17,6 +20,8 @@ mod limits;
 mod metrics;
 mod recipe;
 mod reports;
+#[cfg(target_os = "linux")]
+mod shared_limit;
 mod stats;
 mod thread_safe;
 mod tracking;

@@ -210,11 +210,13 @@ fn every_ingredient_is_made() {
         SimConfig::default().memory_bytes(1 << 30).attribute(DeviceAttribute::PageableMemoryAccess, 1),
     );
     let path = std::env::temp_dir().join(format!("alluvion-ingredient-{}.csv", std::process::id()));
+    let shared = format!("ingredient-{}", std::process::id());
     let argument = |ingredient: &str, parameter: &Parameter| {
         let value = match (ingredient, parameter.name(), parameter.expects().as_str()) {
             ("logging", "file", _) => format!("\"{}\"", path.display()),
             ("aligned", "alignment", _) => "4096".into(),
             ("tracking", ..) => "none".into(),
+            ("budget", "shared", _) => shared.clone(),
             (_, "gpu", _) => "0".into(),
             (_, "maximum", _) => "64MiB".into(),
             (_, _, "a size") => "2MiB".into(),
@@ -233,7 +235,13 @@ fn every_ingredient_is_made() {
             .iter()
             .copied()
             .filter(|it| it.is_needed() || (ingredient.name(), it.name()) == ("logging", "file"));
-        for parameters in [needed.collect(), all.clone()] {
+        // A shared limit has no other name, and there are some on Linux alone.
+        let all = all.iter().copied().filter(|it| {
+            let of_shared = ["shared", "member", "guaranteed"].contains(&it.name());
+            ingredient.name() != "budget"
+                || if cfg!(target_os = "linux") { it.name() != "name" } else { !of_shared }
+        });
+        for parameters in [needed.collect::<Vec<_>>(), all.collect()] {
             let arguments: Vec<String> =
                 parameters.into_iter().map(|parameter| argument(ingredient.name(), parameter)).collect();
             let end = if ingredient.is_source() { "" } else { " | cuda" };
@@ -245,6 +253,8 @@ fn every_ingredient_is_made() {
         }
     }
     let _ = std::fs::remove_file(path);
+    #[cfg(target_os = "linux")]
+    crate::shared_directory::remove_from_shared_memory(&shared);
     assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
 }
 
@@ -476,7 +486,9 @@ fn value(expects: &str) -> BoxedStrategy<String> {
             let times = (100..=10_000_u32).prop_map(|hundredths| (f64::from(hundredths) / 100.0).to_string());
             prop_oneof![
                 times,
-                size.prop_filter("it has a unit", |size| size.ends_with(|c: char| c.is_alphabetic()))
+                size.prop_filter("it has a unit, and is not 0", |size| {
+                    size.ends_with(|c: char| c.is_alphabetic()) && !size.starts_with('0')
+                })
             ]
             .boxed()
         }
@@ -546,7 +558,7 @@ proptest! {
 
     /// Whatever is written, it is built or refused, and nothing stays behind.
     #[test]
-    fn whatever_is_built_goes_back(line in line().prop_filter("it writes files", |line| !line.contains("logging"))) {
+    fn whatever_is_built_goes_back(line in line().prop_filter("it writes files", |line| !line.contains("logging") && !line.contains("budget"))) {
         let sim = Sim::with_config(Bench::config());
         let recipe: Recipe = line.parse().expect("it is a recipe");
         if let Ok(resource) = recipe.build(&sim.device(0)) {

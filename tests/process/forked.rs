@@ -21,6 +21,8 @@ use alluvion::{
 };
 
 use crate::fork::{busy_layer, busy_threads};
+#[cfg(target_os = "linux")]
+use crate::shared_directory::SharedDirectory;
 
 fn pool(sim: &Sim) -> Pool<Cuda> {
     Cuda::new(&sim.device(0)).pool(PoolConfig::default()).expect("there is memory")
@@ -159,6 +161,21 @@ fn a_budget() {
     busy_layer("forked::a_budget", make, |budget| {
         drop(budget.allowance().reserve(1000));
         std::hint::black_box(budget.allowance().used_bytes());
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_budget_that_processes_share() {
+    let directory = SharedDirectory::new();
+    let make = |sim: &Sim| {
+        let all = Allowance::shared(&directory.limit("all", 64 << 20)).expect("nobody else is there");
+        pool(sim).budget(all.soft(1 << 20).child("of a part", 32 << 20))
+    };
+    busy_layer("forked::a_budget_that_processes_share", make, |budget| {
+        drop(budget.allowance().reserve(1000));
+        std::hint::black_box((budget.allowance().used_bytes(), budget.allowance().free_bytes()));
+        std::hint::black_box(budget.allowance().members());
     });
 }
 

@@ -12,6 +12,9 @@ mod process_ends;
 mod raw_block;
 #[path = "../support/rerun.rs"]
 mod rerun;
+#[cfg(target_os = "linux")]
+#[path = "../support/shared_directory.rs"]
+mod shared_directory;
 #[path = "../support/transfer_ends.rs"]
 mod transfer_ends;
 #[path = "../support/wait_for_fork.rs"]
@@ -24,3 +27,5 @@ mod logging_ends;
 #[cfg(target_os = "linux")]
 mod privileges;
 mod recipe_environment;
+#[cfg(target_os = "linux")]
+mod shared_limit;

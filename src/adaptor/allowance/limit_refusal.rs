@@ -1,6 +1,7 @@
 //! `LimitRefusal`: the limit that left no room, and the error of the request.
 
 use super::Allowance;
+use super::shared::SharedRefusal;
 use crate::error::{Error, LimitName, OutOfMemory};
 use crate::stream::StreamId;
 
@@ -9,6 +10,8 @@ use crate::stream::StreamId;
 pub(in crate::adaptor) struct LimitRefusal {
     pub(super) height: usize,
     pub(super) used: u64,
+    /// Other processes have left no room in the limit that they share.
+    pub(super) shared: Option<SharedRefusal>,
 }
 
 impl LimitRefusal {
@@ -32,6 +35,21 @@ impl LimitRefusal {
         (report.align, report.stream) = (align, stream);
         (report.live_bytes, report.reserved_bytes) = (self.used as usize, self.used as usize);
         report.maximum_bytes = Some(refusing.limit_bytes());
-        report.explained().into()
+        match self.shared {
+            None => report.explained().into(),
+            Some(SharedRefusal::NoRoom { used }) => {
+                (report.live_bytes, report.reserved_bytes) = (used as usize, used as usize);
+                report.members = refusing.node.members();
+                report.refused_to_a_member().into()
+            }
+            Some(SharedRefusal::Lost) => Error::malformed_file(format!(
+                "the shared limit `{}`: its file says that another process has the place of this one",
+                refusing.name()
+            )),
+            Some(SharedRefusal::Corrupt) => Error::malformed_file(format!(
+                "the shared limit `{}`: its file says that more is taken and guaranteed than the limit",
+                refusing.name()
+            )),
+        }
     }
 }

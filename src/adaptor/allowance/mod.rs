@@ -7,19 +7,22 @@ mod node;
 mod purse;
 mod reservation;
 mod resource_impl;
+mod shared;
 
 use core::fmt;
 
 pub use crossing::Crossing;
 pub(super) use limit_refusal::LimitRefusal;
-use node::AllowanceNode;
+use node::{Above, AllowanceNode};
 pub use reservation::Reservation;
 pub(super) use reservation::TakenRoom;
 pub(super) use resource_impl::resource_by_allowance;
+use shared::Membership;
+pub use shared::SharedConfig;
 
 use crate::contain::contain;
 use crate::driver::MemoryInfo;
-use crate::error::Error;
+use crate::error::{Error, Member};
 use crate::resource::{Figures, Layer, Layout};
 use crate::size::Size;
 use crate::sync::Arc;
@@ -102,11 +105,49 @@ impl Layer for Allowance {
                 let crossings = "Times that the soft limit was crossed.";
                 to.counter("alluvion_allowance_crossings_total", crossings, allowance.crossings());
             });
+            if allowance.node.shared_as().is_some() {
+                allowance.members_figures(to);
+            }
         }
     }
 }
 
 impl Allowance {
+    /// Those of all processes that share its limit.
+    fn members_figures(&self, to: &mut Figures<'_>) {
+        let mut members = self.members();
+        members.sort_by(|one, other| (&one.name, one.process).cmp(&(&other.name, other.process)));
+        // A process may have two parts under one name: two samples with the same labels would be none.
+        members.dedup_by(|next, sum| {
+            let is_same = (&next.name, next.process) == (&sum.name, sum.process);
+            if is_same {
+                sum.used_bytes += next.used_bytes;
+                sum.guaranteed_bytes += next.guaranteed_bytes;
+            }
+            is_same
+        });
+        for member in members {
+            let process = member.process.map(|process| process.to_string()).unwrap_or_default();
+            let labels = [("allowance", self.name()), ("member", &member.name), ("process", &process)];
+            to.labelled(&labels, |to| {
+                let used = "Bytes that a process has taken from a limit that processes share.";
+                to.gauge("alluvion_member_used_bytes", used, member.used_bytes);
+                let guaranteed = "Bytes that are kept for a process, whether or not it has taken them.";
+                to.gauge("alluvion_member_guaranteed_bytes", guaranteed, member.guaranteed_bytes);
+            });
+        }
+    }
+
+    /// The name and the limit, as descriptions of layers show them.
+    pub(super) fn describe(&self) -> String {
+        let (name, limit) = (self.name(), Size(self.limit_bytes()));
+        match self.node.shared_as() {
+            None => format!("{name}, {limit}"),
+            Some("") => format!("{name}, {limit}, shared"),
+            Some(member) => format!("{name}, {limit}, shared as {member}"),
+        }
+    }
+
     /// Its path, such as `gpu/queries`: the names above it, then its own.
     fn path(&self) -> String {
         let mut names: Vec<&str> = self.upwards().map(Self::name).collect();
@@ -117,7 +158,60 @@ impl Allowance {
     /// An allowance of at most `hard_bytes`. Errors and descriptions show its name.
     #[must_use]
     pub fn new(name: &str, hard_bytes: usize) -> Self {
-        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, None)) }
+        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, Above::Nothing)) }
+    }
+
+    /// An allowance whose limit this process shares with others, by its name: what they have taken together is never above it.
+    ///
+    /// All that allowances do it does, too: [`Budget`](super::Budget) layers and children share it within the process. Its figures
+    /// are this process's; [`members`](Self::members) tells those of all.
+    ///
+    /// - What a process has taken comes back when it ends, however it ends: to whoever finds no room next. The driver frees the
+    ///   memory of a process that was killed on its own, perhaps a little later.
+    /// - A [guarantee](SharedConfig::guarantee) is kept for a member, whether it runs or not, so that others cannot starve it. What is
+    ///   guaranteed to nobody is lent to whoever asks first.
+    /// - A process that is stopped, or dies at any instruction, keeps no other one waiting.
+    /// - A child of a fork has no part: it is refused, and joins by itself. The part of its parent ends with the parent.
+    ///
+    /// The limit, and what is guaranteed, are in a file of 8 KiB, `alluvion-USER-NAME`, which only the user that made it may use, and
+    /// which stays. While processes share it all of them say the same limit; when there is none, the next one may say another.
+    /// Whoever removes the file under them has two limits.
+    ///
+    /// What is taken and given costs a look at the records of all, about a microsecond with a few processes at it: put the layer
+    /// under a pool. There are 32 members at most, among them those that have a guarantee and do not run.
+    ///
+    /// ```no_run
+    /// // It writes a file below `/dev/shm`, which stays.
+    /// use alluvion::adaptor::{Allowance, SharedConfig};
+    /// use alluvion::source::Cuda;
+    /// use alluvion::{PoolConfig, ResourceExt, Sim};
+    ///
+    /// let device = Sim::new().device(0);
+    /// let card = SharedConfig::new("gpu0", 20 << 30).guarantee("server", 8 << 30);
+    /// let pool = Cuda::new(&device).budget(Allowance::shared(&card.member("server"))?).pool(PoolConfig::default())?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - `InvalidArgument`: a name, a limit or guarantees that cannot be; another limit than the processes that share it have; a
+    ///   guarantee that a member which runs has otherwise; guarantees of more than the limit.
+    /// - `OutOfMemory`: so much is taken that a guarantee, new in the file, has no room. Those before it hold.
+    /// - `InUse`: another process has the name with the guarantee, and does not end within two seconds; or there are 32 members.
+    /// - `Unwritable`: the file cannot be opened, belongs to another user, or others may write it.
+    /// - `Malformed`: the file is none of these, or another version of the library has made it.
+    /// - `Unsupported`: this is not Linux.
+    pub fn shared(config: &SharedConfig) -> Result<Self, Error> {
+        let membership = Box::new(Membership::join(config)?);
+        let (name, limit) = (config.name(), config.limit_bytes() as u64);
+        Ok(Self { node: Arc::new(AllowanceNode::new(name, limit, Above::Shared(membership))) })
+    }
+
+    /// The processes that share the limit, and those that have a guarantee and do not run; none if it is not
+    /// [shared](Self::shared). Of a child, those that share the limit of the allowance above all.
+    #[must_use]
+    pub fn members(&self) -> Vec<Member> {
+        self.upwards().last().map(|root| root.node.members()).unwrap_or_default()
     }
 
     /// An allowance under this one: at most `hard_bytes`, which may be more than is left here, or than there is.
@@ -133,7 +227,7 @@ impl Allowance {
     /// ```
     #[must_use]
     pub fn child(&self, name: &str, hard_bytes: usize) -> Self {
-        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, Some(self.clone()))) }
+        Self { node: Arc::new(AllowanceNode::new(name, hard_bytes as u64, Above::Parent(self.clone()))) }
     }
 
     /// Sets the soft limit, for all handles: observers are called when the live bytes exceed `bytes`.
@@ -232,7 +326,7 @@ impl Allowance {
     /// The allowance that it is under.
     #[must_use]
     pub fn parent(&self) -> Option<&Self> {
-        self.node.parent.as_ref()
+        self.node.parent()
     }
 
     /// Returns `true` for two handles of one allowance.
@@ -257,8 +351,8 @@ impl Allowance {
     // Always: as above.
     #[inline(always)]
     fn take(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
-        if self.parent().is_some() {
-            return self.take_below_a_root(whole_bytes);
+        if !self.node.stands_alone() {
+            return self.take_in_a_tree(whole_bytes);
         }
         let outcome = self.node.take_at_root(whole_bytes as u64)?;
         // Before an observer is told: the room goes back, whatever the observer does.
@@ -276,8 +370,8 @@ impl Allowance {
         self.node.take_at_once(whole_bytes as u64).then(|| TakenRoom::new(self, whole_bytes))
     }
 
-    fn take_below_a_root(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
-        let crossings = self.node.take_below_a_root(whole_bytes as u64)?;
+    fn take_in_a_tree(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
+        let crossings = self.node.take_in_a_tree(whole_bytes as u64)?;
         // As above.
         let taken = TakenRoom::new(self, whole_bytes);
         if !crossings.is_empty() {

@@ -9,8 +9,9 @@ use super::crossing::SoftLimit;
 use super::lending::{Lenders, Tree};
 use super::limit_refusal::LimitRefusal;
 use super::purse::Purses;
+use super::shared::{Membership, SharedRefusal};
 use crate::driver::DriverResult;
-use crate::error::LimitName;
+use crate::error::{LimitName, Member};
 use crate::sync::{Arc, AtomicU64, Ordering, Seat, TokenGuard, yield_now};
 
 /// Threads hold some of the room in advance, in purses. Bytes are counted in whole units of 256, so the bit is free.
@@ -50,7 +51,7 @@ pub(super) struct AllowanceNode {
     /// Shared with the reports of what is refused: no copy is made of it.
     pub(super) name: LimitName,
     pub(super) hard: u64,
-    pub(super) parent: Option<Allowance>,
+    above: Above,
     pub(super) soft: SoftLimit,
     /// What is out and what is lent, which together are never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
     /// root, and below by who has the turn.
@@ -66,6 +67,14 @@ pub(super) struct AllowanceNode {
     tree: Arc<Tree>,
 }
 
+/// What a node takes from, too.
+pub(super) enum Above {
+    Nothing,
+    Parent(Allowance),
+    /// The limit that this process shares with others. Only a root has one, and it is taken from with the turn of the tree.
+    Shared(Box<Membership>),
+}
+
 /// The outcome of taking from a node.
 #[derive(Clone, Copy)]
 pub(super) struct TakeOutcome {
@@ -77,7 +86,17 @@ pub(super) struct TakeOutcome {
 pub(super) type Crossings = SmallVec<[(usize, u64); 2]>;
 
 /// A count that leaves no room, as it was read.
-struct NoRoom(u64);
+struct NoRoom {
+    taken: u64,
+    /// The other processes have left none.
+    shared: Option<SharedRefusal>,
+}
+
+impl NoRoom {
+    fn of(taken: u64) -> Self {
+        Self { taken, shared: None }
+    }
+}
 
 #[inline]
 fn is_lent(taken: u64) -> bool {
@@ -87,17 +106,20 @@ fn is_lent(taken: u64) -> bool {
 /// The count, if it leaves no room for `bytes` below `limit`.
 #[inline]
 fn is_short(bytes: u64, taken: u64, limit: u64) -> Option<NoRoom> {
-    (bytes > limit.saturating_sub(taken & !LENT)).then_some(NoRoom(taken))
+    (bytes > limit.saturating_sub(taken & !LENT)).then_some(NoRoom::of(taken))
 }
 
 impl AllowanceNode {
-    pub(super) fn new(name: &str, hard: u64, parent: Option<Allowance>) -> Self {
-        let tree = parent.as_ref().map_or_else(Arc::default, |parent| Arc::clone(&parent.node.tree));
+    pub(super) fn new(name: &str, hard: u64, above: Above) -> Self {
+        let tree = match &above {
+            Above::Parent(parent) => Arc::clone(&parent.node.tree),
+            Above::Nothing | Above::Shared(_) => Arc::default(),
+        };
         Self {
             // A name is a part of one line.
             name: name.replace(char::is_control, "_").into(),
             hard,
-            parent,
+            above,
             soft: SoftLimit::default(),
             taken: AtomicU64::new(0),
             peak: AtomicU64::new(0),
@@ -148,7 +170,8 @@ impl AllowanceNode {
     }
 
     pub(super) fn left(&self) -> u64 {
-        self.hard.saturating_sub(self.used())
+        let left = self.hard.saturating_sub(self.used());
+        self.membership().map_or(left, |membership| left.min(membership.left()))
     }
 
     /// The bytes that threads hold in advance.
@@ -162,7 +185,46 @@ impl AllowanceNode {
     }
 
     fn above(&self) -> Option<&Self> {
-        self.parent.as_ref().map(|parent| &*parent.node)
+        self.parent().map(|parent| &*parent.node)
+    }
+
+    pub(super) fn parent(&self) -> Option<&Allowance> {
+        match &self.above {
+            Above::Parent(parent) => Some(parent),
+            Above::Nothing | Above::Shared(_) => None,
+        }
+    }
+
+    /// Returns `true` if nothing is taken from but this node.
+    #[inline]
+    pub(super) fn stands_alone(&self) -> bool {
+        matches!(self.above, Above::Nothing)
+    }
+
+    fn is_root(&self) -> bool {
+        !matches!(self.above, Above::Parent(_))
+    }
+
+    /// The name of this process among those that share the limit of this root; empty if it has none.
+    pub(super) fn shared_as(&self) -> Option<&str> {
+        match &self.above {
+            Above::Shared(membership) => Some(membership.name()),
+            Above::Nothing | Above::Parent(_) => None,
+        }
+    }
+
+    /// The part of this process in a limit that it shares; `None` too in a child of the process that has it.
+    pub(super) fn membership(&self) -> Option<&Membership> {
+        match &self.above {
+            Above::Shared(membership) if !membership.is_of_parent() => Some(membership),
+            _ => None,
+        }
+    }
+
+    /// The processes that share the limit of this root. With the turn, because those that are dead are cleared away.
+    pub(super) fn members(&self) -> Vec<Member> {
+        let Some(_lenders) = self.tree.lock_here() else { return Vec::new() };
+        self.membership().map(Membership::members).unwrap_or_default()
     }
 
     /// Takes `bytes` from here, where nothing is above.
@@ -178,7 +240,7 @@ impl AllowanceNode {
                 }
                 Ok(self.note(before, bytes))
             }
-            Err(NoRoom(taken)) if !is_lent(taken) => Err(self.refuse(0, taken)),
+            Err(NoRoom { taken, .. }) if !is_lent(taken) => Err(self.refuse(0, taken)),
             Err(_) => self.take_in_turn(bytes).map(|crossings| match crossings.first() {
                 Some(&(_, used)) => TakeOutcome { used, crosses: true },
                 None => TakeOutcome::WITHIN,
@@ -188,7 +250,7 @@ impl AllowanceNode {
 
     /// Takes `bytes` from here and from all above, or from none.
     #[inline]
-    pub(super) fn take_below_a_root(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
+    pub(super) fn take_in_a_tree(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
         if is_lent(self.taken.load(Ordering::Relaxed)) && self.purses.take(bytes) {
             return Ok(Crossings::new());
         }
@@ -202,7 +264,7 @@ impl AllowanceNode {
         if is_lent(self.taken.load(Ordering::Relaxed)) && self.purses.take(bytes) {
             return true;
         }
-        if self.parent.is_some() {
+        if !self.stands_alone() {
             return self.take_at_once_in_turn(bytes);
         }
         if is_lent(self.taken.load(Ordering::Relaxed)) && self.refill(bytes) {
@@ -225,12 +287,12 @@ impl AllowanceNode {
         if self.purses.is_open() && self.lend(bytes, &mut lenders) {
             return true;
         }
-        let below_the_root = || self.upwards().filter(|node| node.parent.is_some());
+        let below_the_root = || self.upwards().filter(|node| !node.is_root());
         if below_the_root().any(|node| bytes > node.ceiling().saturating_sub(node.taken())) {
             return false;
         }
         // The root last of all that can fail: its count is the one that others may have changed since it was looked at.
-        if self.upwards().last().and_then(|root| root.take_below_ceiling(bytes)).is_none() {
+        if !self.upwards().last().is_some_and(|root| root.take_at_once_of_root(bytes)) {
             return false;
         }
         for node in below_the_root() {
@@ -240,6 +302,21 @@ impl AllowanceNode {
             node.note_peak(taken & !LENT);
         }
         true
+    }
+
+    /// As [`take_below_ceiling`](Self::take_below_ceiling), and from the limit that other processes share. The caller has the turn.
+    fn take_at_once_of_root(&self, bytes: u64) -> bool {
+        let Above::Shared(membership) = &self.above else { return self.take_below_ceiling(bytes).is_some() };
+        // Looked at before, so that others are not refused because of what would go back.
+        let is_room = bytes <= self.ceiling().saturating_sub(self.taken());
+        if !is_room || membership.take_at_once(bytes).is_err() {
+            return false;
+        }
+        let is_taken = self.take_below_ceiling(bytes).is_some();
+        if !is_taken {
+            membership.give(bytes);
+        }
+        is_taken
     }
 
     /// Takes `bytes` from a root alone, unless that were more than its soft limit: a soft limit that is set meanwhile takes effect
@@ -273,10 +350,12 @@ impl AllowanceNode {
                     drop(lenders);
                     return Ok(crossings);
                 }
-                Err((height, NoRoom(taken))) if !is_lent(taken) => {
+                Err((height, NoRoom { taken, shared })) if !is_lent(taken) => {
                     drop(lenders);
                     let refusing = self.upwards().nth(height).unwrap_or(self);
-                    return Err(self.too_large(bytes).unwrap_or_else(|| refusing.refuse(height, taken)));
+                    return Err(self
+                        .too_large(bytes)
+                        .unwrap_or_else(|| LimitRefusal { shared, ..refusing.refuse(height, taken) }));
                 }
                 // What no room is enough for calls nothing back.
                 Err(_) if bytes > self.largest() => {
@@ -309,20 +388,31 @@ impl AllowanceNode {
         let mut note =
             |height, taking: TakeOutcome| crossings.extend(taking.crossing().map(|used| (height, used)));
         for (height, node) in self.upwards().enumerate() {
-            if node.parent.is_none() {
-                let (before, _) = node.exchange(bytes, 0).map_err(|short| (height, short))?;
+            if node.is_root() {
+                let before = node.take_from_root(bytes).map_err(|short| (height, short))?;
                 note(height, node.note(before, bytes));
             } else if let Some(short) = node.is_short_of(bytes, node.taken.load(Ordering::Relaxed)) {
                 return Err((height, short));
             }
         }
-        for (height, node) in self.upwards().enumerate().filter(|(_, node)| node.parent.is_some()) {
+        for (height, node) in self.upwards().enumerate().filter(|(_, node)| !node.is_root()) {
             let before = node.taken.load(Ordering::Relaxed);
             // Relaxed: all who write have the turn; others read figures. The sum is at most `hard`, which was looked at above.
             node.taken.store(before + bytes, Ordering::Relaxed);
             note(height, node.note(before & !LENT, bytes));
         }
         Ok(crossings)
+    }
+
+    /// Takes `bytes` from a root, and before from the limit that other processes share: what is out here is never more than this
+    /// process has of that. Returns what was taken before. The caller has the turn.
+    fn take_from_root(&self, bytes: u64) -> Result<u64, NoRoom> {
+        let Above::Shared(membership) = &self.above else { return Ok(self.exchange(bytes, 0)?.0) };
+        let refused = |refusal| NoRoom { shared: Some(refusal), ..NoRoom::of(self.taken()) };
+        membership.take(bytes).map_err(refused)?;
+        // There is room: what is taken here is a part of what all have.
+        let (before, _) = self.exchange(bytes, 0).inspect_err(|_| membership.give(bytes))?;
+        Ok(before)
     }
 
     /// The count, if it leaves no room for `bytes`. While some is lent, there is none above the soft limit either.
@@ -412,7 +502,7 @@ impl AllowanceNode {
     pub(super) fn refuse(&self, height: usize, used: u64) -> LimitRefusal {
         // Relaxed: a figure.
         self.refusals.fetch_add(1, Ordering::Relaxed);
-        LimitRefusal { height, used }
+        LimitRefusal { height, used, shared: None }
     }
 
     /// Another thread wrote the count of this root between a look at it and an exchange.
@@ -467,11 +557,15 @@ impl AllowanceNode {
             return false;
         }
         let (Some(seat), Some(root)) = (Seat::take(), self.upwards().last()) else { return false };
+        // What threads hold in advance cannot be called back for another process.
+        if !root.stands_alone() {
+            return false;
+        }
         let sum = bytes + credit;
         // The root first: its count is the one that others may have changed since it was looked at.
         let Ok((before, _)) = root.exchange(sum, LENT) else { return false };
         root.note_peak(before + sum);
-        for node in self.upwards().filter(|node| node.parent.is_some()) {
+        for node in self.upwards().filter(|node| !node.is_root()) {
             let taken = node.taken() + sum;
             // Relaxed: as where blocks are taken.
             node.taken.store(taken | LENT, Ordering::Relaxed);
@@ -519,7 +613,7 @@ impl AllowanceNode {
         if is_lent && self.purses.put(bytes, 2 * self.share()) {
             return;
         }
-        if is_lent || self.parent.is_some() { self.give_in_turn(bytes) } else { self.give_to_root(bytes) }
+        if is_lent || !self.stands_alone() { self.give_in_turn(bytes) } else { self.give_to_root(bytes) }
     }
 
     /// Gives `bytes` back with the turn of the tree, and half of what is in the purse of this thread: it is full.
@@ -529,7 +623,7 @@ impl AllowanceNode {
             // The bytes stay with it.
             return;
         }
-        let lenders = if self.parent.is_some() {
+        let lenders = if !self.stands_alone() {
             Some(self.tree.lock())
         } else if self.purses.is_open() {
             self.tree.try_lock()
@@ -544,8 +638,12 @@ impl AllowanceNode {
     /// Gives back here and to all above. The caller has the turn, or this is a root.
     fn give_to_each(&self, bytes: u64) {
         for node in self.upwards() {
-            if node.parent.is_none() {
+            if node.is_root() {
                 node.give_to_root(bytes);
+                // Behind the count here, which is a part of that of all.
+                if let Above::Shared(membership) = &node.above {
+                    membership.give(bytes);
+                }
                 continue;
             }
             let before = node.taken.load(Ordering::Relaxed);
@@ -563,6 +661,14 @@ impl AllowanceNode {
         // Release: pairs with the acquire in `exchange`.
         let before = self.taken.fetch_sub(bytes, Ordering::Release);
         debug_assert!(before & !LENT >= bytes, "{bytes} bytes were given back, of {before} that were out");
+    }
+
+    fn take_parent(&mut self) -> Option<Allowance> {
+        self.parent()?;
+        match mem::replace(&mut self.above, Above::Nothing) {
+            Above::Parent(parent) => Some(parent),
+            Above::Nothing | Above::Shared(_) => None,
+        }
     }
 
     /// The last handle is gone: what threads hold in advance goes back to the nodes above.
@@ -593,11 +699,11 @@ impl Drop for AllowanceNode {
     /// One after the other: a tree may be deeper than the stack.
     fn drop(&mut self) {
         self.retire();
-        let mut parent = mem::take(&mut self.parent);
+        let mut parent = self.take_parent();
         while let Some(above) = parent {
             parent = Arc::into_inner(above.node).and_then(|mut node| {
                 node.retire();
-                mem::take(&mut node.parent)
+                node.take_parent()
             });
         }
     }

@@ -14,10 +14,10 @@ use crate::resource::{
     AnyResource, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId, blocks_of_upstream,
     require_whole_pages,
 };
-use crate::size::Size;
 use crate::stream::{OnStream, StreamRef};
 
-/// Limits the live bytes by an [`Allowance`], which other resources, on any device, may share.
+/// Limits the live bytes by an [`Allowance`], which other resources, on any device, may share, and
+/// [other processes](Allowance::shared).
 ///
 /// As [`Limiting`](super::Limiting), which has an allowance of its own: room is taken before the upstream is asked,
 /// from the allowance and from all above it, or from none. Over a resource with [`pages`](Resource::pages) it counts its
@@ -68,6 +68,17 @@ impl Budget {
             Parameter::needed("hard", ArgumentKind::Size, "the limit"),
             Parameter::new("soft", ArgumentKind::Size, "the soft limit; none if left out"),
             Parameter::new("name", ArgumentKind::Text, "the name in errors; budget if left out"),
+            Parameter::new(
+                "shared",
+                ArgumentKind::Text,
+                "the name of a limit that processes share, of `hard` in all; not beside name",
+            ),
+            Parameter::new(
+                "member",
+                ArgumentKind::Text,
+                "the name of this process among those that share it",
+            ),
+            Parameter::new("guaranteed", ArgumentKind::Size, "so much of it is kept for the member"),
         ],
     };
 }
@@ -126,9 +137,7 @@ impl<U: Resource> Budget<U> {
     }
 }
 
-resource_by_allowance!(Budget, |this, f| {
-    write!(f, "Budget({}, {})", this.allowance.name(), Size(this.allowance.limit_bytes()))
-});
+resource_by_allowance!(Budget, |this, f| write!(f, "Budget({})", this.allowance.describe()));
 
 #[cfg(all(test, feature = "testing", not(loom)))]
 mod tests {

@@ -1,0 +1,52 @@
+//! A directory for the files of shared limits, gone at the end of a test.
+
+#![allow(dead_code, reason = "some tests need a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use alluvion::adaptor::SharedConfig;
+
+pub(crate) struct SharedDirectory(PathBuf);
+
+impl SharedDirectory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("alluvion-shared-{}-{next}", std::process::id()));
+        fs::create_dir(&path).expect("it is not there");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A limit in this directory.
+    pub(crate) fn limit(&self, name: &str, bytes: usize) -> SharedConfig {
+        SharedConfig::new(name, bytes).directory(&self.0)
+    }
+
+    /// The file of a limit.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        file_in(&self.0, name)
+    }
+}
+
+fn file_in(directory: &Path, name: &str) -> PathBuf {
+    let is_it = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with(&format!("-{name}")));
+    let mut files = fs::read_dir(directory).expect("it is there").flatten().map(|entry| entry.path());
+    files.find(is_it).expect("the limit has a file")
+}
+
+/// Removes the file of a limit that a recipe has made.
+pub(crate) fn remove_from_shared_memory(name: &str) {
+    fs::remove_file(file_in(Path::new("/dev/shm"), name)).expect("it is this user's");
+}
+
+impl Drop for SharedDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
