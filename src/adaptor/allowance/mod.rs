@@ -177,8 +177,7 @@ impl Allowance {
     /// which stays. While processes share it all of them say the same limit; when there is none, the next one may say another.
     /// Whoever removes the file under them has two limits.
     ///
-    /// What is taken and given costs a look at the records of all, about a microsecond with a few processes at it: put the layer
-    /// under a pool. There are 32 members at most, among them those that have a guarantee and do not run.
+    /// What is taken and given costs a look at the records of all: put the layer under a pool. There are 32 members at most, among them those that have a guarantee and do not run.
     ///
     /// ```no_run
     /// // It writes a file below `/dev/shm`, which stays.
