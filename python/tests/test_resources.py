@@ -4,11 +4,12 @@ import copy
 import gc
 import pickle
 import sys
+import threading
 
 import pytest
 
 import alluvion
-from alluvion.rmm import mr
+from alluvion.rmm import DeviceBuffer, mr
 from alluvion.rmm.pylibrmm.stream import DEFAULT_STREAM
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -351,8 +352,25 @@ def test_call_stacks(sim):
     tracking = mr.TrackingResourceAdaptor(mr.CudaMemoryResource(), capture_stacks=True)
     address = tracking.allocate(100)
     text = tracking.get_outstanding_allocations_str()
-    assert text.startswith(f"{address:#x}: 100 B : callstack:\n#0 in ")
+    assert text.startswith(f"{address:#x}: 100 B : callstack:\n#0 in test_call_stacks ({__file__}:")
+    assert "\n#1 in pytest_pyfunc_call (" in text and "alluvion" not in text.replace(__file__, "")
     tracking.deallocate(address, 100)
+
+
+def test_call_stacks_are_those_of_the_line_that_asks(sim):
+    """Whether the interpreter is let go on the way, and whatever the class is that asks."""
+    for upstream in (mr.CudaMemoryResource(), mr.PoolMemoryResource(mr.CudaMemoryResource(), "1 MiB")):
+        tracking = mr.TrackingResourceAdaptor(mr.LimitingResourceAdaptor(upstream, MIB), capture_stacks=True)
+
+        def ask():
+            return DeviceBuffer(size=100, mr=tracking)
+
+        buffer = ask()
+        lines = tracking.get_outstanding_allocations_str().splitlines()
+        assert lines[1].startswith("#0 in test_call_stacks_are_those_of_the_line_that_asks.<locals>.ask (")
+        assert lines[1].endswith(f"{__file__}:{ask.__code__.co_firstlineno + 1})")
+        assert lines[2].startswith("#1 in test_call_stacks_are_those_of_the_line_that_asks (")
+        del buffer
 
 
 def test_prefetch(sim):
@@ -396,7 +414,7 @@ def test_a_resource_in_python(sim):
         (SystemExit("no more"), RuntimeError),
     ],
 )
-@pytest.mark.parametrize("layer", [lambda r: r, lambda r: mr.PoolMemoryResource(r, 0), mr.StatisticsResourceAdaptor])
+@pytest.mark.parametrize("layer", [lambda r: r, lambda r: mr.PoolMemoryResource(r, 0), lambda r: mr.StatisticsResourceAdaptor(r)])
 def test_exceptions_of_functions(sim, raised, expected, layer):
     def allocate(nbytes, stream):
         raise raised
@@ -420,7 +438,8 @@ def test_answers_that_are_no_address(sim, answer):
 
 def test_exceptions_of_a_function_that_frees(sim, monkeypatch):
     seen = []
-    monkeypatch.setattr(sys, "unraisablehook", seen.append)
+    # What the hook is given has the frames, and the collector does not look into it.
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: seen.append(type(unraisable.exc_value)))
     cuda = mr.CudaMemoryResource()
 
     def deallocate(ptr, nbytes, stream):
@@ -429,7 +448,7 @@ def test_exceptions_of_a_function_that_frees(sim, monkeypatch):
 
     resource = mr.CallbackMemoryResource(cuda.allocate, deallocate)
     resource.deallocate(resource.allocate(100), 100)
-    assert [type(args.exc_value) for args in seen] == [ValueError]
+    assert seen == [ValueError]
     assert resource.allocate(0) == 0
 
 
@@ -515,6 +534,47 @@ def test_using_a_resource(sim):
         assert given is other and mr.get_current_device_resource() is other
         raise KeyError
     assert mr.get_current_device_resource() is before
+    for wrong in (None, "pool | cuda"):
+        with pytest.raises(TypeError, match="expected DeviceMemoryResource"), mr.using(wrong):
+            raise AssertionError
+
+
+def test_using_a_resource_in_one_thread(sim):
+    before, other, seen = mr.get_current_device_resource(), mr.StatisticsResourceAdaptor(mr.CudaMemoryResource()), []
+    with pytest.raises(KeyError), mr.using(other, thread=True) as given:
+        assert given is other and mr.get_current_device_resource() is other
+        thread = threading.Thread(target=lambda: seen.append(mr.get_current_device_resource()))
+        thread.start()
+        thread.join()
+        DeviceBuffer(size=100)
+        raise KeyError
+    assert mr.get_current_device_resource() is before and seen == [before]
+    assert other.allocation_counts.total_count == 1
+
+
+def test_one_scope_that_threads_enter_at_the_same_time(sim):
+    scope, failures = alluvion.using(mr.ManagedMemoryResource(), thread=True), []
+    before, meet = mr.get_current_device_resource(), threading.Barrier(2)
+
+    def work(own):
+        try:
+            with mr.using(own, thread=True):
+                meet.wait()
+                with scope:
+                    meet.wait()
+                    assert mr.get_current_device_resource() not in (own, before)
+                meet.wait()
+                assert mr.get_current_device_resource() is own
+        except BaseException as error:
+            failures.append(error)
+            meet.abort()
+
+    threads = [threading.Thread(target=work, args=(mr.CudaMemoryResource(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
 
 
 def test_deprecated_names(sim):

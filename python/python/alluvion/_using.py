@@ -66,7 +66,9 @@ class using:
     ) -> None:
         device, _, before = self._entered.pop()
         if self._thread:
-            _scopes.set(before)
+            # By the context, and not by the object, which several threads may have entered.
+            scopes = _scopes.get()
+            _scopes.set(None if scopes is None else scopes[1])
         else:
             _alluvion.set_current_resource(before, device)
 

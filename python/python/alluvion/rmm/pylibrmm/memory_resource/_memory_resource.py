@@ -38,6 +38,7 @@ from alluvion._alluvion import (
     set_current_device,
     set_current_resource,
 )
+from alluvion._using import using as _scope
 from alluvion.rmm.pylibrmm.memory_resource._log_file import append_id as _append_id
 from alluvion.rmm.pylibrmm.memory_resource._log_file import log_file
 
@@ -80,18 +81,18 @@ def available_device_memory() -> tuple[int, int]:
 
 
 @contextmanager
-def using(resource: DeviceMemoryResource) -> Iterator[DeviceMemoryResource]:
+def using(resource: DeviceMemoryResource, *, thread: bool = False) -> Iterator[DeviceMemoryResource]:
     """Makes the current device allocate from `resource`, and puts the earlier object back at the end, also after an exception.
 
-    Like `set_current_device_resource` it is the resource of every thread meanwhile.
+    Like `set_current_device_resource` it is the resource of every thread meanwhile. With `thread=True` it is only that of the
+    calling thread and of the `asyncio` tasks that it makes within, as in `alluvion.using`.
     """
-    device = current_device()
-    before = current_resource(device)
-    set_current_resource(resource, device)
-    try:
+    if not isinstance(resource, DeviceMemoryResource):
+        raise TypeError(
+            f"Argument 'mr' has incorrect type (expected DeviceMemoryResource, got {type(resource).__name__})"
+        )
+    with _scope(resource, current_device(), thread=thread):
         yield resource
-    finally:
-        set_current_resource(before, device)
 
 
 @contextmanager
