@@ -88,9 +88,10 @@ pub(crate) unsafe fn allocate(
     unsafe { stream::with(resource.device(), stream, |stream| resource.get().allocate(layout, stream)) }
 }
 
-/// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align` is 0, which
-/// means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the stream captures,
-/// blocks that are cached are served; a request that needs a driver call which the capture forbids is `ALV_CAPTURE`, and the capture goes on.
+/// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align`
+/// is 0, which means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the
+/// stream captures, blocks that are cached are served; a request that needs a driver call which the capture forbids is
+/// `ALV_CAPTURE`, and the capture goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_allocate_raw(
     resource: *const ResourceHandle,
@@ -111,9 +112,10 @@ pub unsafe extern "C" fn alv_allocate_raw(
     })
 }
 
-/// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has ordered
-/// the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free, whatever size it
-/// has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork, leaks.
+/// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has
+/// ordered the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
+/// whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
+/// leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_deallocate_raw(
     resource: *const ResourceHandle,

@@ -13,8 +13,8 @@ use crate::origin::Origin;
 use crate::resource::ResourceHandle;
 use crate::status::Status;
 
-/// The handles of current resources that were asked for, one a device, so that a program which asks for each allocation costs no handle
-/// each. Held for a look or an exchange, and never while anything is dropped.
+/// The handles of current resources that were asked for, one a device, so that a program which asks for each allocation costs no
+/// handle each. Held for a look or an exchange, and never while anything is dropped.
 static KNOWN: RwLock<Vec<Kept<ResourceHandle>>> = RwLock::new(Vec::new());
 static ORIGIN: Origin = Origin::new();
 
@@ -58,7 +58,8 @@ fn forget(is_over: impl Fn(&Device) -> bool) {
     drop(over);
 }
 
-/// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+/// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the
+/// beginning.
 ///
 /// A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
 #[unsafe(no_mangle)]
@@ -75,8 +76,8 @@ pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Statu
     })
 }
 
-/// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the first one by
-/// a recipe. A negative number means the current device.
+/// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the
+/// first one by a recipe. A negative number means the current device.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_current_resource(device: i32, out: *mut *mut ResourceHandle) -> Status {
     boundary::call(|| {
@@ -85,8 +86,8 @@ pub unsafe extern "C" fn alv_current_resource(device: i32, out: *mut *mut Resour
     })
 }
 
-/// Makes a device allocate from another resource, of which it keeps a count of its own. `previous`, which may be null, gets the one before:
-/// the caller releases it.
+/// Makes a device allocate from another resource, of which it keeps a count of its own. `previous`, which may be null, gets the
+/// one before: the caller releases it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_set_current_resource(
     device: i32,

@@ -54,7 +54,8 @@ pub(crate) fn keep_panic(said: &str) -> Status {
 fn replace(failure: Failure) -> Status {
     let status = failure.status();
     let last = Some(Last { failure, message: None });
-    // A thread that is ending keeps nothing. The one before is dropped while nothing is borrowed: it may hold an error of other code.
+    // A thread that is ending keeps nothing. The one before is dropped while nothing is borrowed: it may hold an error of other
+    // code.
     if let Ok(before) = LAST.try_with(|place| place.replace(last)) {
         drop(before);
     }

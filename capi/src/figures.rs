@@ -162,8 +162,8 @@ fn without(layer: &'static str, instead: &'static str) -> Error {
 
 const STATS: &str = "name `stats` in the recipe";
 
-/// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets how much
-/// went.
+/// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets
+/// how much went.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_trim(
     resource: *const ResourceHandle,
@@ -275,8 +275,8 @@ pub unsafe extern "C" fn alv_status_of(resource: *const ResourceHandle, out: *mu
     })
 }
 
-/// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null. `ALV_UNSUPPORTED`
-/// without such a layer.
+/// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null.
+/// `ALV_UNSUPPORTED` without such a layer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_limit_of(
     resource: *const ResourceHandle,
@@ -319,7 +319,8 @@ fn write_json(snapshot: &Snapshot, to: impl std::io::Write) -> Result<(), Error>
     written.map_err(|error| Error::unwritable("the snapshot", &error))
 }
 
-/// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer `tracking` knows.
+/// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer
+/// `tracking` knows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_snapshot_write(resource: *const ResourceHandle, path: *const c_char) -> Status {
     boundary::call(|| {
@@ -373,8 +374,8 @@ pub struct OutstandingBlock {
     pub call_site: *const c_char,
 }
 
-/// Calls `each` for every block that the outermost layer `tracking` knows to be out, oldest first, until it answers another number than 0. No
-/// lock is held meanwhile: `each` may free. It must not throw. `ALV_UNSUPPORTED` without such a layer.
+/// Calls `each` for every block that the outermost layer `tracking` knows to be out, oldest first, until it answers another
+/// number than 0. No lock is held meanwhile: `each` may free. It must not throw. `ALV_UNSUPPORTED` without such a layer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_outstanding(
     resource: *const ResourceHandle,

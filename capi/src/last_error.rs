@@ -12,8 +12,8 @@ use crate::failure::{self, Failure};
 use crate::record::{self, Record};
 use crate::status::{ALV_OK, ALV_PANIC, ALV_UNSUPPORTED, Status, of_kind};
 
-/// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the first.
-/// A call that succeeds does not touch it, as with `errno`. Never null.
+/// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the
+/// first. A call that succeeds does not touch it, as with `errno`. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn alv_last_error_message() -> *const c_char {
     boundary::contained(c"the message cannot be made".as_ptr(), failure::message)
@@ -168,8 +168,8 @@ impl OomReport {
     }
 }
 
-/// Writes the report of the resource that ran out of memory in the calling thread's last failed call. `ALV_UNSUPPORTED` if that was not
-/// such a failure; the last failure stays what it was.
+/// Writes the report of the resource that ran out of memory in the calling thread's last failed call. `ALV_UNSUPPORTED` if that
+/// was not such a failure; the last failure stays what it was.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_last_out_of_memory(out: *mut OomReport) -> Status {
     boundary::contained(ALV_PANIC, || {

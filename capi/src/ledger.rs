@@ -1,6 +1,7 @@
 //! How is memory freed without its size?
 //!
-//! By a ledger over a resource: it costs a lock and a step of a table at each call, which `alv_allocate` and `alv_deallocate` do not.
+//! By a ledger over a resource: it costs a lock and a step of a table at each call, which `alv_allocate` and `alv_deallocate` do
+//! not.
 
 #![expect(unsafe_code, reason = "exports functions, and frees blocks that C names by their addresses")]
 
@@ -40,8 +41,8 @@ pub(crate) fn address(block: *const c_void) -> Option<DevicePtr> {
     DevicePtr::new(block.expose_provenance() as u64)
 }
 
-/// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the ledger is
-/// released for good stays allocated.
+/// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the
+/// ledger is released for good stays allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_over(
     resource: *const ResourceHandle,
@@ -68,14 +69,16 @@ pub unsafe extern "C" fn alv_ledger_retain(ledger: *mut LedgerHandle) -> *mut Le
     boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(ledger) })
 }
 
-/// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as `alv_resource_release`.
+/// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as
+/// `alv_resource_release`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_release(ledger: *mut LedgerHandle) {
     // SAFETY: the contract of pointers.
     boundary::contained((), || unsafe { handle::release(ledger) });
 }
 
-/// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to the ledger.
+/// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to
+/// the ledger.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_resource(
     ledger: *const LedgerHandle,
@@ -148,9 +151,9 @@ pub unsafe extern "C" fn alv_ledger_allocate_sync(
     })
 }
 
-/// Gives a block back by its address alone, behind the work that is on `stream` and on the streams that were recorded for it. Null is nothing
-/// to free. `ALV_MISUSE` for what is not out, such as a block that is free already or the middle of a block. If the call fails, nothing is
-/// freed, and the block stays out.
+/// Gives a block back by its address alone, behind the work that is on `stream` and on the streams that were recorded for it.
+/// Null is nothing to free. `ALV_MISUSE` for what is not out, such as a block that is free already or the middle of a block. If
+/// the call fails, nothing is freed, and the block stays out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_free_raw(
     ledger: *const LedgerHandle,
@@ -198,8 +201,8 @@ pub unsafe extern "C" fn alv_ledger_free_sync(ledger: *const LedgerHandle, block
     })
 }
 
-/// The start of the block that an address lies in, and the bytes that it was asked for with: for its start, its middle and its last byte.
-/// `bytes` and `base` may be null. `ALV_MISUSE` with 0 and null for an address that no block which is out has.
+/// The start of the block that an address lies in, and the bytes that it was asked for with: for its start, its middle and its
+/// last byte. `bytes` and `base` may be null. `ALV_MISUSE` with 0 and null for an address that no block which is out has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_size(
     ledger: *const LedgerHandle,
@@ -251,9 +254,9 @@ pub unsafe extern "C" fn alv_ledger_live(
     })
 }
 
-/// Notes that work on `stream` uses the block that an address lies in, besides the stream that it will be freed on: the free waits for what
-/// is on `stream` by then, on the device. The stream stays valid until the block is free; it is of the resource's device. `ALV_MISUSE` for an
-/// address that no block which is out has.
+/// Notes that work on `stream` uses the block that an address lies in, besides the stream that it will be freed on: the free
+/// waits for what is on `stream` by then, on the device. The stream stays valid until the block is free; it is of the resource's
+/// device. `ALV_MISUSE` for an address that no block which is out has.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_record_stream_raw(
     ledger: *const LedgerHandle,

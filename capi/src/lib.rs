@@ -29,9 +29,9 @@
 //!
 //! **Nothing unwinds.** The body of each function runs inside `boundary::call` or `boundary::contained`.
 //!
-//! **Pointers.** A pointer to a handle is null or came from a function of this library and was not released; a pointer to a value is
-//! null or valid for what the function does with it. A function whose text does not allow null answers `ALV_INVALID_ARGUMENT`. This is the
-//! contract of every `unsafe` function here.
+//! **Pointers.** A pointer to a handle is null or came from a function of this library and was not released; a pointer to a value
+//! is null or valid for what the function does with it. A function whose text does not allow null answers `ALV_INVALID_ARGUMENT`.
+//! This is the contract of every `unsafe` function here.
 
 #![allow(
     clippy::disallowed_types,

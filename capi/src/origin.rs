@@ -1,7 +1,7 @@
 //! Which process made this?
 //!
-//! A child of a fork has one thread. A lock that another thread held at the fork stays held there for good, so that a child waits for
-//! no lock which a thread of its parent may have had.
+//! A child of a fork has one thread. A lock that another thread held at the fork stays held there for good, so that a child waits
+//! for no lock which a thread of its parent may have had.
 
 #![expect(unsafe_code, reason = "registers a handler of forks")]
 

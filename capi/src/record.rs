@@ -15,8 +15,8 @@ use crate::boundary::null;
 ///
 /// # Safety
 ///
-/// The type is `repr(C)`, its first field is a `usize` that holds the size, every pattern of bits that C may write is a value, and all bits
-/// zero are one.
+/// The type is `repr(C)`, its first field is a `usize` that holds the size, every pattern of bits that C may write is a value,
+/// and all bits zero are one.
 pub(crate) unsafe trait Record: Copy {
     /// The name of the parameter, for errors.
     const NAME: &'static str;

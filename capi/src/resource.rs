@@ -55,9 +55,9 @@ unsafe fn parse(text: *const c_char) -> Result<Recipe, Error> {
     unsafe { text::borrow(text, "recipe") }?.parse()
 }
 
-/// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
-/// are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
-/// column for what cannot be read.
+/// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty
+/// recipe are the default source. A negative number means the device that the recipe names, else the current device.
+/// `ALV_MALFORMED` with a column for what cannot be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_from_recipe(
     recipe: *const c_char,
@@ -104,8 +104,8 @@ fn build(recipe: &Recipe, device: &Device) -> Result<ResourceHandle, Error> {
     Ok(ResourceHandle::new(recipe.build(device)?))
 }
 
-/// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the caller's count
-/// of it stays the caller's.
+/// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
+/// caller's count of it stays the caller's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_over(
     layers: *const c_char,
@@ -132,8 +132,8 @@ pub unsafe extern "C" fn alv_resource_retain(resource: *mut ResourceHandle) -> *
     boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(resource) })
 }
 
-/// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops the
-/// stack, and a pool waits for the work on what was freed on it.
+/// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops
+/// the stack, and a pool waits for the work on what was freed on it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_release(resource: *mut ResourceHandle) {
     // SAFETY: the contract of pointers.
@@ -182,9 +182,9 @@ pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle)
     })
 }
 
-/// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of the device
-/// uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null, and for memory of the
-/// caller's functions, of which nothing is known.
+/// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of
+/// the device uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null,
+/// and for memory of the caller's functions, of which nothing is known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_host_accessible(resource: *const ResourceHandle) -> bool {
     boundary::contained(false, || {
@@ -193,8 +193,8 @@ pub unsafe extern "C" fn alv_resource_host_accessible(resource: *const ResourceH
     })
 }
 
-/// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
-/// `needed`, which may be null, gets the whole length without the 0.
+/// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is
+/// not 0; `needed`, which may be null, gets the whole length without the 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_describe(
     resource: *const ResourceHandle,

@@ -16,9 +16,9 @@ use crate::status::Status;
 use crate::stream::CudaStream;
 use crate::text::{self, Write, Writer};
 
-/// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-/// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
-/// again but for what is still out.
+/// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many
+/// there are. What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was
+/// written is not written again but for what is still out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_report(
     machine: *const MachineHandle,

@@ -23,7 +23,8 @@ use crate::stream::{CudaStream, handle_of};
 
 /// Memory from functions of the caller's.
 ///
-/// They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not throw.
+/// They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not
+/// throw.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Source {
@@ -31,9 +32,9 @@ pub struct Source {
     pub struct_size: usize,
     /// The largest alignment that `allocate` honours; 0 means 256.
     pub max_align: usize,
-    /// Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other block that is
-    /// out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null is out of memory; another
-    /// status is the error of the request.
+    /// Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other
+    /// block that is out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null
+    /// is out of memory; another status is the error of the request.
     pub allocate: Option<
         unsafe extern "C" fn(
             user: *mut c_void,
@@ -91,8 +92,8 @@ impl Drop for User {
     }
 }
 
-/// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop` is not
-/// called.
+/// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop`
+/// is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_from_source(
     device: i32,
@@ -159,10 +160,10 @@ impl std::fmt::Display for FromC {
 
 impl std::error::Error for FromC {}
 
-/// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0 that nothing
-/// could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its own requests ask no handler.
-/// It must not throw. `drop`, which may be null, is called once when the resource goes, on any thread; not if the call fails. The new
-/// resource keeps `upstream`.
+/// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0
+/// that nothing could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its
+/// own requests ask no handler. It must not throw. `drop`, which may be null, is called once when the resource goes, on any
+/// thread; not if the call fails. The new resource keeps `upstream`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_with_oom_handler(
     upstream: *const ResourceHandle,

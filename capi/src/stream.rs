@@ -51,8 +51,8 @@ pub(crate) unsafe fn with<T>(
     unsafe { device.raw_streams().with(raw(stream), body) }?
 }
 
-/// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held needs no
-/// driver call.
+/// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held
+/// needs no driver call.
 #[derive(Debug)]
 pub struct StreamHandle {
     stream: Stream,
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn alv_stream_create_with(
     })
 }
 
-/// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever
-/// thread uses the handle: that of a thread is the calling thread's.
+/// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself,
+/// whichever thread uses the handle: that of a thread is the calling thread's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_wrap_raw(
     device: i32,
@@ -168,9 +168,9 @@ pub unsafe extern "C" fn alv_stream_wrap_raw(
     })
 }
 
-/// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does not need the
-/// stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no driver call.
-/// If the call fails, `drop` is not called.
+/// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does
+/// not need the stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no
+/// driver call. If the call fails, `drop` is not called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_wrap_owned_raw(
     device: i32,
@@ -233,7 +233,8 @@ pub unsafe extern "C" fn alv_stream_release(stream: *mut StreamHandle) {
     boundary::contained((), || unsafe { handle::release(stream) });
 }
 
-/// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null handle.
+/// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_handle(stream: *const StreamHandle) -> CudaStream {
     boundary::contained(std::ptr::null_mut(), || {

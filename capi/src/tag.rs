@@ -17,7 +17,8 @@ thread_local! {
     static AROUND: RefCell<Vec<Tag>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins a scope on the calling thread, within the scopes that are there: allocations are counted under its name until `alv_tag_pop`.
+/// Begins a scope on the calling thread, within the scopes that are there: allocations are counted under its name until
+/// `alv_tag_pop`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_tag_push(name: *const c_char) -> Status {
     boundary::call(|| {

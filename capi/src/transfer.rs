@@ -15,8 +15,8 @@ use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::stream::{self, CudaStream};
 
-/// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host. Both stay
-/// valid until the copy has run.
+/// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host.
+/// Both stay valid until the copy has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_copy_raw(
     resource: *const ResourceHandle,
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, st
     })
 }
 
-/// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is an error,
-/// and breaks the capture.
+/// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is
+/// an error, and breaks the capture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_synchronize_device(resource: *const ResourceHandle) -> Status {
     boundary::call(|| {

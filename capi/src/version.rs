@@ -32,14 +32,15 @@ const fn packed(major: u32, minor: u32, patch: u32) -> u32 {
     (major << 24) | (minor << 12) | patch
 }
 
-/// The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the header.
+/// The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the
+/// header.
 #[unsafe(no_mangle)]
 pub extern "C" fn alv_version() -> u32 {
     packed(ALV_VERSION_MAJOR, ALV_VERSION_MINOR, ALV_VERSION_PATCH)
 }
 
-/// Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if the two have
-/// different major versions (minor versions before 1.0), or if the library is the older one.
+/// Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if
+/// the two have different major versions (minor versions before 1.0), or if the library is the older one.
 #[unsafe(no_mangle)]
 pub extern "C" fn alv_check_version(header: u32) -> Status {
     boundary::call(|| {

@@ -49,8 +49,8 @@ typedef struct alv_machine alv_machine;
 // A resource: memory of one device, with the layers over it.
 typedef struct alv_resource alv_resource;
 
-// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held needs no
-// driver call.
+// A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held
+// needs no driver call.
 typedef struct alv_stream alv_stream;
 
 // What a call answers: `ALV_OK`, or the kind of error. Numbers are never used again.
@@ -237,15 +237,16 @@ typedef struct alv_device_mem_handler {
 
 // Memory from functions of the caller's.
 //
-// They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not throw.
+// They are called from any thread, several at once, on any stream, with no lock held, and never for zero bytes. They must not
+// throw.
 typedef struct alv_source {
     // `sizeof(alv_source)`.
     size_t struct_size;
     // The largest alignment that `allocate` honours; 0 means 256.
     size_t max_align;
-    // Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other block that is
-    // out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null is out of memory; another
-    // status is the error of the request.
+    // Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other
+    // block that is out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null
+    // is out of memory; another status is the error of the request.
     alv_status (*allocate)(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out);
     // Takes a block back, with the bytes and the alignment of its request. Called once a block.
     void (*deallocate)(void *user, void *block, size_t bytes, size_t align, alv_cuda_stream stream);
@@ -331,18 +332,20 @@ typedef struct alv_source {
 extern "C" {
 #endif // __cplusplus
 
-// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align` is 0, which
-// means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the stream captures,
-// blocks that are cached are served; a request that needs a driver call which the capture forbids is `ALV_CAPTURE`, and the capture goes on.
+// Allocates `bytes` bytes for work on `stream`: a stream of the resource's device, or 0 for its legacy default stream. `align`
+// is 0, which means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the
+// stream captures, blocks that are cached are served; a request that needs a driver call which the capture forbids is
+// `ALV_CAPTURE`, and the capture goes on.
 alv_status alv_allocate_raw(const struct alv_resource *resource,
                             size_t bytes,
                             size_t align,
                             alv_cuda_stream stream,
                             void **out);
 
-// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has ordered
-// the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free, whatever size it
-// has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork, leaks.
+// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has
+// ordered the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
+// whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
+// leaks.
 void alv_deallocate_raw(const struct alv_resource *resource,
                         void *block,
                         size_t bytes,
@@ -369,18 +372,19 @@ void alv_deallocate_on(const struct alv_resource *resource,
                        size_t align,
                        const struct alv_stream *stream);
 
-// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the beginning.
+// Chooses the machine that bare numbers of devices mean from now on, in every thread. Null means that of CUDA, as in the
+// beginning.
 //
 // A process calls this before it uses anything else, or between tests: a pointer to a block says nothing of its machine.
 alv_status alv_set_machine(const struct alv_machine *machine);
 
-// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the first one by
-// a recipe. A negative number means the current device.
+// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the
+// first one by a recipe. A negative number means the current device.
 alv_status alv_current_resource(int32_t device,
                                 struct alv_resource **out);
 
-// Makes a device allocate from another resource, of which it keeps a count of its own. `previous`, which may be null, gets the one before:
-// the caller releases it.
+// Makes a device allocate from another resource, of which it keeps a count of its own. `previous`, which may be null, gets the
+// one before: the caller releases it.
 alv_status alv_set_current_resource(int32_t device,
                                     const struct alv_resource *resource,
                                     struct alv_resource **previous);
@@ -388,8 +392,8 @@ alv_status alv_set_current_resource(int32_t device,
 // Puts the first resource of a device back. `previous` as in `alv_set_current_resource`.
 alv_status alv_reset_current_resource(int32_t device, struct alv_resource **previous);
 
-// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets how much
-// went.
+// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; `given_back`, which may be null, gets
+// how much went.
 alv_status alv_trim(const struct alv_resource *resource,
                     size_t keep,
                     size_t *given_back);
@@ -411,21 +415,20 @@ alv_status alv_stats_pop(const struct alv_resource *resource,
 // The figures of the outermost suballocator. `ALV_UNSUPPORTED` without one.
 alv_status alv_status_of(const struct alv_resource *resource, struct alv_pool_status *out);
 
-// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null. `ALV_UNSUPPORTED`
-// without such a layer.
-alv_status alv_limit_of(const struct alv_resource *resource,
-                        size_t *used,
-                        size_t *limit);
+// How many bytes are live under the outermost layer `limiting` or `budget`, and its limit. Either place may be null.
+// `ALV_UNSUPPORTED` without such a layer.
+alv_status alv_limit_of(const struct alv_resource *resource, size_t *used, size_t *limit);
 
-// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer `tracking` knows.
+// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws, with the tags that a layer
+// `tracking` knows.
 alv_status alv_snapshot_write(const struct alv_resource *resource,
                               const char *path);
 
 // As `alv_snapshot_write`, to a function.
 alv_status alv_snapshot_to(const struct alv_resource *resource, alv_write write, void *user);
 
-// Calls `each` for every block that the outermost layer `tracking` knows to be out, oldest first, until it answers another number than 0. No
-// lock is held meanwhile: `each` may free. It must not throw. `ALV_UNSUPPORTED` without such a layer.
+// Calls `each` for every block that the outermost layer `tracking` knows to be out, oldest first, until it answers another
+// number than 0. No lock is held meanwhile: `each` may free. It must not throw. `ALV_UNSUPPORTED` without such a layer.
 alv_status alv_outstanding(const struct alv_resource *resource,
                            int (*each)(void *user, const struct alv_block *block),
                            void *user);
@@ -436,29 +439,31 @@ alv_status alv_log_flush(const struct alv_resource *resource);
 // Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource.
 alv_status alv_metrics(const struct alv_resource *resource, const char *name, alv_write write, void *user);
 
-// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the first.
-// A call that succeeds does not touch it, as with `errno`. Never null.
+// The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the
+// first. A call that succeeds does not touch it, as with `errno`. Never null.
 const char *alv_last_error_message(void);
 
 // Writes what is known of the calling thread's last failed call. Its own failure does not replace that.
 alv_status alv_last_error(struct alv_error_info *out);
 
-// Writes the report of the resource that ran out of memory in the calling thread's last failed call. `ALV_UNSUPPORTED` if that was not
-// such a failure; the last failure stays what it was.
+// Writes the report of the resource that ran out of memory in the calling thread's last failed call. `ALV_UNSUPPORTED` if that
+// was not such a failure; the last failure stays what it was.
 alv_status alv_last_out_of_memory(struct alv_oom_report *out);
 
-// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the ledger is
-// released for good stays allocated.
+// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the
+// ledger is released for good stays allocated.
 alv_status alv_ledger_over(const struct alv_resource *resource,
                            struct alv_ledger **out);
 
 // One more count of a ledger, which it returns; null for null. From any thread.
 struct alv_ledger *alv_ledger_retain(struct alv_ledger *ledger);
 
-// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as `alv_resource_release`.
+// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as
+// `alv_resource_release`.
 void alv_ledger_release(struct alv_ledger *ledger);
 
-// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to the ledger.
+// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to
+// the ledger.
 alv_status alv_ledger_resource(const struct alv_ledger *ledger,
                                struct alv_resource **out);
 
@@ -482,9 +487,9 @@ alv_status alv_ledger_allocate_sync(const struct alv_ledger *ledger,
                                     size_t align,
                                     void **out);
 
-// Gives a block back by its address alone, behind the work that is on `stream` and on the streams that were recorded for it. Null is nothing
-// to free. `ALV_MISUSE` for what is not out, such as a block that is free already or the middle of a block. If the call fails, nothing is
-// freed, and the block stays out.
+// Gives a block back by its address alone, behind the work that is on `stream` and on the streams that were recorded for it.
+// Null is nothing to free. `ALV_MISUSE` for what is not out, such as a block that is free already or the middle of a block. If
+// the call fails, nothing is freed, and the block stays out.
 alv_status alv_ledger_free_raw(const struct alv_ledger *ledger,
                                void *block,
                                alv_cuda_stream stream);
@@ -496,8 +501,8 @@ alv_status alv_ledger_free_on(const struct alv_ledger *ledger, void *block, cons
 alv_status alv_ledger_free_sync(const struct alv_ledger *ledger,
                                 void *block);
 
-// The start of the block that an address lies in, and the bytes that it was asked for with: for its start, its middle and its last byte.
-// `bytes` and `base` may be null. `ALV_MISUSE` with 0 and null for an address that no block which is out has.
+// The start of the block that an address lies in, and the bytes that it was asked for with: for its start, its middle and its
+// last byte. `bytes` and `base` may be null. `ALV_MISUSE` with 0 and null for an address that no block which is out has.
 alv_status alv_ledger_size(const struct alv_ledger *ledger,
                            const void *block,
                            size_t *bytes,
@@ -506,9 +511,9 @@ alv_status alv_ledger_size(const struct alv_ledger *ledger,
 // How many blocks are out, and the bytes that they were asked for with. Both places may be null.
 alv_status alv_ledger_live(const struct alv_ledger *ledger, size_t *blocks, size_t *bytes);
 
-// Notes that work on `stream` uses the block that an address lies in, besides the stream that it will be freed on: the free waits for what
-// is on `stream` by then, on the device. The stream stays valid until the block is free; it is of the resource's device. `ALV_MISUSE` for an
-// address that no block which is out has.
+// Notes that work on `stream` uses the block that an address lies in, besides the stream that it will be freed on: the free
+// waits for what is on `stream` by then, on the device. The stream stays valid until the block is free; it is of the resource's
+// device. `ALV_MISUSE` for an address that no block which is out has.
 alv_status alv_record_stream_raw(const struct alv_ledger *ledger,
                                  const void *block,
                                  alv_cuda_stream stream);
@@ -537,29 +542,30 @@ alv_status alv_current_device(int32_t *out);
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
 
-// Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *, size_t, int)`.
-// From the resource that is current for the device at each request.
+// Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *,
+// size_t, int)`. From the resource that is current for the device at each request.
 //
-// `param` is the stream that the blocks are ordered on: 0 for the legacy default stream, 2 for that of each thread, or a live stream of the
-// device. Work on a stream that does not wait for it has to be over before a block is freed. Null for no bytes, and for a failure, of which
-// `alv_last_error_message` tells.
+// `param` is the stream that the blocks are ordered on: 0 for the legacy default stream, 2 for that of each thread, or a live
+// stream of the device. Work on a stream that does not wait for it has to be over before a block is freed. Null for no bytes,
+// and for a failure, of which `alv_last_error_message` tells.
 void *alluvion_cupy_malloc(void *param,
                            size_t size,
                            int device);
 
-// Frees a block of `alluvion_cupy_malloc` to the resource that it came from, behind the work on the stream `param`: `void (void *, void *, int)`.
-// What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
+// Frees a block of `alluvion_cupy_malloc` to the resource that it came from, behind the work on the stream `param`: `void (void
+// *, void *, int)`. What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
 void alluvion_cupy_free(void *param,
                         void *block,
                         int device);
 
-// Fills a handler with the functions below, over `resource`, of which it keeps no count: release it after the library that has the handler.
-// Null means the resource that is current for a device at its first request.
+// Fills a handler with the functions below, over `resource`, of which it keeps no count: release it after the library that has
+// the handler. Null means the resource that is current for a device at its first request.
 alv_status alluvion_handler_init(struct alv_resource *resource,
                                  struct alv_device_mem_handler *out);
 
-// `device_alloc` of a memory handler, with an `alv_resource` as its context; null means the resource of the current device, which is the
-// one that was current at the first request for it. 0 for success, else an `alv_status`; `*block` is null for no bytes and for a failure.
+// `device_alloc` of a memory handler, with an `alv_resource` as its context; null means the resource of the current device,
+// which is the one that was current at the first request for it. 0 for success, else an `alv_status`; `*block` is null for no
+// bytes and for a failure.
 //
 // `stream` is a live stream of the device, or a default stream.
 int alluvion_handler_alloc(void *ctx,
@@ -567,35 +573,36 @@ int alluvion_handler_alloc(void *ctx,
                            size_t size,
                            alv_cuda_stream stream);
 
-// `device_free` of a memory handler: gives a block of `alluvion_handler_alloc` back with the context and the size of its request, behind the
-// work on `stream`. 0 for success and for null; else an `alv_status`, and the block leaks.
+// `device_free` of a memory handler: gives a block of `alluvion_handler_alloc` back with the context and the size of its
+// request, behind the work on `stream`. 0 for success and for null; else an `alv_status`, and the block leaks.
 int alluvion_handler_free(void *ctx,
                           void *block,
                           size_t size,
                           alv_cuda_stream stream);
 
-// Allocates for ONNX Runtime, whose CUDA provider takes the address of this function in its option `gpu_external_alloc`: `void *(size_t)`.
-// From the resource that is current for the current device of the thread. Every stream may use the block at once, unless
-// `alluvion_ort_set_stream` has named one. Null for no bytes, and for a failure, of which `alv_last_error_message` tells.
+// Allocates for ONNX Runtime, whose CUDA provider takes the address of this function in its option `gpu_external_alloc`: `void
+// *(size_t)`. From the resource that is current for the current device of the thread. Every stream may use the block at once,
+// unless `alluvion_ort_set_stream` has named one. Null for no bytes, and for a failure, of which `alv_last_error_message` tells.
 void *alluvion_ort_alloc(size_t size);
 
-// Frees a block of `alluvion_ort_alloc` to the resource that it came from, for the option `gpu_external_free`: `void (void *)`. Waits for all work
-// of the device, as `cudaFree` does, because the call does not say on which streams the block was used; so no stream of the device may
-// capture. With `alluvion_ort_set_stream` it does not wait. What is not out is left alone, and a block that cannot be freed stays out:
-// `alv_last_error_message` says so.
+// Frees a block of `alluvion_ort_alloc` to the resource that it came from, for the option `gpu_external_free`: `void (void *)`.
+// Waits for all work of the device, as `cudaFree` does, because the call does not say on which streams the block was used; so no
+// stream of the device may capture. With `alluvion_ort_set_stream` it does not wait. What is not out is left alone, and a block
+// that cannot be freed stays out: `alv_last_error_message` says so.
 void alluvion_ort_free(void *block);
 
-// For the option `gpu_external_empty_cache`: `void (void)`. Gives unused memory of every device that blocks were asked for back to the driver.
+// For the option `gpu_external_empty_cache`: `void (void)`. Gives unused memory of every device that blocks were asked for back
+// to the driver.
 void alluvion_ort_empty_cache(void);
 
-// Orders the blocks of `alluvion_ort_alloc` for a device on a stream from now on, so that neither call waits: the stream of the provider's option
-// `user_compute_stream`. Every use of such a block is on this stream, or the stream waits for it. The stream stays valid for as long as
-// blocks are asked for or freed, or until another one is named.
+// Orders the blocks of `alluvion_ort_alloc` for a device on a stream from now on, so that neither call waits: the stream of the
+// provider's option `user_compute_stream`. Every use of such a block is on this stream, or the stream waits for it. The stream
+// stays valid for as long as blocks are asked for or freed, or until another one is named.
 alv_status alluvion_ort_set_stream_raw(int device,
                                        alv_cuda_stream stream);
 
-// Allocates for PyTorch, whose `CUDAPluggableAllocator` takes the name of this function: `void *(size_t, int, cudaStream_t)`. The block is of
-// the resource that was current for the device at the first call. Null for no bytes, and for a failure, of which
+// Allocates for PyTorch, whose `CUDAPluggableAllocator` takes the name of this function: `void *(size_t, int, cudaStream_t)`.
+// The block is of the resource that was current for the device at the first call. Null for no bytes, and for a failure, of which
 // `alv_last_error_message` tells.
 //
 // `stream` is a live stream of the device, or a default stream.
@@ -603,8 +610,8 @@ void *alluvion_torch_malloc(size_t size,
                             int device,
                             alv_cuda_stream stream);
 
-// Frees a block of `alluvion_torch_malloc`, behind the work on `stream` and on the streams that were recorded for it. `size` and `device` are
-// those of the request. Null is nothing to free. A block that cannot be freed leaks.
+// Frees a block of `alluvion_torch_malloc`, behind the work on `stream` and on the streams that were recorded for it. `size` and
+// `device` are those of the request. Null is nothing to free. A block that cannot be freed leaks.
 void alluvion_torch_free(void *block,
                          size_t size,
                          int device,
@@ -613,35 +620,35 @@ void alluvion_torch_free(void *block,
 // For `set_init_fn` of PyTorch's allocator: nothing, because the library finds the devices by itself, when they are used.
 void alluvion_torch_init(int device_count);
 
-// For `set_reset_fn`, which `torch.cuda.empty_cache()` calls: gives unused memory of every device that blocks were asked for back to the
-// driver.
+// For `set_reset_fn`, which `torch.cuda.empty_cache()` calls: gives unused memory of every device that blocks were asked for
+// back to the driver.
 void alluvion_torch_empty_cache(void);
 
-// For `set_memory_fraction_fn`: at most this fraction of the device's memory is out to PyTorch at a time, by either pair of functions.
-// A fraction of 1 or more bounds nothing.
+// For `set_memory_fraction_fn`: at most this fraction of the device's memory is out to PyTorch at a time, by either pair of
+// functions. A fraction of 1 or more bounds nothing.
 void alluvion_torch_memory_fraction(double fraction,
                                     int device);
 
-// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then, too, on the device.
-// The stream is live until the block is freed. A default stream is that of the block's device and of the current one. If the stream cannot
-// be used, as one of another context, the block is never freed: it leaks.
+// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then,
+// too, on the device. The stream is live until the block is freed. A default stream is that of the block's device and of the
+// current one. If the stream cannot be used, as one of another context, the block is never freed: it leaks.
 void alluvion_torch_record_stream(void *block,
                                   alv_cuda_stream stream);
 
-// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes share. Where
-// the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
+// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes
+// share. Where the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
 void *alluvion_torch_base_alloc(void *block,
                                 size_t *size);
 
-// As `alluvion_torch_malloc`, from the resource that is current for the device at each request. The ledger of the device remembers the resource
-// and the size of the block, at the cost of a lock and a step of a table.
+// As `alluvion_torch_malloc`, from the resource that is current for the device at each request. The ledger of the device
+// remembers the resource and the size of the block, at the cost of a lock and a step of a table.
 void *alluvion_torch_ledger_malloc(size_t size,
                                    int device,
                                    alv_cuda_stream stream);
 
-// Frees a block of `alluvion_torch_ledger_malloc` to the resource that it came from, behind the work on `stream` and on the streams that were
-// recorded for it. The ledger knows its size. What is not out is left alone, and a block that cannot be freed stays out:
-// `alv_last_error_message` says so.
+// Frees a block of `alluvion_torch_ledger_malloc` to the resource that it came from, behind the work on `stream` and on the
+// streams that were recorded for it. The ledger knows its size. What is not out is left alone, and a block that cannot be freed
+// stays out: `alv_last_error_message` says so.
 void alluvion_torch_ledger_free(void *block,
                                 size_t size,
                                 int device,
@@ -650,9 +657,9 @@ void alluvion_torch_ledger_free(void *block,
 // For `set_record_stream_fn`, as `alluvion_torch_record_stream` for a block of `alluvion_torch_ledger_malloc`.
 void alluvion_torch_ledger_record_stream(void *block, alv_cuda_stream stream);
 
-// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty recipe
-// are the default source. A negative number means the device that the recipe names, else the current device. `ALV_MALFORMED` with a
-// column for what cannot be read.
+// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty
+// recipe are the default source. A negative number means the device that the recipe names, else the current device.
+// `ALV_MALFORMED` with a column for what cannot be read.
 alv_status alv_resource_from_recipe(const char *recipe,
                                     int32_t device,
                                     struct alv_resource **out);
@@ -663,8 +670,8 @@ alv_status alv_resource_from_recipe_on(const struct alv_machine *machine,
                                        int32_t device,
                                        struct alv_resource **out);
 
-// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the caller's count
-// of it stays the caller's.
+// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
+// caller's count of it stays the caller's.
 alv_status alv_resource_over(const char *layers,
                              const struct alv_resource *upstream,
                              struct alv_resource **out);
@@ -672,8 +679,8 @@ alv_status alv_resource_over(const char *layers,
 // One more count of a resource, which it returns; null for null. From any thread.
 struct alv_resource *alv_resource_retain(struct alv_resource *resource);
 
-// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops the
-// stack, and a pool waits for the work on what was freed on it.
+// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops
+// the stack, and a pool waits for the work on what was freed on it.
 void alv_resource_release(struct alv_resource *resource);
 
 // Whether two handles free each other's blocks: equal pointers do, and others may. Null equals null alone.
@@ -685,21 +692,21 @@ alv_status alv_resource_device(const struct alv_resource *resource, int32_t *dev
 // The largest alignment that the resource honours; 0 for null.
 size_t alv_resource_max_align(const struct alv_resource *resource);
 
-// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of the device
-// uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null, and for memory of the
-// caller's functions, of which nothing is known.
+// Whether the host may read and write the blocks, as soon as `alv_allocate_sync` has returned one, at any time that no work of
+// the device uses it: for managed and for pinned memory, and for layers over such. The answer stays what it is. False for null,
+// and for memory of the caller's functions, of which nothing is known.
 bool alv_resource_host_accessible(const struct alv_resource *resource);
 
-// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is not 0;
-// `needed`, which may be null, gets the whole length without the 0.
+// The stack on a line, as `Stats(...) > Pool(...) > CudaAsync(gpu 0)`. At most `room` bytes are written, ended by 0 if `room` is
+// not 0; `needed`, which may be null, gets the whole length without the 0.
 alv_status alv_describe(const struct alv_resource *resource,
                         char *buffer,
                         size_t room,
                         size_t *needed);
 
-// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many there are.
-// What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was written is not written
-// again but for what is still out.
+// Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many
+// there are. What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was
+// written is not written again but for what is still out.
 alv_status alv_sim_report(const struct alv_machine *machine,
                           alv_write write,
                           void *user,
@@ -725,16 +732,16 @@ alv_status alv_sim_clear_faults(const struct alv_machine *machine);
 // How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
 uint64_t alv_sim_calls(const struct alv_machine *machine);
 
-// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop` is not
-// called.
+// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop`
+// is not called.
 alv_status alv_resource_from_source(int32_t device,
                                     const struct alv_source *source,
                                     struct alv_resource **out);
 
-// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0 that nothing
-// could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its own requests ask no handler.
-// It must not throw. `drop`, which may be null, is called once when the resource goes, on any thread; not if the call fails. The new
-// resource keeps `upstream`.
+// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0
+// that nothing could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its
+// own requests ask no handler. It must not throw. `drop`, which may be null, is called once when the resource goes, on any
+// thread; not if the call fails. The new resource keeps `upstream`.
 alv_status alv_resource_with_oom_handler(const struct alv_resource *upstream,
                                          int32_t (*ask)(void *user, const struct alv_oom_report *report),
                                          void (*drop)(void *user),
@@ -755,15 +762,15 @@ alv_status alv_stream_create_on(const struct alv_machine *machine, int32_t devic
 // As `alv_stream_create`, with `flags`: 0, or `ALV_STREAM_WAITS_FOR_LEGACY`.
 alv_status alv_stream_create_with(int32_t device, uint32_t flags, struct alv_stream **out);
 
-// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself, whichever
-// thread uses the handle: that of a thread is the calling thread's.
+// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself,
+// whichever thread uses the handle: that of a thread is the calling thread's.
 alv_status alv_stream_wrap_raw(int32_t device,
                                alv_cuda_stream stream,
                                struct alv_stream **out);
 
-// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does not need the
-// stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no driver call.
-// If the call fails, `drop` is not called.
+// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does
+// not need the stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no
+// driver call. If the call fails, `drop` is not called.
 alv_status alv_stream_wrap_owned_raw(int32_t device,
                                      alv_cuda_stream stream,
                                      void *owner,
@@ -776,20 +783,22 @@ struct alv_stream *alv_stream_retain(struct alv_stream *stream);
 // Takes a count of a stream; null is allowed. Work that is on a stream of `alv_stream_create` goes on.
 void alv_stream_release(struct alv_stream *stream);
 
-// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null handle.
+// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null
+// handle.
 alv_cuda_stream alv_stream_handle(const struct alv_stream *stream);
 
 // Waits for the work on a stream.
 alv_status alv_stream_synchronize(const struct alv_stream *stream);
 
-// Begins a scope on the calling thread, within the scopes that are there: allocations are counted under its name until `alv_tag_pop`.
+// Begins a scope on the calling thread, within the scopes that are there: allocations are counted under its name until
+// `alv_tag_pop`.
 alv_status alv_tag_push(const char *name);
 
 // Ends the innermost scope of the calling thread. Without one there is nothing to do.
 void alv_tag_pop(void);
 
-// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host. Both stay
-// valid until the copy has run.
+// Queues a copy of `bytes` bytes on a stream of the resource's device. Either side may be memory of a device or of the host.
+// Both stay valid until the copy has run.
 alv_status alv_copy_raw(const struct alv_resource *resource,
                         void *to,
                         const void *from,
@@ -806,15 +815,16 @@ alv_status alv_fill_raw(const struct alv_resource *resource,
 // Waits for the work on a stream of the resource's device.
 alv_status alv_synchronize_raw(const struct alv_resource *resource, alv_cuda_stream stream);
 
-// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is an error,
-// and breaks the capture.
+// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is
+// an error, and breaks the capture.
 alv_status alv_synchronize_device(const struct alv_resource *resource);
 
-// The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the header.
+// The version of the library: the major version times 2^24, the minor times 2^12, and the patch. `ALV_VERSION` is that of the
+// header.
 uint32_t alv_version(void);
 
-// Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if the two have
-// different major versions (minor versions before 1.0), or if the library is the older one.
+// Whether a program that was compiled with a header of that version, `ALV_VERSION`, may use this library. `ALV_UNSUPPORTED` if
+// the two have different major versions (minor versions before 1.0), or if the library is the older one.
 alv_status alv_check_version(uint32_t header);
 
 #ifdef __cplusplus

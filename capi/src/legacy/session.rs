@@ -180,8 +180,8 @@ impl Session {
             if out.is_empty() {
                 continue;
             }
-            // A device that is lost, or captures, does not say that its work is done. Plain blocks leak then; those of a pool go with
-            // it, by a call of the driver that waits by itself or fails.
+            // A device that is lost, or captures, does not say that its work is done. Plain blocks leak then; those of a pool go
+            // with it, by a call of the driver that waits by itself or fails.
             if ledger.resource().device().synchronize().is_err() {
                 continue;
             }

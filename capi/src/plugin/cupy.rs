@@ -11,12 +11,12 @@ use crate::allocate::layout;
 use crate::ledger::address;
 use crate::stream::{self, CudaStream};
 
-/// Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *, size_t, int)`.
-/// From the resource that is current for the device at each request.
+/// Allocates for CuPy, whose `CFunctionAllocator(param, malloc, free, owner)` takes the address of this function: `void *(void *,
+/// size_t, int)`. From the resource that is current for the device at each request.
 ///
-/// `param` is the stream that the blocks are ordered on: 0 for the legacy default stream, 2 for that of each thread, or a live stream of the
-/// device. Work on a stream that does not wait for it has to be over before a block is freed. Null for no bytes, and for a failure, of which
-/// `alv_last_error_message` tells.
+/// `param` is the stream that the blocks are ordered on: 0 for the legacy default stream, 2 for that of each thread, or a live
+/// stream of the device. Work on a stream that does not wait for it has to be over before a block is freed. Null for no bytes,
+/// and for a failure, of which `alv_last_error_message` tells.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_cupy_malloc(param: *mut c_void, size: usize, device: c_int) -> *mut c_void {
     block_or_null(|| {
@@ -32,8 +32,8 @@ pub unsafe extern "C" fn alluvion_cupy_malloc(param: *mut c_void, size: usize, d
     })
 }
 
-/// Frees a block of `alluvion_cupy_malloc` to the resource that it came from, behind the work on the stream `param`: `void (void *, void *, int)`.
-/// What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
+/// Frees a block of `alluvion_cupy_malloc` to the resource that it came from, behind the work on the stream `param`: `void (void
+/// *, void *, int)`. What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_cupy_free(param: *mut c_void, block: *mut c_void, device: c_int) {
     leak_on_failure(|| {

@@ -39,8 +39,8 @@ pub struct DeviceMemHandler {
     pub name: [c_char; 64],
 }
 
-/// Fills a handler with the functions below, over `resource`, of which it keeps no count: release it after the library that has the handler.
-/// Null means the resource that is current for a device at its first request.
+/// Fills a handler with the functions below, over `resource`, of which it keeps no count: release it after the library that has
+/// the handler. Null means the resource that is current for a device at its first request.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_handler_init(
     resource: *mut ResourceHandle,
@@ -66,8 +66,9 @@ pub unsafe extern "C" fn alluvion_handler_init(
     })
 }
 
-/// `device_alloc` of a memory handler, with an `alv_resource` as its context; null means the resource of the current device, which is the
-/// one that was current at the first request for it. 0 for success, else an `alv_status`; `*block` is null for no bytes and for a failure.
+/// `device_alloc` of a memory handler, with an `alv_resource` as its context; null means the resource of the current device,
+/// which is the one that was current at the first request for it. 0 for success, else an `alv_status`; `*block` is null for no
+/// bytes and for a failure.
 ///
 /// `stream` is a live stream of the device, or a default stream.
 #[unsafe(no_mangle)]
@@ -92,8 +93,8 @@ pub unsafe extern "C" fn alluvion_handler_alloc(
     })
 }
 
-/// `device_free` of a memory handler: gives a block of `alluvion_handler_alloc` back with the context and the size of its request, behind the
-/// work on `stream`. 0 for success and for null; else an `alv_status`, and the block leaks.
+/// `device_free` of a memory handler: gives a block of `alluvion_handler_alloc` back with the context and the size of its
+/// request, behind the work on `stream`. 0 for success and for null; else an `alv_status`, and the block leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_handler_free(
     ctx: *mut c_void,
@@ -109,8 +110,8 @@ pub unsafe extern "C" fn alluvion_handler_free(
             None => of_block(block)?,
         };
         let free = |stream: StreamRef<'_>| {
-            // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point: by the
-            // function's text.
+            // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point:
+            // by the function's text.
             unsafe { resource.get().deallocate(block, layout, stream) };
             Ok(())
         };

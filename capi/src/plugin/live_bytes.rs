@@ -10,8 +10,8 @@ const STRIPES: usize = 64;
 
 /// The bytes that are out of a device, and a limit.
 ///
-/// Each thread adds and subtracts in a stripe of its own, because all threads would wait for one cache line. A stripe alone may be below
-/// 0, where a thread frees what another has allocated; the sum is what counts. It is made only while there is a limit.
+/// Each thread adds and subtracts in a stripe of its own, because all threads would wait for one cache line. A stripe alone may
+/// be below 0, where a thread frees what another has allocated; the sum is what counts. It is made only while there is a limit.
 #[derive(Debug)]
 pub(super) struct LiveBytes {
     stripes: [Stripe; STRIPES],
@@ -40,7 +40,8 @@ impl LiveBytes {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if more than the limit would be out. Of requests at once that meet the limit, more than need be may be refused.
+    /// `OutOfMemory` if more than the limit would be out. Of requests at once that meet the limit, more than need be may be
+    /// refused.
     pub(super) fn take(&self, bytes: usize) -> Result<Taken<'_>, Error> {
         self.stripe().fetch_add(bytes as u64, Ordering::Relaxed);
         let taken = Taken { live: self, bytes };

@@ -1,7 +1,7 @@
 //! Who loads functions by their names?
 //!
-//! Frameworks take the names of two functions, or their addresses, and bring no handle of this library with a call. Blocks come from the
-//! current resource of the device that a call names, and go back to the resource that they came from.
+//! Frameworks take the names of two functions, or their addresses, and bring no handle of this library with a call. Blocks come
+//! from the current resource of the device that a call names, and go back to the resource that they came from.
 //!
 //! | functions | for | a block's resource |
 //! |---|---|---|
@@ -11,10 +11,12 @@
 //! | `alluvion_ort_*` | options of the CUDA execution provider of ONNX Runtime | as above |
 //! | `alluvion_handler_*` | memory handlers of cuStateVec, cuTensorNet, cuDSS | the given one, or that of the first request for the device |
 //!
-//! Where the size comes back with a free, no book is needed; the others pay for a ledger, see `alv_ledger`. A function that fails answers
-//! null, or another number than 0, and `alv_last_error_message` says why on the same thread. They load without a GPU and without CUDA.
+//! Where the size comes back with a free, no book is needed; the others pay for a ledger, see `alv_ledger`. A function that fails
+//! answers null, or another number than 0, and `alv_last_error_message` says why on the same thread. They load without a GPU and
+//! without CUDA.
 //!
-//! They may be called by any thread, while the process ends, and in children of forks. What cannot be freed then leaks, and nothing waits.
+//! They may be called by any thread, while the process ends, and in children of forks. What cannot be freed then leaks, and
+//! nothing waits.
 
 mod cupy;
 mod handler;

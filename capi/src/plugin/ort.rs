@@ -14,9 +14,9 @@ use crate::ledger::address;
 use crate::status::Status;
 use crate::stream::{self, CudaStream};
 
-/// Allocates for ONNX Runtime, whose CUDA provider takes the address of this function in its option `gpu_external_alloc`: `void *(size_t)`.
-/// From the resource that is current for the current device of the thread. Every stream may use the block at once, unless
-/// `alluvion_ort_set_stream` has named one. Null for no bytes, and for a failure, of which `alv_last_error_message` tells.
+/// Allocates for ONNX Runtime, whose CUDA provider takes the address of this function in its option `gpu_external_alloc`: `void
+/// *(size_t)`. From the resource that is current for the current device of the thread. Every stream may use the block at once,
+/// unless `alluvion_ort_set_stream` has named one. Null for no bytes, and for a failure, of which `alv_last_error_message` tells.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvion_ort_alloc(size: usize) -> *mut c_void {
     block_or_null(|| {
@@ -38,10 +38,10 @@ pub extern "C" fn alluvion_ort_alloc(size: usize) -> *mut c_void {
     })
 }
 
-/// Frees a block of `alluvion_ort_alloc` to the resource that it came from, for the option `gpu_external_free`: `void (void *)`. Waits for all work
-/// of the device, as `cudaFree` does, because the call does not say on which streams the block was used; so no stream of the device may
-/// capture. With `alluvion_ort_set_stream` it does not wait. What is not out is left alone, and a block that cannot be freed stays out:
-/// `alv_last_error_message` says so.
+/// Frees a block of `alluvion_ort_alloc` to the resource that it came from, for the option `gpu_external_free`: `void (void *)`.
+/// Waits for all work of the device, as `cudaFree` does, because the call does not say on which streams the block was used; so no
+/// stream of the device may capture. With `alluvion_ort_set_stream` it does not wait. What is not out is left alone, and a block
+/// that cannot be freed stays out: `alv_last_error_message` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_ort_free(block: *mut c_void) {
     leak_on_failure(|| {
@@ -62,15 +62,16 @@ pub unsafe extern "C" fn alluvion_ort_free(block: *mut c_void) {
     });
 }
 
-/// For the option `gpu_external_empty_cache`: `void (void)`. Gives unused memory of every device that blocks were asked for back to the driver.
+/// For the option `gpu_external_empty_cache`: `void (void)`. Gives unused memory of every device that blocks were asked for back
+/// to the driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvion_ort_empty_cache() {
     trim_all();
 }
 
-/// Orders the blocks of `alluvion_ort_alloc` for a device on a stream from now on, so that neither call waits: the stream of the provider's option
-/// `user_compute_stream`. Every use of such a block is on this stream, or the stream waits for it. The stream stays valid for as long as
-/// blocks are asked for or freed, or until another one is named.
+/// Orders the blocks of `alluvion_ort_alloc` for a device on a stream from now on, so that neither call waits: the stream of the
+/// provider's option `user_compute_stream`. Every use of such a block is on this stream, or the stream waits for it. The stream
+/// stays valid for as long as blocks are asked for or freed, or until another one is named.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_ort_set_stream_raw(device: c_int, stream: CudaStream) -> Status {
     boundary::call(|| {

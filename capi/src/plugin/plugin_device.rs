@@ -44,7 +44,8 @@ struct Meaning {
 static MEANINGS: [AtomicPtr<Meaning>; DEVICES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; DEVICES];
 
 impl PluginDevice {
-    /// A device by its number, on the chosen machine; the current one for a negative number. No lock is taken for a number that is known.
+    /// A device by its number, on the chosen machine; the current one for a negative number. No lock is taken for a number that
+    /// is known.
     #[inline]
     pub(super) fn numbered(number: i32) -> Result<&'static Self, Error> {
         let Ok(at) = usize::try_from(number) else { return Self::current_device() };
@@ -201,8 +202,8 @@ impl PluginDevice {
         (stream != NO_STREAM).then_some(RawStream(stream))
     }
 
-    /// The streams that a handle means which comes without a device, as a user of a block of this device: the default stream is that of
-    /// this device and of the current one.
+    /// The streams that a handle means which comes without a device, as a user of a block of this device: the default stream is
+    /// that of this device and of the current one.
     ///
     /// # Safety
     ///
@@ -255,8 +256,8 @@ impl PluginDevice {
         stream.wait_for(&points)
     }
 
-    /// Frees a block that a ledger of the machine knows, by `free`: on this device, as the call says, or on the one that has it. Returns the
-    /// bytes.
+    /// Frees a block that a ledger of the machine knows, by `free`: on this device, as the call says, or on the one that has it.
+    /// Returns the bytes.
     pub(super) fn free_of_ledgers(
         &self,
         block: DevicePtr,

@@ -1,7 +1,8 @@
 //! The functions of PyTorch's `CUDAPluggableAllocator`, without a book.
 //!
-//! PyTorch hands the size, the device and the stream of the allocation back with each free. So the first request for a device fixes the
-//! resource of its blocks for the process: the current one at that time. `alluvion_torch_ledger_malloc` follows the current resource.
+//! PyTorch hands the size, the device and the stream of the allocation back with each free. So the first request for a device
+//! fixes the resource of its blocks for the process: the current one at that time. `alluvion_torch_ledger_malloc` follows the
+//! current resource.
 
 #![expect(unsafe_code, reason = "exports functions, and frees blocks that C names by their addresses")]
 
@@ -16,8 +17,8 @@ use crate::ledger::address;
 use crate::machine;
 use crate::stream::{self, CudaStream};
 
-/// Allocates for PyTorch, whose `CUDAPluggableAllocator` takes the name of this function: `void *(size_t, int, cudaStream_t)`. The block is of
-/// the resource that was current for the device at the first call. Null for no bytes, and for a failure, of which
+/// Allocates for PyTorch, whose `CUDAPluggableAllocator` takes the name of this function: `void *(size_t, int, cudaStream_t)`.
+/// The block is of the resource that was current for the device at the first call. Null for no bytes, and for a failure, of which
 /// `alv_last_error_message` tells.
 ///
 /// `stream` is a live stream of the device, or a default stream.
@@ -42,8 +43,8 @@ pub unsafe extern "C" fn alluvion_torch_malloc(
     })
 }
 
-/// Frees a block of `alluvion_torch_malloc`, behind the work on `stream` and on the streams that were recorded for it. `size` and `device` are
-/// those of the request. Null is nothing to free. A block that cannot be freed leaks.
+/// Frees a block of `alluvion_torch_malloc`, behind the work on `stream` and on the streams that were recorded for it. `size` and
+/// `device` are those of the request. Null is nothing to free. A block that cannot be freed leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_free(
     block: *mut c_void,
@@ -61,8 +62,8 @@ pub unsafe extern "C" fn alluvion_torch_free(
             if let Some(users) = device.recorded.take(block) {
                 PluginDevice::wait_for_users(&users, stream)?;
             }
-            // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point, or are
-            // on the streams that it has waited for: by the function's text.
+            // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point,
+            // or are on the streams that it has waited for: by the function's text.
             unsafe { resource.get().deallocate(block, layout, stream) };
             device.live.give_back(size);
             Ok(())
@@ -78,8 +79,8 @@ pub extern "C" fn alluvion_torch_init(device_count: c_int) {
     let _ = device_count;
 }
 
-/// For `set_reset_fn`, which `torch.cuda.empty_cache()` calls: gives unused memory of every device that blocks were asked for back to the
-/// driver.
+/// For `set_reset_fn`, which `torch.cuda.empty_cache()` calls: gives unused memory of every device that blocks were asked for
+/// back to the driver.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvion_torch_empty_cache() {
     trim_all();
@@ -92,8 +93,8 @@ pub(super) fn trim_all() {
     }
 }
 
-/// For `set_memory_fraction_fn`: at most this fraction of the device's memory is out to PyTorch at a time, by either pair of functions.
-/// A fraction of 1 or more bounds nothing.
+/// For `set_memory_fraction_fn`: at most this fraction of the device's memory is out to PyTorch at a time, by either pair of
+/// functions. A fraction of 1 or more bounds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn alluvion_torch_memory_fraction(fraction: f64, device: c_int) {
     let _ = boundary::call(|| {
@@ -106,9 +107,9 @@ pub extern "C" fn alluvion_torch_memory_fraction(fraction: f64, device: c_int) {
     });
 }
 
-/// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then, too, on the device.
-/// The stream is live until the block is freed. A default stream is that of the block's device and of the current one. If the stream cannot
-/// be used, as one of another context, the block is never freed: it leaks.
+/// For `set_record_stream_fn`: the free of a block of `alluvion_torch_malloc` waits for the work that is on `stream` by then,
+/// too, on the device. The stream is live until the block is freed. A default stream is that of the block's device and of the
+/// current one. If the stream cannot be used, as one of another context, the block is never freed: it leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream: CudaStream) {
     leak_on_failure(|| {
@@ -129,8 +130,8 @@ pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream
     });
 }
 
-/// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes share. Where
-/// the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
+/// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes
+/// share. Where the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_base_alloc(block: *mut c_void, size: *mut usize) -> *mut c_void {
     let find = || -> Result<Option<(DevicePtr, usize)>, Error> {

@@ -11,8 +11,8 @@ use crate::allocate::layout;
 use crate::ledger::address;
 use crate::stream::{self, CudaStream};
 
-/// As `alluvion_torch_malloc`, from the resource that is current for the device at each request. The ledger of the device remembers the resource
-/// and the size of the block, at the cost of a lock and a step of a table.
+/// As `alluvion_torch_malloc`, from the resource that is current for the device at each request. The ledger of the device
+/// remembers the resource and the size of the block, at the cost of a lock and a step of a table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_ledger_malloc(
     size: usize,
@@ -35,9 +35,9 @@ pub unsafe extern "C" fn alluvion_torch_ledger_malloc(
     })
 }
 
-/// Frees a block of `alluvion_torch_ledger_malloc` to the resource that it came from, behind the work on `stream` and on the streams that were
-/// recorded for it. The ledger knows its size. What is not out is left alone, and a block that cannot be freed stays out:
-/// `alv_last_error_message` says so.
+/// Frees a block of `alluvion_torch_ledger_malloc` to the resource that it came from, behind the work on `stream` and on the
+/// streams that were recorded for it. The ledger knows its size. What is not out is left alone, and a block that cannot be freed
+/// stays out: `alv_last_error_message` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_ledger_free(
     block: *mut c_void,
