@@ -28,7 +28,9 @@ classes = {name: value for name, value in vars(_alluvion).items() if isinstance(
 counts = []
 for _ in range(3):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        code = pytest.main(["-q", "-c", sys.argv[1], "-p", "no:cacheprovider", *sys.argv[2:]])
+        # The package is imported above, so that its plugin of pytest cannot be rewritten: where it is installed, pytest says so.
+        quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        code = pytest.main(["-q", "-c", sys.argv[1], "-p", "no:cacheprovider", *quiet, *sys.argv[2:]])
     if code != 0:
         sys.exit(printed.getvalue())
     for _ in range(3):
