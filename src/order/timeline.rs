@@ -19,12 +19,12 @@
 //! - **Retire**: the last handle notes the epoch that the last work lies in, covers the stream once more, publishes that cover,
 //!   and only then releases the stream. A thread that is recording holds a *pin*; dropping the last pin destroys the stream. A
 //!   stream with another owner may be gone as soon as the last handle is, so there the last handle waits for the pins.
-//! - **Defer**: a free of a small block on a *fleeting* stream that comes again and again is covered with later ones. Its point
-//! is not handed out but to the pool that keeps the block, and is out of reach of other streams until an event covers it or the
-//! device has been waited for.
-//! - **Rest**: a *fleeting* timeline is of a stream that its owner lends for a call at a time. While it is lent, it has *leases*.
-//! The last lease covers the newest point that was handed out, unless an event does, goes to rest, and waits for the pins. At
-//! rest no pin is taken, so that the handle, which may be of another stream by now, reaches no call of the driver.
+//! - **Defer**: a free of a small block on a *fleeting* stream that comes again and again is covered with later ones. Its point is not
+//!   handed out but to the pool that keeps the block, and is out of reach of other streams until an event covers it or the device has
+//!   been waited for.
+//! - **Rest**: a *fleeting* timeline is of a stream that its owner lends for a call at a time. While it is lent, it has *leases*. The
+//!   last lease covers the newest point that was handed out, unless an event does, goes to rest, and waits for the pins. At rest no
+//!   pin is taken, so that the handle, which may be of another stream by now, reaches no call of the driver.
 
 #![expect(unsafe_code, reason = "records on, waits on and destroys raw streams")]
 
@@ -51,21 +51,20 @@ const COVERS: usize = 4;
 /// two points for each one that it adds, and the clock shrinks while waits go on.
 const WAITS_A_LOOK: u32 = 8;
 
-/// The number of events after which a fleeting stream is one that comes again: the frees of a task that has a stream of its own
-/// are all covered.
+/// The number of events after which a fleeting stream is one that comes again: the frees of a task that has a stream of its own are all
+/// covered.
 const COVERS_OF_A_GUEST: u64 = 256;
 
 /// A free of a fleeting stream that comes again is covered at once from this size on.
 const DEFERRED_BYTES: usize = 64 << 10;
 
-/// At most this much is freed without an event, and so many times. An event costs 136 ns on an H200, and 6.6 us where sixteen
-/// threads record: a sixty-fourth of that is the cost of a pair or less. What no event covers waits for the stream, or for the
-/// device.
+/// At most this much is freed without an event, and so many times. An event costs 136 ns on an H200, and 6.6 us where sixteen threads
+/// record: a sixty-fourth of that is the cost of a pair or less. What no event covers waits for the stream, or for the device.
 const OPEN_BYTES: u64 = 512 << 10;
 const OPEN_FREES: u64 = 64;
 
-/// With so many streams that have ended with frees that no event covers, every free is covered, until the device has been waited
-/// for: that much memory at most, times [`OPEN_BYTES`], waits for it.
+/// With so many streams that have ended with frees that no event covers, every free is covered, until the device has been waited for:
+/// that much memory at most, times [`OPEN_BYTES`], waits for it.
 const OPEN_ENDS: u64 = 64;
 
 /// One free in the count of `open`, above its bytes.

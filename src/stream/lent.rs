@@ -13,8 +13,8 @@ use crate::device::Device;
 use crate::order::Timeline;
 use crate::sync::Arc;
 
-/// A stream for one call. It costs neither an allocation nor a change of a count that threads share: of the device's, the threads
-/// of a program would make one cache line that all of them write.
+/// A stream for one call. It costs neither an allocation nor a change of a count that threads share: of the device's, the threads of a
+/// program would make one cache line that all of them write.
 ///
 /// Dropping it gives the lease up that the caller has taken, if the stream is fleeting.
 pub(super) struct Lent<'s> {

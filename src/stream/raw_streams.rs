@@ -30,22 +30,21 @@ const KEPT: usize = if cfg!(loom) { 1 } else { 128 };
 ///
 /// # Cost
 ///
-/// Two driver calls where the stream is known: whether it captures (18 ns on an H200), because the next one would break a
-/// capture, and its number (20 ns). The stream that a thread came with last is found without a shared lock.
+/// Two driver calls where the stream is known: whether it captures (18 ns on an H200), because the next one would break a capture, and
+/// its number (20 ns). The stream that a thread came with last is found without a shared lock.
 ///
-/// The owner may destroy the stream after any call, so an event has to cover what was freed on it: 136 ns, and 6.6 µs where 16
-/// threads record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one, as are blocks
-/// of 64 KiB or more. After that an event covers up to 64 frees of small blocks in a [`Pool`](crate::Pool), 512 KiB at most. If
-/// the stream does not come again, the last of them serve no other stream until its device has been waited for: a trim and the
-/// end of a pool do that where they must.
+/// The owner may destroy the stream after any call, so an event has to cover what was freed on it: 136 ns, and 6.6 µs where 16 threads
+/// record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one, as are blocks of 64 KiB or
+/// more. After that an event covers up to 64 frees of small blocks in a [`Pool`](crate::Pool), 512 KiB at most. If the stream does not
+/// come again, the last of them serve no other stream until its device has been waited for: a trim and the end of a pool do
+/// that where they must.
 ///
 /// A stream that is [registered](Self::register) costs neither.
 ///
 /// # Captures
 ///
-/// A stream that captures cannot be asked for its number. For as long as the capture lasts, it has a
-/// [`StreamId`](super::StreamId) of its own, one for each capture: nothing that was freed on the stream before is taken to be
-/// ordered with the capture.
+/// A stream that captures cannot be asked for its number. For as long as the capture lasts, it has a [`StreamId`](super::StreamId) of
+/// its own, one for each capture: nothing that was freed on the stream before is taken to be ordered with the capture.
 ///
 /// # Examples
 ///
@@ -147,9 +146,9 @@ impl RawStreams<'_> {
     ///
     /// # Safety
     ///
-    /// `raw` is a live stream, of any device of this machine, or names a default stream. It stays live until the last clone of
-    /// the returned stream is gone, those in containers included. No other thread begins a capture on it while a call of this
-    /// crate uses it.
+    /// `raw` is a live stream, of any device of this machine, or names a default stream. It stays live until the last clone of the
+    /// returned stream is gone, those in containers included. No other thread begins a capture on it while a call of this crate uses
+    /// it.
     pub unsafe fn stream(self, raw: RawStream) -> Result<Stream, Error> {
         if raw == RawStream::PER_THREAD {
             return self.device.per_thread_stream().map(|stream| (*stream).clone());
@@ -165,8 +164,8 @@ impl RawStreams<'_> {
         Ok(Stream::leased(self.device, Arc::clone(&entry.timeline)))
     }
 
-    /// Calls `body` with the stream of a raw handle, for functions that are handed one with every call. As
-    /// [`stream`](Self::stream), but with no handle of its own: nothing is allocated, and no count changes that threads share.
+    /// Calls `body` with the stream of a raw handle, for functions that are handed one with every call. As [`stream`](Self::stream), but with
+    /// no handle of its own: nothing is allocated, and no count changes that threads share.
     ///
     /// ```
     /// use alluvion::driver::RawStream;
@@ -192,8 +191,7 @@ impl RawStreams<'_> {
     ///
     /// # Safety
     ///
-    /// As for [`stream`](Self::stream), until the call is over. A stream that the crate made lives as long as a handle to it is
-    /// held.
+    /// As for [`stream`](Self::stream), until the call is over. A stream that the crate made lives as long as a handle to it is held.
     pub unsafe fn with<T>(self, raw: RawStream, body: impl FnOnce(StreamRef<'_>) -> T) -> Result<T, Error> {
         if raw == RawStream::PER_THREAD {
             let timeline = PerThreadStream::timeline(self.device)?;
@@ -216,12 +214,11 @@ impl RawStreams<'_> {
         Ok(body(Lent::new(self.device, &entry.timeline, StreamKind::Foreign).as_ref()))
     }
 
-    /// From now on the raw handle of `stream` means this stream, for as long as a handle to it is held: with no driver call, and,
-    /// if the stream is the crate's own or has an owner, with no event at a free. For streams that other libraries know by their
-    /// raw handles.
+    /// From now on the raw handle of `stream` means this stream, for as long as a handle to it is held: with no driver call, and, if the
+    /// stream is the crate's own or has an owner, with no event at a free. For streams that other libraries know by their raw handles.
     ///
-    /// A default stream, which is known already, and a stream of another device are left out; so is a stream whose handle means
-    /// another one that is held.
+    /// A default stream, which is known already, and a stream of another device are left out; so is a stream whose handle means another
+    /// one that is held.
     ///
     /// ```
     /// use alluvion::Sim;

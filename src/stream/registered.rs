@@ -82,8 +82,8 @@ impl Registered {
             if !last.is_own || !last.is(device, raw) {
                 return None;
             }
-            // SAFETY: the crate's own streams are destroyed when their last handle is dropped, and not before. This one lives as
-            // long as the answer is used, as the caller promises, so a handle is held for as long.
+            // SAFETY: the crate's own streams are destroyed when their last handle is dropped, and not before. This one lives as long
+            // as the answer is used, as the caller promises, so a handle is held for as long.
             unsafe { last.stream.borrow() }
         });
         known.ok().flatten()

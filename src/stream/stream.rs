@@ -144,8 +144,8 @@ impl Stream {
         Ok(Self::with_timeline(device, device.enter_timeline(stream)?, StreamKind::Foreign))
     }
 
-    /// A handle to a fleeting stream, whose timeline [`RawStreams`](super::RawStreams) keeps. Its last clone gives the lease up
-    /// that the caller has taken.
+    /// A handle to a fleeting stream, whose timeline [`RawStreams`](super::RawStreams) keeps. Its last clone gives the lease up that
+    /// the caller has taken.
     pub(super) fn leased(device: &Device, timeline: Arc<Timeline>) -> Self {
         Self::with_timeline(device, timeline, StreamKind::Foreign)
     }

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use alluvion::adaptor::{Allowance, Reservation, SharedConfig};
 use alluvion::error::Member;
@@ -67,11 +68,28 @@ impl Process {
         panic!("the child ended without a word of `{word}`");
     }
 
-    /// Kills it, wherever it is. All that the kernel held for it is free then.
-    fn kill(mut self) {
+    /// Kills it, wherever it is, and returns its number.
+    fn kill(mut self) -> u32 {
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a killed child ends");
+        self.child.id()
     }
+}
+
+/// Waits until something is so. The kernel gives the lock of a process that has ended back when the last user of its memory is gone:
+/// whoever looks at the process, as `ps` does or the kernel itself, is one for a moment.
+fn eventually(is_so: impl Fn() -> bool, what: &str) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(300), "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until what a process had that has ended has come back.
+fn clear(allowance: &Allowance, process: u32) {
+    let is_gone = || allowance.members().iter().all(|member| member.process != Some(process));
+    eventually(is_gone, "a process that was killed is a member for good");
 }
 
 fn say(word: &str) {
@@ -136,7 +154,7 @@ fn what_killed_processes_had_comes_back() {
                 assert!(all <= UNITS * UNIT, "{all} bytes are out");
                 assert!(part.is_err() || all >= UNIT);
             }
-            other.kill();
+            clear(&mine, other.kill());
             lost += 1;
             assert!(mine.members().len() <= 1 + left, "{:?}", mine.members());
         }
@@ -167,7 +185,7 @@ fn what_the_dead_had_is_had_before_anybody_is_refused() {
         assert!(error.to_string().contains(&format!("process {} has 16 KiB", other.child.id())), "{error}");
         other.kill();
         assert_eq!(mine.free_bytes(), 0, "nobody has looked");
-        drop(mine.reserve(UNITS * UNIT).expect("it is dead"));
+        eventually(|| mine.reserve(UNITS * UNIT).is_ok(), "it is dead");
     }
 }
 
@@ -302,7 +320,7 @@ fn two_services_do_not_starve_each_other() {
                 server.work();
             }
         }
-        trainer.kill();
+        clear(&server.allowance, trainer.kill());
     }
     server.give_all();
     let members = server.allowance.members();
@@ -350,7 +368,7 @@ fn the_child_of_a_fork_keeps_nothing() {
     let words = other.wait_for(".");
     assert!(words.ends_with("yyy."), "is refused, knows nobody, gets its own: {words}");
     assert_eq!(used(&mine.members()), UNITS / 2 * UNIT, "what the child has dropped is its parent's");
-    other.kill();
+    clear(&mine, other.kill());
     drop(mine.reserve(UNITS * UNIT).expect("its child has no part"));
     assert_eq!(mine.members().len(), 1);
 }
