@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -32,15 +32,23 @@ pub(crate) fn run_child(test: &str, variables: &[(&str, &OsStr)]) -> Ended {
 
 /// As [`run_child`], where a copy of this program is.
 pub(crate) fn run_child_of(program: &Path, test: &str, variables: &[(&str, &OsStr)]) -> Ended {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, test)
         .envs(variables.iter().copied())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("this program can be started");
+        .stderr(Stdio::piped());
     let begun = Instant::now();
+    let mut child = loop {
+        match command.spawn() {
+            // A copy is open for writing in what another test has forked, until that begins another program.
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            started => break started.expect("this program can be started"),
+        }
+    };
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             break status;
