@@ -44,6 +44,7 @@
 //! | [`sim`] | What would a GPU have done? | [`sim::SimConfig`], [`sim::Fault`] |
 //! | [`driver`] | Who talks to the hardware? | [`driver::Driver`], `driver::cuda` |
 //! | [`tag`] | What is an allocation for? | [`tag::with_tag`] |
+//! | `nvtx` | Which tool watches this process? | `nvtx::start` (feature `nvtx`) |
 //!
 //! # Three rules
 //!
@@ -65,11 +66,14 @@
 //! # Features
 //!
 //! - `cuda` (default): the CUDA driver, through cudarc, loaded at run time. Without it only simulated machines exist.
+//! - `runtime` (default): runtime libraries as drivers, loaded at run time: NVIDIA's cudart, AMD's HIP, MetaX's MACA. The last two have
+//!   not been run on hardware.
 //! - `sim` (default): the simulated machine.
 //! - `backtrace`: [`adaptor::Tracking`] can capture call stacks, all of them or samples.
 //! - `testing`: the conformance suite, the shadow heap and the fault sweep.
 //! - `gzip`: logs whose name ends in `.gz` are packed.
 //! - `tracing`: debug events of suballocators, of the target `alluvion`: grow, steal, wait, trim, and the strategies of running out.
+//! - `nvtx`: NVIDIA's tools see into suballocators, through NVTX: `compute-sanitizer` each block, Nsight Systems growth, waits and tags.
 //! - `half`: the `f16` and `bf16` of half can be elements of containers.
 //! - `bytemuck`: what is `Pod` can be an element of a container, see `container::Plain` and [`device_copy!`].
 //! - `allocator-api2-04`: [`OnHost`] also implements the `Allocator` of allocator-api2 0.4, beside that of 0.2.
@@ -89,13 +93,21 @@ mod environment;
 pub mod error;
 pub mod host;
 pub mod interop;
+mod joint;
 pub mod ledger;
 pub mod metrics;
+#[cfg(feature = "nvtx")]
+pub mod nvtx;
+#[cfg(not(feature = "nvtx"))]
+#[path = "nvtx/off.rs"]
+mod nvtx;
 mod order;
 pub mod prelude;
 pub mod recipe;
 pub mod relief;
 pub mod resource;
+#[cfg(unix)]
+pub mod share;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod size;
@@ -108,7 +120,7 @@ pub mod tag;
 pub mod testing;
 pub mod trace;
 
-pub use compose::ResourceExt;
+pub use compose::{PerDevice, ResourceExt};
 pub use container::{
     Asleep, DeviceBuffer, DeviceCopy, DeviceScalar, DeviceSlice, DeviceSliceMut, DeviceVec, GuardedPtr,
     HostBuffer, RawParts, ReadGuard, Rejected, Transfer, TransferScope, WriteGuard,
@@ -123,7 +135,7 @@ pub use ledger::Ledger;
 pub use recipe::Recipe;
 pub use resource::{
     AnyResource, Describe, DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId,
-    ResourceRef,
+    ResourceRef, Shareable,
 };
 pub use stream::{
     Epoch, Event, Frontier, OnStream, PerThreadStream, Stamp, Stream, StreamFlags, StreamPool, StreamRef,

@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::fmt;
 use std::collections::HashMap;
 
+use crate::nvtx;
 use crate::sync::Global;
 
 /// The most different tags; further ones are called `…`. Names are kept for ever, so a program that makes one up for each request
@@ -81,12 +82,12 @@ pub fn with_tag<T>(name: &str, body: impl FnOnce() -> T) -> T {
     struct RestoreTag(Tag);
     impl Drop for RestoreTag {
         fn drop(&mut self) {
-            CURRENT.set(self.0);
+            self.0.make_current();
         }
     }
     let around = CURRENT.get();
     let _restore = RestoreTag(around);
-    CURRENT.set(around.within(name));
+    around.within(name).make_current();
     body()
 }
 
@@ -114,7 +115,11 @@ impl Tag {
     /// ```
     #[expect(clippy::must_use_candidate, reason = "the tag before is for who puts it back")]
     pub fn make_current(self) -> Self {
-        CURRENT.replace(self)
+        let before = CURRENT.replace(self);
+        if nvtx::hears_ranges() && before != self {
+            tell(before, self);
+        }
+        before
     }
 
     /// The name of the scope; empty for [`NONE`](Self::NONE).
@@ -218,6 +223,16 @@ impl Names {
         path.reverse();
         path
     }
+}
+
+/// Tells a tool that watches which scopes this thread has left and entered: each is a range of its own.
+#[cold]
+fn tell(before: Tag, now: Tag) {
+    let paths = with_names(|names| (names.path(before), names.path(now)));
+    let Some((before, now)) = paths else { return };
+    let shared = before.iter().zip(&now).take_while(|(one, other)| one == other).count();
+    nvtx::end_scopes(before.len() - shared);
+    now[shared..].iter().for_each(|name| nvtx::begin_scope(name));
 }
 
 /// The path of names from the outermost scope, with semicolons between them.

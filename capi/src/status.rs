@@ -57,6 +57,10 @@ pub const ALV_PANIC: Status = 21;
 pub const ALV_ASLEEP: Status = 22;
 /// A function of the caller's has failed.
 pub const ALV_FOREIGN: Status = 23;
+/// What another process shared is gone: it has ended, or has taken it back.
+pub const ALV_STALE: Status = 24;
+/// What this process shares was to be opened in it: use the buffer itself.
+pub const ALV_OWN_PROCESS: Status = 25;
 
 /// Every status, with its name.
 const ALL: &[(Status, &CStr)] = &[
@@ -84,6 +88,8 @@ const ALL: &[(Status, &CStr)] = &[
     (ALV_PANIC, c"ALV_PANIC"),
     (ALV_ASLEEP, c"ALV_ASLEEP"),
     (ALV_FOREIGN, c"ALV_FOREIGN"),
+    (ALV_STALE, c"ALV_STALE"),
+    (ALV_OWN_PROCESS, c"ALV_OWN_PROCESS"),
 ];
 
 /// The status of a kind of error.
@@ -111,6 +117,8 @@ pub(crate) fn of_kind(kind: ErrorKind) -> Status {
         ErrorKind::Driver => ALV_DRIVER,
         ErrorKind::Asleep => ALV_ASLEEP,
         ErrorKind::Foreign => ALV_FOREIGN,
+        ErrorKind::Stale => ALV_STALE,
+        ErrorKind::OwnProcess => ALV_OWN_PROCESS,
         // A kind that this table does not know yet: a test of the library notices it.
         _ => ALV_DRIVER,
     }
@@ -168,6 +176,8 @@ mod tests {
             K::Unwritable,
             K::Driver,
             K::Foreign,
+            K::Stale,
+            K::OwnProcess,
         ];
         let statuses: std::collections::BTreeSet<Status> = kinds.iter().map(|&kind| of_kind(kind)).collect();
         assert_eq!(statuses.len(), kinds.len());

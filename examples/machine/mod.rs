@@ -10,7 +10,7 @@ pub(crate) struct Chosen {
 
 /// Picks the first GPU, else a simulated one, and says which.
 pub(crate) fn choose() -> Result<Chosen, Error> {
-    let chosen = match Device::cuda(0) {
+    let chosen = match Device::named("0") {
         Ok(device) => Chosen { device, sim: None },
         // No driver, or no GPU. Any other error is one to look at.
         Err(error) if error.is_no_device() => {

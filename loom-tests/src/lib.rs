@@ -13,6 +13,8 @@
 //! - Types of the standard library are invisible to it: reference counts, and the cells that are filled once.
 //! - Two threads; and no bound on preemptions where a model is small enough for all of its schedules. Those of pools are
 //!   not, and say what bounds them.
+//! - Of each atomic loom keeps the last access alone. What a thread has read, another one reads, and then writes: that the first may
+//!   read after the write is not explored. A model of such a protocol makes its accesses depend on each other: `shared_table.rs` does.
 //! - A model that is not the same in each run explores nonsense: nothing in one may depend on an address or a hash.
 //! - The driver here is a model of one: every query says that all work is done, or, where the model asks for it, none. It orders the
 //!   calls for one stream and nothing else, which is less than CUDA's does: what a call tells one thread, another one knows only if

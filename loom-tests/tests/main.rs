@@ -2,7 +2,7 @@
 
 #![cfg(loom)]
 
-// Two models are of types of the crate's own: their files are included, with the facade that they are written against.
+// Three models are of types of the crate's own: their files are included, with the facade that they are written against.
 #[expect(
     dead_code,
     unexpected_cfgs,
@@ -15,6 +15,7 @@ mod sync;
 mod aligned_address_reuse;
 mod cover_vs_free;
 mod current_resource;
+mod deferred_cover;
 mod event_pool;
 mod fallback_spill;
 mod guard_address_reuse;
@@ -38,6 +39,7 @@ mod pool_two_grow;
 mod raw_sweep_vs_lookup;
 mod rest_vs_cover;
 mod retire_vs_cover;
+mod shared_table;
 mod stats_counters;
 mod table_sweep_vs_lookup;
 mod thread_safe;

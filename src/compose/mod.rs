@@ -2,7 +2,13 @@
 //!
 //! [`ResourceExt`] has one method for each layer, named after it, for every resource: stacks are built from the inside out. It
 //! stands above all layers, so that the contract of [`Resource`](crate::Resource) knows none of them.
+//!
+//! [`Machine::per_device`](crate::Machine::per_device) builds a stack for every device at once: a [`PerDevice`].
 
+mod per_device;
+mod per_device_error;
 mod resource_ext;
 
+pub use per_device::{Iter, PerDevice};
+pub use per_device_error::PerDeviceError;
 pub use resource_ext::ResourceExt;

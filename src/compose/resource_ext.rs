@@ -370,6 +370,38 @@ pub trait ResourceExt: Resource {
     {
         find::<L>(self)
     }
+
+    /// The same stack, whose suballocators tell a tool about their blocks also where
+    /// [only chosen ones](crate::nvtx::Announced::Chosen) do: those that [`upstream`](Resource::upstream) leads to, and the bins over
+    /// them.
+    ///
+    /// ```
+    /// use alluvion::nvtx::{Announced, announce};
+    /// use alluvion::{PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// announce(Announced::Chosen);
+    /// let sim = Sim::new();
+    /// let resource = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?.stats().announced()?;
+    /// # let _ = resource;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a tool listens, and one of them has memory already that was not announced.
+    #[cfg(feature = "nvtx")]
+    fn announced(self) -> Result<Self, Error>
+    where
+        Self: Sized,
+    {
+        let mut at: Option<&dyn Resource> = Some(&self);
+        while let Some(resource) = at {
+            let book = resource.layer().and_then(|book| book.downcast::<crate::suballoc::SuballocBook>());
+            book.map_or(Ok(()), crate::suballoc::SuballocBook::choose)?;
+            at = resource.upstream();
+        }
+        Ok(self)
+    }
 }
 
 impl<R: Resource + ?Sized> ResourceExt for R {}

@@ -154,7 +154,7 @@ fn no_sleep() -> Error {
     )
 }
 
-/// A container that did not fall asleep, or did not wake, and why. It is as it was.
+/// A container that did not fall asleep, or did not wake, or was not shared, and why. It is as it was.
 ///
 /// Converts into the [`Error`], so that `?` works where the container is not needed.
 ///
@@ -176,7 +176,7 @@ pub struct NotChanged<C> {
 }
 
 impl<C> NotChanged<C> {
-    fn new(container: C, error: Error) -> Self {
+    pub(crate) fn new(container: C, error: Error) -> Self {
         Self { container: Box::new(container), error }
     }
 

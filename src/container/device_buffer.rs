@@ -6,7 +6,9 @@ use core::fmt;
 use core::mem::{self, ManuallyDrop};
 use core::ops::RangeBounds;
 
-use super::block::Block;
+use super::access::Access;
+use super::block::{Block, outside_of_graphs};
+use super::capture::refuse_capture;
 use super::chunks::{Chunks, ChunksMut};
 use super::device_copy::DeviceCopy;
 use super::device_slice::DeviceSlice;
@@ -19,7 +21,7 @@ use super::transfer::{Rejected, Transfer};
 use crate::device::Device;
 use crate::error::Error;
 use crate::resource::Describe;
-use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Layout};
+use crate::resource::{AnyResource, DeviceAccessible, DevicePtr, Export, Layout};
 use crate::stream::{OnStream, StreamRef};
 
 /// Bytes on a device.
@@ -420,6 +422,31 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
 
     pub(super) fn block(&self) -> &Block {
         &self.block
+    }
+
+    /// Runs `submit`, which submits to `stream` what comes behind all uses of the buffer.
+    ///
+    /// # Errors
+    ///
+    /// `Capture` if the stream records a graph; `DeviceMismatch` for one of another device; what `submit` says.
+    pub(crate) fn behind_all_uses<X>(
+        &self,
+        stream: StreamRef<'_>,
+        submit: impl FnOnce() -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        self.device().require(stream.device())?;
+        refuse_capture(stream)?;
+        outside_of_graphs(stream, &[&self.block], || self.block.access(stream, Access::Write, submit))
+    }
+
+    /// The memory that the buffer lies in, for other processes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resource::export`](crate::Resource::export).
+    pub(crate) fn export(&self) -> Result<Export, Error> {
+        // SAFETY: the block is live, because the buffer has it, and came from this resource, or from one with its id, with this layout.
+        unsafe { self.resource.export(self.block.address, self.block.layout) }
     }
 
     pub(super) fn block_mut(&mut self) -> &mut Block {

@@ -427,7 +427,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
 }
 
 impl<T, R: DeviceAccessible> DeviceVec<T, R> {
-    pub(super) fn buffer(&self) -> &DeviceBuffer<R> {
+    pub(crate) fn buffer(&self) -> &DeviceBuffer<R> {
         &self.buffer
     }
 }

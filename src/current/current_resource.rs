@@ -77,6 +77,31 @@ impl CurrentResource {
         Ok(known.unwrap_or(initial))
     }
 
+    /// Sets it, and returns what was set before. The initial one is not made for that.
+    pub(super) fn replace(
+        &self,
+        device: &Device,
+        resource: AnyResource,
+    ) -> Result<Option<AnyResource>, Error> {
+        device.require(resource.device())?;
+        self.state.require_here()?;
+        Ok(self.state.lock().set.replace(resource))
+    }
+
+    /// Puts back what was set before `now` was, if nobody has set another one meanwhile.
+    pub(super) fn put_back(&self, now: &AnyResource, before: Option<AnyResource>) {
+        let gone = {
+            // In a child of a fork there is nothing to put back: every use is refused.
+            let Some(mut state) = self.state.lock_here() else { return };
+            if !state.set.as_ref().is_some_and(|set| set.is_same(now)) {
+                return;
+            }
+            core::mem::replace(&mut state.set, before)
+        };
+        // Not under the lock: the resource may be the last of its kind and call the driver.
+        drop(gone);
+    }
+
     pub(super) fn reset(&self, device: &Device) -> Result<AnyResource, Error> {
         let initial = self.known_or_initial(device, PATIENCE, |_| None)?;
         let known = self.state.lock().set.replace(initial.clone());

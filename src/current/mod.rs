@@ -1,11 +1,14 @@
 //! What does a device allocate from by default?
 //!
 //! Each device has a *current resource*: containers allocate from it unless they are given another. The methods are
-//! those of [`Device`].
+//! those of [`Device`]. [`PerDevice::set_current_resources`](crate::compose::PerDevice::set_current_resources) sets them for all
+//! devices at once.
 
 mod current_resource;
+mod current_resources;
 
 use current_resource::CurrentResource;
+pub use current_resources::CurrentResources;
 
 use crate::device::{Device, Machine};
 use crate::error::Error;

@@ -47,6 +47,10 @@ pub struct Capabilities {
     pub uses_host_page_tables: bool,
     /// Reserving addresses and mapping memory behind them.
     pub virtual_memory: bool,
+    /// The handle types that mapped pages can be exported as. A slice of a GPU may have some where pools have none.
+    pub page_handle_types: HandleType,
+    /// Other processes can open an event, as they can plain memory.
+    pub shared_events: bool,
     /// Ordinary host memory can be pinned.
     pub host_register: bool,
     /// Device and host share one memory.
@@ -66,6 +70,17 @@ impl Capabilities {
         let driver_version = driver.version();
         let concurrent_managed_access = can(A::ConcurrentManagedAccess)?;
         let memory_pools = can(A::MemoryPools)?;
+        let virtual_memory = can(A::VirtualMemory)?;
+        let page_types = [
+            (A::MemoryDescriptors, HandleType::POSIX_FILE_DESCRIPTOR),
+            (A::MemoryFabricHandles, HandleType::FABRIC),
+        ];
+        let mut page_handle_types = HandleType::NONE;
+        for (attribute, handle_type) in page_types {
+            if virtual_memory && can(attribute)? {
+                page_handle_types = page_handle_types.with(handle_type);
+            }
+        }
         Ok(Self {
             name: driver.device_name(ordinal)?,
             driver_version,
@@ -79,7 +94,9 @@ impl Capabilities {
             concurrent_managed_access,
             pageable_memory_access: can(A::PageableMemoryAccess)?,
             uses_host_page_tables: can(A::PageableUsesHostPageTables)?,
-            virtual_memory: can(A::VirtualMemory)?,
+            virtual_memory,
+            page_handle_types,
+            shared_events: can(A::SharedEvents)?,
             host_register: can(A::HostRegister)?,
             integrated: can(A::Integrated)?,
             numa_node: u32::try_from(number(A::HostNumaNode)?).ok(),
@@ -102,12 +119,14 @@ impl fmt::Display for Capabilities {
             ("pageable memory access", self.pageable_memory_access),
             ("host page tables", self.uses_host_page_tables),
             ("virtual memory", self.virtual_memory),
+            ("shared events", self.shared_events),
             ("host registration", self.host_register),
             ("integrated", self.integrated),
         ] {
             writeln!(f, "  {name:<26} {}", yes_no(can))?;
         }
         writeln!(f, "  pool export                {}", self.pool_handle_types)?;
+        writeln!(f, "  page export                {}", self.page_handle_types)?;
         match self.numa_node {
             Some(node) => writeln!(f, "  NUMA node                  {node}"),
             None => writeln!(f, "  NUMA node                  unknown"),

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use super::{Attachment, Capabilities, Machine};
-use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture};
+use crate::driver::{Driver, MemoryInfo, RawPool, RelaxedCapture, Sharing};
 use crate::error::Error;
 use crate::order::{StreamId, Table, Timeline, Underlying};
 use crate::sync::Arc;
@@ -113,6 +113,61 @@ impl Device {
         }
         let probed = Capabilities::probe(&**self.driver(), self.ordinal)?;
         Ok(known.get_or_init(|| probed))
+    }
+
+    /// Returns `true` if this device can use memory of `other`, once it is given access: by `peers` of the configuration of a
+    /// source. A device reaches itself.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceMismatch` for a device of another machine; `Unsupported` for a driver that does not say; as the driver says.
+    pub fn can_reach(&self, other: &Self) -> Result<bool, Error> {
+        self.require_machine(other)?;
+        if self == other {
+            return Ok(true);
+        }
+        let sharing = self.sharing("memory of another device")?;
+        let _relaxed = RelaxedCapture::enter(&**self.driver())?;
+        Ok(sharing.can_reach(self.ordinal, other.ordinal)?)
+    }
+
+    /// The other devices of the machine that can use memory of this one, once they are given access.
+    ///
+    /// ```
+    /// use alluvion::Sim;
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::source::{CudaAsync, CudaAsyncConfig};
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().devices(4));
+    /// let pools = sim.machine().per_device(|device| {
+    ///     CudaAsync::with_config(device, CudaAsyncConfig::default().peers(device.peers()?))
+    /// })?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`can_reach`](Self::can_reach). A machine of one device has no peers, whatever its driver.
+    pub fn peers(&self) -> Result<Vec<Self>, Error> {
+        let mut peers = Vec::new();
+        for other in self.machine.devices().filter(|other| other != self) {
+            if other.can_reach(self)? {
+                peers.push(other);
+            }
+        }
+        Ok(peers)
+    }
+
+    /// The calls by which others use memory of the device.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, for `what`, where the driver has none.
+    pub(crate) fn sharing(&self, what: &'static str) -> Result<&dyn Sharing, Error> {
+        self.machine.require_here()?;
+        self.driver().sharing().ok_or_else(|| {
+            Error::unsupported(what, "the driver has no calls for it", "copy it through the host")
+        })
     }
 
     /// Free and total memory of the device now, over all programs.

@@ -6,12 +6,14 @@ use std::sync::{OnceLock, Weak};
 
 use super::attachments::Attachments;
 use super::{Capabilities, Device, RetiredPools};
+#[cfg(feature = "runtime")]
+use crate::driver::runtime::Runtime;
 use crate::driver::{Driver, DriverResult, RawStream};
 use crate::error::Error;
 use crate::order::{Ending, EventPool, Frontier, Stamp, StreamId, Table, Timeline, Underlying};
 use crate::sync::{Arc, MadeIn};
 
-/// A driver with its devices: the CUDA driver of this process, or a simulated one.
+/// A driver with its devices: the CUDA driver of this process, a vendor's runtime library, or a simulated one.
 ///
 /// Cloning is a reference count. Streams, blocks and events of one machine are refused by another.
 ///
@@ -122,6 +124,72 @@ impl Machine {
         }
         let made = Self::new(crate::driver::cuda::CudaDriver::load()?)?;
         Ok(CUDA.get_or_init(|| made).clone())
+    }
+
+    /// The machine of NVIDIA's CUDA runtime, `libcudart.so.13` or `.12`, in place of the driver behind it. Its devices are those of
+    /// [`Machine::cuda`], and it knows nothing of that machine's streams. The library is loaded at the first call.
+    ///
+    /// ```no_run
+    /// // Needs a GPU.
+    /// let device = alluvion::Machine::cudart()?.device(0)?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `NoDriver` if the library or the driver is missing or too old; as the library says. A failure is not remembered.
+    #[cfg(feature = "runtime")]
+    pub fn cudart() -> Result<Self, Error> {
+        Self::of_runtime(Runtime::Cudart)
+    }
+
+    /// The machine of AMD's HIP, `libamdhip64.so.7`, `.6` or `.5`. Not run on hardware yet: docs/runtimes.md says what is known.
+    ///
+    /// ```no_run
+    /// // Needs a GPU.
+    /// let device = alluvion::Machine::hip()?.device(0)?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`cudart`](Self::cudart).
+    #[cfg(feature = "runtime")]
+    pub fn hip() -> Result<Self, Error> {
+        Self::of_runtime(Runtime::Hip)
+    }
+
+    /// The machine of MetaX's MACA, `libmcruntime.so`. Not run on hardware yet: docs/runtimes.md says what is known.
+    ///
+    /// ```no_run
+    /// // Needs a GPU.
+    /// let device = alluvion::Machine::maca()?.device(0)?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`cudart`](Self::cudart).
+    #[cfg(feature = "runtime")]
+    pub fn maca() -> Result<Self, Error> {
+        Self::of_runtime(Runtime::Maca)
+    }
+
+    /// The machine of a vendor's runtime library, of which a process has one.
+    ///
+    /// # Errors
+    ///
+    /// As [`cudart`](Self::cudart).
+    #[cfg(feature = "runtime")]
+    pub fn of_runtime(runtime: Runtime) -> Result<Self, Error> {
+        static MADE: [OnceLock<Machine>; Runtime::ALL.len()] =
+            [const { OnceLock::new() }; Runtime::ALL.len()];
+        let place = &MADE[runtime as usize];
+        if let Some(machine) = place.get() {
+            return Ok(machine.clone());
+        }
+        let made = Self::new(crate::driver::runtime::RuntimeDriver::load(runtime)?)?;
+        Ok(place.get_or_init(|| made).clone())
     }
 
     /// The driver.

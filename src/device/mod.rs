@@ -7,6 +7,7 @@ mod capabilities;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod device;
 mod machine;
+mod named;
 mod retired_pools;
 #[cfg(feature = "sim")]
 mod sim;

@@ -70,6 +70,29 @@ impl Sim {
         Self { machine, driver, is_judge: false }
     }
 
+    /// Another process on the same hardware, with devices, streams and memory of its own: see [`SimDriver::process`].
+    ///
+    /// It judges its own hazards when it is dropped, as this one does.
+    ///
+    /// ```
+    /// use alluvion::{DeviceVec, Sim};
+    ///
+    /// let first = Sim::new();
+    /// let second = first.process();
+    /// let stream = second.device(0).stream()?;
+    /// let vector = DeviceVec::from_slice(&[1, 2, 3], &stream)?;
+    /// assert!(first.live().is_empty() && !second.live().is_empty());
+    /// drop((vector, stream));
+    /// second.assert_clean();
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn process(&self) -> Self {
+        let mut process = Self::with_driver(self.driver.process());
+        process.is_judge = self.is_judge;
+        process
+    }
+
     /// Waits for all work, and fails if the machine has found a hazard, or if a block, a stream, a range of addresses
     /// or physical memory is still live: for the end of a test, after all of its values are dropped.
     ///

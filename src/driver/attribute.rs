@@ -24,6 +24,10 @@ pub enum DeviceAttribute {
     PageableUsesHostPageTables,
     /// 1 if the virtual-memory calls exist.
     VirtualMemory,
+    /// 1 if physical memory can be exported as file descriptors.
+    MemoryDescriptors,
+    /// 1 if physical memory can be exported as fabric handles.
+    MemoryFabricHandles,
     /// 1 if pinned host memory has the same address on the device.
     UnifiedAddressing,
     /// 1 if host memory can be mapped into the device.
@@ -34,6 +38,8 @@ pub enum DeviceAttribute {
     HostRegister,
     /// Bit set of [`HandleType`] that memory pools can export.
     PoolHandleTypes,
+    /// 1 if other processes can open an event.
+    SharedEvents,
     /// NUMA node of the host nearest to the device, or -1.
     HostNumaNode,
     /// PCI domain number.
@@ -75,8 +81,11 @@ attribute_numbers! {
     HostRegister = 99;
     PageableUsesHostPageTables = 100;
     VirtualMemory = 102;
+    MemoryDescriptors = 103;
     MemoryPools = 115;
     PoolHandleTypes = 119;
+    SharedEvents = 125;
+    MemoryFabricHandles = 128;
     HostNumaNode = 134;
 }
 

@@ -53,12 +53,14 @@ codes! {
     MAP_FAILED = 205, "CUDA_ERROR_MAP_FAILED", "mapping failed";
     ALREADY_MAPPED = 208, "CUDA_ERROR_ALREADY_MAPPED", "already mapped";
     NOT_MAPPED = 211, "CUDA_ERROR_NOT_MAPPED", "not mapped";
+    PEER_ACCESS_UNSUPPORTED = 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "the devices cannot reach each other";
     INVALID_HANDLE = 400, "CUDA_ERROR_INVALID_HANDLE", "invalid handle";
     NOT_FOUND = 500, "CUDA_ERROR_NOT_FOUND", "symbol not found in the loaded driver";
     NOT_READY = 600, "CUDA_ERROR_NOT_READY", "not ready";
     ILLEGAL_ADDRESS = 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "illegal address";
     LAUNCH_TIMEOUT = 702, "CUDA_ERROR_LAUNCH_TIMEOUT", "launch timed out";
     ASSERT = 710, "CUDA_ERROR_ASSERT", "an assertion of a kernel failed";
+    PEER_ACCESS_ALREADY_ENABLED = 704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "the device reaches the other one already";
     HOST_MEMORY_ALREADY_REGISTERED = 712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "host memory already registered";
     HOST_MEMORY_NOT_REGISTERED = 713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "host memory not registered";
     HARDWARE_STACK = 714, "CUDA_ERROR_HARDWARE_STACK_ERROR", "hardware stack error";

@@ -1,7 +1,7 @@
 //! The seam between the crate and the hardware.
 //!
-//! [`Driver`] is the part of a machine that the crate needs. `cuda` implements it over the CUDA driver, `sim` over a simulated
-//! machine. The rooms above work with either.
+//! [`Driver`] is the part of a machine that the crate needs. `cuda` implements it over the CUDA driver, `runtime` over
+//! runtime libraries, `sim` over a simulated machine. The rooms above work with either.
 //!
 //! # The contract of every method
 //!
@@ -16,17 +16,32 @@
 
 #![expect(unsafe_code, reason = "declares what a driver's callers must guarantee")]
 
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod abi;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod answer;
 mod attribute;
 mod call;
 mod code;
 mod device_ptr;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod exit;
 mod handle;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod host_call;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod load_error;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod numa;
 mod pointer;
 mod process;
 mod relaxed;
+mod sharing;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 
 pub use attribute::{
     Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location,
@@ -36,10 +51,11 @@ pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use device_ptr::DevicePtr;
 pub use handle::{ExportedMemory, RawEvent, RawGraph, RawMemory, RawPool, RawStream};
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+pub use load_error::LoadError;
 pub use pointer::{AddressRange, MemoryKind, PointerInfo};
-#[cfg(feature = "cuda")]
-pub(crate) use process::{cuda_is_of_parent, note_cuda};
 pub use relaxed::RelaxedCapture;
+pub use sharing::{EventHandle, MemoryHandle, PointerHandle, Sharing};
 
 use core::fmt::Debug;
 use core::ptr::NonNull;
@@ -56,10 +72,10 @@ use core::ptr::NonNull;
 /// waits for all that was on the recording stream at the time of the record. The crate releases memory of the host when a wait has
 /// succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both answers must be true.
 pub unsafe trait Driver: Debug + Send + Sync {
-    /// A short name: `cuda`, `sim`.
+    /// A short name: `cuda`, `sim`, `cudart`, `hip`, `maca`.
     fn name(&self) -> &'static str;
 
-    /// The version of the driver as CUDA numbers it: 13000 is 13.0.
+    /// The version of the driver, counted as CUDA counts its own: 13000 is 13.0. Another vendor's 6.3 is 6030.
     fn version(&self) -> u32;
 
     /// The number of devices.
@@ -126,8 +142,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
         false
     }
 
-    /// The device of the context that is current on the calling thread, whoever made that context; `None` where none is current.
-    /// Makes no context.
+    /// The device of the context that is current on the calling thread, whoever made that context; `None` where none is current. A
+    /// library without contexts has a current device instead, which is device 0 at first. Makes no context.
     ///
     /// # Errors
     ///
@@ -386,7 +402,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
     fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
 
-    /// Pinned memory of the host, aligned to a page. Device address and host address are the same. Capture-unsafe.
+    /// Pinned memory of the host, aligned to 256 at least: driver 580 aligns 4096 bytes to less than a page. Device address and host
+    /// address are the same. Capture-unsafe.
     ///
     /// # Errors
     ///
@@ -641,7 +658,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`] unless the range is mapped.
+    /// [`Code::INVALID_VALUE`] unless the range is mapped; [`Code::INVALID_DEVICE`] where `accessor` cannot reach the memory.
     ///
     /// # Safety
     ///
@@ -730,6 +747,11 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// The range is live.
     unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()>;
+
+    /// The calls by which other processes and other devices use memory; `None` for a driver without them.
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
 }
 
 static_assertions::assert_obj_safe!(Driver);

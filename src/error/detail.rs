@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::foreign_error::ForeignError;
 use super::pointed::Pointed;
-use super::{Misuse, OutOfMemory, Unsupported};
+use super::{Error, Misuse, OutOfMemory, Unsupported};
 
 /// In one small box on the heap of the host, for content that does not fit in the words of an error.
 #[derive(Debug)]
@@ -15,6 +15,10 @@ pub(super) enum Detail {
     Text(Box<str>),
     Pointed(Pointed),
     Foreign(ForeignError),
+    /// A device that has no access to memory of another, with its number, and why.
+    RefusedPeer(u32, Box<str>),
+    /// The error of one of several devices, with its number.
+    OnDevice(u32, Error),
 }
 
 impl fmt::Display for Detail {
@@ -23,9 +27,10 @@ impl fmt::Display for Detail {
             Self::Unsupported(Unsupported { what, why, instead }) => write!(f, "{what}: {why}; {instead}"),
             Self::OutOfMemory(report) => report.fmt(f),
             Self::Misuse(misuse) => misuse.fmt(f),
-            Self::Text(text) => f.write_str(text),
+            Self::Text(text) | Self::RefusedPeer(_, text) => f.write_str(text),
             Self::Pointed(pointed) => pointed.fmt(f),
             Self::Foreign(error) => error.fmt(f),
+            Self::OnDevice(ordinal, error) => write!(f, "gpu {ordinal}: {error}"),
         }
     }
 }

@@ -8,8 +8,8 @@ use super::detail::Detail;
 use super::foreign_error::ForeignError;
 use super::pointed::Pointed;
 use super::{Misuse, OutOfMemory};
-#[cfg(feature = "cuda")]
-use crate::driver::cuda::LoadError;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+use crate::driver::LoadError;
 use crate::driver::{Call, Code, DriverError};
 use crate::order::NotEntered;
 use crate::size::Size;
@@ -81,6 +81,10 @@ pub enum ErrorKind {
     InUse,
     /// The memory sleeps: wake it, and ask again.
     Asleep,
+    /// What another process shared is gone: it has ended, or has taken it back.
+    Stale,
+    /// What this process shares was to be opened in it: use the container itself.
+    OwnProcess,
     /// A block was given back wrongly, and was not freed.
     Misuse,
     /// A file or a description is malformed; the error says in which line, and why.
@@ -244,6 +248,28 @@ impl Error {
         Self::with_detail(ErrorKind::Asleep, what, why, instead)
     }
 
+    /// What another process shared is gone; `why` it may be.
+    #[cold]
+    #[must_use]
+    pub(crate) fn stale(why: &'static str) -> Self {
+        Self::new(ErrorKind::Stale, 0, 0).and(Detail::Text(why.into()))
+    }
+
+    /// What this process shares was to be opened in it.
+    #[cold]
+    #[must_use]
+    pub(crate) fn own_process() -> Self {
+        let why = "no process opens what it shares itself: use the container, which its `Shared` lends out";
+        Self::new(ErrorKind::OwnProcess, 0, 0).and(Detail::Text(why.into()))
+    }
+
+    /// Something of one device was given to another; `why` names them.
+    #[cold]
+    #[must_use]
+    pub(crate) fn device_mismatch_that(why: String) -> Self {
+        Self::new(ErrorKind::DeviceMismatch, 0, 0).and(Detail::Text(why.into()))
+    }
+
     /// An argument breaks a rule; `why` has the numbers.
     #[cold]
     #[must_use]
@@ -255,7 +281,7 @@ impl Error {
     #[cold]
     #[must_use]
     pub fn no_driver(why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::NoDriver, "the CUDA driver", why, instead)
+        Self::with_detail(ErrorKind::NoDriver, "the driver", why, instead)
     }
 
     /// Line `line`, counted from 1, is malformed, for the reason `why`.
@@ -333,6 +359,44 @@ impl Error {
         Self { call, code, ..Self::new(kind, line, column) }.and(Detail::Pointed(pointed))
     }
 
+    /// The same error, said of one of several devices.
+    #[cold]
+    pub(crate) fn on_device(self, ordinal: u32) -> Self {
+        if self.device().is_some() {
+            return self;
+        }
+        let Self { kind, call, code, first, second, .. } = self;
+        Self { kind, call, code, first, second, detail: None }.and(Detail::OnDevice(ordinal, self))
+    }
+
+    /// The number of the device that failed, where several were asked at once.
+    ///
+    /// ```
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::{PoolConfig, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().devices(2));
+    /// let huge = PoolConfig::default().initial(512 << 30);
+    /// let error = sim.machine().per_device(|device| Cuda::new(device).pool(huge.clone())).unwrap_err();
+    /// let error = alluvion::Error::from(error);
+    /// assert_eq!((error.device(), error.is_out_of_memory()), (Some(0), true));
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Option<u32> {
+        match self.detail.as_deref() {
+            Some(Detail::OnDevice(ordinal, _)) => Some(*ordinal),
+            _ => None,
+        }
+    }
+
+    /// The content beyond the two numbers, whichever device it is about.
+    fn detail(&self) -> Option<&Detail> {
+        match self.detail.as_deref() {
+            Some(Detail::OnDevice(_, error)) => error.detail(),
+            detail => detail,
+        }
+    }
+
     /// Names the variable that holds the text that this error points at. An error that points at no text, because there was no
     /// memory for the resource that `text` describes, then points at all of it.
     #[cold]
@@ -361,6 +425,15 @@ impl Error {
     #[cold]
     fn and(self, detail: Detail) -> Self {
         Self { detail: Some(Arc::new(detail)), ..self }
+    }
+
+    /// Device `peer` cannot access memory of device `own`.
+    #[cold]
+    pub(crate) fn peer_without_access(own: u32, peer: u32, said: Option<DriverError>) -> Self {
+        let said = said.map_or_else(String::new, |error| format!(" ({error})"));
+        let why =
+            format!("gpu {peer} has no access to memory of gpu {own}{said}: leave gpu {peer} out of `peers`");
+        Self::new(ErrorKind::InvalidArgument, 0, 0).and(Detail::RefusedPeer(peer, why.into()))
     }
 
     /// A block was given back wrongly.
@@ -407,7 +480,7 @@ impl Error {
     /// The bytes that were asked for, if the error is about bytes.
     #[must_use]
     pub fn requested_bytes(&self) -> Option<usize> {
-        match self.detail.as_deref() {
+        match self.detail() {
             Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.requested_bytes(),
             _ => (self.kind == ErrorKind::OutOfMemory).then_some(self.first),
         }
@@ -434,7 +507,7 @@ impl Error {
     /// The unsupported feature, the reason and a replacement, if the error has them.
     #[must_use]
     pub fn unsupported_detail(&self) -> Option<&Unsupported> {
-        match self.detail.as_deref() {
+        match self.detail() {
             Some(Detail::Unsupported(unsupported)) => Some(unsupported),
             Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.unsupported_detail(),
             _ => None,
@@ -447,7 +520,7 @@ impl Error {
     /// A layer reports its own figures; those of its upstream are in [`upstream_error`](OutOfMemory::upstream_error).
     #[must_use]
     pub fn out_of_memory_report(&self) -> Option<&OutOfMemory> {
-        match self.detail.as_deref() {
+        match self.detail() {
             Some(Detail::OutOfMemory(report)) => Some(report),
             Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.out_of_memory_report(),
             _ => None,
@@ -457,7 +530,7 @@ impl Error {
     /// The error of code that is not the crate's: this one is it, or it led to this one. `downcast_ref` of it gives its type back.
     #[must_use]
     pub fn foreign_error(&self) -> Option<&(dyn core::error::Error + Send + Sync + 'static)> {
-        match self.detail.as_deref()? {
+        match self.detail()? {
             Detail::Foreign(error) => error.get(),
             Detail::OutOfMemory(report) => report.upstream_error.as_ref()?.foreign_error(),
             Detail::Pointed(pointed) => pointed.of.as_ref()?.foreign_error(),
@@ -465,10 +538,21 @@ impl Error {
         }
     }
 
+    /// The number of the device that cannot access memory of another one, if that is the error: of a device among the `peers` of a
+    /// source.
+    #[must_use]
+    pub fn refused_peer(&self) -> Option<u32> {
+        match self.detail() {
+            Some(Detail::RefusedPeer(peer, _)) => Some(*peer),
+            Some(Detail::Pointed(pointed)) => pointed.of.as_ref()?.refused_peer(),
+            _ => None,
+        }
+    }
+
     /// The block that was given back wrongly, and the mistake, if that is the error.
     #[must_use]
     pub fn misuse(&self) -> Option<&Misuse> {
-        match self.detail.as_deref() {
+        match self.detail() {
             Some(Detail::Misuse(misuse)) => Some(misuse),
             _ => None,
         }
@@ -484,12 +568,12 @@ impl Error {
     /// The column in that line, in characters, counted from 1, if the error points into a description.
     #[must_use]
     pub fn column(&self) -> Option<usize> {
-        matches!(self.detail.as_deref(), Some(Detail::Pointed(_))).then_some(self.second)
+        matches!(self.detail(), Some(Detail::Pointed(_))).then_some(self.second)
     }
 
     /// The message, without the kind where the kind alone says nothing.
     pub(crate) fn reason(&self) -> String {
-        match (self.kind, self.detail.as_deref()) {
+        match (self.kind, self.detail()) {
             (ErrorKind::InvalidArgument | ErrorKind::Unsupported | ErrorKind::Unwritable, Some(detail)) => {
                 detail.to_string()
             }
@@ -545,6 +629,12 @@ impl Error {
         matches!(self.kind, ErrorKind::NoDevice | ErrorKind::NoDriver)
     }
 
+    /// Returns `true` if what another process shared is gone: it has ended, or has taken it back.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.kind == ErrorKind::Stale
+    }
+
     /// Returns `true` if a graph capture forbids the call.
     #[must_use]
     pub fn is_capture(&self) -> bool {
@@ -593,7 +683,7 @@ impl From<DriverError> for Error {
     }
 }
 
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "runtime"))]
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         match error {
@@ -618,11 +708,14 @@ impl From<NotEntered> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(on_device @ Detail::OnDevice(..)) = self.detail.as_deref() {
+            return on_device.fmt(f);
+        }
         let (first, second) = (self.first, self.second);
         match self.kind {
             _ if self.column().is_some() => {
                 write!(f, "{}: ", self.kind.name_at_a_place())?;
-                if let Some(Detail::Pointed(pointed)) = self.detail.as_deref()
+                if let Some(Detail::Pointed(pointed)) = self.detail()
                     && let Some(variable) = pointed.variable()
                 {
                     write!(f, "{variable}, ")?;
@@ -671,6 +764,8 @@ impl fmt::Display for Error {
             ErrorKind::InUse if self.detail.is_some() => f.write_str("in use")?,
             ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
             ErrorKind::Asleep => f.write_str("asleep")?,
+            ErrorKind::Stale => f.write_str("stale")?,
+            ErrorKind::OwnProcess => f.write_str("shared by this process")?,
             ErrorKind::Misuse => f.write_str("misuse")?,
             ErrorKind::Malformed if first == 0 => f.write_str("malformed")?,
             ErrorKind::Malformed => write!(f, "malformed: line {first}")?,

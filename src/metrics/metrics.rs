@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::family::Family;
+use crate::compose::PerDevice;
 use crate::resource::{Figure, Figures, Resource};
 use crate::resource::{FigureKind, FigureValue};
 use crate::suballoc::Status;
@@ -71,6 +72,30 @@ impl Metrics {
                     book.figures(to);
                 }
             });
+        }
+    }
+
+    /// Adds the figures of the stacks of several devices, each as [`add_stack`](Self::add_stack) does: the label `device` tells
+    /// them apart, and a sum over it is of all.
+    ///
+    /// ```
+    /// use alluvion::metrics::Metrics;
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::{Recipe, Sim};
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().devices(2));
+    /// let recipe: Recipe = "pool(initial=1MiB) | cuda".parse()?;
+    /// let mut page = Metrics::new();
+    /// page.add_per_device("scratch", &recipe.per_device(sim.machine())?);
+    /// for device in 0..2 {
+    ///     let labels = format!("{{resource=\"scratch\",device=\"{device}\",depth=\"0\",layer=\"Pool\"}}");
+    ///     assert!(page.to_string().contains(&format!("alluvion_reserved_bytes{labels} 1048576\n")));
+    /// }
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn add_per_device<R: Resource>(&mut self, name: &str, stacks: &PerDevice<R>) {
+        for (_, stack) in stacks {
+            self.add_stack(name, stack);
         }
     }
 

@@ -37,6 +37,14 @@ impl StreamId {
         if next.generation() == 0 { None } else { Some(next) }
     }
 
+    /// How many bits of the number are the place, and the generation: the lowest.
+    pub(crate) const BITS: [u32; 2] = [INDEX_BITS, GENERATION_BITS];
+
+    /// All of it in one word.
+    pub(crate) const fn number(self) -> u64 {
+        self.0
+    }
+
     /// The number of the machine that the stream belongs to.
     pub(crate) const fn machine(self) -> u32 {
         (self.0 >> (INDEX_BITS + GENERATION_BITS)) as u32

@@ -52,8 +52,8 @@ const COVERS: usize = 4;
 const WAITS_A_LOOK: u32 = 8;
 
 /// The number of events after which a fleeting stream is one that comes again: the frees of a task that has a stream of its own are all
-/// covered.
-const COVERS_OF_A_GUEST: u64 = 256;
+/// covered. In the models after the first one.
+const COVERS_OF_A_GUEST: u64 = if cfg!(loom) { 1 } else { 256 };
 
 /// A free of a fleeting stream that comes again is covered at once from this size on.
 const DEFERRED_BYTES: usize = 64 << 10;
@@ -61,7 +61,7 @@ const DEFERRED_BYTES: usize = 64 << 10;
 /// At most this much is freed without an event, and so many times. An event costs 136 ns on an H200, and 6.6 us where sixteen threads
 /// record: a sixty-fourth of that is the cost of a pair or less. What no event covers waits for the stream, or for the device.
 const OPEN_BYTES: u64 = 512 << 10;
-const OPEN_FREES: u64 = 64;
+const OPEN_FREES: u64 = if cfg!(loom) { 2 } else { 64 };
 
 /// With so many streams that have ended with frees that no event covers, every free is covered, until the device has been waited for:
 /// that much memory at most, times [`OPEN_BYTES`], waits for it.

@@ -34,6 +34,9 @@ fn logging(under: Under, call: &Call<'_>) -> Result<Under, Error> {
     if let Some(reserved) = call.flag("reserved") {
         config = config.reserved(reserved);
     }
+    if let Some(devices) = call.flag("devices") {
+        config = config.devices(devices);
+    }
     let log = match call.text("file") {
         Some(file) => config.create(file)?,
         None => config.from_env()?,

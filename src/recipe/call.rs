@@ -2,9 +2,11 @@
 
 use super::Recipe;
 use super::amount::Amount;
+use super::devices::Devices;
 use super::place::Place;
 use super::step::{Argument, Step};
 use super::value::Value;
+use crate::device::Device;
 use crate::error::Error;
 use crate::resource::{Layout, Resource};
 
@@ -81,6 +83,22 @@ impl Call<'_> {
             Value::Text(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// The devices of a list, for memory of `device`, which is none of them.
+    pub(super) fn devices(&self, name: &str, device: &Device) -> Result<Vec<Device>, Error> {
+        let Some(Argument { value: Value::Devices(devices), .. }) = self.argument(name) else {
+            return Ok(Vec::new());
+        };
+        let machine = device.machine();
+        Ok(match devices {
+            Devices::All => machine.devices().filter(|other| other != device).collect(),
+            Devices::Reachable => device.peers()?,
+            Devices::Those(ordinals) => {
+                let named = ordinals.iter().filter(|ordinal| **ordinal != device.ordinal());
+                named.map(|&ordinal| machine.device(ordinal)).collect::<Result<_, _>>()?
+            }
+        })
     }
 
     /// The bytes of a size that cannot be left out.

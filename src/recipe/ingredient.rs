@@ -21,6 +21,9 @@ pub struct Ingredient {
     pub(super) make: Make,
 }
 
+/// No line of the help is longer.
+const WIDTH: usize = 130;
+
 /// How an ingredient is made.
 #[derive(Clone, Copy)]
 pub(super) enum Make {
@@ -85,14 +88,24 @@ pub fn help() -> String {
                 .iter()
                 .map(|parameter| format!("{}={}", parameter.name, parameter.kind.short()))
                 .collect();
-            let arguments =
-                if arguments.is_empty() { String::new() } else { format!("({})", arguments.join(", ")) };
-            let _ = writeln!(help, "  {}{arguments}\n      {}", name, about);
+            let mut line = format!("  {name}");
+            for (at, argument) in arguments.iter().enumerate() {
+                let before = if at == 0 { "(" } else { ", " };
+                let behind = if at + 1 == arguments.len() { ")" } else { "" };
+                if line.len() + before.len() + argument.len() + behind.len() >= WIDTH {
+                    let _ = writeln!(help, "{line}{}", before.trim_end());
+                    line = format!("      {argument}{behind}");
+                } else {
+                    let _ = write!(line, "{before}{argument}{behind}");
+                }
+            }
+            let _ = writeln!(help, "{line}\n      {about}");
             for parameter in parameters {
                 let _ = writeln!(help, "      {:<13} {}", parameter.name, parameter.about);
             }
         }
     }
+    help.push_str("DEVICES are all others of the machine, those that are reachable, or numbers, as 0+1.\n");
     help.push_str("SIZE is a number of bytes or has a unit, as 4096, 64k, 1GiB and 1GB do; 50% is a part of what is free then.\n");
     help
 }
@@ -147,7 +160,7 @@ mod tests {
             for (at, parameter) in parameters.iter().enumerate() {
                 assert!(!parameters[..at].contains(parameter), "{} has two {parameter}", ingredient.name());
             }
-            let is_on_device = parameters.last() == Some(&Parameter::GPU.name());
+            let is_on_device = parameters.contains(&Parameter::GPU.name());
             assert_eq!(is_on_device, ingredient.is_source(), "{}", ingredient.name());
         }
     }

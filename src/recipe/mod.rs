@@ -25,7 +25,7 @@
 //! - A *size* is a number and a unit: `1GiB`, `512MiB`, `64k` and `1.5g` count in powers of 1024, `1GB` and `20kB` in powers
 //!   of 1000, and no unit means bytes. `50%` is that part of what is free when the layer is made. A *flag* is `true` or
 //!   `false`. A text with anything but letters, digits and `._-/:~+@` in it stands in double quotes; a backslash takes the
-//!   character after it as it is.
+//!   character after it as it is. *Devices* are `all` others of the machine, those that are `reachable`, or numbers, as `0+1`.
 //!
 //! # The ingredients
 //!
@@ -76,6 +76,7 @@
 mod adaptors;
 mod amount;
 mod call;
+mod devices;
 mod ingredient;
 mod nearest;
 mod parser;

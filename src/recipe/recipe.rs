@@ -10,7 +10,8 @@ use super::sources::default_source;
 use super::step::Step;
 use super::under::Under;
 use super::{Call, Ingredient};
-use crate::device::Device;
+use crate::compose::{PerDevice, PerDeviceError};
+use crate::device::{Device, Machine};
 use crate::error::Error;
 use crate::resource::card::Parameter;
 use crate::resource::{AnyResource, DeviceAccessible, Resource};
@@ -70,6 +71,30 @@ impl Recipe {
                 "name another source",
             )),
         }
+    }
+
+    /// Makes the stack on every device of a machine. Stacks that log into one file have one log: `logging(devices=true)` adds a
+    /// column that tells their rows apart.
+    ///
+    /// ```
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::{Recipe, Sim};
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().devices(2));
+    /// let recipe: Recipe = "pool(initial=16MiB) | cuda-async".parse()?;
+    /// let stacks = recipe.per_device(sim.machine())?;
+    /// assert_eq!(stacks[1].describe().to_string(), "Pool(16 MiB) > CudaAsync(gpu 1)");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build), with the device, and with the stacks that were made.
+    pub fn per_device(
+        &self,
+        machine: &Machine,
+    ) -> Result<PerDevice<AnyResource>, PerDeviceError<AnyResource>> {
+        machine.per_device(|device| self.build(device))
     }
 
     /// Makes the layers over a source of your own.

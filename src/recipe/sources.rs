@@ -7,11 +7,12 @@ use super::Call;
 use super::ingredient::{Ingredient, Make};
 use super::under::Under;
 use crate::device::Device;
+use crate::driver::HandleType;
 use crate::error::Error;
 use crate::resource::{AnyResource, DeviceAccessible};
 use crate::source::{
-    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, Managed, Mapped, Null, NumaPolicy, Pinned,
-    PinnedConfig,
+    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaConfig, Managed, Mapped, MappedConfig, Null,
+    NumaPolicy, Pinned, PinnedConfig,
 };
 #[cfg(target_os = "linux")]
 use crate::source::{System, SystemConfig};
@@ -42,14 +43,15 @@ fn source<R: DeviceAccessible + Send + Sync + 'static>(source: R) -> Result<Unde
     Ok(Under::Device(AnyResource::new(source)))
 }
 
-fn cuda(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
-    source(Cuda::new(device))
+fn cuda(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
+    let config = CudaConfig::default().peers(call.devices("peers", device)?);
+    source(Cuda::with_config(device, config)?)
 }
 
 fn cuda_async(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
     // The free memory is that of the device: the pool is not there yet.
     let memory = Cuda::new(device);
-    let mut config = CudaAsyncConfig::default();
+    let mut config = CudaAsyncConfig::default().peers(call.devices("peers", device)?);
     if let Some(bytes) = call.bytes("initial", &memory)? {
         config = config.initial_bytes(bytes);
     }
@@ -68,15 +70,26 @@ fn cuda_async(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
     if let Some(allow) = call.flag("internal") {
         config = config.reuse_allow_internal_dependencies(allow);
     }
-    source(CudaAsync::with_config(device, config)?)
+    source(CudaAsync::with_config(device, config.handle_types(handle_types(call)))?)
 }
 
 fn cuda_async_managed(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
     source(CudaAsyncManaged::new(device)?)
 }
 
-fn mapped(device: &Device, _: &Call<'_>) -> Result<Under, Error> {
-    source(Mapped::new(device)?)
+fn mapped(device: &Device, call: &Call<'_>) -> Result<Under, Error> {
+    let config = MappedConfig::default().peers(call.devices("peers", device)?);
+    source(Mapped::with_config(device, config.handle_types(handle_types(call)))?)
+}
+
+/// How other processes can open the memory of a source.
+fn handle_types(call: &Call<'_>) -> HandleType {
+    match call.word("handles") {
+        Some("fd") => HandleType::POSIX_FILE_DESCRIPTOR,
+        Some("fabric") => HandleType::FABRIC,
+        Some(_) => HandleType::POSIX_FILE_DESCRIPTOR.with(HandleType::FABRIC),
+        None => HandleType::NONE,
+    }
 }
 
 fn managed(device: &Device, _: &Call<'_>) -> Result<Under, Error> {

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::Recipe;
 use super::amount::Amount;
+use super::devices::Devices;
 use crate::resource::card::ArgumentKind;
 
 /// An argument, read.
@@ -14,6 +15,7 @@ pub(super) enum Value {
     Times(f64),
     Flag(bool),
     Word(&'static str),
+    Devices(Devices),
     Text(Box<str>),
     Recipe(Recipe),
 }
@@ -50,6 +52,7 @@ impl ArgumentKind {
                     size => Ok(size),
                 },
             },
+            Self::Devices => Devices::parse(text).map(Value::Devices).ok_or_else(|| self.wanted()),
             Self::Text => Ok(Value::Text(text.into())),
             Self::Recipe => Err(self.wanted()),
         }
@@ -73,6 +76,7 @@ impl fmt::Display for Value {
             Self::Times(times) => times.fmt(f),
             Self::Flag(flag) => flag.fmt(f),
             Self::Word(word) => f.write_str(word),
+            Self::Devices(devices) => devices.fmt(f),
             Self::Text(text) if !text.is_empty() && text.chars().all(is_plain) => f.write_str(text),
             Self::Text(text) => {
                 f.write_str("\"")?;

@@ -42,7 +42,7 @@ use crate::resource::Resource;
 )]
 pub unsafe trait DeviceAccessible: Resource {}
 
-static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible);
+static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible, Shareable);
 
 /// A resource whose blocks the host may read and write. [`OnHost`](crate::OnHost) requires it.
 ///
@@ -57,3 +57,24 @@ static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible);
     note = "device memory is filled by copies: `DeviceVec` makes them; `PinnedAlloc` is memory that both sides reach"
 )]
 pub unsafe trait HostAccessible: Resource {}
+
+/// A resource whose blocks other processes may be able to open: [`share`](crate::share) requires it.
+///
+/// Memory of `Cuda`, `CudaAsync` and `Mapped` is, and what a layer hands out of it. Whether a block really is shared the resource says
+/// when it is [asked](Resource::export): a source may have been made without handle types. A resource whose type is forgotten says all
+/// of it then.
+///
+/// ```compile_fail,E0277
+/// use alluvion::{DeviceVec, Sim, source::Managed};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream().unwrap();
+/// let vector = DeviceVec::from_slice_in(&[1_u8], &stream, Managed::new(&sim.device(0)).unwrap()).unwrap();
+/// let _ = vector.share(&stream);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "no other process can open the blocks of `{Self}`",
+    label = "not memory that processes share",
+    note = "`source::Cuda` has memory that can be shared, and so have `CudaAsync` and `Mapped` if they are made with `handle_types`, and pools over them"
+)]
+pub trait Shareable: DeviceAccessible {}

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use crate::device::Device;
 use crate::forward_resource;
-use crate::resource::{DeviceAccessible, Resource, ResourceRef};
+use crate::resource::{DeviceAccessible, Resource, ResourceRef, Shareable};
 
 /// An owned handle of a resource whose type is erased: cheap to clone, shared between threads.
 ///
@@ -116,6 +116,9 @@ unsafe impl Resource for AnyResource {
 
 // SAFETY: the constructors take resources that are accessible to the device, and nothing else.
 unsafe impl DeviceAccessible for AnyResource {}
+
+// Whether it really can be shared, the resource says when it is asked.
+impl Shareable for AnyResource {}
 
 impl PartialEq for AnyResource {
     fn eq(&self, other: &Self) -> bool {

@@ -33,6 +33,8 @@ pub(crate) enum ArgumentKind {
     WordOrCount(&'static [&'static str]),
     /// How many times as much, such as 1.05, or a size, of more than 100 bytes.
     TimesOrSize,
+    /// Devices of the machine.
+    Devices,
     /// Any text, such as the name of a file.
     Text,
     /// Another recipe.
@@ -45,6 +47,20 @@ impl Parameter {
         "gpu",
         ArgumentKind::Count,
         "the number of the device; the one that the stack is built on if left out",
+    );
+
+    /// The argument that every source has whose memory other devices may access, too.
+    pub(crate) const PEERS: Self = Self::new(
+        "peers",
+        ArgumentKind::Devices,
+        "the other devices that may access the memory; none if left out",
+    );
+
+    /// The argument of sources whose memory other processes can open.
+    pub(crate) const HANDLES: Self = Self::new(
+        "handles",
+        ArgumentKind::Word(&["fd", "fabric", "both"]),
+        "how other processes can open its memory: by descriptors, by fabric handles, or both; not at all if left out",
     );
 
     pub(crate) const fn new(name: &'static str, kind: ArgumentKind, about: &'static str) -> Self {
@@ -92,6 +108,7 @@ impl ArgumentKind {
             Self::WordOrSize(words) => any_of(words, Some("a size")),
             Self::WordOrCount(words) => any_of(words, Some("a whole number")),
             Self::TimesOrSize => "a number from 1 to 100, such as 1.05, or a size".into(),
+            Self::Devices => "all, reachable or numbers such as 0+1".into(),
             Self::Text => "a text".into(),
             Self::Recipe => "a recipe".into(),
         }
@@ -107,6 +124,7 @@ impl ArgumentKind {
             Self::WordOrSize(words) => format!("{}|SIZE", words.join("|")),
             Self::WordOrCount(words) => format!("{}|N", words.join("|")),
             Self::TimesOrSize => "X|SIZE".into(),
+            Self::Devices => "DEVICES".into(),
             Self::Text => "TEXT".into(),
             Self::Recipe => "RECIPE".into(),
         }

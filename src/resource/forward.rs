@@ -45,7 +45,7 @@
 /// - `fmt_layer` prints the name of the type, `upstream` returns the upstream, and all others call its methods;
 /// - `layer` is not written, because the book of the layer below is not this layer's: see [`Layer`](crate::resource::Layer);
 /// - `pages` is not written, because pages that are mapped past a layer are neither counted nor checked there;
-/// - `sleeping` is not written, because a layer may hold more of a block than it hands out;
+/// - `sleeping` and `export` are not written, because a layer may hold more of a block than it hands out;
 /// - `host_access` is not written, because a layer may hand out blocks of others, too;
 /// - `except allocate` leaves `allocate_sync` and `allocate_at_once` out too, and `except deallocate` leaves `deallocate_sync` and
 ///   `deallocate_at_once` out: if these are not written by hand, the trait's defaults apply, which call the methods that are, or
@@ -53,8 +53,8 @@
 ///
 /// # A handle
 ///
-/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `host_access`, `pages`, `sleeping` and
-/// `layer` too: the wrapper is no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
+/// `forward_resource!(handle |this| *this.shared)` forwards all methods, `fmt_layer`, `upstream`, `host_access`, `pages`, `sleeping`, `export`
+/// and `layer` too: the wrapper is no layer of the stack, but a handle of the resource, like an [`Arc`](std::sync::Arc).
 #[macro_export]
 macro_rules! forward_resource {
     (handle |$this:ident| $target:expr $(, except $($except:ident),+ $(,)?)?) => {
@@ -66,7 +66,7 @@ macro_rules! forward_resource {
     (@write $to:tt [$($except:ident)*]) => {
         $( $crate::forward_resource!(@known $except); )*
         $crate::forward_resource! { @each $to [$($except)*]
-            allocate deallocate allocate_at_once deallocate_at_once allocate_sync deallocate_sync device id fmt_layer max_align host_access trim memory_info upstream pages sleeping layer
+            allocate deallocate allocate_at_once deallocate_at_once allocate_sync deallocate_sync device id fmt_layer max_align host_access trim memory_info upstream pages sleeping export layer
         }
     };
     (@each $to:tt $except:tt $($method:ident)+) => {
@@ -90,12 +90,13 @@ macro_rules! forward_resource {
     (@known upstream) => {};
     (@known pages) => {};
     (@known sleeping) => {};
+    (@known export) => {};
     (@known layer) => {};
     (@known $unknown:ident) => {
         compile_error!(concat!(
             "`", stringify!($unknown), "` is no method of `Resource`, so `forward_resource!` cannot leave it out: ",
             "name `allocate`, `deallocate`, `allocate_at_once`, `deallocate_at_once`, `allocate_sync`, `deallocate_sync`, `device`, ",
-            "`id`, `fmt_layer`, `max_align`, `host_access`, `trim`, `memory_info`, `upstream`, `pages`, `sleeping` or `layer`"
+            "`id`, `fmt_layer`, `max_align`, `host_access`, `trim`, `memory_info`, `upstream`, `pages`, `sleeping`, `export` or `layer`"
         ));
     };
 
@@ -121,6 +122,7 @@ macro_rules! forward_resource {
     (@unless upstream [upstream $($rest:ident)*] $to:tt) => {};
     (@unless pages [pages $($rest:ident)*] $to:tt) => {};
     (@unless sleeping [sleeping $($rest:ident)*] $to:tt) => {};
+    (@unless export [export $($rest:ident)*] $to:tt) => {};
     (@unless layer [layer $($rest:ident)*] $to:tt) => {};
     (@unless $method:ident [$other:ident $($rest:ident)*] $to:tt) => {
         $crate::forward_resource!(@unless $method [$($rest)*] $to);
@@ -272,6 +274,18 @@ macro_rules! forward_resource {
         }
     };
     (@method sleeping [layer $this:ident $target:expr]) => {};
+    (@method export [handle $this:ident $target:expr]) => {
+        unsafe fn export(
+            &self,
+            block: $crate::DevicePtr,
+            layout: $crate::Layout,
+        ) -> ::core::result::Result<$crate::resource::Export, $crate::Error> {
+            let $this = self;
+            // SAFETY: as in `deallocate`.
+            unsafe { $crate::Resource::export(&$target, block, layout) }
+        }
+    };
+    (@method export [layer $this:ident $target:expr]) => {};
     (@method layer [handle $this:ident $target:expr]) => {
         fn layer(&self) -> ::core::option::Option<$crate::resource::LayerBook<'_>> {
             let $this = self;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{DeviceAccessible, HostAccessible, Resource};
+use super::{DeviceAccessible, HostAccessible, Resource, Shareable};
 use crate::forward_resource;
 
 // SAFETY: every method is forwarded to one resource, which keeps the contract; a handle can be moved without moving it.
@@ -34,3 +34,7 @@ unsafe impl<R: HostAccessible + ?Sized> HostAccessible for &R {}
 unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Box<R> {}
 // SAFETY: as for `&R`.
 unsafe impl<R: HostAccessible + ?Sized> HostAccessible for Arc<R> {}
+
+impl<R: Shareable + ?Sized> Shareable for &R {}
+impl<R: Shareable + ?Sized> Shareable for Box<R> {}
+impl<R: Shareable + ?Sized> Shareable for Arc<R> {}

@@ -17,6 +17,7 @@ mod access;
 mod any_resource;
 pub(crate) mod card;
 mod describe;
+mod export;
 mod figures;
 mod forward;
 mod handle;
@@ -29,15 +30,17 @@ mod resource_ref;
 mod sleeping;
 
 pub use crate::driver::DevicePtr;
-pub use access::{DeviceAccessible, HostAccessible};
+pub use access::{DeviceAccessible, HostAccessible, Shareable};
 pub use any_resource::AnyResource;
 pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
+pub use export::{Export, ExportWay};
+pub(crate) use export::{ExportForm, no_export};
 pub use figures::{Figure, FigureKind, FigureValue, Figures};
 pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
 pub use layout::Layout;
-pub(crate) use over_upstream::blocks_of_upstream;
+pub(crate) use over_upstream::{blocks_of_upstream, export_of_upstream};
 pub(crate) use pages::require_whole_pages;
 pub use pages::{Page, Pages};
 pub use resource_id::ResourceId;
@@ -262,6 +265,41 @@ pub unsafe trait Resource {
     /// hands its upstream's blocks out unchanged may pass its upstream's on.
     fn sleeping(&self) -> Option<&dyn Sleeping> {
         None
+    }
+
+    /// The memory that a block lies in, in a form that other processes can open: see [`share`](crate::share). Zero bytes give
+    /// [`Export::of_nothing`].
+    ///
+    /// A layer that hands out its upstream's blocks, or pieces of them, passes the question on, and says where in the upstream's block
+    /// its own begins. By default a resource has no such form.
+    ///
+    /// ```
+    /// use alluvion::source::Managed;
+    /// use alluvion::{Layout, Resource, Sim};
+    ///
+    /// let device = Sim::new().device(0);
+    /// let (managed, layout) = (Managed::new(&device)?, Layout::from_bytes(1000)?);
+    /// let block = managed.allocate_sync(layout)?;
+    /// // SAFETY: the block is live, and of this resource.
+    /// let error = unsafe { managed.export(block, layout) }.unwrap_err();
+    /// assert!(error.is_unsupported());
+    /// // SAFETY: as above, and nothing uses it.
+    /// unsafe { managed.deallocate_sync(block, layout) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, with the reason: the memory has no such form, a source was made without handle types, the device or the
+    /// machine lacks the way; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// - `block` is live and came from a resource with this [`id`](Self::id).
+    /// - `layout` fits it.
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        let _ = block;
+        if layout.is_empty() { Ok(Export::of_nothing()) } else { Err(no_export("this resource has none")) }
     }
 
     /// The book that [`find`](crate::ResourceExt::find) finds here: see [`Layer`].

@@ -1,4 +1,4 @@
-//! The access markers and `Debug` of a layer over an upstream.
+//! The access markers and `Debug` of a layer over an upstream; what it exports, where the blocks are the upstream's.
 
 /// Implements the access markers of a layer whose blocks are those of its upstream, or pieces of them. Also its `Debug`, which
 /// prints the layer as `describe` does.
@@ -20,6 +20,8 @@ macro_rules! blocks_of_upstream {
         {
         }
 
+        impl<U: $crate::resource::Shareable> $crate::resource::Shareable for $layer<U> {}
+
         impl<U: $crate::resource::$access> core::fmt::Debug for $layer<U> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 write!(f, "{}", $crate::resource::Describe::new(self))
@@ -28,4 +30,18 @@ macro_rules! blocks_of_upstream {
     };
 }
 
-pub(crate) use blocks_of_upstream;
+/// `Resource::export` of a layer that hands out its upstream's blocks as they are.
+macro_rules! export_of_upstream {
+    () => {
+        unsafe fn export(
+            &self,
+            block: $crate::resource::DevicePtr,
+            layout: $crate::resource::Layout,
+        ) -> Result<$crate::resource::Export, $crate::error::Error> {
+            // SAFETY: the caller's promises; the block is the upstream's, and so is the layout.
+            unsafe { self.upstream.export(block, layout) }
+        }
+    };
+}
+
+pub(crate) use {blocks_of_upstream, export_of_upstream};

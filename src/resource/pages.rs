@@ -1,7 +1,9 @@
 //! `Pages`: addresses and physical memory, apart.
 
-use super::DevicePtr;
+use super::{DevicePtr, no_export};
+use crate::driver::ExportedMemory;
 use crate::error::Error;
+use crate::sync::Arc;
 
 /// A piece of physical memory, which has no address until it is mapped.
 ///
@@ -131,6 +133,20 @@ pub unsafe trait Pages {
     ///
     /// `page` is mapped at `at`, and no work that is left on any stream of any device uses it.
     unsafe fn unmap(&self, page: Page, at: DevicePtr) -> Result<(), Error>;
+
+    /// A page, in a form that other processes can open: once, for all that lies on it. By default there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Resource::export`](crate::Resource::export).
+    ///
+    /// # Safety
+    ///
+    /// The page is one of `create`, and was not released.
+    unsafe fn export_page(&self, page: Page) -> Result<Arc<ExportedMemory>, Error> {
+        let _ = page;
+        Err(no_export("these pages have none"))
+    }
 }
 
 static_assertions::assert_obj_safe!(Pages);

@@ -5,7 +5,7 @@
 use core::fmt;
 
 use crate::forward_resource;
-use crate::resource::{Describe, DeviceAccessible, HostAccessible, Resource};
+use crate::resource::{Describe, DeviceAccessible, HostAccessible, Resource, Shareable};
 
 /// A borrowed handle of a resource: `Copy`, one pointer while the type is known, two once it is erased.
 ///
@@ -81,6 +81,10 @@ unsafe impl<R: DeviceAccessible + ?Sized> DeviceAccessible for ResourceRef<'_, R
 unsafe impl<R: HostAccessible + ?Sized> HostAccessible for ResourceRef<'_, R> {}
 // SAFETY: an erased handle is made by `erase` and by `AnyResource`, from resources that are accessible to the device.
 unsafe impl<'a> DeviceAccessible for ResourceRef<'a, dyn Resource + Sync + 'a> {}
+
+impl<R: Shareable + ?Sized> Shareable for ResourceRef<'_, R> {}
+// Whether it really can be shared, the resource says when it is asked.
+impl<'a> Shareable for ResourceRef<'a, dyn Resource + Sync + 'a> {}
 
 impl<'a, R: DeviceAccessible + Sync> From<&'a R> for ResourceRef<'a> {
     fn from(resource: &'a R) -> Self {

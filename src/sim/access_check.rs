@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::allocation::AllocationKind;
+use super::backing::BackingId;
 use super::clock::{LaneClock, Point};
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::history::History;
 use super::machine::SimMachine;
-use super::memory::{AccessRefusal, Accessor, BackingId, DEVICE_START};
+use super::memory::{AccessRefusal, Accessor, DEVICE_START};
 use crate::driver::{Call, DeviceAttribute};
 
 /// The most hazards that are kept.
@@ -34,8 +35,8 @@ impl Watch {
 
 /// The edge that the second access lacks, in words.
 fn missing_edge(first: &Access, second: &Access) -> String {
-    let (from, to, submission) = (first.stream, second.stream, first.submission);
-    if to == StreamLabel::Host {
+    let (from, to, submission) = (first.place(), second.place(), first.submission);
+    if second.stream == StreamLabel::Host {
         return format!(
             "the host has not waited for {from}, nor for an event recorded on it after #{submission}"
         );
@@ -47,8 +48,8 @@ fn missing_edge(first: &Access, second: &Access) -> String {
 
 impl SimMachine {
     pub(super) fn report(&mut self, hazard: Hazard) {
-        if self.hazards.len() < HAZARDS_KEPT {
-            self.hazards.push(hazard);
+        if self.process.hazards.len() < HAZARDS_KEPT {
+            self.process.hazards.push(hazard);
         }
     }
 
@@ -75,12 +76,12 @@ impl SimMachine {
         let hazard = |kind, first: Option<&Access>, missing: String| {
             Some(Hazard { kind, first: first.cloned(), second: Some(access.clone()), missing })
         };
-        if address < DEVICE_START && !self.memory.is_mapped(address) {
+        if address < DEVICE_START && !self.process.memory.is_mapped(address) {
             return match accessor {
                 Accessor::Kernel(ordinal)
                     if self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_err() =>
                 {
-                    match self.allocations.freed_containing(address) {
+                    match self.process.allocations.freed_containing(address) {
                         Some(freed) => {
                             hazard(HazardKind::UseAfterFree, Some(&freed.freed), "the memory is gone".into())
                         }
@@ -94,7 +95,7 @@ impl SimMachine {
                 _ => None,
             };
         }
-        match self.memory.pieces(address, bytes, accessor, access.mode == AccessMode::Write) {
+        match self.process.memory.pieces(address, bytes, accessor, access.mode == AccessMode::Write) {
             Err(AccessRefusal::Forbidden(at)) => {
                 return hazard(
                     HazardKind::NoAccess,
@@ -102,8 +103,8 @@ impl SimMachine {
                     format!("what is mapped at {at:#x} was not opened to it"),
                 );
             }
-            Err(AccessRefusal::Unmapped(at)) if self.allocations.containing(address).is_none() => {
-                return match self.allocations.freed_containing(at) {
+            Err(AccessRefusal::Unmapped(at)) if self.process.allocations.containing(address).is_none() => {
+                return match self.process.allocations.freed_containing(at) {
                     Some(freed) if freed.kind == AllocationKind::Mapped => hazard(
                         HazardKind::UseAfterFree,
                         Some(&freed.freed),
@@ -117,7 +118,7 @@ impl SimMachine {
             }
             Err(AccessRefusal::Unmapped(_)) | Ok(_) => {}
         }
-        if let Some((start, allocation)) = self.allocations.containing(address) {
+        if let Some((start, allocation)) = self.process.allocations.containing(address) {
             let left = start + allocation.bytes;
             let over = address.saturating_add(bytes).saturating_sub(left);
             return match over {
@@ -129,10 +130,10 @@ impl SimMachine {
                 ),
             };
         }
-        if self.memory.is_virtual(address) {
+        if self.process.memory.is_virtual(address) {
             return None;
         }
-        match self.allocations.freed_containing(address) {
+        match self.process.allocations.freed_containing(address) {
             Some(freed) => hazard(
                 HazardKind::UseAfterFree,
                 Some(&freed.freed),
@@ -146,7 +147,7 @@ impl SimMachine {
 
     /// Stream-ordered memory may be used by work that comes after its allocation.
     fn check_ready(&mut self, access: &Access, needs: &LaneClock) {
-        let Some((_, allocation)) = self.allocations.containing(access.address) else { return };
+        let Some((_, allocation)) = self.process.allocations.containing(access.address) else { return };
         let is_ready = allocation.made.point.is_none_or(|point| self.lanes.covers(needs, point));
         if !is_ready {
             let made = allocation.made.clone();
@@ -161,12 +162,12 @@ impl SimMachine {
         let ordered = |point: Point| own == Some(point) || lanes.covers(needs, point);
         let is_observed = |point: Point| lanes.is_observed(point);
         let (address, bytes) = (access.address, access.bytes);
-        if address < DEVICE_START && !self.memory.is_mapped(address) {
+        if address < DEVICE_START && !self.process.memory.is_mapped(address) {
             let history = &mut self.watch.pageable;
             history.note(address, address.saturating_add(bytes), access, &ordered, &mut found);
             history.sweep(&is_observed);
         } else {
-            for piece in self.memory.mapped_pieces(address, bytes) {
+            for piece in self.process.memory.mapped_pieces(address, bytes) {
                 let history = self.watch.histories.entry(piece.backing).or_default();
                 history.note(piece.offset, piece.offset + piece.bytes, access, &ordered, &mut found);
                 history.sweep(&is_observed);
@@ -177,21 +178,22 @@ impl SimMachine {
         }
     }
 
-    /// A free comes after the allocation and after every use.
-    pub(super) fn watch_free(&mut self, freed: &Access, needs: &LaneClock) {
+    /// A free comes after the allocation and after every use; with `here_alone`, after every use by its addresses: the memory stays,
+    /// and work that uses it at other addresses is not disturbed.
+    pub(super) fn watch_free(&mut self, freed: &Access, needs: &LaneClock, here_alone: bool) {
         self.check_ready(freed, needs);
         let mut found = Vec::new();
         let lanes = &self.lanes;
         let ordered = |point: Point| lanes.covers(needs, point);
-        for piece in self.memory.mapped_pieces(freed.address, freed.bytes) {
+        for piece in self.process.memory.mapped_pieces(freed.address, freed.bytes) {
             if let Some(history) = self.watch.histories.get(&piece.backing) {
                 found.extend(history.unordered(piece.offset, piece.offset + piece.bytes, &ordered));
             }
         }
-        // Physical memory may be mapped at another address as well, and work that uses it there is not disturbed.
-        found.retain(|first| {
+        let is_here = |first: &Access| {
             first.address < freed.address + freed.bytes && freed.address < first.address + first.bytes
-        });
+        };
+        found.retain(|first| !here_alone || is_here(first));
         for first in found {
             self.report_pair(HazardKind::FreeInUse, &first, freed);
         }
@@ -200,12 +202,22 @@ impl SimMachine {
     /// A free by the host comes after the work that the host has waited for.
     pub(super) fn watch_host_free(&mut self, call: Call, address: u64, bytes: u64) {
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
-        self.watch_free(&freed, &LaneClock::default());
+        let here_alone = matches!(call, Call::MemoryUnmap | Call::MemoryClose);
+        self.watch_free(&freed, &LaneClock::default(), here_alone);
+    }
+
+    /// Forgets accesses of work that never runs, because its process is over.
+    pub(super) fn forget_what_never_runs(&mut self) {
+        let lanes = &self.lanes;
+        let never_runs = |point| lanes.never_runs(point);
+        for history in self.watch.histories.values_mut().chain([&mut self.watch.pageable]) {
+            history.forget(&never_runs);
+        }
     }
 
     /// Clears the history of memory of a pool that has a new owner.
     pub(super) fn forget_past(&mut self, address: u64, bytes: u64) {
-        for piece in self.memory.mapped_pieces(address, bytes) {
+        for piece in self.process.memory.mapped_pieces(address, bytes) {
             if let Some(history) = self.watch.histories.get_mut(&piece.backing) {
                 history.clear(piece.offset, piece.offset + piece.bytes);
             }

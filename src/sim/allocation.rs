@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::HostBytes;
 use super::machine::SimMachine;
-use super::memory::{Backing, Rights, SimMapping};
+use super::memory::{DEVICE_START, Rights, SimMapping};
 use crate::driver::{Call, Code};
 
 /// `cuMemAlloc` hands out multiples of this, aligned to it.
@@ -26,6 +26,8 @@ pub(super) enum AllocationKind {
     Pooled(u64),
     /// From an allocation in the graph with this number.
     Graph(u64),
+    /// Memory of `allocate_device` of another process.
+    Opened,
     /// Physical memory behind reserved addresses. Only among freed ranges: live mappings are kept elsewhere.
     Mapped,
 }
@@ -39,6 +41,7 @@ impl AllocationKind {
             Self::Registered => "registered memory",
             Self::Pooled(_) => "memory of a pool",
             Self::Graph(_) => "memory of a graph",
+            Self::Opened => "opened memory",
             Self::Mapped => "mapped memory",
         }
     }
@@ -49,6 +52,7 @@ impl AllocationKind {
             Self::Pinned => Call::FreePinned,
             Self::Registered => Call::UnregisterHost,
             Self::Pooled(_) | Self::Graph(_) => Call::FreeAsync,
+            Self::Opened => Call::MemoryClose,
             Self::Mapped => Call::MemoryUnmap,
         }
     }
@@ -136,6 +140,18 @@ impl Allocations {
         before.is_some_and(|(&start, allocation)| start + allocation.bytes > address)
     }
 
+    /// The bytes of the host that are allocated or registered.
+    pub(super) fn host_bytes(&self) -> u64 {
+        let is_host = |kind| {
+            matches!(kind, AllocationKind::Managed | AllocationKind::Pinned | AllocationKind::Registered)
+        };
+        self.live
+            .values()
+            .filter(|allocation| is_host(allocation.kind))
+            .map(|allocation| allocation.bytes)
+            .sum()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Allocation)> {
         self.live.iter().map(|(&address, allocation)| (address, allocation))
     }
@@ -146,6 +162,7 @@ impl SimMachine {
     pub(super) fn by_host(&self, call: Call, address: u64, bytes: u64, mode: AccessMode) -> Access {
         Access {
             operation: call.symbol().into(),
+            process: self.process.id,
             stream: StreamLabel::Host,
             address,
             bytes,
@@ -162,14 +179,16 @@ impl SimMachine {
             _ => Code::OUT_OF_MEMORY,
         })?;
         self.take_bytes(ordinal, held)?;
-        let Some(address) = self.memory.take_addresses(held, UNIT) else {
+        let Some(address) = self.addresses.take(held, UNIT) else {
             self.free_device_bytes(ordinal, held);
             return Err(Code::OUT_OF_MEMORY);
         };
-        let backing = self.memory.add_device_backing();
-        self.memory.map(address, SimMapping { bytes: held, backing, rights: Rights::Device(ordinal) });
+        let backing = self.backings.add_device(ordinal, held);
+        let rights = Rights::Device(ordinal);
+        self.process.memory.map(address, SimMapping { bytes: held, backing, offset: 0, rights });
         let made = self.by_host(Call::AllocateDevice, address, asked, AccessMode::Allocate);
-        self.allocations
+        self.process
+            .allocations
             .add(address, Allocation { kind: AllocationKind::Device, ordinal, bytes: asked, made });
         Ok(address)
     }
@@ -205,7 +224,7 @@ impl SimMachine {
         if bytes == 0 || isize::try_from(bytes).is_err() {
             return Err(Code::INVALID_VALUE);
         }
-        if self.allocations.overlaps(pointer.as_ptr().addr() as u64, bytes as u64) {
+        if self.process.allocations.overlaps(pointer.as_ptr().addr() as u64, bytes as u64) {
             return Err(Code::HOST_MEMORY_ALREADY_REGISTERED);
         }
         self.pinned_bytes = self.with_pinned(bytes)?;
@@ -223,10 +242,11 @@ impl SimMachine {
         call: Call,
     ) -> NonNull<u8> {
         let (address, pointer) = (block.address(), block.pointer());
-        let backing = self.memory.add_host_backing(block);
-        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Everyone });
+        let backing = self.backings.add_host(block);
+        let rights = Rights::Everyone;
+        self.process.memory.map(address, SimMapping { bytes, backing, offset: 0, rights });
         let made = self.by_host(call, address, bytes, AccessMode::Allocate);
-        self.allocations.add(address, Allocation { kind, ordinal, bytes, made });
+        self.process.allocations.add(address, Allocation { kind, ordinal, bytes, made });
         pointer
     }
 
@@ -242,7 +262,7 @@ impl SimMachine {
             _ => Code::INVALID_VALUE,
         };
         let second = self.by_host(call, address, 0, AccessMode::Free);
-        let (kind, first, missing) = match self.allocations.get(address) {
+        let (kind, first, missing) = match self.process.allocations.get(address) {
             Some(allocation) if allocation.ordinal != ordinal => (
                 HazardKind::InvalidFree,
                 Some(allocation.made.clone()),
@@ -255,7 +275,10 @@ impl SimMachine {
                 format!("{} goes back by {}", allocation.kind.text(), allocation.kind.free_call().symbol()),
             ),
             None => {
-                match (self.allocations.freed_containing(address), self.allocations.containing(address)) {
+                match (
+                    self.process.allocations.freed_containing(address),
+                    self.process.allocations.containing(address),
+                ) {
                     (_, Some((start, allocation))) => (
                         HazardKind::InvalidFree,
                         Some(allocation.made.clone()),
@@ -278,22 +301,16 @@ impl SimMachine {
     ///
     /// Returns the block of the host, if it was one, for the caller to free.
     pub(super) fn remove_allocation(&mut self, address: u64, call: Call) -> Option<HostBytes> {
-        let bytes = self.allocations.get(address)?.bytes;
+        let bytes = self.process.allocations.get(address)?.bytes;
         self.watch_host_free(call, address, bytes);
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
-        let allocation = self.allocations.remove(address, freed)?;
-        let mapping = self.memory.unmap(address)?;
-        self.watch.forget(mapping.backing);
-        match self.memory.remove_backing(mapping.backing)? {
-            Backing::Device(_) => {
-                self.memory.free_addresses(address, mapping.bytes, UNIT);
-                self.free_device_bytes(allocation.ordinal, mapping.bytes);
-                None
-            }
-            Backing::Host(block) => {
-                self.pinned_bytes -= allocation.bytes;
-                Some(block)
-            }
+        let allocation = self.process.allocations.remove(address, freed)?;
+        let mapping = self.process.memory.unmap(address)?;
+        if address < DEVICE_START {
+            self.pinned_bytes -= allocation.bytes;
+        } else {
+            self.addresses.free(address, mapping.bytes, UNIT);
         }
+        self.let_go(mapping.backing)
     }
 }

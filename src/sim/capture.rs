@@ -85,6 +85,20 @@ const fn is_potentially_unsafe(call: Call) -> bool {
             | Call::PoolAttribute
             | Call::PoolSetAttribute
             | Call::Copy
+            | Call::DeviceUuid
+            | Call::MemoryHandle
+            | Call::MemoryOpen
+            | Call::MemoryClose
+            | Call::EventHandle
+            | Call::EventOpen
+            | Call::PoolExport
+            | Call::PoolImport
+            | Call::PoolExportPointer
+            | Call::PoolImportPointer
+            | Call::MemoryImport
+            | Call::CanReach
+            | Call::Reach
+            | Call::PoolSetAccess
     )
 }
 
@@ -99,8 +113,8 @@ impl SimMachine {
         let thread = thread::current().id();
         // Threads in their initial mode are not kept, because their number is not bounded.
         match mode {
-            CaptureMode::Global => self.captures.modes.remove(&thread),
-            _ => self.captures.modes.insert(thread, mode),
+            CaptureMode::Global => self.process.captures.modes.remove(&thread),
+            _ => self.process.captures.modes.insert(thread, mode),
         }
         .unwrap_or_default()
     }
@@ -120,11 +134,11 @@ impl SimMachine {
     }
 
     fn check_modes(&mut self, call: Call, ordinal: Option<u32>) -> Result<(), Code> {
-        if self.captures.captures.is_empty() {
+        if self.process.captures.captures.is_empty() {
             return Ok(());
         }
         let thread = thread::current().id();
-        let mode = self.captures.modes.get(&thread).copied().unwrap_or_default();
+        let mode = self.process.captures.modes.get(&thread).copied().unwrap_or_default();
         let conflicts = |capture: &Capture| {
             let is_own = capture.thread == thread && capture.mode != CaptureMode::Relaxed;
             let is_global = capture.mode == CaptureMode::Global;
@@ -137,6 +151,7 @@ impl SimMachine {
                 }
         };
         let broken: Vec<u64> = self
+            .process
             .captures
             .captures
             .iter()
@@ -157,7 +172,7 @@ impl SimMachine {
     /// Breaks captures, reports the reason, and returns the code for the call that broke them.
     fn break_captures(&mut self, broken: &[u64], words: String, code: Code) -> Code {
         for id in broken {
-            if let Some(capture) = self.captures.captures.get_mut(id) {
+            if let Some(capture) = self.process.captures.captures.get_mut(id) {
                 capture.invalidated = true;
             }
         }
@@ -167,11 +182,12 @@ impl SimMachine {
     /// The captures that the legacy stream of a device would be ordered with.
     fn captures_of_blocking_streams(&self, ordinal: u32) -> Vec<u64> {
         let is_blocking = |handle: u64| {
-            let stream = self.streams.by_handle(handle).filter(|stream| stream.ordinal == ordinal);
+            let stream = self.process.streams.by_handle(handle).filter(|stream| stream.ordinal == ordinal);
             let lane = stream.and_then(|stream| self.lanes.get(stream.lane));
             lane.is_some_and(|lane| lane.kind == LaneKind::Blocking)
         };
-        self.captures
+        self.process
+            .captures
             .streams
             .iter()
             .filter(|&(&handle, _)| is_blocking(handle))
@@ -181,8 +197,8 @@ impl SimMachine {
 
     /// The destination of work on the stream, if it may be submitted now.
     pub(super) fn target(&mut self, stream: &SimStream) -> Result<WorkTarget, Code> {
-        if let Some(&(id, branch)) = self.captures.streams.get(&stream.handle) {
-            return match self.captures.captures.get(&id) {
+        if let Some(&(id, branch)) = self.process.captures.streams.get(&stream.handle) {
+            return match self.process.captures.captures.get(&id) {
                 Some(capture) if !capture.invalidated => Ok(WorkTarget::Capture(id, branch)),
                 _ => Err(Code::CAPTURE_INVALIDATED),
             };
@@ -193,7 +209,7 @@ impl SimMachine {
 
     /// The legacy stream cannot be used while a blocking stream of its device captures.
     fn check_legacy(&mut self, stream: &SimStream) -> Result<(), Code> {
-        if !stream.is_legacy() || self.captures.streams.is_empty() {
+        if !stream.is_legacy() || self.process.captures.streams.is_empty() {
             return Ok(());
         }
         let broken = self.captures_of_blocking_streams(stream.ordinal);
@@ -209,7 +225,7 @@ impl SimMachine {
 
     /// A stream that captures can be neither waited for nor queried.
     pub(super) fn check_not_capturing(&mut self, call: Call, stream: &SimStream) -> Result<(), Code> {
-        let Some(&(id, _)) = self.captures.streams.get(&stream.handle) else {
+        let Some(&(id, _)) = self.process.captures.streams.get(&stream.handle) else {
             self.check_legacy(stream)?;
             return self.check_modes_outside(call, stream);
         };
@@ -219,7 +235,7 @@ impl SimMachine {
 
     /// The number of a stream that captures cannot be queried, in any mode: the query breaks the capture.
     pub(super) fn check_id_may_be_asked(&mut self, call: Call, stream: &SimStream) -> Result<(), Code> {
-        let Some(&(id, _)) = self.captures.streams.get(&stream.handle) else { return Ok(()) };
+        let Some(&(id, _)) = self.process.captures.streams.get(&stream.handle) else { return Ok(()) };
         let words = format!("{} on stream {}, which captures", call.symbol(), stream.id);
         Err(self.break_captures(&[id], words, Code::CAPTURE_UNSUPPORTED))
     }
@@ -228,8 +244,10 @@ impl SimMachine {
         if stream.is_legacy() && !self.captures_of_blocking_streams(stream.ordinal).is_empty() {
             return Err(Code::CAPTURE_IMPLICIT);
         }
-        let Some((id, _)) = self.captures.streams.get(&stream.handle) else { return Ok(CaptureStatus::None) };
-        Ok(match self.captures.captures.get(id) {
+        let Some((id, _)) = self.process.captures.streams.get(&stream.handle) else {
+            return Ok(CaptureStatus::None);
+        };
+        Ok(match self.process.captures.captures.get(id) {
             Some(capture) if !capture.invalidated => CaptureStatus::Active,
             _ => CaptureStatus::Invalidated,
         })
@@ -238,7 +256,8 @@ impl SimMachine {
     /// The capture that a stream takes part in. The graph that comes of it has the capture's number.
     pub(super) fn capture_id(&self, stream: &SimStream) -> Result<Option<CaptureId>, Code> {
         let status = self.capture_status(stream)?;
-        let capture = self.captures.streams.get(&stream.handle).filter(|_| status == CaptureStatus::Active);
+        let capture =
+            self.process.captures.streams.get(&stream.handle).filter(|_| status == CaptureStatus::Active);
         Ok(capture.map(|&(number, _)| CaptureId { number, graph: RawGraph(number) }))
     }
 
@@ -249,7 +268,7 @@ impl SimMachine {
                 self.submit(lane, work, name, ranges);
             }
             WorkTarget::Capture(id, branch) => {
-                let Some(capture) = self.captures.captures.get_mut(&id) else { return };
+                let Some(capture) = self.process.captures.captures.get_mut(&id) else { return };
                 let Some(branch) = capture.branches.get_mut(branch) else { return };
                 branch.recorded += 1;
                 let point = Point { lane: branch.lane, sequence: branch.recorded };
@@ -263,12 +282,12 @@ impl SimMachine {
 
     /// The memory that a capture has allocated.
     pub(super) fn capture_memory(&mut self, id: u64) -> Option<&mut Vec<GraphMemory>> {
-        self.captures.captures.get_mut(&id).map(|capture| &mut capture.memory)
+        self.process.captures.captures.get_mut(&id).map(|capture| &mut capture.memory)
     }
 
     /// The clock of an event that is recorded on a branch.
     pub(super) fn branch_clock(&self, id: u64, branch: usize) -> LaneClock {
-        let capture = self.captures.captures.get(&id);
+        let capture = self.process.captures.captures.get(&id);
         capture
             .and_then(|capture| capture.branches.get(branch))
             .map_or_else(LaneClock::default, |b| b.clock.clone())
@@ -284,7 +303,7 @@ impl SimMachine {
         match (self.target(stream)?, event) {
             (WorkTarget::Queue(lane), None) => Ok(Some(lane)),
             (WorkTarget::Queue(_), Some((id, clock))) => {
-                let capture = self.captures.captures.get(&id);
+                let capture = self.process.captures.captures.get(&id);
                 let (is_over, is_open) = (capture.is_none(), capture.is_some_and(|it| !it.invalidated));
                 if !is_open || stream.is_legacy() {
                     let code = self.captured_event(id, "was waited for outside of it");
@@ -295,13 +314,15 @@ impl SimMachine {
                 Ok(None)
             }
             (WorkTarget::Capture(id, branch), Some((other, clock))) if id == other => {
-                let capture = self.captures.captures.get_mut(&id);
+                let capture = self.process.captures.captures.get_mut(&id);
                 if let Some(branch) = capture.and_then(|capture| capture.branches.get_mut(branch)) {
                     branch.clock.join(&clock);
                 }
                 Ok(None)
             }
-            (WorkTarget::Capture(id, _), Some((other, _))) if self.captures.captures.contains_key(&other) => {
+            (WorkTarget::Capture(id, _), Some((other, _)))
+                if self.process.captures.captures.contains_key(&other) =>
+            {
                 let words = "a stream of one capture waited for an event of another".to_owned();
                 Err(self.break_captures(&[id, other], words, CAPTURE_MERGE))
             }
@@ -323,19 +344,19 @@ impl SimMachine {
     }
 
     fn join_capture(&mut self, stream: &SimStream, id: u64, clock: LaneClock) {
-        let Some(capture) = self.captures.captures.get_mut(&id) else { return };
+        let Some(capture) = self.process.captures.captures.get_mut(&id) else { return };
         let index = capture.branches.len();
         let lane = LaneId(u32::try_from(index).unwrap_or(u32::MAX));
         capture.branches.push(Branch { ordinal: stream.ordinal, lane, recorded: 0, clock });
-        self.captures.streams.insert(stream.handle, (id, index));
+        self.process.captures.streams.insert(stream.handle, (id, index));
     }
 
     pub(super) fn begin_capture(&mut self, stream: &SimStream, mode: CaptureMode) -> Result<(), Code> {
-        if stream.is_legacy() || self.captures.streams.contains_key(&stream.handle) {
+        if stream.is_legacy() || self.process.captures.streams.contains_key(&stream.handle) {
             return Err(Code::INVALID_VALUE);
         }
-        self.captures.ids += 1;
-        let id = self.captures.ids;
+        self.process.captures.ids += 1;
+        let id = self.process.captures.ids;
         let capture = Capture {
             ordinal: stream.ordinal,
             mode,
@@ -346,15 +367,15 @@ impl SimMachine {
             nodes: Vec::new(),
             memory: Vec::new(),
         };
-        self.captures.captures.insert(id, capture);
+        self.process.captures.captures.insert(id, capture);
         self.join_capture(stream, id, LaneClock::default());
         Ok(())
     }
 
     /// Ends the capture that was begun on the stream. Returns the graph's number and its nodes.
     pub(super) fn end_capture(&mut self, stream: &SimStream) -> Result<(u64, Vec<GraphNode>), Code> {
-        let &(id, _) = self.captures.streams.get(&stream.handle).ok_or(Code::INVALID_VALUE)?;
-        let capture = self.captures.captures.get(&id).ok_or(Code::INVALID_VALUE)?;
+        let &(id, _) = self.process.captures.streams.get(&stream.handle).ok_or(Code::INVALID_VALUE)?;
+        let capture = self.process.captures.captures.get(&id).ok_or(Code::INVALID_VALUE)?;
         if capture.origin != stream.handle {
             let words = format!("stream {} joined the capture that it was asked to end", stream.id);
             return Err(self.break_captures(&[id], words, CAPTURE_UNMATCHED));
@@ -379,14 +400,14 @@ impl SimMachine {
             );
             return Err(self.refuse(HazardKind::IllegalDuringCapture, words, Code::CAPTURE_UNJOINED));
         }
-        self.captures.graphs.insert(id, GraphState::new(capture.memory));
+        self.process.captures.graphs.insert(id, GraphState::new(capture.memory));
         Ok((id, capture.nodes))
     }
 
     /// Destroying a stream ends the capture that was begun on it.
     pub(super) fn forget_capture_of(&mut self, handle: u64) {
-        let Some((id, _)) = self.captures.streams.remove(&handle) else { return };
-        if self.captures.captures.get(&id).is_some_and(|capture| capture.origin == handle)
+        let Some((id, _)) = self.process.captures.streams.remove(&handle) else { return };
+        if self.process.captures.captures.get(&id).is_some_and(|capture| capture.origin == handle)
             && let Some(capture) = self.remove_capture(id)
         {
             self.discard_capture(capture);
@@ -394,8 +415,15 @@ impl SimMachine {
     }
 
     fn remove_capture(&mut self, id: u64) -> Option<Capture> {
-        self.captures.streams.retain(|_, (capture, _)| *capture != id);
-        self.captures.captures.remove(&id)
+        self.process.captures.streams.retain(|_, (capture, _)| *capture != id);
+        self.process.captures.captures.remove(&id)
+    }
+
+    /// Drops every capture and every graph of the process in front, by its end. The memory goes with the other mappings.
+    pub(super) fn discard_captures(&mut self) {
+        let Captures { captures, .. } = core::mem::take(&mut self.process.captures);
+        let nodes = captures.into_values().flat_map(|capture| capture.nodes);
+        self.discarded.extend(nodes.map(|node| node.work));
     }
 
     fn discard_capture(&mut self, capture: Capture) {

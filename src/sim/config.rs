@@ -23,6 +23,7 @@ pub struct SimConfig {
     pub(super) panics_on_unseen_hazards: bool,
     pub(super) cost: CostModel,
     pub(super) streams_keep_up: bool,
+    pub(super) peers: bool,
     /// The device, or `None` for all of them; the attribute; its value.
     pub(super) attributes: Vec<(Option<u32>, DeviceAttribute, i32)>,
 }
@@ -40,6 +41,7 @@ impl Default for SimConfig {
             panics_on_unseen_hazards: true,
             cost: CostModel::free(),
             streams_keep_up: false,
+            peers: true,
             attributes: Vec::new(),
         }
     }
@@ -130,6 +132,26 @@ impl SimConfig {
         self
     }
 
+    /// Whether the devices can reach each other's memory. Default: each reaches every other one.
+    ///
+    /// ```
+    /// use alluvion::driver::Driver;
+    /// use alluvion::sim::{SimConfig, SimDriver};
+    ///
+    /// let driver = SimDriver::new(SimConfig::default().devices(2).peers(false));
+    /// assert_eq!(driver.sharing().unwrap().can_reach(0, 1), Ok(false));
+    /// ```
+    #[must_use]
+    pub const fn peers(mut self, peers: bool) -> Self {
+        self.peers = peers;
+        self
+    }
+
+    /// Returns `true` if device `ordinal` can reach memory of device `peer`, another one.
+    pub(super) const fn reaches(&self, ordinal: u32, peer: u32) -> bool {
+        self.peers && ordinal != peer && ordinal < self.devices && peer < self.devices
+    }
+
     /// Overrides an attribute of every device; calls of a feature that it switches off fail with the driver's own code.
     #[must_use]
     pub fn attribute(mut self, attribute: DeviceAttribute, value: i32) -> Self {
@@ -162,7 +184,11 @@ impl SimConfig {
             | A::UnifiedAddressing
             | A::MapHostMemory
             | A::HostRegister
-            | A::PoolHandleTypes => 1,
+            | A::PoolHandleTypes
+            | A::SharedEvents => 1,
+            // Pages go out as pools do, unless it is said otherwise.
+            A::MemoryDescriptors => self.attribute_of(ordinal, A::PoolHandleTypes) & 1,
+            A::MemoryFabricHandles => (self.attribute_of(ordinal, A::PoolHandleTypes) & 8) >> 3,
             A::PciBus => i32::try_from(ordinal).unwrap_or(i32::MAX - 1) + 1,
             A::ComputeMinor
             | A::PageableMemoryAccess

@@ -11,12 +11,12 @@ pub(super) type CurrentDevices = HashMap<ThreadId, u32>;
 
 impl SimMachine {
     pub(super) fn current_device(&self) -> Option<u32> {
-        self.current_devices.get(&thread::current().id()).copied()
+        self.process.current_devices.get(&thread::current().id()).copied()
     }
 
     pub(super) fn set_current_device(&mut self, ordinal: u32) -> Result<(), Code> {
         self.device(ordinal)?;
-        self.current_devices.insert(thread::current().id(), ordinal);
+        self.process.current_devices.insert(thread::current().id(), ordinal);
         Ok(())
     }
 }

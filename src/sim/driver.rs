@@ -12,6 +12,7 @@ use super::kernel::{Kernel, in_callback};
 use super::lane::Work;
 use super::live::Live;
 use super::machine::{MachineGuard, SharedMachine, SimMachine};
+use super::process::ProcessId;
 use super::schedule::{Scheduler, Seeded};
 use super::{CallCounts, SimConfig};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
@@ -48,7 +49,7 @@ use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
 /// ```
 pub struct SimDriver {
     pub(super) shared: Arc<SharedMachine>,
-    host_call_runner: Once,
+    pub(super) process: ProcessId,
     /// While every schedule is explored, only the program moves the machine.
     is_explored: bool,
 }
@@ -64,8 +65,73 @@ impl SimDriver {
     pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
         let is_explored = matches!(scheduler, Scheduler::Scripted(_));
         let machine = Mutex::new(SimMachine::new(config, scheduler));
-        let shared = Arc::new(SharedMachine { machine, changed: Condvar::default() });
-        Arc::new(Self { shared, host_call_runner: Once::new(), is_explored })
+        let (changed, host_call_runner) = (Condvar::default(), Once::new());
+        let shared = Arc::new(SharedMachine { machine, changed, host_call_runner });
+        Arc::new(Self { shared, process: ProcessId::FIRST, is_explored })
+    }
+
+    /// Another process on the same machine.
+    ///
+    /// It sees the same devices, the same free memory and the same scheduler. All else is its own: handles, addresses, contexts and
+    /// their errors, current devices, captures, faults, hazards, counts of calls, live objects. It gets memory and events of other
+    /// processes by [`sharing`](crate::driver::Driver::sharing) alone. Two accesses that race are found whichever processes make them,
+    /// and reported to the one that makes the second.
+    ///
+    /// The process ends when the last reference is dropped, or by [`kill`](Self::kill).
+    ///
+    /// ```
+    /// use alluvion::driver::Driver;
+    /// use alluvion::sim::{SimConfig, SimDriver};
+    ///
+    /// let exporter = SimDriver::new(SimConfig::default());
+    /// let importer = exporter.process();
+    /// let address = exporter.allocate_device(0, 512)?;
+    /// assert_eq!(importer.memory_info(0), exporter.memory_info(0));
+    /// assert_eq!(importer.address_range(address), Ok(None));
+    ///
+    /// // SAFETY: the address lies in the memory above.
+    /// let handle = unsafe { exporter.sharing().unwrap().memory_handle(0, address) }?;
+    /// // SAFETY: the memory is not freed before it is closed.
+    /// let opened = unsafe { importer.sharing().unwrap().memory_open(0, handle) }?;
+    /// assert_eq!(importer.live().opened, 1);
+    /// // SAFETY: it was opened above, and nothing uses it.
+    /// unsafe { importer.sharing().unwrap().memory_close(0, opened) }?;
+    /// # Ok::<(), alluvion::driver::DriverError>(())
+    /// ```
+    #[must_use]
+    pub fn process(&self) -> Arc<Self> {
+        let process = self.look(SimMachine::begin_process).unwrap_or(ProcessId::NONE);
+        Arc::new(Self { shared: Arc::clone(&self.shared), process, is_explored: self.is_explored })
+    }
+
+    /// Ends the process as by SIGKILL: its queued work is dropped, every later call returns [`Code::DEINITIALIZED`], and its memory
+    /// goes back to the devices, unless another process has it open, imported or mapped.
+    ///
+    /// As on hardware, whoever waits for a shared event that the process had recorded behind work which has not run waits for ever, or
+    /// until it is killed itself.
+    ///
+    /// Descriptors are the test's, and stay open. So does memory of the host, which the test may still use.
+    ///
+    /// ```
+    /// use alluvion::driver::{Code, Driver};
+    /// use alluvion::sim::{SimConfig, SimDriver};
+    ///
+    /// let first = SimDriver::new(SimConfig::default());
+    /// let second = first.process();
+    /// let before = first.memory_info(0);
+    /// second.allocate_device(0, 1 << 20)?;
+    /// assert_ne!(first.memory_info(0), before);
+    /// second.kill();
+    /// assert_eq!(first.memory_info(0), before);
+    /// assert_eq!(second.memory_info(0).unwrap_err().code, Code::DEINITIALIZED);
+    /// # Ok::<(), alluvion::driver::DriverError>(())
+    /// ```
+    pub fn kill(&self) {
+        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
+            machine.end_process();
+            self.shared.changed.notify_all();
+            drop(self.shared.drop_discarded(machine));
+        }
     }
 
     /// Queues a kernel on a stream.
@@ -92,8 +158,8 @@ impl SimDriver {
     #[must_use]
     pub fn hazards(&self) -> Vec<Hazard> {
         let take_a_look = |machine: &mut SimMachine| {
-            machine.hazards_seen = machine.hazards.len();
-            machine.hazards.clone()
+            machine.process.hazards_seen = machine.process.hazards.len();
+            machine.process.hazards.clone()
         };
         self.look(take_a_look).unwrap_or_default()
     }
@@ -102,8 +168,8 @@ impl SimDriver {
     #[must_use]
     pub fn take_hazards(&self) -> Vec<Hazard> {
         let take = |machine: &mut SimMachine| {
-            machine.hazards_seen = 0;
-            core::mem::take(&mut machine.hazards)
+            machine.process.hazards_seen = 0;
+            core::mem::take(&mut machine.process.hazards)
         };
         self.look(take).unwrap_or_default()
     }
@@ -111,7 +177,7 @@ impl SimDriver {
     /// The hazards that the test has not read, if the configuration asks for a panic.
     pub(crate) fn unseen_hazards(&self) -> Vec<Hazard> {
         let unseen = |machine: &mut SimMachine| match machine.config.panics_on_unseen_hazards {
-            true => machine.hazards[machine.hazards_seen..].to_vec(),
+            true => machine.process.hazards[machine.process.hazards_seen..].to_vec(),
             false => Vec::new(),
         };
         self.look(unseen).unwrap_or_default()
@@ -128,7 +194,7 @@ impl SimDriver {
     /// The number of calls of each kind.
     #[must_use]
     pub fn calls(&self) -> CallCounts {
-        self.look(|machine| machine.calls.clone()).unwrap_or_default()
+        self.look(|machine| machine.process.calls.clone()).unwrap_or_default()
     }
 
     /// The number of live objects of each kind.
@@ -146,43 +212,37 @@ impl SimDriver {
     /// Simulated time: the cost of the calls so far, in nanoseconds.
     #[must_use]
     pub fn clock_ns(&self) -> u64 {
-        self.look(|machine| machine.clock_ns).unwrap_or_default()
+        self.look(|machine| machine.process.clock_ns).unwrap_or_default()
     }
 
     /// Makes a coming call fail.
     pub fn inject(&self, fault: Fault) {
-        let _ = self.look(|machine| machine.faults.add(fault));
+        let _ = self.look(|machine| machine.process.faults.add(fault));
     }
 
     /// Removes all faults that have not occurred yet.
     pub fn clear_faults(&self) {
-        let _ = self.look(|machine| machine.faults.clear());
+        let _ = self.look(|machine| machine.process.faults.clear());
     }
 
     /// The number of faults that have not occurred yet.
     #[must_use]
     pub fn faults_left(&self) -> usize {
-        self.look(|machine| machine.faults.left()).unwrap_or_default()
+        self.look(|machine| machine.process.faults.left()).unwrap_or_default()
     }
 
     /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`.
     pub fn poison(&self, ordinal: u32, code: Code) {
-        if !self.is_of_parent() {
-            let mut machine = self.shared.machine.lock();
+        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
             machine.lose(ordinal, code);
             self.shared.changed.notify_all();
             drop(self.shared.drop_discarded(machine));
         }
     }
 
-    /// Returns `true` in a child of the process that it was made in.
-    fn is_of_parent(&self) -> bool {
-        self.shared.machine.is_of_parent()
-    }
-
     /// Reads the machine, unless it belongs to another process.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut SimMachine) -> T) -> Option<T> {
-        self.shared.machine.lock_here().map(|mut machine| look(&mut machine))
+        self.shared.lock_here_as(self.process).map(|mut machine| look(&mut machine))
     }
 
     /// Begins a driver call: counts it, charges it, and fails if the call is not allowed.
@@ -216,9 +276,12 @@ impl SimDriver {
     pub(super) fn lock(&self, call: Call) -> DriverResult<MachineGuard<'_>> {
         // A driver may be foreign code, and a call of it may take as long as work of the device does.
         assert_no_lock_is_held();
-        let Some(mut machine) = self.shared.machine.lock_here() else {
+        let Some(mut machine) = self.shared.lock_here_as(self.process) else {
             return Err(DriverError::new(call, Code::NOT_INITIALIZED));
         };
+        if machine.process.is_over() {
+            return Err(DriverError::new(call, Code::DEINITIALIZED));
+        }
         if in_callback() {
             use super::hazard::HazardKind::CallFromCallback;
             let words = format!("{} was called from inside a kernel or a host function", call.symbol());
@@ -234,7 +297,7 @@ impl SimDriver {
         if self.is_explored {
             return;
         }
-        self.host_call_runner.call_once(|| {
+        self.shared.host_call_runner.call_once(|| {
             let shared = Arc::clone(&self.shared);
             // Without the thread, a host function runs when a call waits for it, as all other work does.
             let _ = thread::Builder::new()
@@ -260,16 +323,11 @@ impl fmt::Debug for SimDriver {
 }
 
 impl Drop for SimDriver {
-    /// Queued work is dropped, not run. Live memory of the host is leaked, because it may still be in use.
+    /// The process ends. Queued work is dropped, not run. Live memory of the host is leaked, because it may still be in use.
     fn drop(&mut self) {
-        if self.is_of_parent() {
-            return;
-        }
-        let mut machine = self.shared.machine.lock();
-        machine.closed = true;
-        for ordinal in 0..machine.config.devices {
-            machine.lose(ordinal, Code::DEINITIALIZED);
-        }
+        let Some(mut machine) = self.shared.lock_here_as(self.process) else { return };
+        machine.end_process();
+        machine.closed = machine.leave_process();
         self.shared.changed.notify_all();
         drop(self.shared.drop_discarded(machine));
     }

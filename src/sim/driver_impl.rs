@@ -17,12 +17,12 @@ use super::lane::Work;
 use super::machine::{MachineGuard, SimMachine};
 use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
-use super::virtual_memory::{GRANULARITY, exported};
+use super::virtual_memory::GRANULARITY;
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, StreamFlags,
+    RawPool, RawStream, Sharing, StreamFlags,
 };
 
 /// The first version that knows stream ids: CUDA 12.0.
@@ -55,7 +55,7 @@ impl SimDriver {
         ordinal: u32,
         call: Call,
     ) -> DriverResult<MachineGuard<'a>> {
-        let goal = machine.lanes.all_of(ordinal);
+        let goal = machine.lanes.all_of(machine.process.id, ordinal);
         self.wait_for(machine, ordinal, &goal, call)
     }
 
@@ -77,7 +77,7 @@ impl SimDriver {
     }
 
     /// Enters a call that needs an attribute of the device.
-    fn enter_with(
+    pub(super) fn enter_with(
         &self,
         call: Call,
         ordinal: u32,
@@ -117,16 +117,18 @@ impl SimMachine {
     /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes memory of a managed
     /// pool as well, and does not document that for advice.
     fn check_migratable(&self, call: Call, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
-        let is_managed = self.allocations.containing(address).is_some_and(|(start, allocation)| {
+        let is_managed = self.process.allocations.containing(address).is_some_and(|(start, allocation)| {
             let kind = match allocation.kind {
                 AllocationKind::Managed => true,
-                AllocationKind::Pooled(pool) => call == Call::PrefetchAsync && self.pools.is_managed(pool),
+                AllocationKind::Pooled(pool) => {
+                    call == Call::PrefetchAsync && self.process.pools.is_managed(pool)
+                }
                 _ => false,
             };
             kind && address.saturating_add(bytes as u64) <= start + allocation.bytes
         });
         let is_pageable = address < DEVICE_START
-            && !self.memory.is_mapped(address)
+            && !self.process.memory.is_mapped(address)
             && self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_ok();
         if is_managed || is_pageable { Ok(()) } else { Err(Code::INVALID_VALUE) }
     }
@@ -184,7 +186,8 @@ unsafe impl Driver for SimDriver {
     }
 
     fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
-        let machine = self.enter(Call::MemoryInfo, Some(ordinal), 0)?;
+        let mut machine = self.enter(Call::MemoryInfo, Some(ordinal), 0)?;
+        machine.release_orphans();
         let device = machine.device(ordinal).map_err(of(Call::MemoryInfo))?;
         Ok(MemoryInfo { free_bytes: device.free_bytes as usize, total_bytes: device.total_bytes as usize })
     }
@@ -197,7 +200,7 @@ unsafe impl Driver for SimDriver {
     }
 
     fn proves_stopped(&self, ordinal: u32, _error: DriverError) -> bool {
-        self.look(|machine| machine.devices.get(ordinal as usize).is_some_and(|device| device.lost.is_some()))
+        self.look(|machine| machine.health(ordinal).is_err_and(|code| code != Code::INVALID_DEVICE))
             .unwrap_or_default()
     }
 
@@ -385,6 +388,7 @@ unsafe impl Driver for SimDriver {
         let mut machine = self.enter(call, Some(ordinal), 0)?;
         machine.check_free(ordinal, address, call).map_err(of(call))?;
         let mut machine = self.wait_for_device(machine, ordinal, call)?;
+        machine.check_not_open(call, address);
         if let Some(block) = machine.remove_allocation(address, call) {
             // SAFETY: nobody uses the block any more: the caller's contract, and all work of the device has run.
             unsafe { block.free() };
@@ -501,7 +505,7 @@ unsafe impl Driver for SimDriver {
     fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
         let call = Call::PoolCreate;
         let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::MemoryPools)?;
-        machine.check_handle_types(ordinal, properties.handle_types).map_err(of(call))?;
+        machine.check_pool_types(ordinal, properties.handle_types).map_err(of(call))?;
         if properties.max_bytes != 0 && machine.config.version < POOL_LIMIT_VERSION {
             return Err(of(call)(Code::NOT_SUPPORTED));
         }
@@ -549,7 +553,7 @@ unsafe impl Driver for SimDriver {
                 return Err(DriverError::new(call, Code::NOT_SUPPORTED));
             }
         }
-        machine.pools.default_of(ordinal, kind).ok_or(DriverError::new(call, Code::NOT_SUPPORTED))
+        machine.process.pools.default_of(ordinal, kind).ok_or(DriverError::new(call, Code::NOT_SUPPORTED))
     }
 
     fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
@@ -571,13 +575,13 @@ unsafe impl Driver for SimDriver {
     fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
         let call = Call::MemoryCreate;
         let mut machine = self.enter_with(call, ordinal, bytes, DeviceAttribute::VirtualMemory)?;
-        machine.check_handle_types(ordinal, handle_types).map_err(of(call))?;
+        machine.check_memory_types(ordinal, handle_types).map_err(of(call))?;
         machine.memory_create(ordinal, bytes, handle_types).map_err(of(call))
     }
 
     unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
         let call = Call::MemoryRelease;
-        let bytes = self.look(|machine| machine.virtual_memory.bytes_of(memory)).unwrap_or_default();
+        let bytes = self.look(|machine| machine.process.virtual_memory.bytes_of(memory)).unwrap_or_default();
         self.enter(call, Some(ordinal), bytes)?.memory_release(ordinal, memory).map_err(of(call))
     }
 
@@ -588,10 +592,8 @@ unsafe impl Driver for SimDriver {
         handle_type: HandleType,
     ) -> DriverResult<ExportedMemory> {
         let call = Call::MemoryExport;
-        let machine = self.enter_with(call, ordinal, 0, DeviceAttribute::VirtualMemory)?;
-        machine.check_exportable(ordinal, memory, handle_type).map_err(of(call))?;
-        drop(machine);
-        exported(memory, handle_type).map_err(of(call))
+        let mut machine = self.enter_with(call, ordinal, 0, DeviceAttribute::VirtualMemory)?;
+        machine.memory_export(ordinal, memory, handle_type).map_err(of(call))
     }
 
     unsafe fn memory_map(
@@ -700,5 +702,9 @@ unsafe impl Driver for SimDriver {
             }
             Advice::ReadMostly(_) | Advice::PreferredLocation(None) => Ok(()),
         }
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        Some(self)
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct SimEvent {
     /// The capture that it was last recorded in, if any, and the branch.
     pub(super) captured: Option<(u64, LaneClock)>,
     recorded: bool,
+    /// The number of the event that other processes may have as well.
+    pub(super) shared: Option<u64>,
 }
 
 /// Every event of the machine.
@@ -42,21 +44,28 @@ impl Events {
 
 impl SimMachine {
     pub(super) fn create_event(&mut self, ordinal: u32) -> RawEvent {
-        let handle = self.events.recycled.pop().unwrap_or_else(|| {
-            self.events.handles += 1;
-            FIRST_HANDLE + self.events.handles * 0x20
+        self.add_event(ordinal, None)
+    }
+
+    pub(super) fn add_event(&mut self, ordinal: u32, shared: Option<u64>) -> RawEvent {
+        let handle = self.process.events.recycled.pop().unwrap_or_else(|| {
+            self.process.events.handles += 1;
+            FIRST_HANDLE + self.process.events.handles * 0x20
         });
-        self.events.events.insert(
+        self.process.events.events.insert(
             handle,
-            SimEvent { ordinal, clock: LaneClock::default(), captured: None, recorded: false },
+            SimEvent { ordinal, clock: LaneClock::default(), captured: None, recorded: false, shared },
         );
         RawEvent(handle)
     }
 
     pub(super) fn destroy_event(&mut self, ordinal: u32, raw: RawEvent) -> Result<(), Code> {
-        self.event(Some(ordinal), raw)?;
-        self.events.events.remove(&raw.0);
-        self.events.recycled.push(raw.0);
+        let shared = self.event(Some(ordinal), raw)?.shared;
+        if let Some(number) = shared {
+            self.lent.events.let_go(number, self.process.id, true);
+        }
+        self.process.events.events.remove(&raw.0);
+        self.process.events.recycled.push(raw.0);
         Ok(())
     }
 
@@ -67,7 +76,10 @@ impl SimMachine {
         stream: RawStream,
     ) -> Result<(), Code> {
         let stream = self.stream(ordinal, stream)?;
-        self.event(Some(ordinal), raw)?;
+        let shared = self.event(Some(ordinal), raw)?.shared;
+        if let Some(number) = shared {
+            self.check_not_destroyed(number, raw)?;
+        }
         let (clock, captured) = match self.target(&stream)? {
             WorkTarget::Queue(lane) => {
                 let mut clock = self.lanes.joined(lane);
@@ -78,14 +90,17 @@ impl SimMachine {
                 (LaneClock::default(), Some((id, self.branch_clock(id, branch))))
             }
         };
+        if let Some(number) = shared.filter(|_| captured.is_none()) {
+            self.lent.events.record(number, &clock);
+        }
         let event = self.event(Some(ordinal), raw)?;
-        *event = SimEvent { ordinal, clock, captured, recorded: true };
+        *event = SimEvent { ordinal, clock, captured, recorded: true, shared };
         Ok(())
     }
 
     pub(super) fn wait_event(&mut self, ordinal: u32, stream: RawStream, raw: RawEvent) -> Result<(), Code> {
         let stream = self.stream(ordinal, stream)?;
-        let SimEvent { clock, captured, recorded, .. } = self.event(None, raw)?.clone();
+        let SimEvent { clock, captured, recorded, .. } = self.last_record(None, raw)?;
         if let Some(lane) = self.wait_captured(&stream, captured, recorded)?
             && let Some(lane) = self.lanes.get_mut(lane)
         {
@@ -96,22 +111,34 @@ impl SimMachine {
 
     /// The work that a query or a wait for the event concerns.
     pub(super) fn event_goal(&mut self, ordinal: u32, raw: RawEvent) -> Result<LaneClock, Code> {
-        let event = self.event(Some(ordinal), raw)?.clone();
+        let event = self.last_record(Some(ordinal), raw)?;
         match event.captured {
             None => Ok(event.clock),
             Some((id, _)) => Err(self.captured_event(id, "was asked for")),
         }
     }
 
+    /// The event as it was last recorded, in whatever process. A record in a capture is of this process alone.
+    fn last_record(&mut self, ordinal: Option<u32>, raw: RawEvent) -> Result<SimEvent, Code> {
+        let mut event = self.event(ordinal, raw)?.clone();
+        if let Some(number) = event.shared {
+            self.check_not_destroyed(number, raw)?;
+            if event.captured.is_none() {
+                (event.clock, event.recorded) = self.lent.events.record_of(number);
+            }
+        }
+        Ok(event)
+    }
+
     /// The event of a handle; it must be of device `ordinal`, if given.
     pub(super) fn event(&mut self, ordinal: Option<u32>, raw: RawEvent) -> Result<&mut SimEvent, Code> {
-        let words = match self.events.events.get(&raw.0) {
+        let words = match self.process.events.events.get(&raw.0) {
             None => format!("{raw:?} is no event, or was destroyed before it was used"),
             Some(event) => match ordinal.filter(|&ordinal| ordinal != event.ordinal) {
                 Some(ordinal) => {
                     format!("{raw:?} belongs to gpu {} and was used on gpu {ordinal}", event.ordinal)
                 }
-                None => return self.events.events.get_mut(&raw.0).ok_or(Code::INVALID_HANDLE),
+                None => return self.process.events.events.get_mut(&raw.0).ok_or(Code::INVALID_HANDLE),
             },
         };
         Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))

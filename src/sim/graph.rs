@@ -15,6 +15,7 @@ use super::kernel::Range;
 use super::lane::{LaneKind, Work};
 use super::machine::{SharedMachine, SimMachine};
 use super::memory::{Rights, SimMapping};
+use super::process::ProcessId;
 use super::stream::SimStream;
 use super::virtual_memory::GRANULARITY;
 use crate::contain::contain;
@@ -34,7 +35,6 @@ pub(super) struct GraphNode {
 /// The memory of an allocation that was recorded in a graph. It belongs to the graph; each launch allocates it again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraphMemory {
-    ordinal: u32,
     address: u64,
     bytes: u64,
 }
@@ -62,6 +62,7 @@ impl GraphState {
 /// Dropping it frees the memory of its allocations, once it is no longer used.
 pub struct SimGraph {
     shared: Arc<SharedMachine>,
+    process: ProcessId,
     id: u64,
     nodes: Vec<GraphNode>,
 }
@@ -99,7 +100,7 @@ impl fmt::Debug for SimGraph {
 impl Drop for SimGraph {
     fn drop(&mut self) {
         self.drop_nodes();
-        if let Some(mut machine) = self.shared.machine.lock_here() {
+        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
             machine.drop_graph(self.id);
         }
     }
@@ -132,7 +133,7 @@ impl SimDriver {
         let ended = machine.end_capture(&stream);
         drop(self.shared.drop_discarded(machine));
         let (id, nodes) = ended?;
-        Ok(SimGraph { shared: Arc::clone(&self.shared), id, nodes })
+        Ok(SimGraph { shared: Arc::clone(&self.shared), process: self.process, id, nodes })
     }
 
     /// Queues all of a graph on a stream.
@@ -147,7 +148,7 @@ impl SimDriver {
     /// What queueing each operation of the graph asks for.
     pub unsafe fn launch_graph(&self, ordinal: u32, stream: RawStream, graph: &SimGraph) -> Result<(), Code> {
         let mut machine = self.enter_uncounted(Call::StreamHostCall, ordinal).map_err(|error| error.code)?;
-        if !Arc::ptr_eq(&self.shared, &graph.shared) {
+        if !Arc::ptr_eq(&self.shared, &graph.shared) || self.process != graph.process {
             return Err(Code::INVALID_VALUE);
         }
         let stream = machine.stream(ordinal, stream)?;
@@ -175,14 +176,15 @@ impl SimMachine {
         }
         let bytes = asked.checked_next_multiple_of(GRANULARITY).ok_or(Code::OUT_OF_MEMORY)?;
         self.take_bytes(ordinal, bytes)?;
-        let Some(address) = self.memory.take_addresses(bytes, UNIT) else {
+        let Some(address) = self.addresses.take(bytes, UNIT) else {
             self.free_device_bytes(ordinal, bytes);
             return Err(Code::OUT_OF_MEMORY);
         };
-        let backing = self.memory.add_device_backing();
-        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Device(ordinal) });
+        let backing = self.backings.add_device(ordinal, bytes);
+        let rights = Rights::Device(ordinal);
+        self.process.memory.map(address, SimMapping { bytes, backing, offset: 0, rights });
         if let Some(memory) = self.capture_memory(id) {
-            memory.push(GraphMemory { ordinal, address, bytes });
+            memory.push(GraphMemory { address, bytes });
         }
         let work = Work::Allocate { address, bytes };
         let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
@@ -195,7 +197,12 @@ impl SimMachine {
         let is_own =
             self.capture_memory(id).is_some_and(|memory| memory.iter().any(|m| m.address == address));
         let is_graphs = is_own
-            || self.captures.graphs.values().any(|graph| graph.memory.iter().any(|m| m.address == address));
+            || self
+                .process
+                .captures
+                .graphs
+                .values()
+                .any(|graph| graph.memory.iter().any(|m| m.address == address));
         if !is_graphs {
             let words = format!("a capture freed {address:#x}, which no graph allocates");
             return Err(self.refuse(HazardKind::IllegalDuringCapture, words, Code::INVALID_VALUE));
@@ -211,7 +218,7 @@ impl SimMachine {
             WorkTarget::Capture(..) => return Err(Code::CAPTURE_UNSUPPORTED),
         };
         let is_out = |node: &GraphNode| match node.work {
-            Work::Allocate { address, .. } => self.allocations.get(address).is_some(),
+            Work::Allocate { address, .. } => self.process.allocations.get(address).is_some(),
             Work::Host(ref function) => function.was_queued(),
             _ => false,
         };
@@ -220,7 +227,7 @@ impl SimMachine {
         }
         let mut base = self.lanes.joined(lane);
         // Launches of one graph follow each other, on any streams.
-        if let Some(state) = self.captures.graphs.get_mut(&graph.id) {
+        if let Some(state) = self.process.captures.graphs.get_mut(&graph.id) {
             self.lanes.prune(&mut state.last);
             base.join(&state.last);
         }
@@ -232,7 +239,7 @@ impl SimMachine {
             let label = StreamLabel::Graph { ordinal, branch };
             let lane = *lanes
                 .entry(node.point.lane)
-                .or_insert_with(|| self.lanes.add(ordinal, LaneKind::Independent, label));
+                .or_insert_with(|| self.lanes.add(self.process.id, ordinal, LaneKind::Independent, label));
             let mut needs = base.clone();
             for point in node.needs.points() {
                 if let Some(clock) = after.get(&point) {
@@ -253,7 +260,7 @@ impl SimMachine {
         for lane in lanes.into_values() {
             self.lanes.retire(lane);
         }
-        if let Some(state) = self.captures.graphs.get_mut(&graph.id) {
+        if let Some(state) = self.process.captures.graphs.get_mut(&graph.id) {
             state.last.join(&end);
         }
         Ok(())
@@ -268,7 +275,9 @@ impl SimMachine {
                 let made =
                     self.by_lane(lane, name, Range { address, bytes, mode: AccessMode::Allocate }, point);
                 let kind = AllocationKind::Graph(graph);
-                self.allocations.add(address, Allocation { kind, ordinal: node.ordinal, bytes, made });
+                self.process
+                    .allocations
+                    .add(address, Allocation { kind, ordinal: node.ordinal, bytes, made });
             }
             [Range { address, mode: AccessMode::Free, .. }] => {
                 if self.check_free(node.ordinal, address, Call::FreeAsync).is_ok() {
@@ -289,10 +298,14 @@ impl SimMachine {
         let name: Arc<str> = Call::FreeAsync.symbol().into();
         let needs = self.lanes.joined(lane);
         let point = self.submit(lane, Work::Nothing, Arc::clone(&name), &[]);
-        let bytes = self.allocations.get(address).map_or(0, |allocation| allocation.bytes);
+        let bytes = self.process.allocations.get(address).map_or(0, |allocation| allocation.bytes);
         let freed = self.by_lane(lane, name, Range { address, bytes, mode: AccessMode::Free }, point);
-        self.watch_free(&freed, &needs);
-        self.allocations.remove(address, freed);
+        let here_alone = self.is_imported(address);
+        if let Some(made) = self.process.allocations.get(address).map(|allocation| allocation.made.clone()) {
+            self.check_not_imported(&made, &freed);
+        }
+        self.watch_free(&freed, &needs, here_alone);
+        self.process.allocations.remove(address, freed);
         (bytes, point)
     }
 
@@ -300,12 +313,13 @@ impl SimMachine {
     pub(super) fn by_lane(&self, lane: LaneId, operation: Arc<str>, range: Range, point: Point) -> Access {
         let Range { address, bytes, mode } = range;
         let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
-        Access { operation, stream, address, bytes, mode, submission: self.submissions, point: Some(point) }
+        let (process, submission) = (self.process.id, self.submissions);
+        Access { operation, process, stream, address, bytes, mode, submission, point: Some(point) }
     }
 
     /// Drops a graph, and frees its memory once it is no longer used. Returns `false` if there is no graph of that number.
     pub(super) fn drop_graph(&mut self, id: u64) -> bool {
-        let Some(graph) = self.captures.graphs.get_mut(&id).filter(|graph| !graph.dropped) else {
+        let Some(graph) = self.process.captures.graphs.get_mut(&id).filter(|graph| !graph.dropped) else {
             return false;
         };
         graph.dropped = true;
@@ -315,31 +329,31 @@ impl SimMachine {
 
     /// Frees the memory of dropped graphs, unless it is still used.
     pub(super) fn release_dropped_graphs(&mut self) {
-        let graphs = &self.captures.graphs;
+        let graphs = &self.process.captures.graphs;
         let is_over = |graph: &GraphState| {
-            let is_out = |memory: &GraphMemory| self.allocations.get(memory.address).is_some();
+            let is_out = |memory: &GraphMemory| self.process.allocations.get(memory.address).is_some();
             graph.dropped && self.lanes.completed(&graph.last) && !graph.memory.iter().any(is_out)
         };
         let over: Vec<u64> = graphs.iter().filter(|(_, graph)| is_over(graph)).map(|(&id, _)| id).collect();
         for id in over {
-            for memory in self.captures.graphs.remove(&id).into_iter().flat_map(|graph| graph.memory) {
+            for memory in self.process.captures.graphs.remove(&id).into_iter().flat_map(|graph| graph.memory)
+            {
                 self.release_graph_memory(&memory);
             }
         }
     }
 
     pub(super) fn release_graph_memory(&mut self, memory: &GraphMemory) {
-        if let Some(mapping) = self.memory.unmap(memory.address) {
-            self.watch.forget(mapping.backing);
-            self.memory.remove_backing(mapping.backing);
-            self.memory.free_addresses(memory.address, memory.bytes, UNIT);
-            self.free_device_bytes(memory.ordinal, memory.bytes);
+        if let Some(mapping) = self.process.memory.unmap(memory.address) {
+            self.let_go(mapping.backing);
+            self.addresses.free(memory.address, memory.bytes, UNIT);
         }
     }
 
     /// A hazard for a graph that holds memory.
     pub(super) fn graph_leaks(&self) -> impl Iterator<Item = Hazard> {
-        let held = self.captures.graphs.values().filter(|graph| !graph.dropped && !graph.memory.is_empty());
+        let held =
+            self.process.captures.graphs.values().filter(|graph| !graph.dropped && !graph.memory.is_empty());
         held.map(|graph| {
             let bytes: u64 = graph.memory.iter().map(|memory| memory.bytes).sum();
             Hazard::rule(HazardKind::Leak, format!("a graph that was not dropped holds {bytes} bytes"))

@@ -4,6 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::clock::Point;
+use super::process::ProcessId;
 
 /// The kind of a [`Hazard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,6 +38,8 @@ pub enum HazardKind {
     CallFromCallback,
     /// A kernel or a host function that panicked.
     Panic,
+    /// A call that the driver does not survive for certain, and that this machine refuses.
+    Undefined,
 }
 
 impl HazardKind {
@@ -56,6 +59,7 @@ impl HazardKind {
             Self::IllegalDuringCapture => "illegal during capture",
             Self::CallFromCallback => "driver call from a callback",
             Self::Panic => "panic",
+            Self::Undefined => "undefined",
         }
     }
 }
@@ -144,6 +148,7 @@ impl fmt::Display for AccessMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     pub(super) operation: Arc<str>,
+    pub(super) process: ProcessId,
     pub(super) stream: StreamLabel,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -160,10 +165,21 @@ impl Access {
         &self.operation
     }
 
+    /// The process that asked for it: 0 for the first of the machine, then counted.
+    #[must_use]
+    pub const fn process(&self) -> u32 {
+        self.process.0
+    }
+
     /// The stream that does it.
     #[must_use]
     pub const fn stream(&self) -> StreamLabel {
         self.stream
+    }
+
+    /// The stream, and its process where that is not the first.
+    pub(super) fn place(&self) -> impl fmt::Display + use<> {
+        Place(self.stream, self.process)
     }
 
     /// The first byte.
@@ -191,9 +207,22 @@ impl Access {
     }
 }
 
+/// A stream, and its process where that is not the first.
+struct Place(StreamLabel, ProcessId);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            ProcessId::FIRST => write!(f, "{}", self.0),
+            process => write!(f, "{} of process {}", self.0, process.0),
+        }
+    }
+}
+
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, stream, address, bytes, mode, submission, .. } = self;
+        let Self { operation, address, bytes, mode, submission, .. } = self;
+        let stream = self.place();
         write!(f, "the {mode} of {bytes} bytes at {address:#x} by `{operation}` on {stream} (#{submission})")
     }
 }

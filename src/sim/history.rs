@@ -89,12 +89,21 @@ impl History {
         if self.spans.len() < self.sweep_at {
             return;
         }
+        self.remove(&|access| is_ordered(access, is_observed));
+        self.sweep_at = FIRST_SWEEP.max(2 * self.spans.len());
+    }
+
+    /// Removes the accesses of some work.
+    pub(super) fn forget(&mut self, is_meant: &dyn Fn(Point) -> bool) {
+        self.remove(&|access| access.point.is_some_and(is_meant));
+    }
+
+    fn remove(&mut self, is_meant: &dyn Fn(&Access) -> bool) {
         self.spans.retain(|_, span| {
-            span.write.take_if(|access| is_ordered(access, is_observed));
-            span.reads.retain(|access| !is_ordered(access, is_observed));
+            span.write.take_if(|access| is_meant(access));
+            span.reads.retain(|access| !is_meant(access));
             span.write.is_some() || !span.reads.is_empty()
         });
-        self.sweep_at = FIRST_SWEEP.max(2 * self.spans.len());
     }
 
     fn note_write(
@@ -176,11 +185,13 @@ fn add_unordered(access: &Arc<Access>, ordered: &dyn Fn(Point) -> bool, found: &
 mod tests {
     use super::super::clock::LaneId;
     use super::super::hazard::StreamLabel;
+    use super::super::process::ProcessId;
     use super::*;
 
     fn access(lane: u32, mode: AccessMode) -> Arc<Access> {
         Arc::new(Access {
             operation: "test".into(),
+            process: ProcessId::FIRST,
             stream: StreamLabel::Host,
             address: 0,
             bytes: 0,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::device_bytes::junk;
 use super::hazard::{AccessMode, Hazard, HazardKind, StreamLabel};
 use super::machine::SharedMachine;
+use super::process::ProcessId;
 use crate::contain::contain_and_read;
 use crate::driver::Code;
 
@@ -100,16 +101,17 @@ impl Kernel {
     pub(super) fn execute(
         &self,
         shared: &SharedMachine,
+        process: ProcessId,
         ordinal: u32,
         stream: StreamLabel,
     ) -> Result<(), Code> {
         let Some(body) = &self.body else { return Ok(()) };
-        let mut memory = DeviceMemory { shared, kernel: self, ordinal, stream, failed: None };
+        let mut memory = DeviceMemory { shared, process, kernel: self, ordinal, stream, failed: None };
         let panic = run_callback(|| body(&mut memory)).err();
         let failed = memory.failed;
         if let Some(words) = panic {
             let words = format!("kernel `{}` on {stream} panicked: {words}", self.name);
-            shared.machine.lock().report(Hazard::rule(HazardKind::Panic, words));
+            shared.lock_as(process).report(Hazard::rule(HazardKind::Panic, words));
             return Err(Code::LAUNCH_FAILED);
         }
         failed.map_or(Ok(()), Err)
@@ -132,6 +134,7 @@ impl fmt::Debug for Kernel {
 #[derive(Debug)]
 pub struct DeviceMemory<'a> {
     shared: &'a SharedMachine,
+    process: ProcessId,
     kernel: &'a Kernel,
     ordinal: u32,
     stream: StreamLabel,
@@ -142,7 +145,7 @@ impl DeviceMemory<'_> {
     /// Reads bytes from an address.
     pub fn read(&mut self, address: u64, into: &mut [u8]) {
         let declared = self.check(address, into.len(), AccessMode::Read);
-        let machine = self.shared.machine.lock();
+        let machine = self.shared.lock_as(self.process);
         if let Err(code) = machine.kernel_read(self.ordinal, address, into, declared) {
             self.failed = self.failed.or(Some(code));
             junk(address, 0, into);
@@ -152,7 +155,7 @@ impl DeviceMemory<'_> {
     /// Writes bytes to an address.
     pub fn write(&mut self, address: u64, from: &[u8]) {
         let declared = self.check(address, from.len(), AccessMode::Write);
-        let mut machine = self.shared.machine.lock();
+        let mut machine = self.shared.lock_as(self.process);
         if let Err(code) = machine.kernel_write(self.ordinal, address, from, declared) {
             self.failed = self.failed.or(Some(code));
         }
@@ -184,7 +187,7 @@ impl DeviceMemory<'_> {
                 "kernel `{name}` on {stream} did not declare the {mode} of {bytes} bytes at {address:#x}; declare it, \
                  or races with it cannot be seen"
             );
-            self.shared.machine.lock().report(Hazard::rule(HazardKind::UndeclaredAccess, words));
+            self.shared.lock_as(self.process).report(Hazard::rule(HazardKind::UndeclaredAccess, words));
         }
         declared
     }

@@ -1,13 +1,14 @@
 //! Queues of work, first in first out.
 
 use core::fmt;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::clock::{LaneClock, LaneId, Point};
 use super::hazard::StreamLabel;
 use super::host_function::QueuedFunction;
 use super::kernel::Kernel;
+use super::process::ProcessId;
 use crate::driver::FillValue;
 
 /// The order of a lane with the others of its device, apart from explicit waits.
@@ -79,6 +80,7 @@ pub(super) struct Operation {
 /// One queue.
 #[derive(Debug)]
 pub(super) struct Lane {
+    pub(super) process: ProcessId,
     pub(super) ordinal: u32,
     pub(super) kind: LaneKind,
     pub(super) label: StreamLabel,
@@ -98,14 +100,24 @@ pub(super) struct Lanes {
     lanes: BTreeMap<LaneId, Lane>,
     /// Lanes with queued work.
     busy: BTreeSet<LaneId>,
+    /// The lanes of processes that were killed before their work had run, and how far each had come. The rest never runs, so a wait for
+    /// it never ends.
+    cut_short: HashMap<LaneId, u64>,
     next: u32,
 }
 
 impl Lanes {
-    pub(super) fn add(&mut self, ordinal: u32, kind: LaneKind, label: StreamLabel) -> LaneId {
+    pub(super) fn add(
+        &mut self,
+        process: ProcessId,
+        ordinal: u32,
+        kind: LaneKind,
+        label: StreamLabel,
+    ) -> LaneId {
         let id = LaneId(self.next);
         self.next += 1;
         let lane = Lane {
+            process,
             ordinal,
             kind,
             label,
@@ -138,8 +150,11 @@ impl Lanes {
             LaneKind::Blocking => LaneKind::Legacy,
             LaneKind::Independent => return clock,
         };
-        for other in
-            self.lanes.values().filter(|other| other.kind == partner && other.ordinal == lane.ordinal)
+        let place = (lane.process, lane.ordinal);
+        for other in self
+            .lanes
+            .values()
+            .filter(|other| other.kind == partner && (other.process, other.ordinal) == place)
         {
             clock.join(&other.clock);
         }
@@ -169,7 +184,19 @@ impl Lanes {
     }
 
     pub(super) fn has_run(&self, point: Point) -> bool {
-        self.lanes.get(&point.lane).is_none_or(|lane| lane.completed >= point.sequence)
+        self.lanes
+            .get(&point.lane)
+            .map_or_else(|| !self.never_runs(point), |lane| lane.completed >= point.sequence)
+    }
+
+    /// How far a lane that is gone had come; `u64::MAX` for one that came to its end.
+    fn end_of(&self, id: LaneId) -> u64 {
+        self.cut_short.get(&id).copied().unwrap_or(u64::MAX)
+    }
+
+    /// Returns `true` if the operation was of a process that was killed before.
+    pub(super) fn never_runs(&self, point: Point) -> bool {
+        self.end_of(point.lane) < point.sequence
     }
 
     /// Returns `true` if the operation has been taken from its queue, whether it is done or not.
@@ -186,17 +213,19 @@ impl Lanes {
 
     /// Returns `true` if the host has seen it done: all work submitted from now on comes after it.
     pub(super) fn is_observed(&self, point: Point) -> bool {
-        self.lanes.get(&point.lane).is_none_or(|lane| lane.observed >= point.sequence)
+        self.lanes
+            .get(&point.lane)
+            .map_or_else(|| !self.never_runs(point), |lane| lane.observed >= point.sequence)
     }
 
     /// The last operation of the lane that has run, and all before it; `u64::MAX` for a lane that is over.
     pub(super) fn run_until(&self, id: LaneId) -> u64 {
-        self.lanes.get(&id).map_or(u64::MAX, |lane| lane.completed)
+        self.lanes.get(&id).map_or_else(|| self.end_of(id), |lane| lane.completed)
     }
 
     /// The last operation of the lane that the host has seen done, and all before it; `u64::MAX` for a lane that is over.
     pub(super) fn observed_until(&self, id: LaneId) -> u64 {
-        self.lanes.get(&id).map_or(u64::MAX, |lane| lane.observed)
+        self.lanes.get(&id).map_or_else(|| self.end_of(id), |lane| lane.observed)
     }
 
     /// Notes that the host has seen all of it done.
@@ -214,10 +243,10 @@ impl Lanes {
         clock.retain(|point| !self.is_observed(point));
     }
 
-    /// All work of a device.
-    pub(super) fn all_of(&self, ordinal: u32) -> LaneClock {
+    /// All work of a process on a device.
+    pub(super) fn all_of(&self, process: ProcessId, ordinal: u32) -> LaneClock {
         let mut clock = LaneClock::default();
-        for lane in self.lanes.values().filter(|lane| lane.ordinal == ordinal) {
+        for lane in self.lanes.values().filter(|lane| (lane.process, lane.ordinal) == (process, ordinal)) {
             clock.join(&lane.clock);
         }
         clock
@@ -253,13 +282,30 @@ impl Lanes {
         self.remove_if_over(point.lane);
     }
 
-    /// Removes all work of a device, as if it had run.
-    pub(super) fn discard(&mut self, ordinal: u32) -> Vec<Work> {
+    /// Removes all work of a process on a device, as if it had run.
+    pub(super) fn discard(&mut self, process: ProcessId, ordinal: u32) -> Vec<Work> {
         let mut discarded = Vec::new();
-        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| lane.ordinal == ordinal) {
+        let place = (process, ordinal);
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| (lane.process, lane.ordinal) == place) {
             discarded.extend(lane.queue.drain(..).map(|operation| operation.work));
             lane.completed = lane.submitted;
             self.busy.remove(id);
+        }
+        discarded
+    }
+
+    /// Removes all lanes of a process that is over, and returns the work that never runs.
+    pub(super) fn end(&mut self, process: ProcessId) -> Vec<Work> {
+        let ended: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, lane)| lane.process == process).map(|(&id, _)| id).collect();
+        let mut discarded = Vec::new();
+        for id in ended {
+            self.busy.remove(&id);
+            let Some(lane) = self.lanes.remove(&id) else { continue };
+            if lane.completed < lane.submitted {
+                self.cut_short.insert(id, lane.completed);
+            }
+            discarded.extend(lane.queue.into_iter().map(|operation| operation.work));
         }
         discarded
     }
@@ -295,7 +341,7 @@ mod tests {
     }
 
     fn lane(lanes: &mut Lanes, kind: LaneKind) -> LaneId {
-        lanes.add(0, kind, StreamLabel::Legacy { ordinal: 0 })
+        lanes.add(ProcessId(0), 0, kind, StreamLabel::Legacy { ordinal: 0 })
     }
 
     #[test]
@@ -330,6 +376,25 @@ mod tests {
         lanes.finish(first);
         assert_eq!(lanes.ready(), [b]);
         assert!(!lanes.completed(&LaneClock::of(second)));
+    }
+
+    #[test]
+    fn what_a_lane_that_was_cut_short_had_left_never_runs() {
+        let mut lanes = Lanes::default();
+        let (whole, cut) = (lane(&mut lanes, LaneKind::Independent), lane(&mut lanes, LaneKind::Independent));
+        let [first, second] = [push(&mut lanes, cut), push(&mut lanes, cut)];
+        let done = push(&mut lanes, whole);
+        for id in [whole, cut] {
+            let operation = lanes.start(id).unwrap();
+            lanes.finish(operation.point);
+        }
+        assert_eq!(lanes.end(ProcessId(0)).len(), 1);
+        assert!(lanes.ready().is_empty());
+        for over in [first, done] {
+            assert!(lanes.has_run(over) && lanes.is_observed(over) && !lanes.never_runs(over));
+        }
+        assert!(!lanes.has_run(second) && !lanes.is_observed(second) && lanes.never_runs(second));
+        assert_eq!((lanes.run_until(cut), lanes.observed_until(whole)), (1, u64::MAX));
     }
 
     #[test]

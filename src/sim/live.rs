@@ -32,8 +32,10 @@ pub struct Live {
     pub pinned: usize,
     /// Ranges that are registered.
     pub registered: usize,
-    /// Allocations of `allocate_async`, those of graphs included.
+    /// Allocations of `allocate_async`, those of graphs and those that were imported included.
     pub pooled: usize,
+    /// Allocations of other processes that are open.
+    pub opened: usize,
     /// Bytes of all of these, as asked for.
     pub bytes: u64,
     /// Reservations of addresses.
@@ -60,7 +62,7 @@ impl Live {
     /// Allocations of every kind, without virtual memory.
     #[must_use]
     pub const fn allocations(&self) -> usize {
-        self.device + self.managed + self.pinned + self.registered + self.pooled
+        self.device + self.managed + self.pinned + self.registered + self.pooled + self.opened
     }
 }
 
@@ -72,6 +74,7 @@ impl fmt::Display for Live {
             (self.pinned, "pinned"),
             (self.registered, "registered"),
             (self.pooled, "pooled"),
+            (self.opened, "opened"),
             (self.reservations, "reservations"),
             (self.physical, "physical"),
             (self.mappings, "mappings"),
@@ -91,15 +94,15 @@ impl fmt::Display for Live {
 impl SimMachine {
     pub(super) fn live(&self) -> Live {
         let mut live = Live {
-            reservations: self.virtual_memory.reservations().count(),
-            physical: self.virtual_memory.handles().count(),
-            mappings: self.virtual_memory.mappings(),
-            streams: self.streams.live(),
-            events: self.events.live(),
-            pools: self.pools.live(),
+            reservations: self.process.virtual_memory.reservations().count(),
+            physical: self.process.virtual_memory.handles().count(),
+            mappings: self.process.virtual_memory.mappings(),
+            streams: self.process.streams.live(),
+            events: self.process.events.live(),
+            pools: self.process.pools.live(),
             ..Live::default()
         };
-        for (_, allocation) in self.allocations.iter() {
+        for (_, allocation) in self.process.allocations.iter() {
             live.bytes += allocation.bytes;
             match allocation.kind {
                 AllocationKind::Device => live.device += 1,
@@ -107,6 +110,7 @@ impl SimMachine {
                 AllocationKind::Pinned => live.pinned += 1,
                 AllocationKind::Registered => live.registered += 1,
                 AllocationKind::Pooled(_) | AllocationKind::Graph(_) => live.pooled += 1,
+                AllocationKind::Opened => live.opened += 1,
                 AllocationKind::Mapped => {}
             }
         }
@@ -120,10 +124,10 @@ impl SimMachine {
         leaks.extend(self.graph_leaks());
         leaks.extend(self.virtual_leaks());
         leaks.extend(self.stream_leaks(&[]));
-        for (handle, event) in self.events.iter_live() {
+        for (handle, event) in self.process.events.iter_live() {
             leaks.push(leak(format!("event {:#x} of gpu {} was not destroyed", handle.0, event.ordinal)));
         }
-        for handle in self.pools.iter_live() {
+        for handle in self.process.pools.iter_live() {
             leaks.push(leak(format!("pool {:#x} was not destroyed", handle.0)));
         }
         leaks
@@ -131,7 +135,7 @@ impl SimMachine {
 
     /// A hazard for each live allocation.
     pub(super) fn block_leaks(&self) -> impl Iterator<Item = Hazard> {
-        self.allocations.iter().map(|(_, allocation)| {
+        self.process.allocations.iter().map(|(_, allocation)| {
             let made = Some(allocation.made.clone());
             let missing = format!("nobody called {}", allocation.kind.free_call().symbol());
             Hazard { kind: HazardKind::Leak, first: None, second: made, missing }
@@ -141,13 +145,13 @@ impl SimMachine {
     /// A hazard for each reservation of addresses, each mapping, and each handle of physical memory.
     pub(super) fn virtual_leaks(&self) -> impl Iterator<Item = Hazard> {
         let leak = |words: String| Hazard::rule(HazardKind::Leak, words);
-        let reserved = self.virtual_memory.reservations().map(move |(address, bytes)| {
+        let reserved = self.process.virtual_memory.reservations().map(move |(address, bytes)| {
             leak(format!("{bytes} bytes of addresses at {address:#x} are still reserved"))
         });
         let mapped = self.virtual_mappings().map(move |(handle, address, bytes)| {
             leak(format!("{bytes} bytes at {address:#x} are still mapped (handle {handle})"))
         });
-        let held = self.virtual_memory.handles().map(move |(handle, bytes)| {
+        let held = self.process.virtual_memory.handles().map(move |(handle, bytes)| {
             leak(format!("{bytes} bytes of physical memory (handle {handle}) were not released"))
         });
         reserved.chain(mapped).chain(held)
@@ -155,11 +159,13 @@ impl SimMachine {
 
     /// A hazard for each live stream, except for `kept`.
     pub(super) fn stream_leaks(&self, kept: &[RawStream]) -> impl Iterator<Item = Hazard> {
-        self.streams.iter_live().filter(|(handle, _)| !kept.contains(handle)).map(|(handle, stream)| {
-            let (id, ordinal) = (stream.id, stream.ordinal);
-            let missing = format!("stream {id} of gpu {ordinal} ({:#x}) was not destroyed", handle.0);
-            Hazard::rule(HazardKind::Leak, missing)
-        })
+        self.process.streams.iter_live().filter(|(handle, _)| !kept.contains(handle)).map(
+            |(handle, stream)| {
+                let (id, ordinal) = (stream.id, stream.ordinal);
+                let missing = format!("stream {id} of gpu {ordinal} ({:#x}) was not destroyed", handle.0);
+                Hazard::rule(HazardKind::Leak, missing)
+            },
+        )
     }
 }
 

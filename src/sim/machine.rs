@@ -3,27 +3,22 @@
 #![expect(unsafe_code, reason = "copies to and from memory of the host whose lifetime the caller promised")]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use super::access_check::Watch;
-use super::allocation::Allocations;
-use super::calls::CallCounts;
-use super::capture::Captures;
+use super::addresses::Addresses;
+use super::backing::Backings;
 use super::clock::{LaneClock, LaneId, Point};
 use super::config::SimConfig;
-use super::context::CurrentDevices;
-use super::event::Events;
-use super::fault::Faults;
 use super::hazard::{Access, AccessMode, Hazard, HazardKind, StreamLabel};
 use super::host_bytes::{read_pageable, write_pageable};
 use super::kernel::Range;
-use super::lane::{LaneKind, Lanes, Side, Work};
-use super::memory::{AccessRefusal, Accessor, AddressSpace, DEVICE_START};
-use super::pool::Pools;
+use super::lane::{Lanes, Side, Work};
+use super::lent::Lent;
+use super::memory::{AccessRefusal, Accessor, DEVICE_START};
+use super::process::{ProcessId, Processes, SimProcess};
 use super::schedule::Scheduler;
-use super::stream::Streams;
-use super::virtual_memory::VirtualMemory;
 use crate::driver::{Call, Code, DeviceAttribute, FillValue, HandleType};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -35,6 +30,39 @@ const CHUNK: usize = 16 << 10;
 pub(super) struct SharedMachine {
     pub(super) machine: Mutex<SimMachine>,
     pub(super) changed: Condvar,
+    pub(super) host_call_runner: Once,
+}
+
+impl SharedMachine {
+    /// Locks the machine for a process.
+    pub(super) fn lock_as(&self, process: ProcessId) -> MachineGuard<'_> {
+        let mut machine = self.machine.lock();
+        machine.switch_to(process);
+        machine
+    }
+
+    /// The same, unless this is a child of the process (of the operating system) that made the machine.
+    pub(super) fn lock_here_as(&self, process: ProcessId) -> Option<MachineGuard<'_>> {
+        let mut machine = self.machine.lock_here()?;
+        machine.switch_to(process);
+        Some(machine)
+    }
+
+    /// Waits for a change, and comes back to the same process.
+    pub(super) fn wait<'a>(&'a self, machine: MachineGuard<'a>) -> MachineGuard<'a> {
+        let process = machine.process.id;
+        let mut machine = self.changed.wait(machine);
+        machine.switch_to(process);
+        machine
+    }
+
+    /// The same, for some time at most.
+    pub(super) fn wait_timeout<'a>(&'a self, machine: MachineGuard<'a>, time: Duration) -> MachineGuard<'a> {
+        let process = machine.process.id;
+        let mut machine = self.changed.wait_timeout(machine, time);
+        machine.switch_to(process);
+        machine
+    }
 }
 
 /// A locked machine.
@@ -45,86 +73,65 @@ pub(super) type MachineGuard<'a> = MutexGuard<'a, SimMachine>;
 pub(super) struct SimDevice {
     pub(super) total_bytes: u64,
     pub(super) free_bytes: u64,
-    /// The error that the context was lost by.
-    pub(super) lost: Option<Code>,
 }
 
-/// The state of the machine.
+/// The state of the machine: what its processes have in common, and that of each of them.
 #[derive(Debug)]
 pub(super) struct SimMachine {
     pub(super) config: SimConfig,
     pub(super) devices: Vec<SimDevice>,
-    pub(super) current_devices: CurrentDevices,
     pub(super) lanes: Lanes,
-    pub(super) streams: Streams,
-    pub(super) events: Events,
-    pub(super) captures: Captures,
-    pub(super) memory: AddressSpace,
-    pub(super) allocations: Allocations,
-    pub(super) pools: Pools,
-    pub(super) virtual_memory: VirtualMemory,
+    pub(super) addresses: Addresses,
+    pub(super) backings: Backings,
     pub(super) scheduler: Scheduler,
-    pub(super) faults: Faults,
-    pub(super) calls: CallCounts,
-    pub(super) clock_ns: u64,
     pub(super) pinned_bytes: u64,
     pub(super) submissions: u64,
-    pub(super) hazards: Vec<Hazard>,
-    /// The number of hazards that the test has read.
-    pub(super) hazards_seen: usize,
+    /// The streams of all processes so far.
+    pub(super) stream_ids: u64,
     pub(super) watch: Watch,
     /// Host functions in queues, oldest first, and when they were queued.
     pub(super) host_calls: VecDeque<(Point, Instant)>,
     /// Work that will never run. Its closures are foreign code, so it is dropped with no lock held.
     pub(super) discarded: Vec<Work>,
+    /// The process that the call in progress belongs to, or whose work runs.
+    pub(super) process: Box<SimProcess>,
+    pub(super) processes: Processes,
+    pub(super) lent: Lent,
     pub(super) closed: bool,
 }
 
 impl SimMachine {
     pub(super) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
         let total_bytes = config.memory_bytes as u64;
-        let mut lanes = Lanes::default();
-        let mut streams = Streams::default();
-        let mut pools = Pools::default();
-        let mut devices = Vec::new();
-        for ordinal in 0..config.devices {
-            let lane = lanes.add(ordinal, LaneKind::Legacy, StreamLabel::Legacy { ordinal });
-            streams.add_legacy(ordinal, lane);
-            pools.add_defaults(ordinal, total_bytes);
-            devices.push(SimDevice { total_bytes, free_bytes: total_bytes, lost: None });
-        }
-        Self {
-            devices,
-            current_devices: CurrentDevices::default(),
-            lanes,
-            streams,
-            events: Events::default(),
-            captures: Captures::default(),
-            memory: AddressSpace::new(config.seed),
-            allocations: Allocations::default(),
-            pools,
-            virtual_memory: VirtualMemory::default(),
+        let device = || SimDevice { total_bytes, free_bytes: total_bytes };
+        let mut machine = Self {
+            devices: (0..config.devices).map(|_| device()).collect(),
+            lanes: Lanes::default(),
+            addresses: Addresses::default(),
+            backings: Backings::new(config.seed),
             scheduler,
-            faults: Faults::default(),
-            calls: CallCounts::default(),
-            clock_ns: 0,
             pinned_bytes: 0,
             submissions: 0,
-            hazards: Vec::new(),
-            hazards_seen: 0,
+            stream_ids: 0,
             watch: Watch::default(),
             host_calls: VecDeque::new(),
             discarded: Vec::new(),
+            process: Box::new(SimProcess::over(ProcessId::NONE)),
+            processes: Processes::default(),
+            lent: Lent::default(),
             closed: false,
             config,
-        }
+        };
+        let first = machine.begin_process();
+        machine.switch_to(first);
+        machine
     }
 
     /// Counts and charges a call; returns the code of an injected fault.
     pub(super) fn charge(&mut self, call: Call, ordinal: Option<u32>, bytes: u64) -> Result<(), Code> {
-        self.calls.add(call);
-        self.clock_ns = self.clock_ns.saturating_add(self.config.cost.cost_ns(call, bytes));
-        let Some((code, sticky)) = self.faults.strike(call) else { return Ok(()) };
+        self.process.calls.add(call);
+        self.process.clock_ns = self.process.clock_ns.saturating_add(self.config.cost.cost_ns(call, bytes));
+        let Some((code, sticky)) = self.process.faults.strike(call) else { return Ok(()) };
         if sticky {
             // A call without a device loses all contexts, so that its error is true.
             let all = 0..self.config.devices;
@@ -136,7 +143,7 @@ impl SimMachine {
     /// Charges what a call for a range costs for all handles but the first, which [`charge`](Self::charge) has charged.
     pub(super) fn charge_more_handles(&mut self, call: Call, handles: usize) {
         let more_ns = self.config.cost.more_handles_ns(call, handles.saturating_sub(1) as u64);
-        self.clock_ns = self.clock_ns.saturating_add(more_ns);
+        self.process.clock_ns = self.process.clock_ns.saturating_add(more_ns);
     }
 
     pub(super) fn device(&self, ordinal: u32) -> Result<&SimDevice, Code> {
@@ -149,15 +156,15 @@ impl SimMachine {
 
     /// The error that the device's context was lost by, if it was.
     pub(super) fn health(&self, ordinal: u32) -> Result<(), Code> {
-        self.device(ordinal)?.lost.map_or(Ok(()), Err)
+        self.device(ordinal)?;
+        self.process.lost(ordinal).map_or(Ok(()), Err)
     }
 
     /// Loses the context: drops queued work, and every later call fails with the first error.
     pub(super) fn lose(&mut self, ordinal: u32, code: Code) {
-        let Ok(device) = self.device_mut(ordinal) else { return };
-        if device.lost.is_none() {
-            device.lost = Some(code);
-            let gone = self.lanes.discard(ordinal);
+        if self.device(ordinal).is_ok() && self.process.lost(ordinal).is_none() {
+            self.process.lose(ordinal, code);
+            let gone = self.lanes.discard(self.process.id, ordinal);
             self.discarded.extend(gone);
         }
     }
@@ -166,10 +173,21 @@ impl SimMachine {
         if self.config.attribute_of(ordinal, attribute) == 0 { Err(Code::NOT_SUPPORTED) } else { Ok(()) }
     }
 
-    pub(super) fn check_handle_types(&self, ordinal: u32, handle_types: HandleType) -> Result<(), Code> {
+    pub(super) fn check_pool_types(&self, ordinal: u32, handle_types: HandleType) -> Result<(), Code> {
         let known = self.config.attribute_of(ordinal, DeviceAttribute::PoolHandleTypes);
-        let known = HandleType(u32::try_from(known).unwrap_or_default());
-        if known.contains(handle_types) { Ok(()) } else { Err(Code::INVALID_VALUE) }
+        known_types(HandleType(u32::try_from(known).unwrap_or_default()), handle_types)
+    }
+
+    pub(super) fn check_memory_types(&self, ordinal: u32, handle_types: HandleType) -> Result<(), Code> {
+        let has = |attribute| self.config.attribute_of(ordinal, attribute) != 0;
+        let mut known = HandleType::NONE;
+        if has(DeviceAttribute::MemoryDescriptors) {
+            known = known.with(HandleType::POSIX_FILE_DESCRIPTOR);
+        }
+        if has(DeviceAttribute::MemoryFabricHandles) {
+            known = known.with(HandleType::FABRIC);
+        }
+        known_types(known, handle_types)
     }
 
     /// Reports a broken rule and returns the code for the caller.
@@ -180,6 +198,7 @@ impl SimMachine {
 
     /// Takes device memory, if there is enough.
     pub(super) fn take_bytes(&mut self, ordinal: u32, bytes: u64) -> Result<(), Code> {
+        self.release_orphans();
         let device = self.device_mut(ordinal)?;
         device.free_bytes = device.free_bytes.checked_sub(bytes).ok_or(Code::OUT_OF_MEMORY)?;
         Ok(())
@@ -202,8 +221,9 @@ impl SimMachine {
                 _ => Accessor::CopyEngine,
             };
             for &Range { address, bytes, mode } in ranges {
-                let (operation, submission, point) = (Arc::clone(&name), self.submissions, Some(point));
-                let access = Access { operation, stream, address, bytes, mode, submission, point };
+                let (operation, process) = (Arc::clone(&name), self.process.id);
+                let (submission, point) = (self.submissions, Some(point));
+                let access = Access { operation, process, stream, address, bytes, mode, submission, point };
                 self.watch(access, accessor, &needs);
             }
         }
@@ -218,21 +238,24 @@ impl SimMachine {
     pub(super) fn host_waited(&mut self, ordinal: u32, clock: &LaneClock) {
         self.lanes.observe(clock);
         self.release_over_threshold(ordinal);
+        self.unmap_given_back();
         self.release_dropped_graphs();
     }
 
     /// One side of a copy or a fill: memory of the machine, all of it, or ordinary memory of the host.
     pub(super) fn side(&mut self, call: Call, lane: LaneId, range: Range) -> Result<Side, Code> {
         let Range { address, bytes, mode } = range;
-        if address < DEVICE_START && !self.memory.is_mapped(address) {
+        if address < DEVICE_START && !self.process.memory.is_mapped(address) {
             return Ok(Side { address, pageable: true });
         }
-        if self.memory.pieces(address, bytes, Accessor::CopyEngine, mode == AccessMode::Write).is_ok() {
+        if self.process.memory.pieces(address, bytes, Accessor::CopyEngine, mode == AccessMode::Write).is_ok()
+        {
             return Ok(Side { address, pageable: false });
         }
         let stream = self.lanes.get(lane).map_or(StreamLabel::Host, |lane| lane.label);
-        let (operation, submission) = (call.symbol().into(), self.submissions + 1);
-        let access = Access { operation, stream, address, bytes, mode, submission, point: None };
+        let (operation, process) = (call.symbol().into(), self.process.id);
+        let submission = self.submissions + 1;
+        let access = Access { operation, process, stream, address, bytes, mode, submission, point: None };
         if let Some(hazard) = self.judge(&access, Accessor::CopyEngine) {
             self.report(hazard);
         }
@@ -245,7 +268,7 @@ impl SimMachine {
             Work::Copy { to, from, bytes } => self.copy(to, from, bytes),
             Work::Fill { to, value, count } => self.fill(to, value, count),
             Work::Allocate { address, bytes } => {
-                self.memory.scramble(address, bytes);
+                self.scramble(address, bytes);
                 Ok(())
             }
             Work::Kernel(_) | Work::Host(_) | Work::Nothing => Ok(()),
@@ -300,7 +323,7 @@ impl SimMachine {
             unsafe { read_pageable(side.address + offset, into) };
             return Ok(());
         }
-        self.memory.read(side.address + offset, into, Accessor::CopyEngine).map_err(refused)
+        self.read(side.address + offset, into, Accessor::CopyEngine).map_err(refused)
     }
 
     fn write_side(&mut self, side: Side, offset: u64, from: &[u8]) -> Result<(), Code> {
@@ -310,7 +333,7 @@ impl SimMachine {
             unsafe { write_pageable(side.address + offset, from) };
             return Ok(());
         }
-        self.memory.write(side.address + offset, from, Accessor::CopyEngine).map_err(refused)
+        self.write(side.address + offset, from, Accessor::CopyEngine).map_err(refused)
     }
 
     pub(super) fn kernel_read(
@@ -328,7 +351,7 @@ impl SimMachine {
             unsafe { read_pageable(address, into) };
             return Ok(());
         }
-        self.memory.read(address, into, Accessor::Kernel(ordinal)).map_err(refused)
+        self.read(address, into, Accessor::Kernel(ordinal)).map_err(refused)
     }
 
     pub(super) fn kernel_write(
@@ -345,16 +368,21 @@ impl SimMachine {
             unsafe { write_pageable(address, from) };
             return Ok(());
         }
-        self.memory.write(address, from, Accessor::Kernel(ordinal)).map_err(refused)
+        self.write(address, from, Accessor::Kernel(ordinal)).map_err(refused)
     }
 
     /// Returns `true` for ordinary memory of the host, on a device that can access it, if the kernel declared it.
     fn is_reachable_pageable(&self, ordinal: u32, address: u64, declared: bool) -> bool {
         declared
             && address < DEVICE_START
-            && !self.memory.is_mapped(address)
+            && !self.process.memory.is_mapped(address)
             && self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_ok()
     }
+}
+
+/// The code for handle types that are not among those that are known.
+fn known_types(known: HandleType, asked: HandleType) -> Result<(), Code> {
+    if known.contains(asked) { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
 /// The code of work with a forbidden access.

@@ -1,11 +1,10 @@
-//! `AddressSpace`: the bytes behind each address, and the allowed accesses.
+//! `AddressSpace`: the memory behind each address of a process, and the allowed accesses.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::device_bytes::{DeviceBytes, mix};
-use super::host_bytes::HostBytes;
+use super::backing::BackingId;
 use crate::driver::MapAccess;
 
 /// Addresses of devices start here. No process has memory there: user space ends at 2^47, or at 2^56 for mappings at a requested
@@ -15,29 +14,20 @@ pub(super) const DEVICE_START: u64 = 1 << 48;
 /// Addresses of devices end here, as they do on hardware with 49 bits of them.
 pub(super) const DEVICE_END: u64 = 1 << 49;
 
-/// The unmapped bytes before the next range, so that an access past the end faults.
-const GUARD: u64 = 4096;
-
-/// The number of a backing: bytes without an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BackingId(u64);
-
-/// The bytes of a backing.
-#[derive(Debug)]
-pub(super) enum Backing {
-    Device(DeviceBytes),
-    Host(HostBytes),
-}
+/// The access that some devices have.
+pub(super) type AccessList = SmallVec<[(u32, MapAccess); 2]>;
 
 /// The accessors that may use a mapping.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Rights {
-    /// Kernels of one device; copies of any.
+    /// Kernels of one device, and of those that reach it; copies of any.
     Device(u32),
     /// All: memory of the host.
     Everyone,
+    /// Memory of a pool: kernels of the devices that it was opened to; copies of any.
+    Pool(AccessList),
     /// Those set by `memory_set_access`.
-    Virtual(SmallVec<[(u32, MapAccess); 2]>),
+    Virtual(AccessList),
 }
 
 /// The origin of an access.
@@ -49,17 +39,40 @@ pub(super) enum Accessor {
     CopyEngine,
 }
 
+/// Replaces the access of one device.
+pub(super) fn set_access(list: &mut AccessList, accessor: u32, access: MapAccess) {
+    list.retain(|entry| entry.0 != accessor);
+    list.push((accessor, access));
+}
+
+const fn suffices(access: MapAccess, write: bool) -> bool {
+    match access {
+        MapAccess::None => false,
+        MapAccess::Read => !write,
+        MapAccess::ReadWrite => true,
+    }
+}
+
+fn is_listed(list: &AccessList, ordinal: u32, write: bool) -> bool {
+    list.iter().any(|&(who, access)| who == ordinal && suffices(access, write))
+}
+
+/// A pair of devices: the first reaches memory of the second.
+pub(super) type Reached = BTreeSet<(u32, u32)>;
+
 impl Rights {
-    pub(super) fn allow(&self, accessor: Accessor, write: bool) -> bool {
-        let enough =
-            |access: MapAccess| access == MapAccess::ReadWrite || (access == MapAccess::Read && !write);
+    pub(super) fn allow(&self, accessor: Accessor, write: bool, reached: &Reached) -> bool {
         match (self, accessor) {
-            (Self::Everyone, _) | (Self::Device(_), Accessor::CopyEngine) => true,
-            (Self::Device(owner), Accessor::Kernel(ordinal)) => *owner == ordinal,
-            (Self::Virtual(access), Accessor::Kernel(ordinal)) => {
-                access.iter().any(|&(who, access)| who == ordinal && enough(access))
+            (Self::Everyone, _) | (Self::Device(_) | Self::Pool(_), Accessor::CopyEngine) => true,
+            (Self::Device(owner), Accessor::Kernel(ordinal)) => {
+                *owner == ordinal || reached.contains(&(ordinal, *owner))
             }
-            (Self::Virtual(access), Accessor::CopyEngine) => access.iter().any(|&(_, access)| enough(access)),
+            (Self::Virtual(list) | Self::Pool(list), Accessor::Kernel(ordinal)) => {
+                is_listed(list, ordinal, write)
+            }
+            (Self::Virtual(list), Accessor::CopyEngine) => {
+                list.iter().any(|&(_, access)| suffices(access, write))
+            }
         }
     }
 }
@@ -69,6 +82,8 @@ impl Rights {
 pub(super) struct SimMapping {
     pub(super) bytes: u64,
     pub(super) backing: BackingId,
+    /// Where in the backing it starts: not at 0 for a block of a pool of another process.
+    pub(super) offset: u64,
     pub(super) rights: Rights,
 }
 
@@ -90,69 +105,15 @@ pub(super) enum AccessRefusal {
     Forbidden(u64),
 }
 
-/// All addresses of the machine.
-#[derive(Debug)]
+/// What a process has mapped.
+#[derive(Debug, Default)]
 pub(super) struct AddressSpace {
-    seed: u64,
     mappings: BTreeMap<u64, SimMapping>,
-    backings: HashMap<BackingId, Backing>,
-    next_backing: u64,
-    next_address: u64,
-    /// Freed addresses, by size and alignment, last in first out: an address is reused as early as possible, which exposes uses
-    /// after a free.
-    recycled: HashMap<(u64, u64), Vec<u64>>,
+    /// The devices that the process lets reach others.
+    pub(super) reached: Reached,
 }
 
 impl AddressSpace {
-    pub(super) fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            mappings: BTreeMap::new(),
-            backings: HashMap::new(),
-            next_backing: 0,
-            next_address: DEVICE_START + (2 << 20),
-            recycled: HashMap::new(),
-        }
-    }
-
-    /// Addresses for `bytes` bytes, or `None` if there are no more. `align` is a power of two.
-    pub(super) fn take_addresses(&mut self, bytes: u64, align: u64) -> Option<u64> {
-        if let Some(address) = self.recycled.get_mut(&(bytes, align)).and_then(Vec::pop) {
-            return Some(address);
-        }
-        let start = self.next_address.checked_next_multiple_of(align)?;
-        let end = start.checked_add(bytes)?.checked_add(GUARD)?;
-        if end > DEVICE_END {
-            return None;
-        }
-        self.next_address = end;
-        Some(start)
-    }
-
-    pub(super) fn free_addresses(&mut self, address: u64, bytes: u64, align: u64) {
-        self.recycled.entry((bytes, align)).or_default().push(address);
-    }
-
-    pub(super) fn add_device_backing(&mut self) -> BackingId {
-        let id = self.next_backing;
-        self.add(Backing::Device(DeviceBytes::new(mix(self.seed ^ mix(id)))))
-    }
-
-    pub(super) fn add_host_backing(&mut self, bytes: HostBytes) -> BackingId {
-        self.add(Backing::Host(bytes))
-    }
-
-    fn add(&mut self, backing: Backing) -> BackingId {
-        let id = BackingId(self.next_backing);
-        self.next_backing += 1;
-        self.backings.insert(id, backing);
-        id
-    }
-
-    pub(super) fn remove_backing(&mut self, id: BackingId) -> Option<Backing> {
-        self.backings.remove(&id)
-    }
-
     pub(super) fn map(&mut self, address: u64, mapping: SimMapping) {
         self.mappings.insert(address, mapping);
     }
@@ -171,8 +132,16 @@ impl AddressSpace {
             .filter(move |&(start, mapping)| start + mapping.bytes > address)
     }
 
-    pub(super) fn mapping_mut(&mut self, address: u64) -> Option<&mut SimMapping> {
-        self.mappings.get_mut(&address)
+    /// Sets the access of a device to what is mapped in a range, where access is by a list.
+    pub(super) fn set_access(&mut self, address: u64, bytes: u64, accessor: u32, access: MapAccess) {
+        let starts: SmallVec<[u64; 2]> = self.mappings_in(address, bytes).map(|(start, _)| start).collect();
+        for start in starts {
+            if let Some(Rights::Pool(list) | Rights::Virtual(list)) =
+                self.mappings.get_mut(&start).map(|mapping| &mut mapping.rights)
+            {
+                set_access(list, accessor, access);
+            }
+        }
     }
 
     /// Returns `true` if `address` itself is mapped.
@@ -192,7 +161,12 @@ impl AddressSpace {
         let pieces = self.mappings_in(address, bytes).map(|(start, mapping)| {
             let from = start.max(address);
             let until = end.min(start + mapping.bytes);
-            Piece { address: from, bytes: until - from, backing: mapping.backing, offset: from - start }
+            Piece {
+                address: from,
+                bytes: until - from,
+                backing: mapping.backing,
+                offset: mapping.offset + from - start,
+            }
         });
         pieces.collect()
     }
@@ -212,7 +186,7 @@ impl AddressSpace {
             if start > at {
                 break;
             }
-            if !mapping.rights.allow(accessor, write) {
+            if !mapping.rights.allow(accessor, write, &self.reached) {
                 return Err(AccessRefusal::Forbidden(at));
             }
             let until = end.min(start + mapping.bytes);
@@ -220,56 +194,16 @@ impl AddressSpace {
                 address: at,
                 bytes: until - at,
                 backing: mapping.backing,
-                offset: at - start,
+                offset: mapping.offset + at - start,
             });
             at = until;
         }
         if at < end { Err(AccessRefusal::Unmapped(at)) } else { Ok(pieces) }
     }
 
-    pub(super) fn read(
-        &self,
-        address: u64,
-        into: &mut [u8],
-        accessor: Accessor,
-    ) -> Result<(), AccessRefusal> {
-        for piece in self.pieces(address, into.len() as u64, accessor, false)? {
-            let start = (piece.address - address) as usize;
-            let chunk = &mut into[start..start + piece.bytes as usize];
-            match self.backings.get(&piece.backing) {
-                Some(Backing::Device(bytes)) => bytes.read(piece.offset, chunk),
-                Some(Backing::Host(bytes)) => bytes.read(piece.offset, chunk),
-                None => return Err(AccessRefusal::Unmapped(piece.address)),
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn write(
-        &mut self,
-        address: u64,
-        from: &[u8],
-        accessor: Accessor,
-    ) -> Result<(), AccessRefusal> {
-        for piece in self.pieces(address, from.len() as u64, accessor, true)? {
-            let start = (piece.address - address) as usize;
-            let chunk = &from[start..start + piece.bytes as usize];
-            match self.backings.get_mut(&piece.backing) {
-                Some(Backing::Device(bytes)) => bytes.write(piece.offset, chunk),
-                Some(Backing::Host(bytes)) => bytes.write(piece.offset, chunk),
-                None => return Err(AccessRefusal::Unmapped(piece.address)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Fills a range with junk, where it is memory of a device.
-    pub(super) fn scramble(&mut self, address: u64, bytes: u64) {
-        for piece in self.pieces(address, bytes, Accessor::CopyEngine, true).unwrap_or_default() {
-            if let Some(Backing::Device(content)) = self.backings.get_mut(&piece.backing) {
-                content.scramble(piece.offset, piece.bytes);
-            }
-        }
+    /// Takes all mappings out, at the end of the process.
+    pub(super) fn unmap_all(&mut self) -> impl Iterator<Item = (u64, SimMapping)> + use<> {
+        core::mem::take(&mut self.mappings).into_iter()
     }
 }
 
@@ -277,65 +211,53 @@ impl AddressSpace {
 mod tests {
     use super::*;
 
-    fn mapped(memory: &mut AddressSpace, bytes: u64, rights: Rights) -> u64 {
-        let backing = memory.add_device_backing();
-        let address = memory.take_addresses(bytes, 512).unwrap();
-        memory.map(address, SimMapping { bytes, backing, rights });
-        address
-    }
+    const ADDRESS: u64 = DEVICE_START + 4096;
 
-    #[test]
-    fn addresses_are_never_the_hosts_and_never_touch() {
-        let mut memory = AddressSpace::new(0);
-        let first = memory.take_addresses(512, 512).unwrap();
-        let second = memory.take_addresses(512, 512).unwrap();
-        assert!(first >= DEVICE_START && second >= first + 512 + GUARD && second < DEVICE_END);
-        memory.free_addresses(first, 512, 512);
-        memory.free_addresses(second, 512, 512);
-        assert_eq!(memory.take_addresses(512, 512), Some(second), "the last given back comes first");
-        assert_eq!(memory.take_addresses(DEVICE_END, 512), None);
+    fn map(memory: &mut AddressSpace, address: u64, backing: u64, offset: u64, rights: Rights) {
+        memory.map(address, SimMapping { bytes: 512, backing: BackingId(backing), offset, rights });
     }
 
     #[test]
     fn an_access_must_be_mapped_throughout() {
-        let mut memory = AddressSpace::new(0);
-        let address = mapped(&mut memory, 512, Rights::Device(0));
-        let mut byte = [0; 2];
-        assert_eq!(memory.read(address + 510, &mut byte, Accessor::Kernel(0)), Ok(()));
-        let end = address + 512;
-        assert_eq!(
-            memory.read(address + 511, &mut byte, Accessor::Kernel(0)),
-            Err(AccessRefusal::Unmapped(end))
-        );
-        assert_eq!(memory.write(address, &byte, Accessor::Kernel(1)), Err(AccessRefusal::Forbidden(address)));
-        assert_eq!(memory.write(address, &byte, Accessor::CopyEngine), Ok(()));
-        memory.unmap(address);
-        assert_eq!(memory.write(address, &byte, Accessor::CopyEngine), Err(AccessRefusal::Unmapped(address)));
+        let mut memory = AddressSpace::default();
+        map(&mut memory, ADDRESS, 0, 0, Rights::Device(0));
+        let pieces = |memory: &AddressSpace, at, accessor| memory.pieces(at, 2, accessor, true).map(|_| ());
+        assert_eq!(pieces(&memory, ADDRESS + 510, Accessor::Kernel(0)), Ok(()));
+        let end = ADDRESS + 512;
+        assert_eq!(pieces(&memory, ADDRESS + 511, Accessor::Kernel(0)), Err(AccessRefusal::Unmapped(end)));
+        assert_eq!(pieces(&memory, ADDRESS, Accessor::Kernel(1)), Err(AccessRefusal::Forbidden(ADDRESS)));
+        assert_eq!(pieces(&memory, ADDRESS, Accessor::CopyEngine), Ok(()));
+        memory.reached.insert((1, 0));
+        assert_eq!(pieces(&memory, ADDRESS, Accessor::Kernel(1)), Ok(()));
+        memory.unmap(ADDRESS);
+        assert_eq!(pieces(&memory, ADDRESS, Accessor::CopyEngine), Err(AccessRefusal::Unmapped(ADDRESS)));
     }
 
     #[test]
     fn an_access_may_span_mappings_that_touch() {
-        let mut memory = AddressSpace::new(0);
-        let address = memory.take_addresses(1024, 512).unwrap();
-        for start in [address, address + 512] {
-            let backing = memory.add_device_backing();
-            let access = SmallVec::from_slice(&[(0, MapAccess::ReadWrite)]);
-            memory.map(start, SimMapping { bytes: 512, backing, rights: Rights::Virtual(access) });
+        let mut memory = AddressSpace::default();
+        for (backing, offset) in [(0, 0), (1, 100)] {
+            let access = AccessList::from_slice(&[(0, MapAccess::ReadWrite)]);
+            map(&mut memory, ADDRESS + backing * 512, backing, offset, Rights::Virtual(access));
         }
-        let data: Vec<u8> = (0..100).collect();
-        memory.write(address + 462, &data, Accessor::Kernel(0)).unwrap();
-        let mut back = vec![0; 100];
-        memory.read(address + 462, &mut back, Accessor::Kernel(0)).unwrap();
-        assert_eq!(back, data);
-        assert_eq!(memory.pieces(address, 1024, Accessor::Kernel(0), true).unwrap().len(), 2);
+        let pieces = memory.pieces(ADDRESS + 462, 100, Accessor::Kernel(0), true).unwrap();
+        let places: Vec<_> =
+            pieces.iter().map(|piece| (piece.backing.0, piece.offset, piece.bytes)).collect();
+        assert_eq!(places, [(0, 462, 50), (1, 100, 50)]);
+        assert_eq!(memory.mapped_pieces(ADDRESS + 462, 100), pieces);
     }
 
     #[test]
-    fn rights_of_virtual_memory_are_per_device() {
-        let rights = Rights::Virtual(SmallVec::from_slice(&[(0, MapAccess::Read), (1, MapAccess::None)]));
-        assert!(rights.allow(Accessor::Kernel(0), false));
-        assert!(!rights.allow(Accessor::Kernel(0), true));
-        assert!(!rights.allow(Accessor::Kernel(1), false));
-        assert!(rights.allow(Accessor::CopyEngine, false));
+    fn rights_are_per_device() {
+        let list = AccessList::from_slice(&[(0, MapAccess::Read), (1, MapAccess::None)]);
+        let reached = Reached::from([(1, 0)]);
+        for (rights, copies_may_write) in [(Rights::Virtual(list.clone()), false), (Rights::Pool(list), true)]
+        {
+            assert!(rights.allow(Accessor::Kernel(0), false, &reached));
+            assert!(!rights.allow(Accessor::Kernel(0), true, &reached));
+            assert!(!rights.allow(Accessor::Kernel(1), false, &reached), "only the list counts");
+            assert!(rights.allow(Accessor::CopyEngine, false, &reached));
+            assert_eq!(rights.allow(Accessor::CopyEngine, true, &reached), copies_may_write);
+        }
     }
 }

@@ -10,6 +10,7 @@
 //!   is real memory of the host, at the same address for both.
 //! - **Fresh device memory is junk**, never zero, and the same for the same seed.
 //! - **Small programs are run under every schedule**: [`explore`].
+//! - **Several processes** on one machine, which lend memory and events to each other and die: [`SimDriver::process`].
 //! - **Anything can fail**: [`Fault`], [`SimDriver::poison`], [`SimConfig::attribute`].
 //!
 //! # When work runs
@@ -26,22 +27,27 @@
 //!
 //! The order of a stream; an event that was recorded and waited for; the rules of the legacy stream; and the host, when it has
 //! waited for work, or a query said that the work was done, or a host function behind it has begun (which may have told the host
-//! so). All work that the host submits from then on comes after it.
+//! so). All work that the host submits from then on comes after it. The hosts of several processes are one in this: what one has
+//! waited for it may have told the others, through a socket that the machine does not see.
 //!
 //! # What is not simulated
 //!
-//! The time that work takes, residency of managed memory, priorities, access of kernels to another device's memory,
-//! export to other processes. The simulator cannot see what the host does with its own memory, so it finds races of
-//! the host with the device only by their effect.
+//! The time that work takes, residency of managed memory, priorities. The simulator cannot see what the host does with its own
+//! memory, so it finds races of the host with the device only by their effect. Memory goes to other processes of the same machine
+//! and not to those of the operating system; descriptors that stand for it are real, on Linux.
 
 mod access_check;
+mod addresses;
 mod allocation;
+mod backing;
 mod calls;
 mod capture;
 mod clock;
 mod config;
 mod context;
 mod cost;
+#[cfg(target_os = "linux")]
+mod descriptor;
 mod device_bytes;
 mod driver;
 mod driver_impl;
@@ -53,15 +59,22 @@ mod hazard;
 mod history;
 mod host_bytes;
 mod host_function;
+mod imported;
 mod kernel;
 mod lane;
+mod lent;
 mod live;
 mod machine;
 mod memory;
+mod opened;
 mod pointer;
 mod pool;
 mod pool_space;
+mod process;
 mod schedule;
+mod sealed;
+mod shared_event;
+mod sharing;
 mod stream;
 mod virtual_memory;
 

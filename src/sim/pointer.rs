@@ -7,23 +7,29 @@ use crate::driver::{AddressRange, MemoryKind, PointerInfo};
 impl SimMachine {
     /// The allocation or the mapping that an address lies in.
     pub(super) fn memory_around(&self, address: u64) -> Option<(PointerInfo, AddressRange)> {
-        let (kind, ordinal, start, bytes) = match self.allocations.containing(address) {
+        let mapped = self.process.memory.mappings_in(address, 1).next();
+        let home = mapped.and_then(|(_, mapping)| self.backings.home(mapping.backing));
+        let home = home.map(|(ordinal, _)| ordinal);
+        let (kind, ordinal, start, bytes) = match self.process.allocations.containing(address) {
             Some((start, allocation)) => {
                 let kind = match allocation.kind {
                     AllocationKind::Managed => MemoryKind::Managed,
                     AllocationKind::Pinned | AllocationKind::Registered => MemoryKind::PinnedHost,
-                    AllocationKind::Pooled(pool) if self.pools.is_managed(pool) => MemoryKind::Managed,
+                    AllocationKind::Pooled(pool) if self.process.pools.is_managed(pool) => {
+                        MemoryKind::Managed
+                    }
                     AllocationKind::Device
                     | AllocationKind::Pooled(_)
                     | AllocationKind::Graph(_)
+                    | AllocationKind::Opened
                     | AllocationKind::Mapped => MemoryKind::Device,
                 };
-                (kind, allocation.ordinal, start, allocation.bytes)
+                // Memory that was opened for one device may be another one's.
+                (kind, home.unwrap_or(allocation.ordinal), start, allocation.bytes)
             }
             None => {
-                let (start, mapping) = self.memory.mappings_in(address, 1).next()?;
-                let ordinal = self.virtual_memory.ordinal_of(mapping.backing)?;
-                (MemoryKind::Device, ordinal, start, mapping.bytes)
+                let (start, mapping) = mapped.filter(|_| self.process.memory.is_virtual(address))?;
+                (MemoryKind::Device, home?, start, mapping.bytes)
             }
         };
         let info = PointerInfo { kind, ordinal: Some(ordinal) };

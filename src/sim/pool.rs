@@ -40,10 +40,11 @@ use super::hazard::{AccessMode, Hazard, HazardKind};
 use super::host_bytes::HostBytes;
 use super::kernel::Range;
 use super::lane::Work;
+use super::lent::PoolSource;
 use super::machine::SimMachine;
-use super::memory::{Backing, Rights, SimMapping};
+use super::memory::{AccessList, Rights, SimMapping, set_access};
 use super::pool_space::PoolSpace;
-use crate::driver::{Call, Code, PoolAttribute, PoolKind, PoolProperties, RawPool};
+use crate::driver::{Call, Code, HandleType, MapAccess, PoolAttribute, PoolKind, PoolProperties, RawPool};
 
 /// Blocks are multiples of this, aligned to it.
 const UNIT: u64 = 512;
@@ -63,6 +64,11 @@ const ADDRESSES: u64 = 16;
 /// Handles of pools start here.
 const FIRST_HANDLE: u64 = 0x9001_0000;
 
+/// The access of a pool that nobody has changed.
+fn own_access(home: u32) -> AccessList {
+    AccessList::from_slice(&[(home, MapAccess::ReadWrite)])
+}
+
 /// A pool.
 #[derive(Debug)]
 struct SimPool {
@@ -73,6 +79,14 @@ struct SimPool {
     follow_events: bool,
     opportunistic: bool,
     internal: bool,
+    /// The device whose memory it is. An imported pool may be used for another one.
+    home: u32,
+    /// The devices whose kernels may use its memory.
+    access: AccessList,
+    /// What it can be exported as.
+    handle_types: HandleType,
+    /// The pool of another process that it stands for, and that blocks are imported from.
+    source: Option<PoolSource>,
     space: PoolSpace,
     reserved: u64,
     reserved_high: u64,
@@ -118,6 +132,28 @@ impl Pools {
         self.pools.get(&handle).is_some_and(|pool| pool.kind == PoolKind::Managed)
     }
 
+    /// Returns `true` if other processes may import blocks of the pool.
+    pub(super) fn lends(&self, handle: u64) -> bool {
+        self.pools.get(&handle).is_some_and(|pool| pool.handle_types != HandleType::NONE)
+    }
+
+    /// The pool of another process that one stands for.
+    pub(super) fn source_of(&self, handle: u64) -> Option<PoolSource> {
+        self.pools.get(&handle)?.source
+    }
+
+    /// The bytes of the host that pools of managed memory hold.
+    pub(super) fn host_bytes(&self) -> u64 {
+        let managed = self.pools.values().filter(|pool| pool.kind == PoolKind::Managed);
+        managed.map(|pool| pool.reserved).sum()
+    }
+
+    /// The addresses that pools have: where they start, how many they are, and how they are aligned.
+    pub(super) fn address_ranges(&self) -> Vec<(u64, u64, u64)> {
+        let reserved = self.pools.values().filter(|pool| pool.space.is_reserved());
+        reserved.map(|pool| (pool.space.start, pool.space.reserved_bytes(), pool.space.page_bytes)).collect()
+    }
+
     fn is_default(&self, handle: u64) -> bool {
         self.defaults.values().any(|&default| default == handle)
     }
@@ -138,6 +174,10 @@ impl Pools {
             follow_events: true,
             opportunistic: true,
             internal: true,
+            home: ordinal,
+            access: own_access(ordinal),
+            handle_types: HandleType::NONE,
+            source: None,
             space: PoolSpace::new(page_bytes),
             reserved: 0,
             reserved_high: 0,
@@ -152,22 +192,94 @@ impl Pools {
 
 impl SimMachine {
     fn pool(&mut self, ordinal: u32, raw: RawPool) -> Result<&mut SimPool, Code> {
-        let is_live =
-            self.pools.pools.get(&raw.0).is_some_and(|pool| !pool.destroyed && pool.ordinal == ordinal);
+        let is_live = self
+            .process
+            .pools
+            .pools
+            .get(&raw.0)
+            .is_some_and(|pool| !pool.destroyed && pool.ordinal == ordinal);
         if !is_live {
             let words = format!("{raw:?} is no pool of gpu {ordinal}, or was destroyed before it was used");
             return Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_VALUE));
         }
-        self.pools.pools.get_mut(&raw.0).ok_or(Code::INVALID_VALUE)
+        self.process.pools.pools.get_mut(&raw.0).ok_or(Code::INVALID_VALUE)
     }
 
     pub(super) fn pool_create(&mut self, ordinal: u32, properties: PoolProperties) -> RawPool {
         let device_bytes = self.device(ordinal).map_or(0, |device| device.total_bytes);
-        RawPool(self.pools.add(ordinal, PoolKind::Device, properties.max_bytes, device_bytes))
+        let PoolProperties { max_bytes, handle_types, .. } = properties;
+        let handle = self.process.pools.add(ordinal, PoolKind::Device, max_bytes, device_bytes);
+        if let Some(pool) = self.process.pools.pools.get_mut(&handle) {
+            pool.handle_types = handle_types;
+        }
+        RawPool(handle)
+    }
+
+    /// A pool that stands for one of another process.
+    pub(super) fn add_imported_pool(&mut self, ordinal: u32, source: PoolSource, home: u32) -> RawPool {
+        let handle = self.process.pools.add(ordinal, PoolKind::Device, 0, 0);
+        if let Some(pool) = self.process.pools.pools.get_mut(&handle) {
+            // Another device of the importer has access where the importer says so.
+            (pool.source, pool.home, pool.access) = (Some(source), home, own_access(home));
+        }
+        RawPool(handle)
+    }
+
+    /// What a pool can be exported as.
+    pub(super) fn pool_exports(&mut self, ordinal: u32, raw: RawPool) -> Result<HandleType, Code> {
+        Ok(self.pool(ordinal, raw)?.handle_types)
+    }
+
+    /// The pool that one stands for, and the devices that may use its memory.
+    pub(super) fn imported_pool(
+        &mut self,
+        ordinal: u32,
+        raw: RawPool,
+    ) -> Result<(Option<PoolSource>, AccessList), Code> {
+        let pool = self.pool(ordinal, raw)?;
+        Ok((pool.source, pool.access.clone()))
+    }
+
+    /// A block of an imported pool is out.
+    pub(super) fn add_to_pool(&mut self, raw: RawPool, bytes: u64) {
+        if let Some(pool) = self.process.pools.pools.get_mut(&raw.0) {
+            pool.used += bytes;
+            pool.used_high = pool.used_high.max(pool.used);
+        }
+    }
+
+    pub(super) fn pool_set_access(
+        &mut self,
+        ordinal: u32,
+        raw: RawPool,
+        accessor: u32,
+        access: MapAccess,
+    ) -> Result<(), Code> {
+        let home = self.pool(ordinal, raw)?.home;
+        self.device(accessor)?;
+        // The codes of an H200.
+        let is_own = accessor == home;
+        match access {
+            MapAccess::Read => return Err(Code::NOT_SUPPORTED),
+            MapAccess::None if is_own => return Err(Code::INVALID_DEVICE),
+            MapAccess::None | MapAccess::ReadWrite => {}
+        }
+        if !is_own && !self.config.reaches(accessor, home) {
+            return Err(Code::INVALID_DEVICE);
+        }
+        let pool = self.pool(ordinal, raw)?;
+        set_access(&mut pool.access, accessor, access);
+        let pages: Vec<u64> = pool.space.pages().collect();
+        let blocks = self.process.opened.blocks.of(&self.process.allocations, raw);
+        let places = pages.into_iter().map(|page| (page, 1)).chain(blocks);
+        for (address, bytes) in places.collect::<Vec<_>>() {
+            self.process.memory.set_access(address, bytes, accessor, access);
+        }
+        Ok(())
     }
 
     pub(super) fn pool_destroy(&mut self, ordinal: u32, raw: RawPool) -> Result<(), Code> {
-        if self.pools.is_default(raw.0) {
+        if self.process.pools.is_default(raw.0) {
             return Err(Code::INVALID_VALUE);
         }
         self.pool(ordinal, raw)?;
@@ -190,8 +302,11 @@ impl SimMachine {
 
     /// Releases pages that are not in use, as long as `keep_bytes` stay.
     pub(super) fn pool_trim(&mut self, ordinal: u32, raw: RawPool, keep_bytes: usize) -> Result<(), Code> {
-        self.pool(ordinal, raw)?;
-        let page_bytes = self.pool(ordinal, raw)?.space.page_bytes;
+        let pool = self.pool(ordinal, raw)?;
+        if pool.source.is_some() {
+            return Err(Code::INVALID_VALUE);
+        }
+        let page_bytes = pool.space.page_bytes;
         self.release(raw.0, (keep_bytes as u64).saturating_add(page_bytes - 1));
         Ok(())
     }
@@ -245,8 +360,8 @@ impl SimMachine {
         raw: RawPool,
         lane: LaneId,
     ) -> Result<u64, Code> {
-        self.pool(ordinal, raw)?;
-        if asked == 0 {
+        // Blocks of a pool of another process are imported.
+        if self.pool(ordinal, raw)?.source.is_some() || asked == 0 {
             return Err(Code::INVALID_VALUE);
         }
         let bytes = asked.checked_next_multiple_of(UNIT).ok_or(Code::OUT_OF_MEMORY)?;
@@ -263,7 +378,7 @@ impl SimMachine {
         let range = Range { address, bytes: asked, mode: AccessMode::Allocate };
         let made = self.by_lane(lane, name, range, point);
         let kind = AllocationKind::Pooled(raw.0);
-        self.allocations.add(address, Allocation { kind, ordinal, bytes: asked, made });
+        self.process.allocations.add(address, Allocation { kind, ordinal, bytes: asked, made });
         Ok(address)
     }
 
@@ -273,8 +388,12 @@ impl SimMachine {
         let AllocationKind::Pooled(handle) = kind else { return Ok(()) };
         let bytes = asked.next_multiple_of(UNIT);
         let after = self.lanes.get(lane).map_or_else(|| LaneClock::of(point), |lane| lane.clock.clone());
-        if let Some(pool) = self.pools.pools.get_mut(&handle) {
+        let is_import = self.give_back_import(address, &after);
+        if let Some(pool) = self.process.pools.pools.get_mut(&handle) {
             pool.used -= asked;
+            if is_import {
+                return Ok(());
+            }
             pool.space.free(lane, address, bytes, point.sequence, after);
             if pool.destroyed {
                 self.release(handle, 0);
@@ -286,12 +405,12 @@ impl SimMachine {
     /// Returns `true` if a request that found no memory may be tried again once the pending frees have run: hardware refuses at once
     /// where the limit of the pool stands in the way.
     pub(super) fn may_wait(&self, raw: RawPool) -> bool {
-        self.pools.pools.get(&raw.0).is_some_and(|pool| pool.max_bytes == u64::MAX)
+        self.process.pools.pools.get(&raw.0).is_some_and(|pool| pool.max_bytes == u64::MAX)
     }
 
     /// The operations that must run before any stream can take all free memory of the pool.
     pub(super) fn pending_frees(&self, raw: RawPool) -> LaneClock {
-        let pool = self.pools.pools.get(&raw.0);
+        let pool = self.process.pools.pools.get(&raw.0);
         let mut clock = pool.map(|pool| pool.space.before_all()).unwrap_or_default();
         self.lanes.prune(&mut clock);
         clock
@@ -299,9 +418,9 @@ impl SimMachine {
 
     /// At a synchronisation, any stream may have what the host has seen freed, and pools shrink to their release threshold.
     pub(super) fn release_over_threshold(&mut self, ordinal: u32) {
-        let Self { lanes, pools, .. } = &mut *self;
+        let Self { lanes, process, .. } = &mut *self;
         let mut over = Vec::new();
-        for (&handle, pool) in pools.pools.iter_mut().filter(|(_, pool)| pool.ordinal == ordinal) {
+        for (&handle, pool) in process.pools.pools.iter_mut().filter(|(_, pool)| pool.ordinal == ordinal) {
             pool.space.gather(|lane| lanes.observed_until(lane), |clock| lanes.prune(clock));
             if pool.reserved > pool.release_threshold {
                 over.push((handle, pool.release_threshold));
@@ -315,8 +434,8 @@ impl SimMachine {
     /// Takes a range for a stream, which must come after the operations that are returned with it.
     fn take(&mut self, handle: u64, bytes: u64, lane: LaneId) -> Option<(u64, LaneClock)> {
         let clock = self.lanes.joined(lane);
-        let Self { lanes, pools, .. } = &mut *self;
-        let pool = pools.pools.get_mut(&handle)?;
+        let Self { lanes, process, .. } = &mut *self;
+        let pool = process.pools.pools.get_mut(&handle)?;
         let done = |other| match pool.opportunistic {
             true => lanes.run_until(other),
             false => lanes.observed_until(other),
@@ -336,17 +455,17 @@ impl SimMachine {
             None => self.grow(handle, bytes),
         };
         let at = at.or_else(|| {
-            let all = self.pools.pools.get(&handle).filter(|_| internal)?.space.best_of_all(bytes);
+            let all = self.process.pools.pools.get(&handle).filter(|_| internal)?.space.best_of_all(bytes);
             let at = all.into_iter().find(|&at| self.back(handle, at, bytes))?;
-            self.pools.pools.get_mut(&handle)?.space.pull(at, bytes);
+            self.process.pools.pools.get_mut(&handle)?.space.pull(at, bytes);
             Some(at)
         })?;
-        Some((at, self.pools.pools.get_mut(&handle)?.space.claim(at, bytes)))
+        Some((at, self.process.pools.pools.get_mut(&handle)?.space.claim(at, bytes)))
     }
 
     /// Returns where `bytes` bytes start that lie behind all others.
     fn grow(&mut self, handle: u64, bytes: u64) -> Option<u64> {
-        let pool = self.pools.pools.get_mut(&handle)?;
+        let pool = self.process.pools.pools.get_mut(&handle)?;
         if pool.kind == PoolKind::Managed {
             return self.add_managed(handle, bytes);
         }
@@ -354,7 +473,7 @@ impl SimMachine {
             let device_bytes = self.devices.get(pool.ordinal as usize)?.total_bytes;
             let page_bytes = pool.space.page_bytes;
             let reserved = device_bytes.saturating_mul(ADDRESSES).checked_next_multiple_of(page_bytes)?;
-            pool.space.reserve(self.memory.take_addresses(reserved, page_bytes)?, reserved);
+            pool.space.reserve(self.addresses.take(reserved, page_bytes)?, reserved);
         }
         let at = pool.space.behind(bytes)?;
         self.back(handle, at, bytes).then_some(at)
@@ -362,25 +481,30 @@ impl SimMachine {
 
     /// Sees to it that a range has memory; changes nothing if there is not enough.
     fn back(&mut self, handle: u64, address: u64, bytes: u64) -> bool {
-        let Some(pool) = self.pools.pools.get_mut(&handle) else { return false };
+        let Some(pool) = self.process.pools.pools.get_mut(&handle) else { return false };
         let (ordinal, page_bytes) = (pool.ordinal, pool.space.page_bytes);
         let missing: Vec<u64> = pool.space.missing(address, bytes).collect();
         let spare: Vec<(u64, u64)> = pool.space.spare(address..address + bytes).take(missing.len()).collect();
+        let (max_bytes, list) = (pool.max_bytes, pool.access.clone());
         let more = (missing.len() - spare.len()) as u64 * page_bytes;
-        let Some(held) = pool.reserved.checked_add(more).filter(|&held| held <= pool.max_bytes) else {
+        let Some(held) = pool.reserved.checked_add(more).filter(|&held| held <= max_bytes) else {
             return false;
         };
-        if self.take_bytes(ordinal, more).is_err() {
+        // A page that another process still has mapped stays with it.
+        let movable = spare.iter().filter(|&&(page, _)| self.is_held_alone(page)).count();
+        if self.take_bytes(ordinal, (missing.len() - movable) as u64 * page_bytes).is_err() {
             return false;
         }
         for (page, _) in spare {
             self.remove_page(handle, page);
         }
-        let Some(pool) = self.pools.pools.get_mut(&handle) else { return false };
+        // What has just come free by that.
+        let _ = self.take_bytes(ordinal, movable as u64 * page_bytes);
+        let Some(pool) = self.process.pools.pools.get_mut(&handle) else { return false };
         for page in missing {
-            let backing = self.memory.add_device_backing();
-            let rights = Rights::Device(ordinal);
-            self.memory.map(page, SimMapping { bytes: page_bytes, backing, rights });
+            let backing = self.backings.add_device(ordinal, page_bytes);
+            let rights = Rights::Pool(list.clone());
+            self.process.memory.map(page, SimMapping { bytes: page_bytes, backing, offset: 0, rights });
             pool.space.add_page(page);
         }
         pool.reserved = held;
@@ -390,7 +514,7 @@ impl SimMachine {
 
     /// Adds memory of the host, whose addresses are the host's, and returns where it starts.
     fn add_managed(&mut self, handle: u64, bytes: u64) -> Option<u64> {
-        let pool = self.pools.pools.get_mut(&handle)?;
+        let pool = self.process.pools.pools.get_mut(&handle)?;
         let bytes = bytes.checked_next_multiple_of(pool.space.page_bytes)?;
         let held = self.pinned_bytes.checked_add(bytes)?;
         let reserved = pool.reserved.checked_add(bytes)?;
@@ -400,8 +524,9 @@ impl SimMachine {
         let block = HostBytes::allocate(usize::try_from(bytes).ok()?)?;
         self.pinned_bytes = held;
         let address = block.address();
-        let backing = self.memory.add_host_backing(block);
-        self.memory.map(address, SimMapping { bytes, backing, rights: Rights::Everyone });
+        let backing = self.backings.add_host(block);
+        let rights = Rights::Everyone;
+        self.process.memory.map(address, SimMapping { bytes, backing, offset: 0, rights });
         pool.space.add_block(address, bytes);
         pool.reserved = reserved;
         pool.reserved_high = pool.reserved_high.max(reserved);
@@ -410,47 +535,50 @@ impl SimMachine {
 
     /// Releases pages that nothing lies in, as far as their frees have run, until at most `keep_bytes` are held.
     fn release(&mut self, handle: u64, keep_bytes: u64) {
-        let Self { lanes, pools, .. } = &mut *self;
-        let Some(pool) = pools.pools.get_mut(&handle) else { return };
+        let Self { lanes, process, .. } = &mut *self;
+        let Some(pool) = process.pools.pools.get_mut(&handle) else { return };
         pool.space.gather(|lane| lanes.run_until(lane), |clock| lanes.prune(clock));
         self.release_shared(handle, keep_bytes);
     }
 
     /// The same of what belongs to no stream.
     fn release_shared(&mut self, handle: u64, keep_bytes: u64) {
-        let Self { lanes, pools, .. } = &mut *self;
-        let Some(pool) = pools.pools.get_mut(&handle) else { return };
+        let Self { lanes, process, .. } = &mut *self;
+        let Some(pool) = process.pools.pools.get_mut(&handle) else { return };
         let idle: Vec<(u64, u64)> = pool.space.idle(|clock| lanes.completed(clock)).collect();
         for (page, bytes) in idle {
-            let Some(pool) = self.pools.pools.get_mut(&handle) else { return };
+            let Some(pool) = self.process.pools.pools.get_mut(&handle) else { return };
             if pool.reserved <= keep_bytes {
                 break;
             }
             pool.reserved -= bytes;
-            let (ordinal, kind) = (pool.ordinal, pool.kind);
-            self.remove_page(handle, page);
-            match kind {
-                PoolKind::Device => self.free_device_bytes(ordinal, bytes),
-                PoolKind::Managed => self.pinned_bytes -= bytes,
+            if pool.kind == PoolKind::Managed {
+                self.pinned_bytes -= bytes;
             }
+            self.remove_page(handle, page);
         }
         let is_over = |pool: &SimPool| pool.destroyed && pool.reserved == 0;
-        if self.pools.pools.get(&handle).is_some_and(is_over)
-            && let Some(SimPool { space, .. }) = self.pools.pools.remove(&handle)
+        if self.process.pools.pools.get(&handle).is_some_and(is_over)
+            && let Some(SimPool { space, .. }) = self.process.pools.pools.remove(&handle)
             && space.is_reserved()
         {
-            self.memory.free_addresses(space.start, space.reserved_bytes(), space.page_bytes);
+            self.addresses.free(space.start, space.reserved_bytes(), space.page_bytes);
         }
+    }
+
+    /// Returns `true` if no other process holds the memory of a page.
+    fn is_held_alone(&self, page: u64) -> bool {
+        let mapping = self.process.memory.mappings_in(page, 1).next();
+        mapping.is_some_and(|(_, mapping)| self.backings.holders(mapping.backing) == 1)
     }
 
     /// Takes the memory from under a page that nothing lies in.
     fn remove_page(&mut self, handle: u64, page: u64) {
-        if let Some(pool) = self.pools.pools.get_mut(&handle) {
+        if let Some(pool) = self.process.pools.pools.get_mut(&handle) {
             pool.space.remove_page(page);
         }
-        let Some(mapping) = self.memory.unmap(page) else { return };
-        self.watch.forget(mapping.backing);
-        if let Some(Backing::Host(block)) = self.memory.remove_backing(mapping.backing) {
+        let Some(mapping) = self.process.memory.unmap(page) else { return };
+        if let Some(block) = self.let_go(mapping.backing) {
             // SAFETY: nobody uses the block any more: every part of it was given back (`Driver::free_async`), and the
             // work that those frees were ordered after has run (`PoolSpace::idle`).
             unsafe { block.free() };

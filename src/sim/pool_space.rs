@@ -133,6 +133,11 @@ impl PoolSpace {
         self.end - self.start
     }
 
+    /// Where the pages start.
+    pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
+        self.pages.keys().copied()
+    }
+
     /// Adds memory that says itself where it is. It never becomes one with its neighbour.
     pub(super) fn add_block(&mut self, address: u64, bytes: u64) {
         self.pages.insert(address, bytes);

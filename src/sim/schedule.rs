@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use super::clock::{LaneClock, LaneId, Point};
 use super::device_bytes::mix;
 use super::explore::Scripted;
-use super::hazard::{Hazard, HazardKind};
+use super::hazard::{Hazard, HazardKind, StreamLabel};
 use super::kernel::run_callback;
 use super::lane::{Operation, Work};
 use super::machine::{MachineGuard, SharedMachine, SimMachine};
+use super::process::ProcessId;
 use crate::contain::contain;
 use crate::driver::Code;
 
@@ -144,18 +145,18 @@ impl SimMachine {
 }
 
 impl SharedMachine {
-    /// Runs work until all of `goal` has run.
+    /// Runs work until all of `goal` has run, or the process is killed.
     pub(super) fn run_until<'a>(
         self: &'a Arc<Self>,
         mut machine: MachineGuard<'a>,
         goal: &LaneClock,
     ) -> MachineGuard<'a> {
         machine.scheduler.begin_wait();
-        while !machine.lanes.completed(goal) {
+        while !machine.lanes.completed(goal) && !machine.process.is_over() {
             machine = match machine.pick(goal) {
                 Some(lane) => self.run_one(machine, lane),
                 // All work that could run is running, on other threads.
-                None => self.changed.wait(machine),
+                None => self.wait(machine),
             };
         }
         self.drop_discarded(machine)
@@ -192,30 +193,49 @@ impl SharedMachine {
         self.drop_discarded(machine)
     }
 
+    /// Runs the next operation of a lane, as its process, and comes back to the process that asked for it.
     fn run_one<'a>(self: &'a Arc<Self>, mut machine: MachineGuard<'a>, lane: LaneId) -> MachineGuard<'a> {
         let Some(operation) = machine.lanes.start(lane) else { return machine };
-        let Some((ordinal, label)) = machine.lanes.get(lane).map(|lane| (lane.ordinal, lane.label)) else {
+        let Some((process, ordinal, label)) =
+            machine.lanes.get(lane).map(|lane| (lane.process, lane.ordinal, lane.label))
+        else {
             return machine;
         };
+        let caller = machine.process.id;
+        machine.switch_to(process);
+        let mut machine = self.run_operation(machine, operation, ordinal, label);
+        machine.switch_to(caller);
+        machine
+    }
+
+    fn run_operation<'a>(
+        self: &'a Arc<Self>,
+        mut machine: MachineGuard<'a>,
+        operation: Operation,
+        ordinal: u32,
+        label: StreamLabel,
+    ) -> MachineGuard<'a> {
         let Operation { work, point, name, needs } = operation;
+        let process = machine.process.id;
         match work {
             Work::Kernel(kernel) => {
                 drop(machine);
-                let outcome = kernel.execute(self, ordinal, label);
+                let outcome = kernel.execute(self, process, ordinal, label);
                 // Its closure is foreign code, and may panic when it is dropped; that must not leave a waiting thread waiting for
                 // ever.
                 contain(|| drop(kernel));
-                self.done(self.machine.lock(), ordinal, point, outcome)
+                self.done(self.lock_as(process), ordinal, point, outcome)
             }
             Work::Host(function) => {
                 // The function may tell the host that all before it is done.
                 machine.lanes.observe(&needs);
                 drop(machine);
                 let Some(function) = function.take() else {
-                    return self.done(self.machine.lock(), ordinal, point, Ok(()));
+                    return self.done(self.lock_as(process), ordinal, point, Ok(()));
                 };
-                self.start_host_call(function, format!("host function `{name}` on {label}"), ordinal, point);
-                self.wait_for_host_call(self.machine.lock(), point)
+                let what = format!("host function `{name}` on {label}");
+                self.start_host_call(function, what, process, ordinal, point);
+                self.wait_for_host_call(self.lock_as(process), point)
             }
             work => {
                 let outcome = machine.perform(&work);
@@ -244,13 +264,14 @@ impl SharedMachine {
         self: &Arc<Self>,
         function: Box<dyn FnOnce() + Send>,
         what: String,
+        process: ProcessId,
         ordinal: u32,
         point: Point,
     ) {
         let shared = Arc::clone(self);
         let run = move |function: Box<dyn FnOnce() + Send>| {
             let outcome = run_callback(function);
-            let mut machine = shared.machine.lock();
+            let mut machine = shared.lock_as(process);
             if let Err(words) = outcome {
                 machine.report(Hazard::rule(HazardKind::Panic, format!("{what} panicked: {words}")));
             }
@@ -282,7 +303,7 @@ impl SharedMachine {
             if left.is_zero() {
                 break;
             }
-            machine = self.changed.wait_timeout(machine, left);
+            machine = self.wait_timeout(machine, left);
         }
         machine
     }
@@ -292,12 +313,12 @@ impl SharedMachine {
         if machine.discarded.is_empty() {
             return machine;
         }
-        let discarded = core::mem::take(&mut machine.discarded);
+        let (process, discarded) = (machine.process.id, core::mem::take(&mut machine.discarded));
         drop(machine);
         for work in discarded {
             contain(|| drop(work));
         }
-        self.machine.lock()
+        self.lock_as(process)
     }
 
     /// Runs host functions that no call waits for, until the machine is closed.
@@ -305,17 +326,17 @@ impl SharedMachine {
         let mut machine = self.machine.lock();
         while !machine.closed {
             let Some((point, deadline)) = machine.waiting_host_call() else {
-                machine = self.changed.wait(machine);
+                machine = self.wait(machine);
                 continue;
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if !left.is_zero() {
-                machine = self.changed.wait_timeout(machine, left);
+                machine = self.wait_timeout(machine, left);
                 continue;
             }
             machine = match machine.pick(&LaneClock::of(point)) {
                 Some(lane) => self.run_one(machine, lane),
-                None => self.changed.wait(machine),
+                None => self.wait(machine),
             };
         }
     }

@@ -46,12 +46,10 @@ pub(super) struct Streams {
     recycled: Vec<u64>,
     per_thread: HashMap<(ThreadId, u32), u64>,
     handles: u64,
-    ids: u64,
 }
 
 impl Streams {
-    pub(super) fn add_legacy(&mut self, ordinal: u32, lane: LaneId) {
-        let id = self.next_id();
+    pub(super) fn add_legacy(&mut self, ordinal: u32, lane: LaneId, id: u64) {
         let handle = FIRST_LEGACY + u64::from(ordinal);
         self.streams.insert(handle, SimStream { handle, ordinal, lane, id });
     }
@@ -70,23 +68,24 @@ impl Streams {
         let made = self.streams.iter().filter(|&(&handle, _)| handle < FIRST_PER_THREAD);
         made.map(|(&handle, stream)| (RawStream(handle), stream))
     }
-
-    fn next_id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
-    }
 }
 
 impl SimMachine {
+    /// A number that no stream of any process has, so that a hazard names one stream.
+    pub(super) fn next_stream_id(&mut self) -> u64 {
+        self.stream_ids += 1;
+        self.stream_ids
+    }
+
     pub(super) fn create_stream(&mut self, ordinal: u32, flags: StreamFlags) -> RawStream {
-        let id = self.streams.next_id();
+        let id = self.next_stream_id();
         let kind = if flags.blocking { LaneKind::Blocking } else { LaneKind::Independent };
-        let lane = self.lanes.add(ordinal, kind, StreamLabel::Stream { ordinal, id });
-        let handle = self.streams.recycled.pop().unwrap_or_else(|| {
-            self.streams.handles += 1;
-            FIRST_HANDLE + self.streams.handles * 0x40
+        let lane = self.lanes.add(self.process.id, ordinal, kind, StreamLabel::Stream { ordinal, id });
+        let handle = self.process.streams.recycled.pop().unwrap_or_else(|| {
+            self.process.streams.handles += 1;
+            FIRST_HANDLE + self.process.streams.handles * 0x40
         });
-        self.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
+        self.process.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
         RawStream(handle)
     }
 
@@ -95,8 +94,8 @@ impl SimMachine {
             return Err(Code::INVALID_HANDLE);
         }
         let stream = self.stream(ordinal, raw)?;
-        self.streams.streams.remove(&raw.0);
-        self.streams.recycled.push(raw.0);
+        self.process.streams.streams.remove(&raw.0);
+        self.process.streams.recycled.push(raw.0);
         self.forget_capture_of(raw.0);
         self.lanes.retire(stream.lane);
         Ok(())
@@ -110,7 +109,7 @@ impl SimMachine {
             RawStream(handle) if handle < FIRST_PER_THREAD => handle,
             RawStream(_) => 0,
         };
-        match self.streams.streams.get(&handle) {
+        match self.process.streams.streams.get(&handle) {
             Some(stream) if stream.ordinal == ordinal => Ok(*stream),
             Some(stream) => {
                 let words = format!(
@@ -128,7 +127,7 @@ impl SimMachine {
 
     /// As [`stream`](Self::stream), also for a stream of another device, unless it is a default stream.
     pub(super) fn stream_of_any_device(&mut self, ordinal: u32, raw: RawStream) -> Result<SimStream, Code> {
-        let known = if raw.is_default() { None } else { self.streams.by_handle(raw.0) };
+        let known = if raw.is_default() { None } else { self.process.streams.by_handle(raw.0) };
         self.stream(known.map_or(ordinal, |stream| stream.ordinal), raw)
     }
 
@@ -137,7 +136,7 @@ impl SimMachine {
         if raw.is_default() {
             return Err(Code::INVALID_HANDLE);
         }
-        match self.streams.by_handle(raw.0).filter(|stream| stream.handle < FIRST_PER_THREAD) {
+        match self.process.streams.by_handle(raw.0).filter(|stream| stream.handle < FIRST_PER_THREAD) {
             Some(stream) => Ok(stream.ordinal),
             None => {
                 let words = format!("{raw:?} is no stream, or was destroyed before it was used");
@@ -148,14 +147,19 @@ impl SimMachine {
 
     fn per_thread(&mut self, ordinal: u32) -> u64 {
         let key = (thread::current().id(), ordinal);
-        if let Some(&handle) = self.streams.per_thread.get(&key) {
+        if let Some(&handle) = self.process.streams.per_thread.get(&key) {
             return handle;
         }
-        let id = self.streams.next_id();
+        let id = self.next_stream_id();
         let handle = FIRST_PER_THREAD + id;
-        let lane = self.lanes.add(ordinal, LaneKind::Blocking, StreamLabel::PerThread { ordinal, id });
-        self.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
-        self.streams.per_thread.insert(key, handle);
+        let lane = self.lanes.add(
+            self.process.id,
+            ordinal,
+            LaneKind::Blocking,
+            StreamLabel::PerThread { ordinal, id },
+        );
+        self.process.streams.streams.insert(handle, SimStream { handle, ordinal, lane, id });
+        self.process.streams.per_thread.insert(key, handle);
         handle
     }
 }

@@ -1,15 +1,15 @@
 //! Virtual memory: addresses without bytes, bytes without addresses, and mappings between them.
 
 use std::collections::{BTreeMap, HashMap};
-#[cfg(unix)]
-use std::io::Write;
 
 use smallvec::SmallVec;
 
 use super::allocation::{AllocationKind, Freed};
+use super::backing::BackingId;
 use super::hazard::{AccessMode, HazardKind};
+use super::lent::LentThing;
 use super::machine::SimMachine;
-use super::memory::{BackingId, Rights, SimMapping};
+use super::memory::{Rights, SimMapping};
 use crate::driver::{Call, Code, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
 
 /// The unit of reservations and mappings, as on an H200.
@@ -23,23 +23,32 @@ struct AddressReservation {
     align: u64,
 }
 
-/// Physical memory.
+/// A handle of physical memory, of this process or imported.
 #[derive(Clone, Copy, Debug)]
-struct Physical {
+struct PhysicalHandle {
+    /// The device that it is used for. The memory may be another one's.
     ordinal: u32,
     bytes: u64,
     backing: BackingId,
+    /// What it can be exported as; nothing if it was imported.
     handle_types: HandleType,
+}
+
+/// What keeps physical memory in this process.
+#[derive(Clone, Copy, Debug)]
+struct PhysicalUse {
+    /// The first handle, which names it.
+    first: u64,
+    handles: usize,
     mappings: usize,
-    released: bool,
 }
 
 /// Reservations and physical memory of the machine.
 #[derive(Debug, Default)]
 pub(super) struct VirtualMemory {
     reservations: BTreeMap<u64, AddressReservation>,
-    physical: HashMap<u64, Physical>,
-    by_backing: HashMap<BackingId, u64>,
+    held: HashMap<u64, PhysicalHandle>,
+    used: HashMap<BackingId, PhysicalUse>,
     handles: u64,
 }
 
@@ -50,27 +59,32 @@ impl VirtualMemory {
 
     /// Handles of physical memory that were not released, and their bytes.
     pub(super) fn handles(&self) -> impl Iterator<Item = (u64, u64)> {
-        let held = self.physical.iter().filter(|(_, physical)| !physical.released);
-        held.map(|(&handle, physical)| (handle, physical.bytes))
+        self.held.iter().map(|(&handle, held)| (handle, held.bytes))
     }
 
     pub(super) fn bytes_of(&self, memory: RawMemory) -> u64 {
-        self.physical.get(&memory.0).map_or(0, |physical| physical.bytes)
+        self.held.get(&memory.0).map_or(0, |held| held.bytes)
     }
 
     /// The number of mappings.
     pub(super) fn mappings(&self) -> usize {
-        self.physical.values().map(|physical| physical.mappings).sum()
+        self.used.values().map(|used| used.mappings).sum()
     }
 
     /// The number of the physical memory behind a mapping.
     pub(super) fn handle_of(&self, backing: BackingId) -> Option<u64> {
-        self.by_backing.get(&backing).copied()
+        self.used.get(&backing).map(|used| used.first)
     }
 
-    /// The device of the physical memory behind a mapping.
-    pub(super) fn ordinal_of(&self, backing: BackingId) -> Option<u32> {
-        self.physical.get(&self.handle_of(backing)?).map(|physical| physical.ordinal)
+    /// Adds a handle. Returns `true` if it is the first one of its memory.
+    fn add(&mut self, held: PhysicalHandle) -> (RawMemory, bool) {
+        self.handles += 1;
+        let handle = self.handles;
+        self.held.insert(handle, held);
+        let used =
+            self.used.entry(held.backing).or_insert(PhysicalUse { first: handle, handles: 0, mappings: 0 });
+        used.handles += 1;
+        (RawMemory(handle), used.first == handle)
     }
 
     fn reservation_of(&self, ordinal: u32, address: u64, bytes: u64) -> Option<(u64, AddressReservation)> {
@@ -87,10 +101,13 @@ fn is_whole(value: u64) -> bool {
 impl SimMachine {
     /// The mappings of physical memory: the handle, its address and its bytes.
     pub(super) fn virtual_mappings(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        let mapped =
-            self.virtual_memory.reservations().flat_map(|(at, bytes)| self.memory.mappings_in(at, bytes));
+        let mapped = self
+            .process
+            .virtual_memory
+            .reservations()
+            .flat_map(|(at, bytes)| self.process.memory.mappings_in(at, bytes));
         mapped.filter_map(|(at, mapping)| {
-            Some((self.virtual_memory.handle_of(mapping.backing)?, at, mapping.bytes))
+            Some((self.process.virtual_memory.handle_of(mapping.backing)?, at, mapping.bytes))
         })
     }
 
@@ -100,14 +117,17 @@ impl SimMachine {
             return Err(Code::INVALID_VALUE);
         }
         let align = align.max(GRANULARITY);
-        let address = self.memory.take_addresses(bytes, align).ok_or(Code::OUT_OF_MEMORY)?;
-        self.virtual_memory.reservations.insert(address, AddressReservation { ordinal, bytes, align });
+        let address = self.addresses.take(bytes, align).ok_or(Code::OUT_OF_MEMORY)?;
+        self.process
+            .virtual_memory
+            .reservations
+            .insert(address, AddressReservation { ordinal, bytes, align });
         Ok(address)
     }
 
     pub(super) fn virtual_free(&mut self, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
         let bytes = bytes as u64;
-        let Some(&reservation) = self.virtual_memory.reservations.get(&address) else {
+        let Some(&reservation) = self.process.virtual_memory.reservations.get(&address) else {
             let words = format!("no reservation starts at {address:#x}");
             return Err(self.refuse(HazardKind::InvalidFree, words, Code::INVALID_VALUE));
         };
@@ -116,12 +136,12 @@ impl SimMachine {
                 format!("the reservation at {address:#x} has {} bytes, not {bytes}", reservation.bytes);
             return Err(self.refuse(HazardKind::InvalidFree, words, Code::INVALID_VALUE));
         }
-        if self.memory.mappings_in(address, bytes).next().is_some() {
+        if self.process.memory.mappings_in(address, bytes).next().is_some() {
             let words = format!("the reservation at {address:#x} was freed with memory mapped in it");
             return Err(self.refuse(HazardKind::FreeInUse, words, Code::INVALID_VALUE));
         }
-        self.virtual_memory.reservations.remove(&address);
-        self.memory.free_addresses(address, bytes, reservation.align);
+        self.process.virtual_memory.reservations.remove(&address);
+        self.addresses.free(address, bytes, reservation.align);
         Ok(())
     }
 
@@ -136,34 +156,44 @@ impl SimMachine {
             return Err(Code::INVALID_VALUE);
         }
         self.take_bytes(ordinal, bytes)?;
-        let backing = self.memory.add_device_backing();
-        self.virtual_memory.handles += 1;
-        let handle = self.virtual_memory.handles;
-        let physical = Physical { ordinal, bytes, backing, handle_types, mappings: 0, released: false };
-        self.virtual_memory.physical.insert(handle, physical);
-        self.virtual_memory.by_backing.insert(backing, handle);
-        Ok(RawMemory(handle))
+        let backing = self.backings.add_device(ordinal, bytes);
+        let held = PhysicalHandle { ordinal, bytes, backing, handle_types };
+        Ok(self.process.virtual_memory.add(held).0)
     }
 
-    /// Fails unless the memory was created to be exported in this way.
-    pub(super) fn check_exportable(
-        &self,
+    /// Exports memory, if it was created to be exported in this way.
+    pub(super) fn memory_export(
+        &mut self,
         ordinal: u32,
         memory: RawMemory,
         handle_type: HandleType,
-    ) -> Result<(), Code> {
-        let known = self.virtual_memory.physical.get(&memory.0);
-        let known = known.filter(|physical| physical.ordinal == ordinal && !physical.released);
-        let may = known.is_some_and(|physical| physical.handle_types.contains(handle_type));
-        if may { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    ) -> Result<ExportedMemory, Code> {
+        let known = self.process.virtual_memory.held.get(&memory.0).filter(|held| held.ordinal == ordinal);
+        let known =
+            known.filter(|held| held.handle_types.contains(handle_type)).ok_or(Code::INVALID_VALUE)?;
+        self.lend(LentThing::Memory(known.backing), handle_type)
+    }
+
+    pub(super) fn memory_import(
+        &mut self,
+        ordinal: u32,
+        exported: &ExportedMemory,
+    ) -> Result<RawMemory, Code> {
+        let LentThing::Memory(backing) = self.borrowed(exported)? else { return Err(Code::NOT_SUPPORTED) };
+        let (home, bytes) = self.backings.home(backing).ok_or(Code::INVALID_VALUE)?;
+        self.check_reachable(ordinal, home)?;
+        let held = PhysicalHandle { ordinal, bytes, backing, handle_types: HandleType::NONE };
+        let (memory, is_first) = self.process.virtual_memory.add(held);
+        if is_first {
+            self.backings.hold(backing);
+        }
+        Ok(memory)
     }
 
     pub(super) fn memory_release(&mut self, ordinal: u32, memory: RawMemory) -> Result<(), Code> {
-        self.physical(ordinal, memory)?;
-        if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
-            physical.released = true;
-        }
-        self.drop_physical_if_over(memory.0);
+        let backing = self.physical(ordinal, memory)?.backing;
+        self.process.virtual_memory.held.remove(&memory.0);
+        self.use_physical(backing, |used| used.handles -= 1);
         Ok(())
     }
 
@@ -178,17 +208,15 @@ impl SimMachine {
         let bytes = bytes as u64;
         let fits = bytes == physical.bytes
             && is_whole(address)
-            && self.virtual_memory.reservation_of(ordinal, address, bytes).is_some()
-            && self.memory.mappings_in(address, bytes).next().is_none();
+            && self.process.virtual_memory.reservation_of(ordinal, address, bytes).is_some()
+            && self.process.memory.mappings_in(address, bytes).next().is_none();
         if !fits {
             return Err(Code::INVALID_VALUE);
         }
-        self.allocations.forget_freed(address, bytes);
+        self.process.allocations.forget_freed(address, bytes);
         let rights = Rights::Virtual(SmallVec::new());
-        self.memory.map(address, SimMapping { bytes, backing: physical.backing, rights });
-        if let Some(physical) = self.virtual_memory.physical.get_mut(&memory.0) {
-            physical.mappings += 1;
-        }
+        self.process.memory.map(address, SimMapping { bytes, backing: physical.backing, offset: 0, rights });
+        self.use_physical(physical.backing, |used| used.mappings += 1);
         Ok(())
     }
 
@@ -197,14 +225,11 @@ impl SimMachine {
         self.charge_more_handles(Call::MemoryUnmap, starts.len());
         self.watch_host_free(Call::MemoryUnmap, address, bytes as u64);
         for start in starts {
-            let Some(mapping) = self.memory.unmap(start) else { continue };
-            let Some(&handle) = self.virtual_memory.by_backing.get(&mapping.backing) else { continue };
-            if let Some(physical) = self.virtual_memory.physical.get_mut(&handle) {
-                physical.mappings -= 1;
-            }
-            self.drop_physical_if_over(handle);
+            let Some(mapping) = self.process.memory.unmap(start) else { continue };
+            self.use_physical(mapping.backing, |used| used.mappings -= 1);
             let freed = self.by_host(Call::MemoryUnmap, start, mapping.bytes, AccessMode::Free);
-            self.allocations
+            self.process
+                .allocations
                 .add_freed(start, Freed { kind: AllocationKind::Mapped, bytes: mapping.bytes, freed });
         }
         Ok(())
@@ -220,13 +245,27 @@ impl SimMachine {
     ) -> Result<(), Code> {
         let Location::Device(accessor) = accessor else { return Err(Code::INVALID_VALUE) };
         self.device(accessor)?;
+        let mapped = self.process.memory.mapped_pieces(address, bytes as u64);
+        let homes = mapped.iter().filter_map(|piece| self.backings.home(piece.backing));
+        for (home, _) in homes {
+            if home != accessor && !self.config.reaches(accessor, home) {
+                return Err(Code::INVALID_DEVICE);
+            }
+        }
         let starts = self.whole_mappings(ordinal, address, bytes as u64)?;
+        for start in &starts {
+            let home = self.process.memory.mappings_in(*start, 1).next();
+            let home = home.and_then(|(_, mapping)| self.backings.home(mapping.backing));
+            if let Some((home, _)) = home
+                && home != accessor
+                && !self.config.reaches(accessor, home)
+            {
+                return Err(Code::INVALID_DEVICE);
+            }
+        }
         self.charge_more_handles(Call::MemorySetAccess, starts.len());
         for start in starts {
-            if let Some(SimMapping { rights: Rights::Virtual(rights), .. }) = self.memory.mapping_mut(start) {
-                rights.retain(|entry| entry.0 != accessor);
-                rights.push((accessor, access));
-            }
+            self.process.memory.set_access(start, 1, accessor, access);
         }
         Ok(())
     }
@@ -240,11 +279,11 @@ impl SimMachine {
     /// The starts of the mappings in the range, and their bytes, unless the range cuts one. Gaps are no error: unmapping an
     /// unmapped range succeeds on an H200 with driver 580.
     fn mappings_inside(&self, ordinal: u32, address: u64, bytes: u64) -> Result<(Vec<u64>, u64), Code> {
-        if bytes == 0 || self.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
+        if bytes == 0 || self.process.virtual_memory.reservation_of(ordinal, address, bytes).is_none() {
             return Err(Code::INVALID_VALUE);
         }
         let (mut starts, mut mapped) = (Vec::new(), 0);
-        for (start, mapping) in self.memory.mappings_in(address, bytes) {
+        for (start, mapping) in self.process.memory.mappings_in(address, bytes) {
             if start < address || start + mapping.bytes > address + bytes {
                 return Err(Code::INVALID_VALUE);
             }
@@ -254,9 +293,9 @@ impl SimMachine {
         Ok((starts, mapped))
     }
 
-    fn physical(&mut self, ordinal: u32, memory: RawMemory) -> Result<Physical, Code> {
-        match self.virtual_memory.physical.get(&memory.0) {
-            Some(physical) if !physical.released && physical.ordinal == ordinal => Ok(*physical),
+    fn physical(&mut self, ordinal: u32, memory: RawMemory) -> Result<PhysicalHandle, Code> {
+        match self.process.virtual_memory.held.get(&memory.0) {
+            Some(held) if held.ordinal == ordinal => Ok(*held),
             _ => {
                 let words = format!("{memory:?} is no physical memory of gpu {ordinal}, or was released");
                 Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_VALUE))
@@ -264,37 +303,24 @@ impl SimMachine {
         }
     }
 
-    /// Physical memory returns to its device when no handle and no mapping holds it.
-    fn drop_physical_if_over(&mut self, handle: u64) {
-        let Some(physical) = self.virtual_memory.physical.get(&handle).copied() else { return };
-        if physical.released && physical.mappings == 0 {
-            self.virtual_memory.physical.remove(&handle);
-            self.virtual_memory.by_backing.remove(&physical.backing);
-            self.memory.remove_backing(physical.backing);
-            self.watch.forget(physical.backing);
-            self.free_device_bytes(physical.ordinal, physical.bytes);
+    /// Changes what keeps physical memory in this process. Without a handle and a mapping, the process lets go of it.
+    fn use_physical(&mut self, backing: BackingId, change: impl FnOnce(&mut PhysicalUse)) {
+        let Some(used) = self.process.virtual_memory.used.get_mut(&backing) else { return };
+        change(used);
+        if used.handles == 0 && used.mappings == 0 {
+            self.process.virtual_memory.used.remove(&backing);
+            self.let_go(backing);
         }
     }
-}
 
-/// CUDA's code for an error of the operating system.
-const OPERATING_SYSTEM: Code = Code(304);
-
-/// A handle that contains the number of the memory: no other process can share this machine. The descriptor is one end of a pipe
-/// that holds the number.
-pub(super) fn exported(memory: RawMemory, handle_type: HandleType) -> Result<ExportedMemory, Code> {
-    match handle_type {
-        #[cfg(unix)]
-        HandleType::POSIX_FILE_DESCRIPTOR => {
-            let (reader, mut writer) = std::io::pipe().map_err(|_| OPERATING_SYSTEM)?;
-            writer.write_all(&memory.0.to_le_bytes()).map_err(|_| OPERATING_SYSTEM)?;
-            Ok(ExportedMemory::FileDescriptor(reader.into()))
+    /// Handles, mappings and reservations of the process in front are gone, by its end.
+    pub(super) fn end_virtual_memory(&mut self) {
+        let VirtualMemory { reservations, used, .. } = core::mem::take(&mut self.process.virtual_memory);
+        for (address, reservation) in reservations {
+            self.addresses.free(address, reservation.bytes, reservation.align);
         }
-        HandleType::FABRIC => {
-            let mut handle = Box::new([0; 64]);
-            handle[..8].copy_from_slice(&memory.0.to_le_bytes());
-            Ok(ExportedMemory::Fabric(handle))
+        for backing in used.into_keys() {
+            self.let_go(backing);
         }
-        _ => Err(Code::INVALID_VALUE),
     }
 }

@@ -4,12 +4,15 @@
 
 use core::fmt;
 
-use super::refusal;
+use super::exporting::{refused_export, sharing_of};
+use super::{CudaConfig, peers, refusal};
 use crate::device::Device;
 use crate::driver::RelaxedCapture;
 use crate::error::Error;
 use crate::resource::card::{Card, Parameter};
-use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Export, Layer, LayerBook, Layout, Resource, ResourceId, Shareable,
+};
 use crate::stream::StreamRef;
 
 /// Device memory straight from the driver, `cuMemAlloc` and `cuMemFree`.
@@ -50,7 +53,7 @@ impl Cuda {
     pub(crate) const CARD: Card = Card {
         name: "cuda",
         about: "cuMemAlloc: a call to the driver for each block, and a free waits for the device.",
-        parameters: &[Parameter::GPU],
+        parameters: &[Parameter::GPU, Parameter::PEERS],
     };
 }
 
@@ -59,6 +62,21 @@ impl Cuda {
     #[must_use]
     pub fn new(device: &Device) -> Self {
         Self { device: device.clone() }
+    }
+
+    /// The memory of `device`, as `config` says.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a peer that cannot access the memory of the device, which [`Error::refused_peer`] names;
+    /// `DeviceMismatch` for a peer of another machine; `Unsupported` for peers where the driver has no such calls; as the driver
+    /// says. If one peer cannot, none has got access; if the driver fails, some may have.
+    #[expect(clippy::needless_pass_by_value, reason = "every source takes its configuration whole")]
+    pub fn with_config(device: &Device, config: CudaConfig) -> Result<Self, Error> {
+        peers::give_access(device, config.peer_devices(), |sharing, peer| {
+            sharing.reach(peer, device.ordinal())
+        })?;
+        Ok(Self::new(device))
     }
 }
 
@@ -110,6 +128,18 @@ unsafe impl Resource for Cuda {
         write!(f, "Cuda({})", self.device)
     }
 
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
+        let sharing = sharing_of(&self.device)?;
+        let _relaxed = RelaxedCapture::enter(driver)?;
+        // SAFETY: the block is live, of `allocate_device` of this device: only a `Cuda` of it has this id.
+        let handle = unsafe { sharing.memory_handle(ordinal, block.address()) };
+        Ok(Export::of_allocation(handle.map_err(refused_export)?, block.address(), layout.bytes()))
+    }
+
     fn layer(&self) -> Option<LayerBook<'_>> {
         Some(LayerBook::of::<Self>(self))
     }
@@ -121,6 +151,8 @@ impl Layer for Cuda {
 
 // SAFETY: the blocks are memory of the device.
 unsafe impl DeviceAccessible for Cuda {}
+
+impl Shareable for Cuda {}
 
 impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

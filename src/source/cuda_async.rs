@@ -7,11 +7,14 @@ use core::fmt;
 use super::cuda_async_config::CudaAsyncConfig;
 use super::cuda_async_view::CudaAsyncView;
 use super::driver_pool::{DriverPool, draw_on_pool};
+use super::peers;
 use crate::device::Device;
-use crate::driver::{MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
+use crate::driver::{MapAccess, MemoryInfo, PoolAttribute, PoolProperties, RawPool, RelaxedCapture};
 use crate::error::Error;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Resource, ResourceId, Shareable,
+};
 use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that this resource owns: `cuMemAllocFromPoolAsync`.
@@ -91,6 +94,8 @@ impl CudaAsync {
                 "the most bytes that it holds; no maximum if left out",
             ),
             Parameter::GPU,
+            Parameter::PEERS,
+            Parameter::HANDLES,
         ],
     };
 }
@@ -112,8 +117,10 @@ impl CudaAsync {
     /// # Errors
     ///
     /// `Unsupported` if the device has no memory pools, or cannot export them as asked; `InvalidArgument` for an initial size
-    /// above the release threshold or the maximum, and for a maximum of 0 bytes; `OutOfMemory` if the initial bytes cannot be had; as the driver says. On an error nothing
-    /// leaks: a pool that was already made is destroyed.
+    /// above the release threshold or the maximum, for a maximum of 0 bytes, and for a peer that cannot access the memory of the
+    /// device, which [`Error::refused_peer`] names; `DeviceMismatch` for a peer of another machine; `OutOfMemory` if the initial
+    /// bytes cannot be had; as the driver says. On an error nothing leaks: a pool that was already made is destroyed.
+    #[expect(clippy::needless_pass_by_value, reason = "every source takes its configuration whole")]
     pub fn with_config(device: &Device, config: CudaAsyncConfig) -> Result<Self, Error> {
         config.check(device.capabilities()?)?;
         let initial = Layout::from_bytes(config.initial())?;
@@ -125,16 +132,30 @@ impl CudaAsync {
             driver.pool_create(device.ordinal(), properties)?
         };
         // SAFETY: the pool was made just now, on this device, and only `Drop` destroys it.
-        let pool = unsafe { DriverPool::new("CudaAsync", device, raw) }.at_most(config.maximum());
+        let pool = unsafe { DriverPool::new("CudaAsync", device, raw) }
+            .at_most(config.maximum())
+            .exported_as(config.handles());
         // From here on an error drops `made`, and `made` the pool.
         let made = Self { pool };
         for (attribute, value) in config.attributes() {
             made.pool.set_attribute(attribute, value)?;
         }
+        made.give_access(&config)?;
         let block = made.allocate_sync(initial)?;
         // SAFETY: `allocate_sync` returned it just now, for this layout, and it is unused.
         unsafe { made.deallocate_sync(block, initial) };
         Ok(made)
+    }
+
+    /// Lets the peers access all memory that the pool ever has.
+    fn give_access(&self, config: &CudaAsyncConfig) -> Result<(), Error> {
+        let device = self.pool.device();
+        peers::give_access(device, config.peer_devices(), |sharing, peer| {
+            // SAFETY:
+            // - the pool is live: `self` owns it.
+            // - it takes no access away.
+            unsafe { sharing.pool_set_access(device.ordinal(), self.raw_pool(), peer, MapAccess::ReadWrite) }
+        })
     }
 
     /// The same pool, borrowed: a second resource that frees the blocks of this one and cannot outlive it.
@@ -222,6 +243,8 @@ impl Layer for CudaAsync {
 
 // SAFETY: the blocks are memory of the device.
 unsafe impl DeviceAccessible for CudaAsync {}
+
+impl Shareable for CudaAsync {}
 
 impl fmt::Debug for CudaAsync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

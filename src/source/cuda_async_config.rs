@@ -1,6 +1,6 @@
 //! `CudaAsyncConfig`: the configuration of a pool of the driver.
 
-use crate::device::Capabilities;
+use crate::device::{Capabilities, Device};
 use crate::driver::{HandleType, PoolAttribute};
 use crate::error::Error;
 
@@ -16,7 +16,7 @@ use crate::error::Error;
 /// assert_eq!(resource.used_bytes()?, 0);
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a configuration does nothing until a resource is made with it"]
 pub struct CudaAsyncConfig {
     initial_bytes: usize,
@@ -26,10 +26,11 @@ pub struct CudaAsyncConfig {
     allow_opportunistic: Option<bool>,
     allow_internal_dependencies: Option<bool>,
     handle_types: HandleType,
+    peers: Vec<Device>,
 }
 
 impl Default for CudaAsyncConfig {
-    /// No initial bytes, no maximum, all memory kept, all three kinds of reuse, no export.
+    /// No initial bytes, no maximum, all memory kept, all three kinds of reuse, no export, no peers.
     fn default() -> Self {
         Self {
             initial_bytes: 0,
@@ -39,6 +40,7 @@ impl Default for CudaAsyncConfig {
             allow_opportunistic: None,
             allow_internal_dependencies: None,
             handle_types: HandleType::NONE,
+            peers: Vec::new(),
         }
     }
 }
@@ -88,6 +90,30 @@ impl CudaAsyncConfig {
     pub const fn handle_types(mut self, handle_types: HandleType) -> Self {
         self.handle_types = handle_types;
         self
+    }
+
+    /// The other devices that may access the memory, too. There are none by default: memory of a pool is for its own device, also
+    /// where plain memory of the device is for others.
+    ///
+    /// ```
+    /// use alluvion::sim::SimConfig;
+    /// use alluvion::source::{CudaAsync, CudaAsyncConfig};
+    /// use alluvion::Sim;
+    ///
+    /// let sim = Sim::with_config(SimConfig::default().devices(2));
+    /// let config = CudaAsyncConfig::default().peers([sim.device(1)]);
+    /// let pool = CudaAsync::with_config(&sim.device(0), config)?;
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn peers(mut self, peers: impl IntoIterator<Item = Device>) -> Self {
+        self.peers = peers.into_iter().collect();
+        self
+    }
+
+    /// The other devices that may access the memory.
+    #[must_use]
+    pub fn peer_devices(&self) -> &[Device] {
+        &self.peers
     }
 
     pub(super) const fn initial(&self) -> usize {

@@ -9,7 +9,7 @@ use super::driver_pool::{DriverPool, draw_on_pool};
 use crate::device::Device;
 use crate::driver::{Code, MemoryInfo, PoolAttribute, RawPool};
 use crate::error::Error;
-use crate::resource::{DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId};
+use crate::resource::{DeviceAccessible, DevicePtr, LayerBook, Layout, Resource, ResourceId, Shareable};
 use crate::stream::StreamRef;
 
 /// Stream-ordered device memory from a pool of the driver that has another owner, for as long as `'p`.
@@ -201,6 +201,9 @@ unsafe impl Resource for CudaAsyncView<'_> {
 
 // SAFETY: the blocks are memory of the device, or memory that the device may use: `from_raw`'s caller promised it.
 unsafe impl DeviceAccessible for CudaAsyncView<'_> {}
+
+/// Its pool exports if it is that of a [`CudaAsync`] with handle types: of another the types are not known.
+impl Shareable for CudaAsyncView<'_> {}
 
 impl<'p> From<&'p CudaAsync> for CudaAsyncView<'p> {
     fn from(owner: &'p CudaAsync) -> Self {

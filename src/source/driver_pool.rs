@@ -4,17 +4,20 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Weak;
 
+use super::exporting::{handle_type_of, refused_export, sharing_of};
 use super::postponed_frees::PostponedFrees;
 use super::refusal;
 use crate::device::Device;
 use crate::driver::{
-    Call, Code, DriverError, DriverResult, MemoryInfo, PoolAttribute, RawPool, RawStream, RelaxedCapture,
+    Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, MemoryInfo, PoolAttribute, RawPool,
+    RawStream, RelaxedCapture,
 };
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, ResourceId};
+use crate::resource::{DevicePtr, Export, Layout, ResourceId};
 use crate::stream::StreamRef;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// A pool that lives at least as long as this value is used, which does not destroy it.
 #[derive(Clone)]
@@ -28,6 +31,10 @@ pub(super) struct DriverPool {
     /// Set once the driver has said that the pool is gone, for a pool whose owner may destroy it; `None` for a pool that lives.
     is_gone: Option<Arc<AtomicBool>>,
     postponed: Arc<PostponedFrees>,
+    /// The handle types that it was made for, as far as that is known.
+    handle_types: HandleType,
+    /// What stands for it in other processes, while somebody has it.
+    exported: Arc<Mutex<Weak<ExportedMemory>>>,
 }
 
 impl DriverPool {
@@ -38,7 +45,9 @@ impl DriverPool {
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
     pub(super) unsafe fn new(source: &'static str, device: &Device, raw: RawPool) -> Self {
         let (maximum_bytes, is_gone) = (usize::MAX, None);
-        Self { device: device.clone(), raw, source, maximum_bytes, is_gone, postponed: Arc::default() }
+        let (handle_types, exported) = (HandleType::NONE, Arc::default());
+        let (device, postponed) = (device.clone(), Arc::default());
+        Self { device, raw, source, maximum_bytes, is_gone, postponed, handle_types, exported }
     }
 
     /// As [`new`](Self::new), for a pool that may be destroyed.
@@ -89,6 +98,43 @@ impl DriverPool {
     /// The result of a call with the handle of the pool.
     fn explained<T>(&self, answer: DriverResult<T>) -> Result<T, Error> {
         answer.map_err(|error| self.explain(error, 0).unwrap_or_else(|| error.into()))
+    }
+
+    /// The pool was made for these handle types.
+    pub(super) fn exported_as(mut self, handle_types: HandleType) -> Self {
+        self.handle_types = handle_types;
+        self
+    }
+
+    /// What stands for the pool in other processes: made once, for all of its blocks.
+    fn export_once(&self) -> Result<Arc<ExportedMemory>, Error> {
+        self.exported.require_here()?;
+        if let Some(exported) = self.exported.lock().upgrade() {
+            return Ok(exported);
+        }
+        let handle_type = handle_type_of(self.handle_types)?;
+        // SAFETY: the pool is live, or the call fails: the constructor's caller promised it.
+        let made =
+            unsafe { sharing_of(&self.device)?.pool_export(self.device.ordinal(), self.raw, handle_type) };
+        let made = Arc::new(made.map_err(refused_export)?);
+        // Not made under the lock, because that would be a driver call under a lock. Two threads may make two.
+        *self.exported.lock() = Arc::downgrade(&made);
+        Ok(made)
+    }
+
+    /// # Safety
+    ///
+    /// As [`Resource::export`](crate::Resource::export), for a block of this pool.
+    pub(super) unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        let sharing = sharing_of(&self.device)?;
+        let _relaxed = RelaxedCapture::enter(&**self.device.driver())?;
+        let pool = self.export_once()?;
+        // SAFETY: the block is live, and of this pool, which exports: the caller's promise, and the call above.
+        let handle = unsafe { sharing.pool_export_pointer(self.device.ordinal(), block.address()) };
+        Ok(Export::of_pool(pool, handle.map_err(refused_export)?, block.address(), layout.bytes()))
     }
 
     /// The pool was made with this maximum, where 0 is none.
@@ -254,6 +300,15 @@ macro_rules! draw_on_pool {
 
         fn memory_info(&self) -> Result<MemoryInfo, Error> {
             self.pool.memory_info()
+        }
+
+        unsafe fn export(
+            &self,
+            block: DevicePtr,
+            layout: Layout,
+        ) -> Result<$crate::resource::Export, Error> {
+            // SAFETY: the caller's promises; a block of a resource with this id is a block of this pool.
+            unsafe { self.pool.export(block, layout) }
         }
     };
 }

@@ -13,6 +13,9 @@
 //! | [`Callback`] | two closures | yes | | as they are |
 //! | [`Null`] | none: addresses without memory | | | |
 //!
+//! [`Cuda`], [`CudaAsync`] and [`Mapped`] hand out memory of one device; `peers` of their configurations names other devices that may
+//! access it, too.
+//!
 //! A source calls the driver for each block. To call it seldom, put a [`pool`](crate::ResourceExt::pool) over one: over [`Mapped`],
 //! [`Cuda`] or [`CudaAsync`] for device memory, over [`Pinned`] for memory that host and device both access.
 
@@ -23,7 +26,9 @@ mod cuda_async;
 mod cuda_async_config;
 mod cuda_async_managed;
 mod cuda_async_view;
+mod cuda_config;
 mod driver_pool;
+mod exporting;
 mod host_wait;
 mod managed;
 mod mapped;
@@ -31,6 +36,7 @@ mod migration;
 mod null;
 #[cfg(unix)]
 mod pages;
+mod peers;
 mod pinned;
 mod postponed_frees;
 mod refusal;
@@ -44,6 +50,7 @@ pub use cuda_async::CudaAsync;
 pub use cuda_async_config::CudaAsyncConfig;
 pub use cuda_async_managed::CudaAsyncManaged;
 pub use cuda_async_view::CudaAsyncView;
+pub use cuda_config::CudaConfig;
 pub use managed::Managed;
 pub use mapped::{Mapped, MappedConfig};
 pub use null::Null;

@@ -33,6 +33,7 @@ mod ledger;
 mod page_budget;
 mod pool;
 mod reuse;
+mod roll;
 mod sleep_config;
 mod snapshot;
 mod status;

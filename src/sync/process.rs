@@ -74,7 +74,7 @@ impl MadeIn {
     }
 
     /// The number of forks between the first process and this one.
-    #[cfg(any(not(loom), feature = "cuda"))]
+    #[cfg(any(not(loom), feature = "cuda", feature = "runtime"))]
     pub(crate) fn number(self) -> u32 {
         self.0
     }

@@ -78,7 +78,7 @@ impl Bench {
         Self { kind: Kind::simulated(config), largest_bytes: LARGEST_BYTES }
     }
 
-    /// The GPU of this computer, to itself: other threads that ask for it wait until this bench is gone.
+    /// The GPU of this computer, through the driver that `ALLUVION_DRIVER` names, to itself: other threads that ask for it wait until this bench is gone.
     ///
     /// # Panics
     ///
@@ -89,9 +89,9 @@ impl Bench {
         use crate::sync::Mutex;
         static ONE_AT_A_TIME: std::sync::OnceLock<Mutex<()>> = std::sync::OnceLock::new();
         let guard = ONE_AT_A_TIME.get_or_init(|| Mutex::new(())).lock_around_foreign_code();
-        let machine = match Machine::cuda() {
+        let machine = match Machine::of_environment() {
             Ok(machine) if machine.devices().len() > 0 => machine,
-            Ok(_) => panic!("the CUDA driver is here, but no GPU"),
+            Ok(machine) => panic!("the driver `{}` is here, but no GPU", machine.driver().name()),
             Err(error) => panic!("a test needs a GPU: {error}"),
         };
         let alone = Rc::new(Alone { _guard: guard });

@@ -6,7 +6,9 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::forward_resource;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream, export_of_upstream,
+};
 use crate::stream::StreamRef;
 
 /// Frees, and then keeps the caller waiting.
@@ -78,6 +80,8 @@ unsafe impl<U: Resource> Resource for Delayed<U> {
     }
 
     forward_resource!(upstream, except deallocate, fmt_layer);
+
+    export_of_upstream!();
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

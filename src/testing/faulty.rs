@@ -8,7 +8,9 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::forward_resource;
-use crate::resource::{DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Layout, Resource, blocks_of_upstream, export_of_upstream,
+};
 use crate::stream::StreamRef;
 
 /// Fails chosen allocations as out of memory, before they reach its upstream.
@@ -133,6 +135,8 @@ unsafe impl<U: Resource> Resource for Faulty<U> {
     }
 
     forward_resource!(upstream, except allocate, fmt_layer);
+
+    export_of_upstream!();
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

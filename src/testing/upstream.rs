@@ -126,6 +126,11 @@ unsafe impl Resource for Upstream {
         self.count(Method::MemoryInfo).memory_info()
     }
 
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<crate::resource::Export, Error> {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.shared.pool.export(block, layout) }
+    }
+
     fn layer(&self) -> Option<LayerBook<'_>> {
         Some(LayerBook::of::<Self>(self))
     }
@@ -142,6 +147,8 @@ impl Layer for Upstream {
 
 // SAFETY: the blocks are the pool's, which are memory of the device.
 unsafe impl DeviceAccessible for Upstream {}
+
+impl crate::resource::Shareable for Upstream {}
 
 impl fmt::Debug for Upstream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,13 +6,13 @@ use super::{Action, Row};
 const NAMES: [&str; 6] = ["Thread", "Time", "Action", "Pointer", "Size", "Stream"];
 
 /// Optional columns. RMM skips columns that it does not know.
-const MORE_NAMES: [&str; 2] = ["Tag", "Reserved"];
+const MORE_NAMES: [&str; 3] = ["Tag", "Reserved", "Device"];
 
 /// The position of each of `NAMES` in a row, those of the present `MORE_NAMES`, and the number of columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     places: [usize; 6],
-    more_places: [Option<usize>; 2],
+    more_places: [Option<usize>; 3],
     count: usize,
 }
 
@@ -30,7 +30,7 @@ impl Columns {
     }
 
     pub(super) fn row(&self, line: usize, text: &str) -> Result<Row, String> {
-        let (mut fields, mut more) = ([""; 6], [""; 2]);
+        let (mut fields, mut more) = ([""; 6], [""; 3]);
         let (mut rest, mut count) = (Some(text), 0);
         while let Some(left) = rest {
             // A field has about ten bytes: too few for a search by words to pay off.
@@ -50,7 +50,7 @@ impl Columns {
             return Err(format!("it has {count} columns where the heading has {}", self.count));
         }
         let [thread, time, action, pointer, size, stream] = fields;
-        let [tag, reserved] = more;
+        let [tag, reserved, device] = more;
         Ok(Row {
             line,
             thread: thread.parse().map_err(|_| wrong("Thread", thread, "a number"))?,
@@ -63,6 +63,10 @@ impl Columns {
             stream: address(stream).ok_or_else(|| {
                 wrong("Stream", stream, "the handle of a stream, 0x and sixteen digits at most")
             })?,
+            device: match device {
+                "" => None,
+                ordinal => Some(ordinal_of(ordinal).ok_or_else(|| wrong("Device", ordinal, DEVICE))?),
+            },
             tag: tag.into(),
             reserved_bytes: match reserved {
                 "" => None,
@@ -70,6 +74,17 @@ impl Columns {
             },
         })
     }
+}
+
+/// What a device is, in words.
+pub(super) const DEVICE: &str = "the number of a device, below 4096";
+
+/// No machine has as many devices: a larger number is a mistake. Whoever replays a log makes a machine of as many.
+pub(super) const MOST_DEVICES: u32 = 4096;
+
+/// The number of a device.
+pub(super) fn ordinal_of(field: &str) -> Option<u32> {
+    field.parse().ok().filter(|&ordinal| ordinal < MOST_DEVICES)
 }
 
 pub(super) fn wrong(name: &str, field: &str, wanted: &str) -> String {

@@ -1,6 +1,6 @@
 //! `EventColumns`: the log of RMM's C interface, up to 0.13.
 
-use super::columns::{address, wrong};
+use super::columns::{DEVICE, address, ordinal_of, wrong};
 use super::{Action, Row};
 
 const COUNT: usize = 12;
@@ -24,7 +24,7 @@ impl EventColumns {
     pub(super) fn row(self, line: usize, text: &str) -> Result<Row, String> {
         // The last column is the name of a source file, which may have commas in it.
         let fields: Vec<&str> = text.splitn(COUNT, ',').map(str::trim).collect();
-        let [event, _, pointer, stream, size, _, _, _, start, ..] = fields[..] else {
+        let [event, device, pointer, stream, size, _, _, _, start, ..] = fields[..] else {
             return Err(format!("it has {} columns where the heading has {COUNT}", fields.len()));
         };
         if fields.len() < COUNT {
@@ -54,6 +54,7 @@ impl EventColumns {
             stream: super::columns::address(stream).ok_or_else(|| {
                 wrong("Stream", stream, "the handle of a stream, 0x and sixteen digits at most")
             })?,
+            device: Some(ordinal_of(device).ok_or_else(|| wrong("Device ID", device, DEVICE))?),
             tag: Box::default(),
             reserved_bytes: None,
         })

@@ -179,8 +179,9 @@ fn is_start_of_heading(text: &str) -> bool {
         heading.starts_with(text.as_bytes())
     };
     EventColumns::HEADING.starts_with(text)
-        || is_start(RowFormat { tags: true, reserved: true })
-        || is_start(RowFormat { tags: false, reserved: true })
+        || [(true, true), (true, false), (false, true), (false, false)]
+            .into_iter()
+            .any(|(devices, tags)| is_start(RowFormat { devices, tags, reserved: true }))
 }
 
 fn line_of(text: &[u8]) -> Result<&str, String> {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::Row;
+use super::columns::MOST_DEVICES;
 use super::row_format::{Fields, LONGEST_TAG, RowFormat, is_time_of_day};
 use crate::error::Error;
 
@@ -47,7 +48,13 @@ impl<W: Write> RmmCsvWriter<W> {
     /// Writes RMM's six columns, and `Tag` and `Reserved`, which RMM's own reader skips.
     #[must_use]
     pub fn with_tags_and_reserved(to: W) -> Self {
-        Self::with_format(to, RowFormat { tags: true, reserved: true })
+        Self::with_format(to, RowFormat { tags: true, reserved: true, ..RowFormat::default() })
+    }
+
+    /// Writes RMM's six columns, and `Device`, `Tag` and `Reserved`, which RMM's own reader skips.
+    #[must_use]
+    pub fn with_every_column(to: W) -> Self {
+        Self::with_format(to, RowFormat { devices: true, tags: true, reserved: true })
     }
 
     fn with_format(to: W, format: RowFormat) -> Self {
@@ -60,12 +67,15 @@ impl<W: Write> RmmCsvWriter<W> {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` for a row that cannot be written, of which nothing is then written: a time after the end of the day, or a
+    /// `InvalidArgument` for a row that cannot be written, of which nothing is then written: a time after the end of the day, a device from 4096 on, or a
     /// tag with a comma, a line end, spaces around it, or more than 2048 bytes. `Unwritable` as the writer says.
     pub fn write(&mut self, row: &Row) -> Result<(), Error> {
         let refused = |why, instead| Err(Error::invalid_argument("a row of a log", why, instead));
         if !is_time_of_day(row.microseconds) {
             return refused("its time is after the end of the day", "give microseconds since midnight");
+        }
+        if self.format.devices && row.device.is_some_and(|ordinal| ordinal >= MOST_DEVICES) {
+            return refused("its device is none that a machine has", "give a number below 4096");
         }
         if self.format.tags {
             if row.tag.contains([',', '\n', '\r']) || row.tag.trim() != &*row.tag {
@@ -78,9 +88,10 @@ impl<W: Write> RmmCsvWriter<W> {
                 return refused("its tag has more than 2048 bytes", "shorten it");
             }
         }
-        let Row { line: _, thread, microseconds, action, address, bytes, stream, ref tag, reserved_bytes } =
-            *row;
-        let fields = Fields { thread, microseconds, action, address, bytes, stream, tag, reserved_bytes };
+        let Row { line: _, thread, microseconds, action, address, bytes, stream, device, .. } = *row;
+        let Row { ref tag, reserved_bytes, .. } = *row;
+        let fields =
+            Fields { thread, microseconds, action, address, bytes, stream, device, tag, reserved_bytes };
         self.format.row(&fields, &mut self.gathered);
         if self.gathered.len() >= GATHERED { self.write_buffer() } else { Ok(()) }
     }

@@ -19,6 +19,8 @@ pub struct Row {
     pub bytes: u64,
     /// The handle of the stream: 0 and 1 are the default stream, 2 that of the thread.
     pub stream: u64,
+    /// The number of the device that the block is memory of, if the log has a column for it.
+    pub device: Option<u32>,
     /// The path of [tags](crate::tag::Tag), if the log has a column for it. Empty for none.
     pub tag: Box<str>,
     /// The bytes that the suballocator under the log had taken from its upstream, if the log has a column for it.

@@ -12,6 +12,8 @@ pub(crate) const LONGEST_TAG: usize = 2048;
 /// The columns of a written log: RMM's six, and the optional ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowFormat {
+    /// A column `Device`.
+    pub(crate) devices: bool,
     /// A column `Tag`.
     pub(crate) tags: bool,
     /// A column `Reserved`.
@@ -28,6 +30,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) stream: u64,
+    pub(crate) device: Option<u32>,
     pub(crate) tag: &'a str,
     pub(crate) reserved_bytes: Option<u64>,
 }
@@ -35,6 +38,9 @@ pub(crate) struct Fields<'a> {
 impl RowFormat {
     pub(crate) fn heading(self, into: &mut Vec<u8>) {
         into.extend_from_slice(b"Thread,Time,Action,Pointer,Size,Stream");
+        if self.devices {
+            into.extend_from_slice(b",Device");
+        }
         if self.tags {
             into.extend_from_slice(b",Tag");
         }
@@ -66,6 +72,12 @@ impl RowFormat {
         match fields.stream {
             0 => into.push(b'0'),
             stream => hexadecimal(into, stream),
+        }
+        if self.devices {
+            into.push(b',');
+            if let Some(ordinal) = fields.device {
+                decimal(into, ordinal.into());
+            }
         }
         if self.tags {
             into.push(b',');

@@ -1,5 +1,6 @@
 //! `Trace`: the allocations and frees of a program.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -37,12 +38,19 @@ pub struct Trace {
     pub tags: Vec<String>,
     /// The handle of each stream.
     pub stream_handles: Vec<u64>,
+    /// The device of each stream, as an index into [`device_ordinals`](Self::device_ordinals). A handle that two devices have, as that
+    /// of the default stream, is a stream of each.
+    pub stream_devices: Vec<u32>,
+    /// The number that each device had in its machine: 0, where the log does not say. In the order in which they appear.
+    pub device_ordinals: Vec<u32>,
     /// The number that the operating system had given each thread.
     pub thread_numbers: Vec<u64>,
     /// The number of blocks.
     pub blocks: u32,
     /// The number of streams.
     pub streams: u32,
+    /// The number of devices.
+    pub devices: u32,
     /// The number of threads.
     pub threads: u32,
     /// The number of failed allocations. They are no events, because nothing was allocated.
@@ -93,11 +101,97 @@ impl Trace {
         Ok(Self { events, moments, ..read.into_rest() })
     }
 
-    /// The most bytes that were live at once, each block rounded up to whole units of 256.
+    /// The device whose memory the block of an event is, as an index into [`device_ordinals`](Self::device_ordinals).
+    #[must_use]
+    pub fn device_of(&self, event: &Event) -> u32 {
+        self.stream_devices.get(event.stream as usize).copied().unwrap_or_default()
+    }
+
+    /// The most bytes that were live at once, each block rounded up to whole units of 256: of all devices together.
     #[must_use]
     pub fn peak_live_bytes(&self) -> u64 {
+        Self::peak_of(self.events.iter())
+    }
+
+    /// As [`peak_live_bytes`](Self::peak_live_bytes), of one device, as an index into [`device_ordinals`](Self::device_ordinals).
+    #[must_use]
+    pub fn peak_live_bytes_of(&self, device: u32) -> u64 {
+        Self::peak_of(self.events.iter().filter(|event| self.device_of(event) == device))
+    }
+
+    /// The part of the trace that one device has, as an index into [`device_ordinals`](Self::device_ordinals): a trace of that device
+    /// alone. Blocks, streams, threads and tags are numbered anew. Frees of blocks that were not allocated in the log are of no device:
+    /// there are none in it.
+    ///
+    /// ```
+    /// use alluvion::trace::Trace;
+    ///
+    /// let log = "Thread,Time,Action,Pointer,Size,Stream,Device
+    /// 590,09:12:19.353101,allocate,0x302000000,1000,0,0
+    /// 590,09:12:19.357194,allocate,0x402000000,10,0,1
+    /// 590,09:12:19.540106,free,0x402000000,10,0,1
+    /// ";
+    /// let trace = Trace::from_rmm_csv(log.as_bytes())?;
+    /// let second = trace.of_device(1);
+    /// assert_eq!((trace.events.len(), second.events.len(), second.blocks), (3, 2, 1));
+    /// assert_eq!(second.device_ordinals, [1]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device.
+    #[must_use]
+    pub fn of_device(&self, device: u32) -> Self {
+        let mut part = Self {
+            tags: vec![String::new()],
+            device_ordinals: vec![self.device_ordinals[device as usize]],
+            devices: 1,
+            cut: self.cut.clone(),
+            ..Self::default()
+        };
+        let (mut streams, mut threads) = (Renumbered::default(), Renumbered::default());
+        let (mut blocks, mut tags) = (Renumbered::default(), Renumbered::default());
+        // No tag is the first of every trace.
+        tags.number(0);
+        let mut refusals = self.refusals.iter().peekable();
+        // One step past the end, for what was refused there.
+        for at in 0..=self.events.len() {
+            while let Some(refusal) = refusals.next_if(|refusal| refusal.after_events <= at) {
+                if self.stream_devices.get(refusal.stream as usize) == Some(&device) {
+                    part.refusals.push(Refusal {
+                        after_events: part.events.len(),
+                        stream: streams.number(refusal.stream),
+                        thread: threads.number(refusal.thread),
+                        moment: Moment { tag: tags.number(refusal.moment.tag), ..refusal.moment },
+                        ..*refusal
+                    });
+                }
+            }
+            let (Some(event), Some(moment)) = (self.events.get(at), self.moments.get(at)) else { break };
+            if self.device_of(event) == device {
+                part.events.push(Event {
+                    block: blocks.number(event.block),
+                    stream: streams.number(event.stream),
+                    thread: threads.number(event.thread),
+                    ..*event
+                });
+                part.moments.push(Moment { tag: tags.number(moment.tag), ..*moment });
+            }
+        }
+        part.failures = part.refusals.len();
+        part.stream_handles = streams.names(&self.stream_handles);
+        part.stream_devices = vec![0; part.stream_handles.len()];
+        part.thread_numbers = threads.names(&self.thread_numbers);
+        part.tags = tags.names(&self.tags);
+        part.blocks = blocks.known.len() as u32;
+        (part.streams, part.threads) = (streams.known.len() as u32, threads.known.len() as u32);
+        part
+    }
+
+    fn peak_of<'t>(events: impl Iterator<Item = &'t Event>) -> u64 {
         let (mut live, mut peak) = (0_u64, 0);
-        for event in &self.events {
+        for event in events {
             let bytes = event.bytes.next_multiple_of(Layout::MIN_ALIGN as u64);
             match event.kind {
                 EventKind::Allocate => live = live.saturating_add(bytes),
@@ -106,5 +200,28 @@ impl Trace {
             peak = peak.max(live);
         }
         peak
+    }
+}
+
+/// Numbers that are given anew, in the order in which they first appear.
+#[derive(Default)]
+struct Renumbered {
+    known: HashMap<u32, u32>,
+    /// The old ones, by the new.
+    old: Vec<u32>,
+}
+
+impl Renumbered {
+    fn number(&mut self, old: u32) -> u32 {
+        let next = self.old.len() as u32;
+        *self.known.entry(old).or_insert_with(|| {
+            self.old.push(old);
+            next
+        })
+    }
+
+    /// The names of those that appeared.
+    fn names<N: Clone>(&self, of_old: &[N]) -> Vec<N> {
+        self.old.iter().map(|&old| of_old[old as usize].clone()).collect()
     }
 }

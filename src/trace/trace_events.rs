@@ -42,11 +42,13 @@ pub struct TraceEvents<B> {
     rest: Trace,
     /// The number of events so far.
     count: usize,
-    streams: Numbering<u64>,
+    devices: Numbering<u32>,
+    /// By their devices, because two of them may have one handle.
+    streams: Numbering<(u32, u64)>,
     threads: Numbering<u64>,
     tags: Numbering<Box<str>>,
-    /// The block at each address, and its bytes.
-    live: HashMap<u64, (u32, u64)>,
+    /// The block at each address of each device, and its bytes. Addresses of two devices differ, unless nothing is behind them.
+    live: HashMap<(u32, u64), (u32, u64)>,
     clock: LogClock,
 }
 
@@ -64,6 +66,7 @@ impl<B: BufRead> TraceEvents<B> {
             is_over: false,
             rest: Trace { tags: vec![String::new()], ..Trace::default() },
             count: 0,
+            devices: Numbering::default(),
             streams: Numbering::default(),
             threads: Numbering::default(),
             tags,
@@ -87,10 +90,16 @@ impl<B: BufRead> TraceEvents<B> {
     /// The event of a row, if it is one.
     fn event_of(&mut self, row: &Row) -> Result<Option<(Event, Moment)>, Error> {
         let rest = &mut self.rest;
-        let stream = self.streams.number(&row.stream, &mut rest.stream_handles, row)?;
-        let thread = self.threads.number(&row.thread, &mut rest.thread_numbers, row)?;
-        let tag = self.tags.number(&row.tag, &mut rest.tags, row)?;
+        let device = row.device.unwrap_or(0);
+        let device = self.devices.number(&device, row, |ordinal| rest.device_ordinals.push(ordinal))?;
+        let stream = self.streams.number(&(device, row.stream), row, |(device, handle)| {
+            rest.stream_handles.push(handle);
+            rest.stream_devices.push(device);
+        })?;
+        let thread = self.threads.number(&row.thread, row, |number| rest.thread_numbers.push(number))?;
+        let tag = self.tags.number(&row.tag, row, |tag| rest.tags.push(tag.into()))?;
         (rest.streams, rest.threads) = (self.streams.known.len() as u32, self.threads.known.len() as u32);
+        rest.devices = self.devices.known.len() as u32;
         let moment = Moment {
             microseconds: self.clock.at(row.microseconds),
             address: row.address,
@@ -112,10 +121,10 @@ impl<B: BufRead> TraceEvents<B> {
                     .ok_or_else(|| Error::malformed(row.line, "Size is more than an allocation can have"))?;
                 let block = rest.blocks;
                 rest.blocks = block.checked_add(1).ok_or_else(|| too_many(row))?;
-                self.live.insert(row.address, (block, row.bytes));
+                self.live.insert((device, row.address), (block, row.bytes));
                 Event { kind: EventKind::Allocate, block, stream, thread, bytes: row.bytes }
             }
-            Action::Free => match self.live.entry(row.address) {
+            Action::Free => match self.live.entry((device, row.address)) {
                 Entry::Vacant(_) if row.bytes == 0 => return Ok(None),
                 Entry::Vacant(_) => {
                     rest.strays += 1;
@@ -171,8 +180,8 @@ impl<N> Default for Numbering<N> {
 }
 
 impl<N: Clone + Eq + Hash> Numbering<N> {
-    /// A name that is new goes to the end of `names`.
-    fn number<O: From<N>>(&mut self, name: &N, names: &mut Vec<O>, row: &Row) -> Result<u32, Error> {
+    /// `note` is told of a name that is new.
+    fn number(&mut self, name: &N, row: &Row, note: impl FnOnce(N)) -> Result<u32, Error> {
         if let Some((last, number)) = &self.last
             && last == name
         {
@@ -183,7 +192,7 @@ impl<N: Clone + Eq + Hash> Numbering<N> {
             None => {
                 let next = u32::try_from(self.known.len()).map_err(|_| too_many(row))?;
                 self.known.insert(name.clone(), next);
-                names.push(name.clone().into());
+                note(name.clone());
                 next
             }
         };

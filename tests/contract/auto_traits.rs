@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::hash::RandomState;
 
 use alluvion::adaptor::*;
+use alluvion::compose::{PerDevice, PerDeviceError};
 use alluvion::container::*;
+use alluvion::current::CurrentResources;
 use alluvion::device::*;
 use alluvion::driver::cuda::{CudaDriver, LoadError};
+use alluvion::driver::runtime::{Runtime, RuntimeDriver};
 use alluvion::driver::*;
 use alluvion::error::{Cause, Member, OutOfMemory, SnapshotFile};
 use alluvion::host::{self, NewDelete, OnHost, PinnedAlloc, PinnedVec};
@@ -14,6 +17,10 @@ use alluvion::interop::cudarc::{CudarcGraph, CudarcMemory, CudarcView, CudarcVie
 use alluvion::ledger::{DeviceLedger, Ledger, LedgerBlock};
 use alluvion::relief::Relief;
 use alluvion::resource::*;
+use alluvion::share::lease::{Hold, Lease, LeaseName};
+use alluvion::share::{
+    Import, Imported, ImportedMemory, ImportedMut, Message, ShareConfig, ShareStatus, Shared, SharedBlock,
+};
 use alluvion::sim::*;
 use alluvion::source::*;
 use alluvion::stream::*;
@@ -43,14 +50,15 @@ macro_rules! all {
 // Values.
 all!([Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags, Call, Code, DriverError, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, AddressRange, MemoryKind, PointerInfo] are [Send Sync Copy]);
+    RawPool, RawStream, AddressRange, MemoryKind, PointerInfo, EventHandle, MemoryHandle, PointerHandle] are [Send Sync Copy]);
 all!([DevicePtr, Layout, Page, ResourceId, ErrorKind, StreamId, Epoch, Stamp, StreamKind, BlockRange, LedgerBlock] are [Send Sync Copy]);
 all!([AccessMode, HazardKind, StreamLabel, Fault, Live, Explored, Op, Summary, Swept, Footprint, Workload,
     WorkloadKind] are [Send Sync Copy]);
 all!([Misuse, MisuseKind, Cause, Relief, Growth, PageBudget, Reuse, Status, SegmentView, BlockView, BlockState] are [Send Sync Copy]);
 all!([Error, Unsupported, OutOfMemory, Snapshot, SnapshotFile, Capabilities, Frontier, CallCounts, Schedule, Violation, ShadowHeap] are [Send Sync Clone] not [Copy]);
 all!([SimConfig, CostModel, Access, Hazard, Kernel, Sweep] are [Send Sync Clone] not [Copy]);
-all!([CudaAsyncConfig, PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
+all!([CudaConfig, CudaAsyncConfig] are [Send Sync Clone] not [Copy]);
+all!([PinnedConfig, NumaPolicy, PoolConfig, ArenaConfig, FixedSizeConfig] are [Send Sync Clone]);
 
 // Handles: cloning is a reference count.
 all!([Log] are [Send Sync Clone] not [Copy]);
@@ -63,7 +71,7 @@ all!([ResourceRef<'static>, ResourceRef<'static, Null>, ResourceRef<'static, Cud
 all!([Logging<Cuda>, ExportedMemory] are [Send Sync] not [Clone]);
 all!([LogConfig, alluvion::Recipe] are [Send Sync Clone] not [Copy]);
 all!([RmmCsvWriter<Vec<u8>>, RmmCsv<&'static [u8]>] are [Send Sync] not [Clone]);
-all!([Sim, SimDriver, SimGraph, CudaDriver, StreamPool] are [Send Sync] not [Clone]);
+all!([Sim, SimDriver, SimGraph, CudaDriver, RuntimeDriver, StreamPool] are [Send Sync] not [Clone]);
 all!([CudaAsync, CudaAsyncManaged, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send Sync]);
 all!([CudaAsync, Null, Shadow<Cuda>, Faulty<Cuda>, Delayed<Cuda>] are [Send] not [Clone]);
 all!([Pool<Cuda>, Arena<Cuda>, FixedSize<Cuda>, Binning<Cuda>, BinningBuilder<Cuda>] are [Send Sync] not [Clone]);
@@ -103,10 +111,16 @@ all!([TransferScope<'static, 'static>] are [Sized] not [Send Sync Clone]);
 all!([DeviceMemory<'static>] are [Send Sync] not [Clone]);
 all!([Describe<'static>, LayerBook<'static>] are [Copy] not [Send Sync]);
 all!([Upstream] are [Send Sync Clone] not [Copy]);
-all!([Figure<'static>, FigureKind, FigureValue, LoadError] are [Send Sync Copy]);
+all!([Figure<'static>, FigureKind, FigureValue, LoadError, Runtime] are [Send Sync Copy]);
 all!([Figures<'static>] are [Sized] not [Send Sync Clone]);
 all!([Bench] are [Sized] not [Clone]);
 all!([Stall] are [Send Sync] not [Clone]);
+
+// Between processes.
+all!([Message, ShareConfig, Export] are [Send Sync Clone] not [Copy]);
+all!([ShareStatus, ExportWay, LeaseName] are [Send Sync Copy]);
+all!([Import<'static>, ImportedMemory, Imported<f32>, ImportedMut<f32>, Shared<DeviceVec<f32>>, Shared<DeviceBuffer>] are [Send Sync] not [Clone]);
+all!([Lease, Hold, SharedBlock] are [Send Sync] not [Clone]);
 
 // A resource is what its closures and its upstream are.
 type Local = std::rc::Rc<()>;
@@ -115,6 +129,11 @@ all!([ThreadSafe<Local>] are [Sized] not [Send Sync Clone]);
 all!([Callback<Local, Local>] are [Sized] not [Send Sync]);
 all!([Callback<u8, u8>] are [Send Sync] not [Clone]);
 
+// One for each device.
+all!([PerDevice<Cuda>] are [Send Sync Clone] not [Copy]);
+all!([PerDevice<Local>] are [Clone] not [Send Sync]);
+all!([PerDeviceError<Cuda>, CurrentResources] are [Send Sync] not [Clone]);
+
 // Traits that stay usable as objects.
 static_assertions::assert_obj_safe!(
     Resource,
@@ -122,12 +141,16 @@ static_assertions::assert_obj_safe!(
     DeviceAccessible,
     HostAccessible,
     Driver,
+    Sharing,
     InterpretedCalls
 );
 
 /// Names that the rooms hand out and that are no types.
-const NO_TYPES: [&str; 15] = [
+const NO_TYPES: [&str; 18] = [
+    "Shareable",
+    "Iter",
     "InterpretedCalls",
+    "Sharing",
     "Plain",
     "Allocator",
     "DeviceCopy",
@@ -149,7 +172,9 @@ const NO_TYPES: [&str; 15] = [
 fn the_table_is_whole() {
     let rooms = [
         include_str!("../../src/adaptor/mod.rs"),
+        include_str!("../../src/compose/mod.rs"),
         include_str!("../../src/container/mod.rs"),
+        include_str!("../../src/current/mod.rs"),
         include_str!("../../src/device/mod.rs"),
         include_str!("../../src/driver/mod.rs"),
         include_str!("../../src/driver/cuda/mod.rs"),

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use alluvion::Device;
 use alluvion::driver::DeviceAttribute;
-use alluvion::source::{Cuda, CudaAsync, CudaAsyncManaged, Managed, Mapped, MappedConfig, Null, Pinned};
+use alluvion::source::{
+    Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaConfig, Managed, Mapped, MappedConfig, Null,
+    Pinned,
+};
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
 
 every_source!(sim(Bench::sim()), []);
@@ -28,6 +32,22 @@ fn with_pageable_access() -> Bench {
 #[cfg(target_os = "linux")]
 alluvion::resource_suite!(system on sim(with_pageable_access()), no_limit, |device| {
     alluvion::source::System::new(device).unwrap()
+});
+
+/// The other device of a bench.
+fn peers(device: &Device) -> Vec<Device> {
+    device.machine().devices().filter(|other| other != device).collect()
+}
+
+// Memory that another device may access keeps every clause, too.
+alluvion::resource_suite!(cuda_for_two, |device| {
+    Cuda::with_config(device, CudaConfig::default().peers(peers(device))).unwrap()
+});
+alluvion::resource_suite!(cuda_async_for_two, |device| {
+    CudaAsync::with_config(device, CudaAsyncConfig::default().peers(peers(device))).unwrap()
+});
+alluvion::resource_suite!(mapped_for_two on sim(with_many_pages()), |device| {
+    Mapped::with_config(device, MappedConfig::default().peers(peers(device))).unwrap()
 });
 
 // Old drivers and small devices.

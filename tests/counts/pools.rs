@@ -284,6 +284,25 @@ fn ended_streams_that_took_nothing_leave_nothing_on_the_heap() {
     assert!(bytes < 64 * 1024, "2000 streams have left {bytes} bytes on the heap");
 }
 
+/// A pool is on a list for debuggers: to be entered there and to leave costs nothing that grows with the pools that there are.
+#[test]
+fn a_pool_costs_the_same_beside_ten_thousand_others() {
+    let bench = Bench::sim();
+    let device = bench.device();
+    let make = || Null::new(&device).pool(PoolConfig::default()).unwrap();
+    let made_and_dropped = || {
+        // Once before, because the list may grow.
+        drop(make());
+        heap_of(|| drop(make()))
+    };
+    let alone = made_and_dropped();
+    let others: Vec<_> = (0..10_000).map(|_| make()).collect();
+    let among = made_and_dropped();
+    // Other tests have pools, too: for one of theirs the list may grow here.
+    assert!(among.0 <= alone.0 + 4, "{among:?} calls and bytes, and {alone:?} alone");
+    drop(others);
+}
+
 /// The books of a pool: at most 64 bytes for a block.
 #[test]
 fn a_block_costs_at_most_64_bytes_of_the_heap() {

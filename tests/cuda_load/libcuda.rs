@@ -2,8 +2,9 @@
 //!
 //! It is no simulator: nothing above the driver's own duties is imitated. `--cfg lacks_required` and
 //! `--cfg lacks_optional` leave functions out. `STUB_CODE` is what `cuInit` and `cuDriverGetVersion` return,
-//! `STUB_VERSION` the version, `STUB_SPLIT_ADDRESSES` gives pinned memory a second address. With `STUB_SLOW` there is a device
-//! that copies, not before it is waited for or told to; `STUB_HOLD` names the calls that do not return before they are let go.
+//! `STUB_VERSION` the version, `STUB_SPLIT_ADDRESSES` gives pinned memory a second address. `STUB_DEVICES` is how many devices there
+//! are. With `STUB_SLOW` there is a device that copies, not before it is waited for or told to; `STUB_HOLD` names the calls that do not
+//! return before they are let go.
 
 #![allow(non_snake_case)]
 
@@ -13,7 +14,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// The only device's primary context.
+/// The first device's primary context; those of the others follow.
 const PRIMARY: usize = 0xC0;
 /// What a stream says that has work to do.
 const NOT_READY: c_uint = 600;
@@ -32,13 +33,14 @@ static LAST_FREED: AtomicU64 = AtomicU64::new(0);
 
 /// The copies that are queued: to, from and bytes.
 static QUEUE: Mutex<VecDeque<(u64, u64, usize)>> = Mutex::new(VecDeque::new());
-/// What the coming copies, waits, questions for the current context and pushes of one return in place of 0. A copy is queued all the
-/// same.
-static ANSWERS: [Mutex<VecDeque<c_uint>>; 4] = [const { Mutex::new(VecDeque::new()) }; 4];
+/// What the coming copies, waits, questions for the current context, pushes of one and calls that lend memory return in place of 0. A
+/// copy is queued all the same.
+static ANSWERS: [Mutex<VecDeque<c_uint>>; 5] = [const { Mutex::new(VecDeque::new()) }; 5];
 const COPIES: usize = 0;
 const WAITS: usize = 1;
 const QUESTIONS: usize = 2;
 const ENTRIES: usize = 3;
+const LOANS: usize = 4;
 
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 static LET_GO: AtomicBool = AtomicBool::new(false);
@@ -156,11 +158,20 @@ fn count() -> c_uint {
     0
 }
 
-/// A call that needs the primary context: 201 without it.
+/// A call that needs a primary context: 201 without one.
 fn enter() -> c_uint {
     CALLS.fetch_add(1, SeqCst);
+    if current_device().is_some() { 0 } else { 201 }
+}
+
+fn devices() -> usize {
+    number_from("STUB_DEVICES", 1) as usize
+}
+
+/// The device whose primary context is current.
+fn current_device() -> Option<usize> {
     let current = CONTEXTS.with_borrow(|contexts| contexts.last().copied());
-    if current == Some(PRIMARY) { 0 } else { 201 }
+    current.and_then(|context| context.checked_sub(PRIMARY)).filter(|device| *device < devices())
 }
 
 macro_rules! exports {
@@ -181,7 +192,7 @@ exports! {
         match number_from("STUB_CODE", 0) { 34 => 34, _ => 0 }
     }
     fn cuInit(_flags: c_uint) { number_from("STUB_CODE", 0) }
-    fn cuDeviceGetCount(count: *mut c_int) { unsafe { *count = 1 }; 0 }
+    fn cuDeviceGetCount(count: *mut c_int) { unsafe { *count = devices() as c_int }; 0 }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) { unsafe { *device = ordinal }; 0 }
     fn cuDeviceGetName(name: *mut u8, length: c_int, _device: c_int) {
         let text = b"Stub\0";
@@ -196,9 +207,9 @@ exports! {
         unsafe { *value = attribute as c_int };
         0
     }
-    fn cuDevicePrimaryCtxRetain(context: *mut usize, _device: c_int) {
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) {
         RETAINS.fetch_add(1, SeqCst);
-        unsafe { *context = PRIMARY };
+        unsafe { *context = PRIMARY + device as usize };
         0
     }
     fn cuCtxGetCurrent(context: *mut usize) {
@@ -209,7 +220,7 @@ exports! {
     }
     fn cuCtxGetDevice(device: *mut c_int) {
         if CONTEXTS.with_borrow(Vec::is_empty) { return 201 }
-        unsafe { *device = 0 };
+        unsafe { *device = current_device().unwrap_or(0) as c_int };
         0
     }
     fn cuCtxPushCurrent_v2(context: usize) {
@@ -334,7 +345,10 @@ exports! {
         unsafe { *stream = 0x51 };
         enter()
     }
-    fn cuEventCreate(event: *mut usize, _flags: c_uint) { unsafe { *event = 0xE0 }; enter() }
+    fn cuEventCreate(event: *mut usize, flags: c_uint) {
+        unsafe { *event = 0xE0 + flags as usize };
+        enter()
+    }
     #[cfg(not(lacks_optional))]
     fn cuMemFreeAsync(address: u64, _stream: usize) { LAST_FREED.store(address, SeqCst); enter() }
     #[cfg(not(lacks_optional))]
@@ -376,6 +390,10 @@ exports! {
         enter()
     }
 }
+
+#[cfg(not(lacks_optional))]
+#[path = "libcuda/sharing.rs"]
+mod sharing;
 
 need_a_context! {
     cuStreamDestroy_v2 cuStreamWaitEvent

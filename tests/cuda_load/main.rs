@@ -1,6 +1,6 @@
 //! A machine without a driver, with a stub, with an old one, with a broken one: an error value each, and no panic. And
 //! what the driver owes its callers whatever libcuda does: contexts, forks, exits, closures that panic. And which addresses
-//! cudarc is given, and when a transfer ends.
+//! cudarc is given, and when a transfer ends. And parts of a GPU, which lack some of it.
 //!
 //! Each test runs its body in a child process, with a libcuda of its own on the library path. A panic of the child,
 //! caught or not, ends it at once, so these tests hold for programs that are built with `panic = "abort"` too.
@@ -14,8 +14,11 @@ mod handed_over;
 #[cfg(target_os = "linux")]
 mod heap;
 mod libraries;
+#[cfg(target_os = "linux")]
+mod parts;
 #[path = "../support/rerun.rs"]
 mod rerun;
+mod sharing;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use crate::own_context;
 
 /// The device of this machine. That there is none is a failure.
 fn gpu() -> Device {
-    Device::cuda(0).expect("these tests need a GPU")
+    Device::named("0").expect("these tests need a GPU")
 }
 
 fn on_gpu(clause: fn(&Device) -> Result<(), Error>) {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use alluvion::driver::cuda::CudaDriver;
+use alluvion::Machine;
 use alluvion::driver::{Code, Driver};
 use cudarc::driver::{result, sys};
 
@@ -14,8 +14,8 @@ use crate::driver_contract::rig::{GPU, TestEvent, TestStream};
 use crate::own_context::own_context;
 
 /// The driver of this machine. That there is none is a failure.
-fn gpu() -> Arc<CudaDriver> {
-    CudaDriver::load().expect("these tests need a GPU")
+fn gpu() -> Arc<dyn Driver> {
+    Arc::clone(Machine::of_environment().expect("these tests need a GPU").driver())
 }
 
 fn on_gpu(clause: fn(&dyn Driver)) {
@@ -28,7 +28,7 @@ driver_contract::clauses!(on_gpu, on_gpu);
 fn the_driver_introduces_itself() {
     let driver = gpu();
     let (name, version) = (driver.device_name(GPU).expect("it is there"), driver.version());
-    println!("{name}, CUDA {}.{}", version / 1000, version % 1000 / 10);
+    println!("{name}, {} {}.{}", driver.name(), version / 1000, version % 1000 / 10);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_stalled_stream_is_not_done() {
 fn what_was_current_is_current_again() {
     let driver = gpu();
     let current = || result::ctx::get_current().expect("it can be asked for");
-    let calls = |driver: &CudaDriver| {
+    let calls = |driver: &dyn Driver| {
         drop(TestStream::new(driver));
         assert!(driver.memory_info(GPU).is_ok());
         let refused = driver.allocate_device(GPU, 1 << 50).map_err(|error| error.code);
@@ -61,7 +61,7 @@ fn what_was_current_is_current_again() {
     std::thread::spawn(move || {
         // Nothing is current on a new thread.
         assert_eq!(current(), None);
-        calls(&driver);
+        calls(&*driver);
         assert_eq!(current(), None);
         // The primary context, made current by somebody else.
         let device = result::device::get(GPU as i32).expect("it is there");
@@ -69,12 +69,12 @@ fn what_was_current_is_current_again() {
         let primary = unsafe { result::primary_ctx::retain(device) }.expect("it has a context");
         // SAFETY: the context is retained.
         unsafe { result::ctx::set_current(primary) }.expect("it can be current");
-        calls(&driver);
+        calls(&*driver);
         assert_eq!(current(), Some(primary));
         // A context of somebody's own.
         let (_, stranger) = own_context();
         assert_eq!(current(), Some(stranger));
-        calls(&driver);
+        calls(&*driver);
         assert_eq!(current(), Some(stranger));
         // SAFETY: the context was made above and nothing uses it.
         assert_eq!(unsafe { sys::cuCtxDestroy_v2(stranger) }, sys::CUresult::CUDA_SUCCESS);

@@ -31,6 +31,12 @@ mod raw_block;
 mod rerun;
 #[path = "../support/scenario/mod.rs"]
 mod scenario;
+#[cfg(target_os = "linux")]
+#[path = "../support/shareable.rs"]
+mod shareable;
+#[cfg(target_os = "linux")]
+#[path = "../support/sharing_contract/mod.rs"]
+mod sharing_contract;
 #[path = "../support/source_contract/mod.rs"]
 mod source_contract;
 #[path = "../support/stream_contract/mod.rs"]
@@ -44,7 +50,11 @@ mod driver;
 mod graphs;
 mod pinned;
 mod pools;
+#[cfg(target_os = "linux")]
+mod processes;
 mod scenarios;
+#[cfg(target_os = "linux")]
+mod shared;
 mod sleep;
 mod sources;
 mod streams;

@@ -11,7 +11,7 @@ use crate::host_contract;
 
 /// The first GPU of this machine. That there is none is a failure.
 fn gpu() -> Device {
-    Device::cuda(0).expect("these tests need a GPU")
+    Device::named("0").expect("these tests need a GPU")
 }
 
 fn on_gpu(clause: fn(&Device)) {

@@ -195,7 +195,7 @@ fn scenario_18_defragmenting_spares_default_streams() {
 }
 
 fn cuda() -> Machine {
-    Machine::cuda().expect("these tests need a GPU")
+    Machine::of_environment().expect("these tests need a GPU")
 }
 
 /// A lost context stays lost, so it is a child's.

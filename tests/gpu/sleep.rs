@@ -27,7 +27,8 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let kernels = Kernels::load();
-        let device = Machine::cuda().and_then(|machine| machine.device(0)).expect("these tests need a GPU");
+        let device =
+            Machine::of_environment().and_then(|machine| machine.device(0)).expect("these tests need a GPU");
         let stream = device.stream().expect("the driver makes one");
         let config = PoolConfig::default().checked(true);
         let pool = Mapped::new(&device).and_then(|mapped| mapped.pool(config)).expect("it has pages");

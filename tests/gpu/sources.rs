@@ -5,7 +5,7 @@ use alluvion::{Device, Error};
 use crate::source_contract;
 
 fn on_the_gpu(clause: fn(&Device) -> Result<(), Error>) {
-    let device = Device::cuda(0).unwrap();
+    let device = Device::named("0").unwrap();
     clause(&device).unwrap();
 }
 

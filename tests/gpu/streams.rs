@@ -5,7 +5,7 @@ use alluvion::{Device, Error};
 use crate::stream_contract;
 
 fn on_gpu(clause: fn(&Device) -> Result<(), Error>) {
-    let device = Device::cuda(0).expect("these tests need a GPU");
+    let device = Device::named("0").expect("these tests need a GPU");
     clause(&device).unwrap();
 }
 

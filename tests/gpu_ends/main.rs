@@ -49,7 +49,7 @@ const CHILDREN: usize = 5;
 const BYTES: usize = 32 << 20;
 
 fn cuda() -> Machine {
-    Machine::cuda().expect("these tests need a GPU")
+    Machine::of_environment().expect("these tests need a GPU")
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod foreign_errors;
 mod guard;
 mod limits;
 mod metrics;
+mod per_device;
 mod recipe;
 mod reports;
 #[cfg(target_os = "linux")]

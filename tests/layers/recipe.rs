@@ -119,7 +119,7 @@ fn what_is_not_understood_is_pointed_at() {
         ("pool(1, initial=2)", 9, "`initial` is given twice"),
         ("pool(initial=1, 2)", 17, "without a name comes after one that has a name"),
         ("pool(1, 2, exact, own, true, 3, 4)", 33, "`pool` takes 6 arguments"),
-        ("cuda(0, 1)", 9, "`cuda` takes one argument"),
+        ("null(0, 1)", 9, "`null` takes one argument"),
         ("pool(growth=slow)", 13, "it is not spare, doubling, exact or a size"),
         ("pool(reuse=1)", 12, "it is not own, completed or wait"),
         ("limiting", 1, "`limiting` needs bytes=SIZE"),

@@ -7,6 +7,7 @@ mod parsers;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 
+mod devices;
 mod faults;
 mod logging;
 #[cfg(unix)]

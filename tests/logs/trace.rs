@@ -373,10 +373,14 @@ mod property {
         let row = (
             (any::<u64>(), 0..86_401_000_000_u64, action),
             (number.clone(), any::<u64>(), number),
-            ("([^,\\s\\p{C}]([^,\\p{C}]{0,20}[^,\\s\\p{C}])?)?", proptest::option::of(any::<u64>())),
+            (
+                proptest::option::of(0..4096_u32),
+                "([^,\\s\\p{C}]([^,\\p{C}]{0,20}[^,\\s\\p{C}])?)?",
+                proptest::option::of(any::<u64>()),
+            ),
         );
         let row = row.prop_map(
-            |((thread, microseconds, action), (address, bytes, stream), (tag, reserved_bytes))| Row {
+            |((thread, microseconds, action), (address, bytes, stream), (device, tag, reserved_bytes))| Row {
                 line: 0,
                 thread,
                 microseconds,
@@ -384,6 +388,7 @@ mod property {
                 address,
                 bytes,
                 stream,
+                device,
                 tag: tag.into(),
                 reserved_bytes,
             },
@@ -396,12 +401,18 @@ mod property {
 
         /// What is written is read, and written again as it was.
         #[test]
-        fn rows_that_are_written_are_read(mut rows in rows(), more in any::<bool>()) {
-            let mut writer =
-                if more { RmmCsvWriter::with_tags_and_reserved(Vec::new()) } else { RmmCsvWriter::new(Vec::new()) };
+        fn rows_that_are_written_are_read(mut rows in rows(), more in 0..3) {
+            let mut writer = match more {
+                2 => RmmCsvWriter::with_every_column(Vec::new()),
+                1 => RmmCsvWriter::with_tags_and_reserved(Vec::new()),
+                _ => RmmCsvWriter::new(Vec::new()),
+            };
             for (at, row) in rows.iter_mut().enumerate() {
                 row.line = at + 2;
-                if !more {
+                if more < 2 {
+                    row.device = None;
+                }
+                if more < 1 {
                     (row.tag, row.reserved_bytes) = (Box::default(), None);
                 }
                 writer.write(row).unwrap();
@@ -426,6 +437,11 @@ fn a_row_that_no_line_can_say_is_refused() {
         assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{microseconds} {tag}");
     }
     writer.write(&row).unwrap();
+    assert_eq!(RmmCsv::new(&writer.finish().unwrap()[..]).unwrap().count(), 1);
+    let mut writer = RmmCsvWriter::with_every_column(Vec::new());
+    let refused = writer.write(&Row { device: Some(4096), ..row.clone() }).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    writer.write(&Row { device: Some(4095), ..row }).unwrap();
     assert_eq!(RmmCsv::new(&writer.finish().unwrap()[..]).unwrap().count(), 1);
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use alluvion::adaptor::{
     AlignedBook, Allowance, FallbackBook, GuardBook, GuardConfig, Log, Stats, StatsBook, TrackingBook,
 };
+use alluvion::driver::{Code, Driver};
 use alluvion::metrics::Metrics;
 use alluvion::relief::Relief;
 use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned};
@@ -259,6 +260,26 @@ fn metrics_of_a_stack() {
     });
 }
 
+/// A child may be without the list that debuggers read, because another thread had its lock: its pools work as well.
+#[test]
+fn pools_that_come_and_go() {
+    busy_threads(
+        "forked::pools_that_come_and_go",
+        |sim| (sim.device(0), pool(sim)),
+        |(device, kept), is_child| {
+            for _ in 0..20 {
+                let pools = [(); 3].map(|()| Cuda::new(device).pool(PoolConfig::default()));
+                assert!(
+                    pools
+                        .iter()
+                        .all(|pool| pool.as_ref().is_ok_and(|pool| pool.snapshot().blocks.is_empty()))
+                );
+            }
+            assert_eq!(kept.trim(0).is_err(), is_child);
+        },
+    );
+}
+
 #[test]
 fn the_current_resource() {
     busy_threads(
@@ -399,6 +420,32 @@ fn what_a_child_makes_itself_works() {
             assert!(busy.allocate(layout, stream.as_ref()).is_err());
         },
     );
+}
+
+/// Two threads begin processes of the simulated machine, lend them memory and end them when the process forks. A child reaches none of
+/// the machine's processes, and begins none.
+#[test]
+fn a_machine_with_several_processes() {
+    busy_threads("forked::a_machine_with_several_processes", Sim::process, |lender, is_child| {
+        let borrower = lender.process();
+        let lent = lender.allocate_device(0, 4096);
+        if is_child {
+            let refused = [lent.map(|_| ()), borrower.memory_info(0).map(|_| ())];
+            assert!(refused.iter().all(|it| it.is_err_and(|error| error.code == Code::NOT_INITIALIZED)));
+            lender.kill();
+            borrower.kill();
+            return;
+        }
+        let address = lent.expect("there is memory");
+        let (ours, theirs) = (lender.sharing().expect("it lends"), borrower.sharing().expect("it lends"));
+        // SAFETY: the address lies in the memory above.
+        let handle = unsafe { ours.memory_handle(0, address) }.expect("it is lent");
+        // SAFETY: the memory is freed after the borrower has ended.
+        unsafe { theirs.memory_open(0, handle) }.expect("it is lent");
+        borrower.kill();
+        // SAFETY: it was allocated above, and nobody has it any more.
+        unsafe { lender.free_device(0, address) }.expect("it is live");
+    });
 }
 
 /// A vector sleeps when the process forks, and two threads put others to sleep and wake them. A child can wake nothing and gives

@@ -22,6 +22,8 @@ mod wait_for_fork;
 
 mod fork;
 mod forked;
+#[cfg(target_os = "linux")]
+mod lease;
 mod lifecycle;
 mod logging_ends;
 #[cfg(target_os = "linux")]

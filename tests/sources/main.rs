@@ -6,7 +6,10 @@
 mod host_contract;
 #[path = "../support/source_contract/mod.rs"]
 mod source_contract;
+#[path = "../support/two_devices.rs"]
+mod two_devices;
 
 mod host;
 mod mapped;
+mod peers;
 mod sources;

@@ -96,7 +96,7 @@ fn construction_leaves_nothing_behind() {
         .reuse_follow_event_dependencies(false)
         .reuse_allow_opportunistic(false)
         .reuse_allow_internal_dependencies(false);
-    survives_every_failing_step(|device| CudaAsync::with_config(device, config));
+    survives_every_failing_step(|device| CudaAsync::with_config(device, config.clone()));
     survives_every_failing_step(CudaAsync::new);
     survives_every_failing_step(CudaAsyncManaged::new);
     survives_every_failing_step(Managed::new);
@@ -114,7 +114,7 @@ fn each_step_of_making_a_pool_says_which_call_failed() {
     ] {
         let sim = Sim::new();
         sim.inject(Fault::nth(call, n, Code::NOT_PERMITTED));
-        let error = CudaAsync::with_config(&sim.device(0), config).unwrap_err();
+        let error = CudaAsync::with_config(&sim.device(0), config.clone()).unwrap_err();
         assert_eq!((error.call(), error.code()), (Some(call), Some(Code::NOT_PERMITTED)), "{error}");
         sim.device(0).synchronize().unwrap();
         assert_eq!((sim.live().pools, sim.live().pooled), (0, 0), "{call:?} {n}");
@@ -264,7 +264,7 @@ fn a_pool_of_the_driver_holds_no_more_than_its_maximum() {
     let device = sim.device(0);
     // A whole page of the driver's pool: it rounds less up.
     let config = CudaAsyncConfig::default().maximum_bytes(32 << 20);
-    let resource = CudaAsync::with_config(&device, config).unwrap();
+    let resource = CudaAsync::with_config(&device, config.clone()).unwrap();
     let free = |resource: &CudaAsync| resource.memory_info().unwrap();
     assert_eq!((free(&resource).free_bytes, free(&resource).total_bytes), (32 << 20, 32 << 20));
     let block = resource.allocate_sync(layout(24 << 20)).unwrap();

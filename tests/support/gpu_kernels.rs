@@ -87,7 +87,7 @@ impl Kernels {
         let function = |name: &str| gpu_module::function(module, name).expose_provenance();
         let kernels =
             Self { write_late: function("write_late"), count_others: function("count_others"), context };
-        let device = alluvion::Device::cuda(0).expect("these tests need a GPU");
+        let device = alluvion::Device::named("0").expect("these tests need a GPU");
         let stream = device.stream().expect("a stream can be made");
         let nowhere = DevicePtr::new(256).expect("it is not null");
         kernels.write_late(stream.as_ref(), nowhere, 0, 0, Duration::ZERO);

@@ -1,5 +1,7 @@
 //! A test program that runs itself again, with one test alone.
 
+#![allow(dead_code, reason = "some tests need a part of it")]
+
 use std::env;
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};

@@ -28,7 +28,12 @@ impl SharedDirectory {
         SharedConfig::new(name, bytes).directory(&self.0)
     }
 
-    /// The file of a limit.
+    /// How many files there are.
+    pub(crate) fn files(&self) -> usize {
+        fs::read_dir(&self.0).expect("it is there").count()
+    }
+
+    /// The file of a limit, or of a lease.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         file_in(&self.0, name)
     }
@@ -37,7 +42,7 @@ impl SharedDirectory {
 fn file_in(directory: &Path, name: &str) -> PathBuf {
     let is_it = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with(&format!("-{name}")));
     let mut files = fs::read_dir(directory).expect("it is there").flatten().map(|entry| entry.path());
-    files.find(is_it).expect("the limit has a file")
+    files.find(is_it).expect("it has a file")
 }
 
 /// Removes the file of a limit that a recipe has made.

@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
-    ResourceId, blocks_of_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Export, Figures, HostAccessible, Layer, LayerBook, Layout,
+    Resource, ResourceId, blocks_of_upstream,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -188,6 +188,17 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align);
+
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        let ask = self.moves.request(layout)?;
+        let origin = self.moves.origin(block);
+        // SAFETY: as in `deallocate`; the block is live: the caller's promise.
+        let export = unsafe { self.upstream.export(origin, ask.layout) }?;
+        Ok(export.within((block.address() - origin.address()) as usize))
+    }
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

@@ -93,6 +93,8 @@ macro_rules! resource_by_allowance {
 
             forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);
 
+            $crate::resource::export_of_upstream!();
+
             fn host_access(&self) -> bool {
                 self.upstream.host_access()
             }
@@ -139,6 +141,14 @@ macro_rules! resource_by_allowance {
 
         // SAFETY: ranges and pages are the upstream's, which keeps the contract.
         unsafe impl<U: Resource> Pages for $name<U> {
+            unsafe fn export_page(
+                &self,
+                page: Page,
+            ) -> Result<$crate::sync::Arc<$crate::driver::ExportedMemory>, Error> {
+                // SAFETY: the caller's promises; the page is the upstream's.
+                unsafe { self.upstream_pages()?.export_page(page) }
+            }
+
             /// The upstream's; without any, the unit of blocks.
             fn page_bytes(&self) -> usize {
                 self.upstream.pages().map_or(Layout::MIN_ALIGN, Pages::page_bytes)

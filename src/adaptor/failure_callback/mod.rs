@@ -11,6 +11,7 @@ use crate::forward_resource;
 use crate::relief::{Handlers, Relief};
 use crate::resource::{
     AnyResource, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, blocks_of_upstream,
+    export_of_upstream,
 };
 use crate::stream::StreamRef;
 use crate::sync::{AtomicU64, Ordering};
@@ -283,6 +284,8 @@ unsafe impl<U: Resource> Resource for FailureCallback<U> {
     }
 
     forward_resource!(upstream, except allocate, fmt_layer);
+
+    export_of_upstream!();
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

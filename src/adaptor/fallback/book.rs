@@ -84,6 +84,12 @@ impl FallbackBook {
         self.blocks.load(Ordering::Relaxed) != 0 && self.forget(block, layout)
     }
 
+    /// Returns `true` if a live block is one of the second resource.
+    pub(super) fn has(&self, block: DevicePtr) -> bool {
+        // Relaxed: as in `leave`.
+        self.blocks.load(Ordering::Relaxed) != 0 && self.shard(block).lock().contains(&block.address())
+    }
+
     #[cold]
     fn forget(&self, block: DevicePtr, layout: Layout) -> bool {
         if layout.is_empty() || !self.shard(block).lock().remove(&block.address()) {

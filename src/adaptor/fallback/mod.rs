@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, Describe, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout,
-    Resource, ResourceId,
+    AnyResource, Describe, DeviceAccessible, DevicePtr, Export, Figures, HostAccessible, Layer, LayerBook,
+    Layout, Resource, ResourceId, Shareable,
 };
 use crate::size::Size;
 use crate::stream::StreamRef;
@@ -192,6 +192,20 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, max_align, trim, memory_info);
 
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        self.upstream.device().machine().require_here()?;
+        if self.spill.has(block) {
+            // SAFETY: the caller's promises; the block came from the second.
+            unsafe { self.second.export(block, layout) }
+        } else {
+            // SAFETY: the caller's promises; the block came from the first.
+            unsafe { self.upstream.export(block, layout) }
+        }
+    }
+
     fn host_access(&self) -> bool {
         self.upstream.host_access() && self.second.host_access()
     }
@@ -258,6 +272,8 @@ impl<U, F> Layer for Fallback<U, F> {
 unsafe impl<U: DeviceAccessible, F: DeviceAccessible> DeviceAccessible for Fallback<U, F> {}
 // SAFETY: its blocks are those of the two.
 unsafe impl<U: HostAccessible, F: HostAccessible> HostAccessible for Fallback<U, F> {}
+
+impl<U: Shareable, F: Shareable> Shareable for Fallback<U, F> {}
 
 impl<U: Resource, F: Resource> fmt::Debug for Fallback<U, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

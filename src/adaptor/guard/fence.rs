@@ -42,7 +42,7 @@ pub(super) struct FencePlan {
     /// The layout for the upstream.
     pub(super) whole: Layout,
     /// How far in it begins: a multiple of its alignment.
-    front: usize,
+    pub(super) front: usize,
     redzone_bytes: usize,
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "forwards the contract of resources, with more around each block")]
 
+mod announcing;
 mod book;
 mod config;
 mod fence;
@@ -20,8 +21,8 @@ use crate::error::Error;
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
-    AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
-    ResourceId, blocks_of_upstream,
+    AnyResource, DeviceAccessible, DevicePtr, Export, Figures, HostAccessible, Layer, LayerBook, Layout,
+    Resource, ResourceId, blocks_of_upstream, no_export,
 };
 use crate::stream::{Frontier, Stamp, StreamRef};
 
@@ -191,8 +192,10 @@ impl<U: Resource> Guard<U> {
         if late.wait_for(&kept.freed).is_err() {
             return false;
         }
+        kept.fence.lay_open();
         // SAFETY: the block is the upstream's until it is given back below, on the same stream, which has come after its last use.
         unsafe { self.watch.inspect_kept(kept, late) };
+        kept.fence.withdraw();
         let Fence { origin, plan } = kept.fence;
         // SAFETY: the block came from the upstream with this layout, is kept nowhere any more, and this point of the stream is
         // behind its last use: the stream waits for that, above.
@@ -221,6 +224,7 @@ impl<U: Resource> Guard<U> {
         }
         let looked_at = self.upstream.device().service_stream().and_then(|service| {
             for kept in &mut quiet {
+                kept.fence.lay_open();
                 // SAFETY: the block is the upstream's until it is given back below, and nothing uses it.
                 unsafe { self.watch.inspect_kept(kept, service.as_ref()) };
                 // If the wait fails, the copy is what comes last.
@@ -229,11 +233,16 @@ impl<U: Resource> Guard<U> {
             service.synchronize()
         });
         if let Err(error) = looked_at {
-            quiet.into_iter().for_each(|kept| self.watch.keep_again(kept));
+            for kept in quiet {
+                kept.fence.close();
+                self.watch.keep_again(kept);
+            }
             return Err(error);
         }
         let mut gone = 0;
-        for Kept { fence: Fence { origin, plan }, .. } in quiet {
+        for Kept { fence, .. } in quiet {
+            fence.withdraw();
+            let Fence { origin, plan } = fence;
             gone += plan.whole.bytes();
             // SAFETY: the block came from the upstream with this layout, and is kept nowhere any more. Its uses are over, and the
             // copies too: the stream has been waited for.
@@ -274,6 +283,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 unsafe { self.upstream.deallocate(origin, plan.whole, stream) };
                 return Err(error);
             }
+            fence.announce();
         }
         self.watch.open(fence, is_guarded.then(|| stream.release()), is_guarded);
         Ok(fence.block())
@@ -285,7 +295,11 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         // First: once the upstream has it, another thread may be given the address.
         let Some(live) = self.watch.close(block, layout, Some(stream.id())) else { return };
-        let LiveBlock { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
+        let LiveBlock { fence, raised, is_guarded, .. } = live;
+        let Fence { origin, plan } = fence;
+        if is_guarded {
+            fence.lay_open();
+        }
         // Before it is asked whether the stream captures: to be given memory may run code of the user's.
         let staging = if is_guarded { self.watch.stage(&live) } else { None };
         let is_looked_at =
@@ -296,6 +310,9 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             unsafe { self.watch.inspect(&live, staging, stream, Some(stream.id())) };
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(stream) }.is_ok();
+            if is_poisoned {
+                fence.close();
+            }
             if is_poisoned && self.watch.keep(&live, stream.release(), Some(stream.id())) {
                 self.empty_quarantine(self.watch.quarantine_bytes(), PATIENCE);
                 return self.watch.poll_a_few();
@@ -308,6 +325,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, freed, Some(stream.id()));
             }
         }
+        fence.withdraw();
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it comes before this point of
         // the stream: the caller's promise. So do the copies and fills on this stream; and the fills of its allocation, because the
         // stream was brought behind them, or may reuse what they have written.
@@ -334,6 +352,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             unsafe { self.upstream.deallocate(origin, plan.whole, service.as_ref()) };
             return Err(error);
         }
+        fence.announce();
         self.watch.open(fence, None, true);
         Ok(fence.block())
     }
@@ -344,7 +363,11 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         }
         // First: once the upstream has it, another thread may be given the address.
         let Some(live) = self.watch.close(block, layout, None) else { return };
-        let LiveBlock { fence: Fence { origin, plan }, raised, is_guarded, .. } = live;
+        let LiveBlock { fence, raised, is_guarded, .. } = live;
+        let Fence { origin, plan } = fence;
+        if is_guarded {
+            fence.lay_open();
+        }
         let service = self.device().service_stream().ok().filter(|_| is_guarded);
         let service = service.filter(|service| bring_behind(raised, service.as_ref()));
         if let Some(service) = service {
@@ -354,11 +377,15 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             unsafe { self.watch.inspect(&live, self.watch.stage(&live), service, None) };
             // SAFETY: as before.
             let is_poisoned = unsafe { live.fence.poison(service) }.is_ok();
+            if is_poisoned {
+                fence.close();
+            }
             if is_poisoned && self.watch.keep(&live, service.release(), None) {
                 self.empty_quarantine(self.watch.quarantine_bytes(), PATIENCE);
                 return self.watch.poll_a_few();
             }
             if service.synchronize().is_err() {
+                fence.withdraw();
                 // SAFETY: the block came from the upstream with this layout, and is live there. Its uses are over, but for copies
                 // and fills on this stream.
                 return unsafe { self.upstream.deallocate(origin, plan.whole, service) };
@@ -369,6 +396,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, Frontier::of(raised), None);
             }
         }
+        fence.withdraw();
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it is over: the caller's
         // promise; and what was written around it too: the stream has been waited for, or nothing was.
         unsafe { self.upstream.deallocate_sync(origin, plan.whole) };
@@ -376,6 +404,19 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
     }
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, trim);
+
+    /// The redzones can be seen and written by the other process, and are looked at when the block is freed.
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        let plan = FencePlan::new(layout, self.watch.redzone_bytes())?;
+        let origin =
+            DevicePtr::new(block.address() - plan.front as u64).ok_or_else(|| no_export("it is no block"))?;
+        // SAFETY: the block is live and has this layout: the caller's promise. So it lies in one of the upstream, as the plan for this
+        // layout says, which `allocate` asked for with the same.
+        Ok(unsafe { self.upstream.export(origin, plan.whole) }?.within(plan.front))
+    }
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

@@ -13,7 +13,7 @@ use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
-    blocks_of_upstream, find,
+    blocks_of_upstream, export_of_upstream, find,
 };
 use crate::stream::StreamRef;
 use crate::suballoc::SuballocBook;
@@ -80,6 +80,11 @@ impl Logging {
                 ArgumentKind::Flag,
                 "adds a column for reserved bytes; false if left out",
             ),
+            Parameter::new(
+                "devices",
+                ArgumentKind::Flag,
+                "adds a column for the number of the device, for stacks of several; false if left out",
+            ),
         ],
     };
 }
@@ -115,19 +120,25 @@ impl<U: Resource> Logging<U> {
     }
 
     #[inline]
+    fn ordinal(&self) -> u32 {
+        self.upstream.device().ordinal()
+    }
+
+    #[inline]
     fn note_answer(&self, answer: &Result<DevicePtr, Error>, layout: Layout, stream: u64) {
         let (action, address) = match answer {
             Ok(_) if layout.is_empty() => (Action::Allocate, 0),
             Ok(block) => (Action::Allocate, block.address()),
             Err(_) => (Action::AllocateFailure, 0),
         };
-        self.log.note(action, address, layout.bytes(), stream, self.reserved_bytes());
+        self.log.note(action, address, layout.bytes(), stream, self.ordinal(), self.reserved_bytes());
     }
 
     #[inline]
     fn note_free(&self, block: DevicePtr, layout: Layout, stream: u64) {
         let address = if layout.is_empty() { 0 } else { block.address() };
-        self.log.note(Action::Free, address, layout.bytes(), stream, self.reserved_bytes());
+        let (bytes, device) = (layout.bytes(), self.ordinal());
+        self.log.note(Action::Free, address, bytes, stream, device, self.reserved_bytes());
     }
 }
 
@@ -168,6 +179,8 @@ unsafe impl<U: Resource> Resource for Logging<U> {
     }
 
     forward_resource!(upstream, except allocate, deallocate, id, fmt_layer);
+
+    export_of_upstream!();
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

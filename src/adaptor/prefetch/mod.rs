@@ -14,7 +14,7 @@ use crate::forward_resource;
 use crate::resource::card::Card;
 use crate::resource::{
     AnyResource, DeviceAccessible, DevicePtr, Figures, HostAccessible, Layer, LayerBook, Layout, Resource,
-    blocks_of_upstream,
+    blocks_of_upstream, export_of_upstream,
 };
 use crate::stream::StreamRef;
 
@@ -123,6 +123,8 @@ unsafe impl<U: DeviceAccessible> Resource for Prefetch<U> {
     }
 
     forward_resource!(upstream, except allocate, fmt_layer);
+
+    export_of_upstream!();
 
     fn host_access(&self) -> bool {
         self.upstream.host_access()

@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::{
-    AnyResource, Describe, DevicePtr, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
+    AnyResource, Describe, DevicePtr, Export, Figures, Layer, LayerBook, Layout, Resource, ResourceId,
     blocks_of_upstream,
 };
 use crate::stream::{Frontier, StreamRef};
@@ -246,6 +246,11 @@ unsafe impl<U: Resource> Resource for ThreadSafe<U> {
 
     fn max_align(&self) -> usize {
         self.max_align
+    }
+
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        // SAFETY: the caller's promises; the ids are the same.
+        unsafe { self.enter_or_refuse()?.upstream.export(block, layout) }
     }
 
     /// `false` where the upstream cannot be asked: from within a call of it, and in a child of the process that this was made in.

@@ -7,25 +7,24 @@ use core::ptr::{self, NonNull};
 
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
 use super::context::check;
+use super::sharing::exported;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
+use crate::driver::answer::{
+    MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
+};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, StreamFlags,
+    RawPool, RawStream, Sharing, StreamFlags,
 };
 
 /// The code of a call whose function the loaded libcuda lacks.
-const MISSING: c_uint = Code::NOT_FOUND.0;
+pub(super) const MISSING: c_uint = Code::NOT_FOUND.0;
 
 /// The driver that first had `CUmemPoolProps::maxSize`.
 const POOL_LIMIT_VERSION: u32 = 12020;
-
-/// libcuda's own answer to 0 bytes differs from function to function; the contract's is one.
-fn not_empty(call: Call, bytes: usize) -> DriverResult<()> {
-    if bytes == 0 { Err(DriverError::new(call, Code::INVALID_VALUE)) } else { Ok(()) }
-}
 
 // Handles travel as 64 bits and are pointers in C. What this driver makes fits, whatever the width.
 
@@ -33,26 +32,13 @@ const fn stream(stream: RawStream) -> usize {
     stream.0 as usize
 }
 
-const fn event(event: RawEvent) -> usize {
+pub(super) const fn event(event: RawEvent) -> usize {
     event.0 as usize
 }
 
-const fn pool(pool: RawPool) -> usize {
+pub(super) const fn pool(pool: RawPool) -> usize {
     pool.0 as usize
 }
-
-/// `CUstreamCaptureMode`.
-const fn capture_mode(mode: CaptureMode) -> c_uint {
-    match mode {
-        CaptureMode::Global => 0,
-        CaptureMode::ThreadLocal => 1,
-        CaptureMode::Relaxed => 2,
-    }
-}
-
-/// The largest amount that a trim may keep: with `usize::MAX`, driver 580 gives back everything, as if its rounding wrapped. No
-/// device has 256 TiB.
-const MOST_KEPT: usize = 1 << 48;
 
 // SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and its waits
 // cover what was recorded. The methods below add the rest: one answer to 0 bytes, copies that are synchronous, and one address of
@@ -144,11 +130,7 @@ unsafe impl Driver for CudaDriver {
         // SAFETY: `number` is readable and writable. The mode is the thread's, so no context is needed.
         let code = unsafe { (self.symbols.thread_exchange_capture_mode)(&raw mut number) };
         check(Call::CaptureMode, code)?;
-        Ok(match number {
-            0 => CaptureMode::Global,
-            1 => CaptureMode::ThreadLocal,
-            _ => CaptureMode::Relaxed,
-        })
+        Ok(capture_mode_of(number))
     }
 
     fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)> {
@@ -203,11 +185,7 @@ unsafe impl Driver for CudaDriver {
             // SAFETY: the stream is live, as the caller promises; `status` is writable.
             unsafe { (symbols.stream_is_capturing)(stream(raw), status) }
         })?;
-        Ok(match status {
-            0 => CaptureStatus::None,
-            1 => CaptureStatus::Active,
-            _ => CaptureStatus::Invalidated,
-        })
+        Ok(capture_status_of(status))
     }
 
     unsafe fn stream_capture_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<Option<CaptureId>> {
@@ -303,11 +281,7 @@ unsafe impl Driver for CudaDriver {
     }
 
     fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent> {
-        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
-            // SAFETY: `event` is writable.
-            unsafe { (symbols.event_create)(event, abi::EVENT_DISABLE_TIMING) }
-        })?;
-        Ok(RawEvent(event as u64))
+        self.create_event(ordinal, abi::EVENT_DISABLE_TIMING)
     }
 
     unsafe fn event_destroy(&self, ordinal: u32, raw: RawEvent) -> DriverResult<()> {
@@ -608,31 +582,14 @@ unsafe impl Driver for CudaDriver {
         memory: RawMemory,
         handle_type: HandleType,
     ) -> DriverResult<ExportedMemory> {
-        let export = |to: *mut c_void| {
+        exported(Call::MemoryExport, handle_type, |to| {
             self.call(ordinal, Call::MemoryExport, |symbols| match symbols.memory_export {
                 // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that
                 // type is; the flags must be 0.
                 Some(export) => unsafe { export(to, memory.0, handle_type.0, 0) },
                 None => MISSING,
             })
-        };
-        match handle_type {
-            #[cfg(unix)]
-            HandleType::POSIX_FILE_DESCRIPTOR => {
-                let mut descriptor: c_int = -1;
-                export((&raw mut descriptor).cast())?;
-                // SAFETY: libcuda has opened it for the caller, who is to close it; nobody else knows it.
-                let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
-                Ok(ExportedMemory::FileDescriptor(owned))
-            }
-            HandleType::FABRIC => {
-                let mut handle = Box::new([0; 64]);
-                export(handle.as_mut_ptr().cast())?;
-                Ok(ExportedMemory::Fabric(handle))
-            }
-            // Handle types of Windows, none, and more than one.
-            _ => Err(DriverError::new(Call::MemoryExport, Code::INVALID_VALUE)),
-        }
+        })
     }
 
     unsafe fn memory_map(
@@ -762,6 +719,20 @@ unsafe impl Driver for CudaDriver {
             }
         })
     }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        Some(self)
+    }
+}
+
+impl CudaDriver {
+    pub(super) fn create_event(&self, ordinal: u32, flags: c_uint) -> DriverResult<RawEvent> {
+        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
+            // SAFETY: `event` is writable.
+            unsafe { (symbols.event_create)(event, flags) }
+        })?;
+        Ok(RawEvent(event as u64))
+    }
 }
 
 /// The text that libcuda has for a code, if it has one.
@@ -772,13 +743,4 @@ fn error_text(code: Code, get: unsafe extern "C" fn(c_uint, *mut *const c_char) 
     let found = unsafe { get(code.0, &raw mut text) } == abi::SUCCESS && !text.is_null();
     // SAFETY: libcuda has set the pointer to a text that ends in a zero byte and lives as long as the library.
     found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-}
-
-/// A query's result: "not ready" is an answer, not an error.
-fn is_done(result: DriverResult<()>) -> DriverResult<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(DriverError { code: Code::NOT_READY, .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
 }

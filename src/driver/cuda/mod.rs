@@ -3,21 +3,17 @@
 //! It uses cudarc only for the types of the interface. libcuda is opened when [`CudaDriver::load`] is first called, and its
 //! functions are found by name then: a machine without one, with a stub, or with one too old gets an error value.
 
-mod abi;
 mod calls;
 mod context;
 mod entry;
-mod exit;
-mod host_call;
-mod load_error;
-mod numa;
 mod peer;
 mod pointer;
+mod sharing;
 mod start;
 mod stream_context;
 mod symbols;
 
-pub use load_error::LoadError;
+pub use super::LoadError;
 
 use core::fmt;
 use std::sync::OnceLock;
@@ -25,7 +21,7 @@ use std::sync::OnceLock;
 use context::CudaDevice;
 use symbols::Symbols;
 
-use super::{Call, Code, DriverError, DriverResult, cuda_is_of_parent};
+use super::{Call, Code, DriverError, DriverResult, abi, exit, host_call, numa, process::LoadedIn};
 use crate::sync::Arc;
 
 /// The machine's GPUs, through libcuda.
@@ -58,6 +54,9 @@ pub struct CudaDriver {
 }
 
 static_assertions::assert_impl_all!(CudaDriver: Send, Sync);
+
+/// The process whose libcuda it is.
+static LOADED_IN: LoadedIn = LoadedIn::no_process();
 
 static DRIVER: OnceLock<Arc<CudaDriver>> = OnceLock::new();
 
@@ -106,7 +105,7 @@ impl fmt::Debug for CudaDriver {
 
 /// Whether this process may call libcuda at all. Every call checks it first.
 fn usable(call: Call) -> DriverResult<()> {
-    if cuda_is_of_parent() {
+    if LOADED_IN.is_parent() {
         return Err(DriverError::new(call, Code::NOT_INITIALIZED));
     }
     if exit::is_exiting() {

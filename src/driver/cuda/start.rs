@@ -3,11 +3,12 @@
 #![expect(unsafe_code, reason = "calls libcuda")]
 
 use core::ffi::{c_int, c_uint};
+use std::sync::Once;
 
 use super::context::{CudaDevice, check};
 use super::symbols::{self, Symbols};
-use super::{CudaDriver, LoadError, exit};
-use crate::driver::{Call, Code, DriverError, note_cuda};
+use super::{CudaDriver, LOADED_IN, LoadError, exit};
+use crate::driver::{Call, Code, DriverError};
 
 /// The oldest driver that is accepted: 12.0, of December 2022. It is the first with stream ids.
 const OLDEST_VERSION: c_int = 12000;
@@ -24,7 +25,7 @@ impl CudaDriver {
             });
         }
         // Before any code of libcuda runs: a later fork must be noticed.
-        note_cuda();
+        LOADED_IN.note();
 
         // SAFETY: the library can be loaded: it just was.
         let version = match unsafe { symbols::driver_version() } {
@@ -44,7 +45,8 @@ impl CudaDriver {
         // SAFETY: the flags must be 0, and are.
         let code = unsafe { (symbols.init)(0) };
         check(Call::Init, code).map_err(|error| failed_to_start(error.code.0))?;
-        exit::watch_for_exit();
+        static EXIT_IS_WATCHED: Once = Once::new();
+        exit::watch_for_exit(&EXIT_IS_WATCHED);
 
         let devices = devices(&symbols)?;
         Ok(Self { version, symbols, devices })

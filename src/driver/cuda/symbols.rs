@@ -9,7 +9,7 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys;
 
-use super::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps};
+use super::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps, Portable};
 
 /// The function type that `cuLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -137,6 +137,21 @@ symbols! {
         prefetch_to_device = "cuMemPrefetchAsync"(u64, usize, c_int, usize);
         advise_location = "cuMemAdvise_v2"(u64, usize, c_uint, MemLocation);
         advise_device = "cuMemAdvise"(u64, usize, c_uint, c_int);
+        device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], c_int);
+        memory_get_portable = "cuIpcGetMemHandle"(*mut Portable, u64);
+        memory_open = "cuIpcOpenMemHandle_v2"(*mut u64, Portable, c_uint);
+        memory_close = "cuIpcCloseMemHandle"(u64);
+        event_get_portable = "cuIpcGetEventHandle"(*mut Portable, usize);
+        event_open = "cuIpcOpenEventHandle"(*mut usize, Portable);
+        pool_export = "cuMemPoolExportToShareableHandle"(*mut c_void, usize, c_uint, c_ulonglong);
+        pool_import = "cuMemPoolImportFromShareableHandle"(*mut usize, *mut c_void, c_uint, c_ulonglong);
+        pool_export_pointer = "cuMemPoolExportPointer"(*mut Portable, u64);
+        pool_import_pointer = "cuMemPoolImportPointer"(*mut u64, usize, *mut Portable);
+        pool_set_access = "cuMemPoolSetAccess"(usize, *const AccessDesc, usize);
+        memory_import = "cuMemImportFromShareableHandle"(*mut u64, *mut c_void, c_uint);
+        memory_get_properties = "cuMemGetAllocationPropertiesFromHandle"(*mut AllocationProp, u64);
+        device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
+        context_enable_peer_access = "cuCtxEnablePeerAccess"(usize, c_uint);
     }
 }
 

@@ -9,16 +9,18 @@ pub use config::MappedConfig;
 
 use core::fmt;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Weak;
 
+use super::exporting::{handle_type_of, refused_export};
 use super::host_wait::has_passed;
-use super::refusal;
+use super::{peers, refusal};
 use crate::device::Device;
-use crate::driver::{Driver, DriverError, Location, MapAccess, RawMemory};
+use crate::driver::{Driver, DriverError, ExportedMemory, HandleType, Location, MapAccess, RawMemory};
 use crate::error::Error;
 use crate::resource::card::{Card, Parameter};
 use crate::resource::{
-    DeviceAccessible, DevicePtr, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId,
-    require_whole_pages,
+    DeviceAccessible, DevicePtr, Export, Layer, LayerBook, Layout, Page, Pages, Resource, ResourceId,
+    Shareable, no_export, require_whole_pages,
 };
 use crate::stream::StreamRef;
 use crate::sync::{Arc, Mutex};
@@ -75,6 +77,8 @@ struct MappedCore {
     blocks: Mutex<HashMap<u64, MappedBlock>>,
     /// Mappings without access that could not be undone, by their addresses, with their bytes.
     lost: Mutex<BTreeMap<u64, usize>>,
+    /// What stands for pages in other processes, while somebody has it, by the pages' numbers.
+    exported: Mutex<HashMap<u64, Weak<ExportedMemory>>>,
 }
 
 /// What a block consists of, beside its address.
@@ -91,7 +95,7 @@ impl Mapped {
     pub(crate) const CARD: Card = Card {
         name: "mapped",
         about: "Pages that are mapped into reserved addresses: a pool over it grows in place.",
-        parameters: &[Parameter::GPU],
+        parameters: &[Parameter::GPU, Parameter::PEERS, Parameter::HANDLES],
     };
 }
 
@@ -111,7 +115,7 @@ impl Mapped {
     /// # Errors
     ///
     /// `Unsupported` if the device has no virtual memory management, or cannot export its memory as asked; `InvalidArgument` for a
-    /// peer that cannot access the memory of the device; `DeviceMismatch` for a peer of another machine; `OutOfMemory` without
+    /// peer that cannot access the memory of the device, which [`Error::refused_peer`] names; `DeviceMismatch` for a peer of another machine; `OutOfMemory` without
     /// the memory for the trial; as the driver says.
     pub fn with_config(device: &Device, config: MappedConfig) -> Result<Self, Error> {
         let capabilities = device.capabilities()?;
@@ -124,12 +128,7 @@ impl Mapped {
         }
         let unit = device.driver().virtual_granularity(device.ordinal())?;
         let mut accessors = vec![device.ordinal()];
-        for peer in config.peer_devices() {
-            device.require_machine(peer)?;
-            if !accessors.contains(&peer.ordinal()) {
-                accessors.push(peer.ordinal());
-            }
-        }
+        accessors.extend(peers::ordinals(device, config.peer_devices())?);
         let core = MappedCore {
             device: device.clone(),
             accessors,
@@ -138,6 +137,7 @@ impl Mapped {
             id: ResourceId::unique(),
             blocks: Mutex::new(HashMap::new()),
             lost: Mutex::new(BTreeMap::new()),
+            exported: Mutex::new(HashMap::new()),
             config,
         };
         core.try_config()?;
@@ -195,9 +195,33 @@ impl MappedCore {
     ///
     /// As [`Pages::release`].
     unsafe fn release(&self, page: Page) {
+        if self.config.exported_as() != HandleType::NONE
+            && let Some(mut exported) = self.exported.lock_here()
+        {
+            // The number may be another page's from now on.
+            exported.remove(&page.number());
+        }
         // SAFETY: the number is a handle of `memory_create`, because `create` made the page, and it is not used again: the
         // caller's promise. If the driver refuses, the memory is leaked.
         let _ = unsafe { self.driver().memory_release(self.ordinal(), RawMemory(page.number())) };
+    }
+
+    /// # Safety
+    ///
+    /// As [`Pages::export_page`].
+    unsafe fn export(&self, page: Page) -> Result<Arc<ExportedMemory>, Error> {
+        self.exported.require_here()?;
+        let handle_type = handle_type_of(self.config.exported_as())?;
+        if let Some(exported) = self.exported.lock().get(&page.number()).and_then(Weak::upgrade) {
+            return Ok(exported);
+        }
+        // SAFETY: the page was not released: the caller's promise, and `create` made it, so the number is a handle.
+        let made =
+            unsafe { self.driver().memory_export(self.ordinal(), RawMemory(page.number()), handle_type) };
+        let made = Arc::new(made.map_err(refused_export)?);
+        // Not made under the lock, because that would be a driver call under a lock. Two threads may make two.
+        self.exported.lock().insert(page.number(), Arc::downgrade(&made));
+        Ok(made)
     }
 
     /// Maps a page for every accessor. An error comes with the ordinal of the accessor that was refused; for the mapping itself that
@@ -403,6 +427,18 @@ unsafe impl Resource for Mapped {
         Some(self)
     }
 
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        if layout.is_empty() {
+            return Ok(Export::of_nothing());
+        }
+        self.core.blocks.require_here()?;
+        let known = self.core.blocks.lock().get(&block.address()).copied();
+        let page = known.ok_or_else(|| no_export("it is no block of this source"))?.page;
+        // SAFETY: the block is live: the caller's promise. So its page is.
+        let memory = unsafe { self.core.export(page) }?;
+        Ok(Export::of_pages(memory, block.address(), page.bytes()))
+    }
+
     fn layer(&self) -> Option<LayerBook<'_>> {
         Some(LayerBook::of::<Self>(self))
     }
@@ -446,6 +482,11 @@ unsafe impl Pages for Mapped {
         // SAFETY: the caller's promises.
         unsafe { self.core.unmap(page, at) }
     }
+
+    unsafe fn export_page(&self, page: Page) -> Result<Arc<ExportedMemory>, Error> {
+        // SAFETY: the caller's promises.
+        unsafe { self.core.export(page) }
+    }
 }
 
 impl Layer for Mapped {
@@ -454,6 +495,8 @@ impl Layer for Mapped {
 
 // SAFETY: the blocks are memory of the device, mapped with access for the device.
 unsafe impl DeviceAccessible for Mapped {}
+
+impl Shareable for Mapped {}
 
 impl fmt::Debug for Mapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

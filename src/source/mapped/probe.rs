@@ -3,11 +3,9 @@
 #![expect(unsafe_code, reason = "maps and unmaps a page for the trial")]
 
 use super::MappedCore;
-use crate::driver::{Call, Code, DriverError, HandleType};
+use crate::driver::{Call, DriverError, HandleType};
 use crate::error::Error;
-
-/// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED`.
-const PEER_ACCESS_UNSUPPORTED: Code = Code(217);
+use crate::source::peers::{self, is_refusal};
 
 impl MappedCore {
     /// Creates and maps one page, and undoes it, where the configuration asks for anything that a device may lack. Only a call that
@@ -35,13 +33,10 @@ impl MappedCore {
 
     /// The error of the trial for one accessor.
     fn not_accessible(&self, accessor: u32, error: DriverError) -> Error {
-        let own = self.ordinal();
-        if error.call != Call::MemorySetAccess || accessor == own || !is_refusal(error.code) {
+        if error.call != Call::MemorySetAccess || accessor == self.ordinal() {
             return Error::of_driver(error, self.unit);
         }
-        Error::invalid_argument_that(format!(
-            "gpu {accessor} has no access to mapped memory of gpu {own} ({error}): leave gpu {accessor} out of `peers`"
-        ))
+        peers::refused(&self.device, accessor, error)
     }
 
     /// The error of a page that could not be created for the trial.
@@ -53,19 +48,7 @@ impl MappedCore {
         Error::unsupported(
             "memory that is exported as asked",
             "the device creates none with these handle types",
-            "leave out `handle_types`, or ask for those in `Capabilities::pool_handle_types`",
+            "leave out `handle_types`, or ask for those in `Capabilities::page_handle_types`",
         )
     }
-}
-
-/// Whether a driver says by this code that the device cannot do what was asked for, rather than that it failed.
-fn is_refusal(code: Code) -> bool {
-    const REFUSALS: [Code; 5] = [
-        Code::INVALID_VALUE,
-        Code::INVALID_DEVICE,
-        Code::NOT_SUPPORTED,
-        Code::NOT_PERMITTED,
-        PEER_ACCESS_UNSUPPORTED,
-    ];
-    REFUSALS.contains(&code)
 }

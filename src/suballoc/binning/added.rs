@@ -86,6 +86,12 @@ impl<U: Resource, B: Resource> AddedBins<U, B> {
         Some((number, self.bins.get(number)?))
     }
 
+    /// The bin of a live block, if it is one of these.
+    pub(super) fn bin_of(&self, block: DevicePtr) -> Option<&Bin<U, B>> {
+        let number = self.part(block).lock().get(&block.address()).copied()?;
+        Some(self.bins.get(number)?)
+    }
+
     fn part(&self, block: DevicePtr) -> &Mutex<HashMap<u64, u32>> {
         // Fibonacci hashing: the top bits of the product depend on all bits of the address.
         let hash = block.address().wrapping_mul(0x9E37_79B9_7F4A_7C15);

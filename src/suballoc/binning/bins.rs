@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use super::added::AddedBins;
 use super::bin::Bin;
+use crate::driver::DriverResult;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::sync::Mutex;
@@ -144,6 +145,24 @@ impl<U: Resource, B: Resource> Bins<U, B> {
             return Serving::Added(added, number, bin);
         }
         Serving::First(first)
+    }
+
+    /// The bin that a live block came from, `None` for the upstream.
+    ///
+    /// # Errors
+    ///
+    /// That the driver is not initialised, in a child of the process that it was made in.
+    pub(super) fn bin_of(&self, block: DevicePtr, layout: Layout) -> DriverResult<Option<&Bin<U, B>>> {
+        let first = self.first_serving(layout);
+        if let Some(added) = self.added.get()
+            && added.serving(layout, first).is_some()
+        {
+            added.require_here()?;
+            if let Some(bin) = added.bin_of(block) {
+                return Ok(Some(bin));
+            }
+        }
+        Ok(first)
     }
 
     /// The bin that a block came from, and takes its entry out of the table: from the free on another block may have its

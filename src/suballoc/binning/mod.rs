@@ -20,7 +20,9 @@ use crate::device::Device;
 use crate::driver::MemoryInfo;
 use crate::error::Error;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
-use crate::resource::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource, ResourceId};
+use crate::resource::{
+    DeviceAccessible, DevicePtr, Export, HostAccessible, Layout, Resource, ResourceId, Shareable,
+};
 use crate::size::Size;
 use crate::stream::StreamRef;
 use crate::suballoc::ledger::Ledger;
@@ -296,6 +298,12 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         self.max_align
     }
 
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        let bin = self.bins.bin_of(block, layout)?;
+        // SAFETY: the block came from that resource; the rest is the caller's promise.
+        forward!(self, bin, |to| unsafe { to.export(block, layout) })
+    }
+
     /// Asks each bin, so a bin that is added after this counts as one that was added after the first request.
     fn host_access(&self) -> bool {
         let is_given_access = |bin: &Bin<U, B>| match &bin.resource {
@@ -334,6 +342,8 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
 unsafe impl<U: DeviceAccessible, B: DeviceAccessible> DeviceAccessible for Binning<U, B> {}
 // SAFETY: its blocks are those of the bins and of the upstream.
 unsafe impl<U: HostAccessible, B: HostAccessible> HostAccessible for Binning<U, B> {}
+
+impl<U: Shareable, B: Shareable> Shareable for Binning<U, B> {}
 
 impl<U: Resource, B: Resource> fmt::Debug for Binning<U, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

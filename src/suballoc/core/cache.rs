@@ -4,10 +4,13 @@
 //! put last is taken first: it is the likeliest to be in the caches of the hardware. Blocks in a cache count as out in
 //! the core.
 
+use core::mem::offset_of;
+
 use super::Owner;
 use super::size_class::{CLASSES, Want};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
+use crate::suballoc::roll::{Plan, Record, Trail};
 use crate::sync::Apart;
 
 /// The most small and medium blocks that a cache holds. A thousand absorb the swings of a hundred classes; at 16 bytes
@@ -128,6 +131,7 @@ pub(crate) struct Cache {
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
     large: Option<Box<Apart<[Large; LARGE]>>>,
+    trail: Trail,
 }
 
 impl Default for Cache {
@@ -149,6 +153,7 @@ impl Default for Cache {
             heads: [NONE; HEADS],
             runs: [FIRST_RUN; RUN_CLASSES + 1],
             large: None,
+            trail: Trail::default(),
         }
     }
 }
@@ -172,6 +177,13 @@ impl Cache {
     pub(crate) fn hand_over(&mut self, stream: StreamId, owner: Owner) {
         debug_assert_eq!(self.units(), 0);
         (self.stream, self.owner) = (Some(stream), owner);
+        self.trail.stream = stream.number();
+    }
+
+    /// Has a debugger find it, where it stays, and from here the caches that it finds so far. Called once, under the mutex.
+    pub(in crate::suballoc) fn show(&mut self, record: &Record) {
+        self.trail.next = record.first_trail();
+        record.begin_with(&self.trail);
     }
 
     /// The units in it.
@@ -279,8 +291,12 @@ impl Cache {
             return false;
         }
         let (first, end) = (EDGE + old, EDGE + new);
-        self.entries.reserve_exact(end + EDGE - self.entries.len());
-        self.entries.resize(end + EDGE, CacheEntry::new(0, 0, NONE));
+        let mut longer = Vec::with_capacity(end + EDGE);
+        longer.append(&mut self.entries);
+        longer.resize(end + EDGE, CacheEntry::new(0, 0, NONE));
+        // Before the old ones go, for a debugger.
+        self.trail.entries = longer.as_ptr().addr();
+        self.entries = longer;
         for at in first..end {
             self.entries[at] = CacheEntry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });
         }
@@ -412,6 +428,26 @@ impl Cache {
     /// The newest epoch of its blocks.
     pub(crate) fn newest(&self) -> Option<Epoch> {
         self.blocks().map(|block| block.epoch).max()
+    }
+
+    /// The same plan, with the places of the fields of caches.
+    pub(super) const fn plan(plan: Plan) -> Plan {
+        Plan {
+            cache_trail: offset_of!(Self, trail) as u32,
+            cache_heads: offset_of!(Self, heads) as u32,
+            cache_stacks: STACKS as u32,
+            cache_large: offset_of!(Self, large) as u32,
+            cache_large_full: offset_of!(Self, large_full) as u32,
+            cache_hits: offset_of!(Self, hits) as u32,
+            cache_misses: offset_of!(Self, misses) as u32,
+            entry_bytes: size_of::<CacheEntry>() as u32,
+            entry_address: offset_of!(CacheEntry, address) as u32,
+            entry_link: offset_of!(CacheEntry, epoch_and_next) as u32,
+            large_bytes: size_of::<Large>() as u32,
+            large_address: offset_of!(Large, address) as u32,
+            large_epoch: offset_of!(Large, epoch) as u32,
+            ..plan
+        }
     }
 
     /// The host memory that it takes, in bytes.

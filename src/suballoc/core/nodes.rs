@@ -9,14 +9,17 @@ use core::cell::Cell;
 use super::Owner;
 use super::UNIT;
 use super::node::{BlockNode, Id, NONE};
+use crate::suballoc::roll::Row;
 
 /// 10 KiB: a core of few blocks stays small, and a new chunk costs about a microsecond.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
 
 /// The table of all nodes: fixed chunks, so that growing it never copies.
 #[derive(Debug)]
 pub(super) struct Nodes {
     chunks: Vec<Box<[BlockNode; CHUNK]>>,
+    /// Where the chunks are.
+    shown: Row,
     /// The first vacant node; the rest follow by `next`.
     vacant: Id,
     /// The number of visits of nodes, which the tests count instead of time.
@@ -28,6 +31,7 @@ impl Default for Nodes {
     fn default() -> Self {
         Self {
             chunks: Vec::new(),
+            shown: Row::default(),
             vacant: NONE,
             #[cfg(test)]
             visits: Cell::new(0),
@@ -120,7 +124,12 @@ impl Nodes {
             self.vacant += 1;
         }
         let Ok(chunk) = chunk.try_into() else { unreachable!("made with that length") };
-        self.chunks.push(chunk);
+        self.shown.push(&mut self.chunks, chunk);
+    }
+
+    /// For a debugger.
+    pub(super) fn shown(&self) -> &Row {
+        &self.shown
     }
 
     /// Visits since the last call.

@@ -5,6 +5,7 @@ use hashbrown::HashMap;
 use super::Core;
 use super::bins::{Bins, End};
 use crate::stream::{Epoch, Stamp, StreamId};
+use crate::suballoc::roll::{NO_STREAM, Row};
 
 /// The owner of a free block: the place of a stream in the table of this core, or none.
 ///
@@ -64,10 +65,12 @@ impl Owned {
 }
 
 /// The free blocks of one owner.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct OwnerPlace {
     /// `None` for the place of unowned blocks, and for a vacant place.
     pub(super) stream: Option<StreamId>,
+    /// The same for a debugger: its number, or [`NO_STREAM`].
+    pub(super) shown: u64,
     pub(super) free_units: u64,
     /// No free block has an earlier epoch.
     pub(super) oldest: u64,
@@ -76,6 +79,20 @@ pub(super) struct OwnerPlace {
     /// See [`Owned`].
     pub(super) last_busy: u64,
     pub(super) bins: Bins,
+}
+
+impl Default for OwnerPlace {
+    fn default() -> Self {
+        Self {
+            stream: None,
+            shown: NO_STREAM,
+            free_units: 0,
+            oldest: 0,
+            newest: 0,
+            last_busy: 0,
+            bins: Bins::default(),
+        }
+    }
 }
 
 impl OwnerPlace {
@@ -102,6 +119,8 @@ impl OwnerPlace {
 pub(super) struct Owners {
     /// The place of unowned blocks is the first.
     places: Vec<OwnerPlace>,
+    /// Where the places are.
+    shown: Row,
     /// The places whose stream has left.
     vacant: Vec<Owner>,
     by_stream: HashMap<StreamId, Owner>,
@@ -111,12 +130,8 @@ pub(super) struct Owners {
 
 impl Default for Owners {
     fn default() -> Self {
-        Self {
-            places: vec![OwnerPlace::default()],
-            vacant: Vec::new(),
-            by_stream: HashMap::new(),
-            entered: 0,
-        }
+        let places = vec![OwnerPlace::default()];
+        Self { shown: Row::of(&places), places, vacant: Vec::new(), by_stream: HashMap::new(), entered: 0 }
     }
 }
 
@@ -158,16 +173,22 @@ impl Owners {
             + self.places.iter().map(|place| place.bins.bytes()).sum::<usize>()
     }
 
+    /// For a debugger.
+    pub(super) fn shown(&self) -> &Row {
+        &self.shown
+    }
+
     fn enter(&mut self, stream: StreamId) -> Owner {
         if let Some(&owner) = self.by_stream.get(&stream) {
             return owner;
         }
         let owner = self.vacant.pop().unwrap_or_else(|| {
             let place = u32::try_from(self.places.len()).ok().filter(|&place| place < Owner::HOLLOW.0);
-            self.places.push(OwnerPlace::default());
+            self.shown.push(&mut self.places, OwnerPlace::default());
             Owner(place.expect("fewer streams than a machine has places for"))
         });
-        self.places[owner.place()].stream = Some(stream);
+        let entered = &mut self.places[owner.place()];
+        (entered.stream, entered.shown) = (Some(stream), stream.number());
         self.by_stream.insert(stream, owner);
         self.entered += 1;
         owner
@@ -177,6 +198,7 @@ impl Owners {
     fn vacate(&mut self, owner: Owner) {
         let place = self.place_mut(owner);
         debug_assert_eq!(place.free_units, 0, "a stream leaves no block behind");
+        place.shown = NO_STREAM;
         if let Some(stream) = place.stream.take() {
             self.by_stream.remove(&stream);
             self.vacant.push(owner);

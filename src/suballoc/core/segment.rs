@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::node::{BlockNode, Id, NONE};
+use super::range::Extent;
 use super::{Core, Owner, UNIT};
 
 /// A range of addresses to carve.
@@ -10,6 +11,17 @@ use super::{Core, Owner, UNIT};
 pub(crate) struct Segment {
     pub(crate) address: u64,
     pub(crate) units: u32,
+}
+
+/// What the upstream has made of which a block is a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Around {
+    Segment(Segment),
+    Page(Extent),
+    /// The block lies on several pages, or on one that has no memory in part.
+    Pages,
+    /// It is no block, or has no memory.
+    Nothing,
 }
 
 /// All segments.
@@ -90,6 +102,19 @@ impl Core {
         self.segments.units += u64::from(units);
         self.free_units += u64::from(units);
         self.link(id);
+    }
+
+    /// What the upstream has made of which a block is a part.
+    pub(crate) fn around(&self, address: u64, bytes: u64) -> Around {
+        let Some((segment, _)) = self.segments.around(address) else { return Around::Nothing };
+        if !self.ranges.has(segment.address) {
+            return Around::Segment(segment);
+        }
+        match self.ranges.touching(address, address + bytes)[..] {
+            [] => Around::Nothing,
+            [page] if page.address <= address && address + bytes <= page.end() => Around::Page(page),
+            _ => Around::Pages,
+        }
     }
 
     /// Takes out the largest empty, unowned segment of at most `at_most` units: the largest, because each segment is

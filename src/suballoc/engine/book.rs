@@ -7,6 +7,7 @@
 //! both locks, so a thread with the mutex and all tokens sees every block. Neither is held across a call to an
 //! upstream, a driver or a user.
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use smallvec::SmallVec;
@@ -20,11 +21,13 @@ use super::requester::Requester;
 use super::sleeping::Sleepers;
 use crate::device::Device;
 use crate::driver::DriverResult;
+use crate::nvtx;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::PageBudget;
-use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, Want};
+use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, UNIT, Want};
 use crate::suballoc::ledger::Ledger;
+use crate::suballoc::roll::{Kind, Listed, Record, Text};
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
 /// Caches for the blocks of synchronous calls. Threads are spread over them; with four, sixteen threads seldom meet.
@@ -72,6 +75,56 @@ pub(super) struct Inner {
     pub(super) moves: u64,
     pub(super) moved: u64,
     pub(super) sleepers: Sleepers,
+}
+
+impl Inner {
+    fn new(claim_units: u32) -> Self {
+        Self {
+            core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
+            pledged: 0,
+            answers: 0,
+            leaving: 0,
+            calls: 0,
+            callers: SmallVec::new(),
+            peak_reserved: 0,
+            misses: 0,
+            largest: Largest::default(),
+            emptying: Emptying::default(),
+            steals: 0,
+            peak_live: 0,
+            moves: 0,
+            moved: 0,
+            sleepers: Sleepers::default(),
+        }
+    }
+}
+
+/// What stays where it is while a suballocator is moved, so that a debugger finds it: one piece of the heap.
+#[derive(Debug)]
+pub(super) struct Desk {
+    record: Record,
+    host: [CacheShard; HOST_CACHES],
+    /// On cache lines of its own: it is written at every cache miss.
+    inner: Apart<Mutex<Inner>>,
+}
+
+impl Desk {
+    fn new(inner: Inner, record: Record) -> Box<Self> {
+        let mut desk = Box::new(Self { record, host: Default::default(), inner: Apart(Mutex::new(inner)) });
+        let Self { record, host, inner } = &mut *desk;
+        inner.get_mut().core.show(record);
+        host.iter().for_each(|shard| shard.lock().show(record));
+        desk
+    }
+}
+
+impl Deref for Desk {
+    type Target = Mutex<Inner>;
+
+    #[inline]
+    fn deref(&self) -> &Mutex<Inner> {
+        &self.inner
+    }
 }
 
 /// The blocks that have come back from caches.
@@ -128,12 +181,16 @@ pub struct SuballocBook {
     /// All of it sleeps. Not of `sync`, because no protocol depends on it.
     pub(super) sleeps: AtomicBool,
     pub(super) ledger: Option<Ledger>,
+    /// Nobody has to know which blocks are out: there is no ledger, and no tool. Read for every block; it changes with the first memory.
+    is_plain: AtomicBool,
+    /// Its stack is chosen to be announced.
+    pub(super) is_chosen: AtomicBool,
     /// Apart from what is written often: its filter is read for every block.
     pub(super) graphs: Graphs,
     shards: Places<Box<CacheShard>>,
-    host: Box<[CacheShard; HOST_CACHES]>,
-    /// On cache lines of its own: it is written at every cache miss, and the fields above are read for every block.
-    pub(super) inner: Apart<Mutex<Inner>>,
+    /// Dropped before what it leads to.
+    _listed: Listed,
+    pub(super) inner: Box<Desk>,
     pub(super) counters: Apart<Counters>,
 }
 
@@ -161,6 +218,7 @@ impl Request<'_> {
     /// Emits an event: it was served with a block that another stream had freed. No lock is held.
     pub(super) fn emit_steal(&self) {
         event!(requester = ?self.requester.id(), bytes = self.layout.bytes(), "steal");
+        nvtx::mark(c"steal", self.layout.bytes());
     }
 
     /// The same for a new segment of at most `room` units. Less padding may do, because most upstreams align segments
@@ -180,7 +238,16 @@ impl Layer for SuballocBook {
 }
 
 impl SuballocBook {
-    pub(super) fn new(device: &Device, maximum_units: u64, claim_units: u32, checked: bool) -> Self {
+    pub(super) fn new(
+        device: &Device,
+        maximum_units: u64,
+        claim_units: u32,
+        checked: bool,
+        kind: Kind,
+        text: Text,
+    ) -> Self {
+        let record = Record::new(kind, text, device, maximum_units.saturating_mul(UNIT));
+        let inner = Desk::new(Inner::new(claim_units), record);
         Self {
             device: device.clone(),
             maximum_units,
@@ -189,26 +256,12 @@ impl SuballocBook {
             page_budget: None,
             sleeps: AtomicBool::new(false),
             ledger: checked.then(Ledger::new),
+            is_plain: AtomicBool::new(!checked),
+            is_chosen: AtomicBool::new(false),
             graphs: Graphs::default(),
             shards: Places::default(),
-            host: Box::default(),
-            inner: Apart(Mutex::new(Inner {
-                core: if claim_units > 0 { Core::keeping_apart() } else { Core::new() },
-                pledged: 0,
-                answers: 0,
-                leaving: 0,
-                calls: 0,
-                callers: SmallVec::new(),
-                peak_reserved: 0,
-                misses: 0,
-                largest: Largest::default(),
-                emptying: Emptying::default(),
-                steals: 0,
-                peak_live: 0,
-                moves: 0,
-                moved: 0,
-                sleepers: Sleepers::default(),
-            })),
+            _listed: Listed::of(&inner.record),
+            inner,
             counters: Apart::default(),
         }
     }
@@ -223,6 +276,19 @@ impl SuballocBook {
     /// That the driver is not initialised, in a forked child of the process that it was made in.
     pub(super) fn require_here(&self) -> DriverResult<()> {
         self.inner.require_here()
+    }
+
+    /// Returns `true` if a block goes out, and comes back, without anybody having to know.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        // Relaxed: it changes before the first block goes out, and who has a block comes after that.
+        self.is_plain.load(Ordering::Relaxed)
+    }
+
+    /// A tool hears of the blocks, from the first one.
+    pub(super) fn is_plain_no_more(&self) {
+        // Relaxed: as above.
+        self.is_plain.store(false, Ordering::Relaxed);
     }
 
     /// The bytes that it has reserved of its upstream. Takes no lock, so the figure may be a moment old.
@@ -303,7 +369,7 @@ impl SuballocBook {
 
     #[inline]
     fn host_shard(&self) -> &CacheShard {
-        &self.host[ThreadToken::current().number() % HOST_CACHES]
+        &self.inner.host[ThreadToken::current().number() % HOST_CACHES]
     }
 
     /// The cache of `requester`. If it still belongs to a stream that has ended, it is emptied and handed over first.
@@ -315,6 +381,9 @@ impl SuballocBook {
             if cache.owner() != Owner::UNOWNED {
                 // Two streams have one place only if the first has ended, with all its work: its blocks are unowned.
                 core.leave(cache.owner());
+            }
+            if cache.stream().is_none() {
+                cache.show(&self.inner.record);
             }
             cache.hand_over(id, core.enter(id));
         }
@@ -508,7 +577,7 @@ impl SuballocBook {
 
     /// The caches of streams, then those of synchronous calls.
     pub(super) fn shards(&self) -> impl Iterator<Item = &CacheShard> + Clone {
-        self.shards.iter().map(|shard| &**shard).chain(&*self.host)
+        self.shards.iter().map(|shard| &**shard).chain(&self.inner.host)
     }
 }
 

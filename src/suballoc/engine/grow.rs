@@ -7,6 +7,7 @@ use super::book::{Inner, Request, SuballocBook};
 use super::events::event;
 use super::slow_path::Attempt;
 use crate::error::Error;
+use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::suballoc::Growth;
 use crate::suballoc::core::{Owned, Segment};
@@ -236,7 +237,11 @@ impl<U: Resource> Engine<U> {
     pub(super) fn take_segment(&self, units: u32) -> Result<u64, Error> {
         let layout = segment_layout(units)?;
         self.note_upstream_call();
-        let block = match self.upstream.allocate_sync(layout) {
+        let taken = {
+            let _range = nvtx::range(c"grow", layout.bytes());
+            self.upstream.allocate_sync(layout)
+        };
+        let block = match taken {
             Ok(block) => block,
             Err(error) => {
                 event!(bytes = layout.bytes(), error = %error, "growth refused");
@@ -245,6 +250,7 @@ impl<U: Resource> Engine<U> {
         };
         event!(bytes = layout.bytes(), address = block.address(), "grow");
         if block.is_aligned_to(Layout::MIN_ALIGN) {
+            self.announce_memory(block.address(), layout.bytes());
             return Ok(block.address());
         }
         // SAFETY: the block came from this resource with this layout just now, and nobody has seen it.

@@ -5,10 +5,12 @@
 
 #![expect(unsafe_code, reason = "keeps the contract of resources, and gives segments back upstream")]
 
+mod announcing;
 mod book;
 mod completed;
 mod emptying;
 mod events;
+mod export;
 mod graphs;
 mod grow;
 mod largest;
@@ -33,12 +35,14 @@ use slow_path::Attempt;
 
 use super::core::{Inspected, Want};
 use super::ledger::LedgerMatch;
+use super::roll::{Kind, Text};
 use super::snapshot::SnapshotFiles;
 use super::{Growth, PageBudget, Reuse};
 use crate::device::Device;
 use crate::error::{Cause, Error, Misuse, MisuseKind, OutOfMemory};
+use crate::nvtx;
 use crate::relief::Handlers;
-use crate::resource::{DevicePtr, Layout, Resource};
+use crate::resource::{Describe, DevicePtr, Layout, Resource};
 use crate::stream::{Epoch, StreamRef};
 
 /// The largest alignment that a suballocator honours: a page of the device, 2 MiB.
@@ -102,7 +106,9 @@ impl<U: Resource> Engine<U> {
         // Pages are mapped whole.
         let maximum_bytes = maximum_bytes - maximum_bytes.checked_rem(page_bytes).unwrap_or(0);
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
-        let mut book = SuballocBook::new(upstream.device(), maximum_units, claim_units, checked);
+        let text = Text::of(format_args!("{name} > {}", Describe::new(&upstream)));
+        let (device, kind) = (upstream.device(), Kind::Suballocator);
+        let mut book = SuballocBook::new(device, maximum_units, claim_units, checked, kind, text);
         book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
         book.page_budget = page_budget;
         Self {
@@ -156,7 +162,7 @@ impl<U: Resource> Engine<U> {
         }
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
-            && self.book.ledger.is_none()
+            && self.book.is_plain()
             && let Some(block) = self.book.take(want, stream)
         {
             return Ok(block);
@@ -182,8 +188,12 @@ impl<U: Resource> Engine<U> {
         if layout.align() > Layout::MIN_ALIGN {
             return None;
         }
+        if !self.book.is_plain() && nvtx::listens() {
+            // A tool may take as long as it likes.
+            return None;
+        }
         let block = self.book.take(want, stream)?;
-        Some(self.add_to_ledger(block, layout))
+        Some(self.noted(block, layout))
     }
 
     /// Returns `true` if a request for zero bytes succeeds.
@@ -198,7 +208,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn allocate_sync(&self, want: Option<Want>, layout: Layout) -> Result<DevicePtr, Error> {
         if let Some(want) = want
             && layout.align() <= Layout::MIN_ALIGN
-            && self.book.ledger.is_none()
+            && self.book.is_plain()
             && let Some(block) = self.book.take_for_host(want)
         {
             return Ok(block);
@@ -231,11 +241,11 @@ impl<U: Resource> Engine<U> {
         if self.may_be_beyond_upstream(layout)
             && let Some(block) = self.serve_beyond_upstream(&request)?
         {
-            return Ok(self.add_to_ledger(block, layout));
+            return Ok(self.noted(block, layout));
         }
-        // With a ledger the fast path was skipped, so the cache comes now.
+        // With a ledger or a tool the fast path was skipped, so the cache comes now.
         let cached = match requester {
-            _ if align_units > 1 || self.book.ledger.is_none() => None,
+            _ if align_units > 1 || self.book.is_plain() => None,
             Requester::Stream(stream) => self.book.take(want, stream),
             Requester::Host => self.book.take_for_host(want),
         };
@@ -246,7 +256,7 @@ impl<U: Resource> Engine<U> {
             Some(block) => block,
             None => self.take_slowly(&request)?,
         };
-        Ok(self.add_to_ledger(block, layout))
+        Ok(self.noted(block, layout))
     }
 
     /// Returns `true` if the request is more than the upstream is known to have in all. Only then is the upstream asked
@@ -257,10 +267,10 @@ impl<U: Resource> Engine<U> {
         layout.rounded_bytes() > known
     }
 
-    /// Notes a block that goes out, if there is a ledger.
-    fn add_to_ledger(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
-        if let Some(ledger) = &self.book.ledger {
-            ledger.insert(block, layout);
+    /// A block that goes out, noted if anybody has to know.
+    fn noted(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
+        if !self.book.is_plain() {
+            self.note_out(block, layout);
         }
         block
     }
@@ -283,10 +293,7 @@ impl<U: Resource> Engine<U> {
             return;
         }
         let Some(want) = want else { return };
-        if self.book.ledger.is_some()
-            && (self.book.device.require(stream.device()).is_err()
-                || self.remove_from_ledger(block, layout).is_err())
-        {
+        if !self.book.is_plain() && !self.note_back(block, layout, Some(stream)) {
             // Not a live block, or a stream of another device: the free is ignored, so the memory stays with its owner.
             return;
         }
@@ -317,6 +324,12 @@ impl<U: Resource> Engine<U> {
         // Before the block is put anywhere, as in `deallocate`.
         let Some(stamp) = stream.release_at_once() else { return false };
         let put = || self.book.put(want, block, stamp.stream(), stamp.epoch());
+        if self.book.is_plain() {
+            return put();
+        }
+        if nvtx::listens() {
+            return false;
+        }
         let Some(ledger) = &self.book.ledger else { return put() };
         if self.book.is_of_parent() || self.book.device.require(stream.device()).is_err() {
             return false;
@@ -340,9 +353,7 @@ impl<U: Resource> Engine<U> {
             return;
         }
         let Some(want) = want else { return };
-        if self.book.ledger.is_some()
-            && (self.book.is_of_parent() || self.remove_from_ledger(block, layout).is_err())
-        {
+        if !self.book.is_plain() && !self.note_back(block, layout, None) {
             return;
         }
         if !self.book.put_for_host(want, block) {
@@ -372,6 +383,13 @@ impl<U: Resource> Engine<U> {
         if self.book.ledger.is_some() {
             self.remove_from_ledger(block, layout)?;
         }
+        if !self.book.is_plain() && nvtx::listens() {
+            if self.book.ledger.is_none() {
+                // What is no live block is not withdrawn.
+                self.inspect(&self.book.inner.lock(), want, block, layout)?;
+            }
+            self.book.withdraw(block);
+        }
         // Before the lock: for a stream that the crate did not make this is a driver call.
         let stamp = stream.release_block(layout.bytes());
         let mut inner = self.book.inner.lock();
@@ -382,6 +400,22 @@ impl<U: Resource> Engine<U> {
         // Still under the mutex: of two threads that free one block, the second sees the free of the first.
         self.book.put_or_take_back(&mut inner, wanted, block, Some(stamp.stream()), stamp.epoch());
         Ok(())
+    }
+
+    /// Notes a block that comes back, for a ledger and for a tool. Returns `false` if the ledger knows it for no live block: then it is
+    /// left alone.
+    #[cold]
+    #[inline(never)]
+    fn note_back(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> bool {
+        if self.book.ledger.is_some()
+            && (self.book.is_of_parent()
+                || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
+                || self.remove_from_ledger(block, layout).is_err())
+        {
+            return false;
+        }
+        self.book.withdraw(block);
+        true
     }
 
     /// Removes a block that is being freed from the ledger. The error says why it cannot be freed.

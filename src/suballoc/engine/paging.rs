@@ -13,6 +13,7 @@ use super::events::event;
 use super::grow::{PAGE_UNITS, TURNS};
 use super::slow_path::Attempt;
 use crate::error::Error;
+use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Page, Pages, Resource};
 use crate::stream::Epoch;
 use crate::suballoc::Growth;
@@ -250,6 +251,9 @@ impl<U: Resource> Engine<U> {
         for &extent in &paging.old {
             if self.unmap(pages, extent) { hand.push(extent) } else { kept.push(extent) }
         }
+        if !hand.is_empty() {
+            nvtx::mark(c"move", units_of(&hand) as usize * Layout::MIN_ALIGN);
+        }
         let mut filled = Filled::default();
         let answer = self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut filled);
         let Filled { mapped, lost } = filled;
@@ -334,6 +338,7 @@ impl<U: Resource> Engine<U> {
             while left > 0 {
                 let units = left.min(most);
                 self.note_upstream_call();
+                let _range = nvtx::range(c"grow", units as usize * Layout::MIN_ALIGN);
                 let page = match pages.create(units as usize * Layout::MIN_ALIGN) {
                     Ok(page) => page,
                     // What is left of the upstream may do for the rest, with pages that move.
@@ -440,6 +445,7 @@ impl<U: Resource> Engine<U> {
                 Ok(range) => {
                     self.book.require_here()?;
                     event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
+                    self.announce_memory(range.address(), units as usize * Layout::MIN_ALIGN);
                     return Ok((range.address(), units as u32));
                 }
                 Err(_) if units > least => units = (units / 2).next_multiple_of(page).max(least),
@@ -479,6 +485,8 @@ impl<U: Resource> Engine<U> {
             self.book.note_reserved(&mut inner);
             old
         };
+        let _range =
+            (!old.is_empty()).then(|| nvtx::range(c"trim", units_of(&old) as usize * Layout::MIN_ALIGN));
         let (unmapped, kept): (Vec<Extent>, Vec<Extent>) =
             old.into_iter().partition(|extent| self.unmap(pages, *extent));
         let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
@@ -505,6 +513,11 @@ impl<U: Resource> Engine<U> {
             let mut is_empty = true;
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
+                if !is_lost {
+                    // Blocks that nobody has freed end here.
+                    let bytes = extent.units as usize * Layout::MIN_ALIGN;
+                    nvtx::leave_all(nvtx::Piece::new(extent.address, bytes));
+                }
                 if !is_lost && self.unmap(pages, extent) {
                     self.release(pages, extent);
                 } else {
@@ -520,6 +533,7 @@ impl<U: Resource> Engine<U> {
     /// Returns a range in which nothing is mapped to the upstream.
     fn unreserve(&self, pages: &dyn Pages, range: Segment) {
         let Some(address) = DevicePtr::new(range.address) else { return };
+        self.withdraw_memory(range.address, range.units as usize * Layout::MIN_ALIGN);
         self.note_upstream_call();
         // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
         // hands nothing of it out: it never knew the range, or has ended.

@@ -184,6 +184,15 @@ macro_rules! resource_by_engine {
                 self.engine.sleeping()
             }
 
+            unsafe fn export(
+                &self,
+                block: DevicePtr,
+                layout: Layout,
+            ) -> Result<$crate::resource::Export, Error> {
+                // SAFETY: the caller's promises.
+                unsafe { self.engine.export(block, layout) }
+            }
+
             fn layer(&self) -> Option<LayerBook<'_>> {
                 Some(LayerBook::of::<Self>(self.engine.book()))
             }
@@ -202,6 +211,8 @@ macro_rules! resource_by_engine {
         unsafe impl<U: DeviceAccessible> DeviceAccessible for $name<U> {}
         // SAFETY: its blocks are pieces of its upstream's.
         unsafe impl<U: HostAccessible> HostAccessible for $name<U> {}
+
+        impl<U: $crate::resource::Shareable> $crate::resource::Shareable for $name<U> {}
 
         impl<U: Resource> fmt::Debug for $name<U> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use super::Engine;
 use super::events::event;
 use super::grow::segment_layout;
 use crate::error::Error;
+use crate::nvtx;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{Frontier, Stamp, StreamId, StreamRef};
 use crate::suballoc::core::{Owned, Owner, Segment};
@@ -90,7 +91,9 @@ impl<U: Resource> Engine<U> {
     fn deallocate_segment(&self, segment: Segment) -> Option<usize> {
         let layout = segment_layout(segment.units).ok()?;
         let block = DevicePtr::new(segment.address)?;
+        self.withdraw_memory(segment.address, layout.bytes());
         self.note_upstream_call();
+        let _range = nvtx::range(c"trim", layout.bytes());
         // SAFETY:
         // - the block came from this upstream, with this layout: `take_segment` of the core names what `add_segment` was told.
         // - it is used no more: no block of it is out, it is in no cache, and all that ever used it is over on the
@@ -146,6 +149,7 @@ impl<U: Resource> Drop for Engine<U> {
             // context is lost. The segment is leaked.
             let layout = segment_layout(units).ok().filter(|_| !is_lost);
             let (Some(layout), Some(block)) = (layout, DevicePtr::new(address)) else { continue };
+            self.withdraw_memory(address, layout.bytes());
             self.note_upstream_call();
             // SAFETY: the block came from this upstream, with this layout, and every use of it is over: of what was
             // freed, the last point of the stream that holds it is, and unowned memory's is; of what was not, all that

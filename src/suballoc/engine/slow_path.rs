@@ -12,6 +12,7 @@ use super::strategy::{Strategy, in_order};
 use super::{Engine, Growth};
 use crate::error::Error;
 use crate::error::OutOfMemory;
+use crate::nvtx;
 use crate::relief::Relief;
 use crate::resource::{DevicePtr, Resource};
 use crate::stream::{Epoch, Frontier, Stamp, StreamId, StreamRef};
@@ -230,6 +231,7 @@ impl<U: Resource> Engine<U> {
             });
             let report = OutOfMemory { snapshot_file, ..report };
             event!(report = %report, "out of memory");
+            nvtx::mark(c"out of memory", report.requested_bytes);
             Error::from(report)
         })
     }
@@ -373,6 +375,7 @@ impl SuballocBook {
     fn wait_for(&self, stream: StreamRef<'_>, point: Stamp) -> Result<(), Error> {
         let wait = stream.wait_up_to(point)?;
         event!(requester = ?stream.id(), of = ?point.stream, needed = wait.needed, "wait on the device");
+        nvtx::mark(c"wait on the device", 0);
         Counters::add(&self.counters.waits, u64::from(wait.needed));
         Counters::add(&self.counters.events_recorded, u64::from(wait.recorded));
         Ok(())
@@ -424,7 +427,11 @@ impl SuballocBook {
         for round in [&few, &owned] {
             let mut waited = false;
             for other in round {
-                match machine.wait_by_events(&Frontier::of(other.latest())) {
+                let waited_for = {
+                    let _range = nvtx::range(c"wait on the host", request.layout.bytes());
+                    machine.wait_by_events(&Frontier::of(other.latest()))
+                };
+                match waited_for {
                     Ok(()) => {
                         event!(requester = ?request.requester.id(), of = ?other.stream, "wait on the host");
                         waited = true;
@@ -465,8 +472,10 @@ impl SuballocBook {
                 let from = from.and_then(|from| owned.iter().find(|other| other.stream == from));
                 (taken.address, from.map(Owned::latest))
             };
-            let waited =
-                point.map_or(Ok(()), |point| self.device.machine().wait_by_events(&Frontier::of(point)));
+            let waited = point.map_or(Ok(()), |point| {
+                let _range = nvtx::range(c"wait on the host", request.layout.bytes());
+                self.device.machine().wait_by_events(&Frontier::of(point))
+            });
             if let (Some(_point), Ok(())) = (point, &waited) {
                 event!(requester = ?request.requester.id(), of = ?_point.stream, "wait on the host");
                 request.emit_steal();

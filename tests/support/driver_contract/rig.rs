@@ -164,6 +164,11 @@ impl<'a> TestEvent<'a> {
         Self { driver, raw: driver.event_create(GPU).expect("an event can be made") }
     }
 
+    /// An event that was made already. It is destroyed here.
+    pub(crate) fn of(driver: &'a dyn Driver, raw: RawEvent) -> Self {
+        Self { driver, raw }
+    }
+
     pub(crate) fn record(&self, stream: &TestStream<'_>) {
         // SAFETY: both are live while the references are.
         unsafe { self.driver.event_record(GPU, self.raw, stream.raw) }.expect("an event can be recorded");
@@ -306,7 +311,11 @@ pub(crate) struct TestPool<'a> {
 
 impl<'a> TestPool<'a> {
     pub(crate) fn new(driver: &'a dyn Driver, properties: PoolProperties) -> Self {
-        let raw = driver.pool_create(GPU, properties).expect("a pool can be made");
+        Self::of(driver, driver.pool_create(GPU, properties).expect("a pool can be made"))
+    }
+
+    /// A pool that was just made.
+    pub(crate) fn of(driver: &'a dyn Driver, raw: RawPool) -> Self {
         Self { driver, raw, owned: true }
     }
 

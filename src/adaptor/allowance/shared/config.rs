@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::table::LONGEST_NAME;
 use crate::error::Error;
+use crate::joint;
 
 /// The settings of a limit that processes share by its name: see [`Allowance::shared`](super::super::Allowance::shared).
 ///
@@ -35,7 +36,7 @@ impl SharedConfig {
         Self {
             name: name.to_owned(),
             limit_bytes: limit_bytes as u64,
-            directory: PathBuf::from("/dev/shm"),
+            directory: PathBuf::from(joint::DIRECTORY),
             member: String::new(),
             guarantees: Vec::new(),
         }

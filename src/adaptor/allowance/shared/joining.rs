@@ -4,14 +4,15 @@
 //! Who dies there lets go of it, and what it has begun is made anew: a table counts from its magic number on, which comes last,
 //! and a place from its lock on.
 
+use std::io;
 use std::process;
 use std::time::{Duration, Instant};
 
-use super::file::{Locked, Others, Page, SharedFile};
 use super::membership::members;
-use super::table::{Found, MEMBERS, SharedRefusal, Table};
+use super::table::{Found, MEMBERS, SharedRefusal, Table, WORDS};
 use super::{Membership, SharedConfig};
 use crate::error::{Error, LimitName, OutOfMemory};
+use crate::joint::{self, JointFile, JointPage, Locked, Opening, Others};
 use crate::size::Size;
 use crate::sync::nap;
 
@@ -42,26 +43,45 @@ pub(super) fn join(config: &SharedConfig) -> Result<Membership, Error> {
     }
 }
 
+/// The file of a limit.
+fn open(config: &SharedConfig) -> Result<JointFile, Error> {
+    let path = joint::path_of(&config.directory, &config.name);
+    let name = path.display().to_string();
+    JointFile::open(path, Opening::Either).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => Error::unsupported(
+            "a limit that processes share",
+            "the locks that tell which of them live are Linux's",
+            "give each process a limit of its own, such as `Limiting`",
+        ),
+        _ => Error::unwritable(name, &error),
+    })
+}
+
+/// A lock that was asked for.
+pub(super) fn lock_of(answer: io::Result<Option<Locked<'_>>>) -> Result<Option<Locked<'_>>, Error> {
+    answer.map_err(|error| Error::unwritable("the lock of a shared limit", &error))
+}
+
 struct Joining<'c> {
     config: &'c SharedConfig,
-    file: &'c SharedFile,
-    table: Table<Page>,
+    file: &'c JointFile,
+    table: Table<JointPage>,
 }
 
 impl Joining<'_> {
     fn begin(config: &SharedConfig) -> Result<Outcome, Error> {
-        let file = SharedFile::open(&config.directory, &config.name)?;
-        let Some(door) = file.lock(DOOR)? else {
+        let file = open(config)?;
+        let Some(door) = lock_of(file.lock(DOOR))? else {
             return Ok(Outcome::Busy("another process is joining it, and does not come to an end".into()));
         };
-        let page = file.map().map_err(|error| Error::unwritable(file.path().display(), &error))?;
+        let page = file.map(WORDS).map_err(|error| Error::unwritable(file.path().display(), &error))?;
         let page = page.ok_or_else(|| malformed(&file, "its size is not that of a shared limit"))?;
         let joining = Joining { config, file: &file, table: Table::new(page, config.limit_bytes) };
         joining.make_if_new()?;
         if !joining.table.picture().is_sound(config.limit_bytes) {
             return Err(malformed(&file, "more is taken and guaranteed there than its limit"));
         }
-        joining.table.clear_dead(MEMBERS, |at| file.lock(at));
+        joining.table.clear_dead(MEMBERS, |at| lock_of(file.lock(at)));
         for (member, bytes) in &config.guarantees {
             joining.guarantee(member, *bytes)?;
         }
@@ -93,7 +113,7 @@ impl Joining<'_> {
         }
         let mut places = Vec::new();
         for at in 0..MEMBERS {
-            match (self.file.lock(at)?, found) {
+            match (lock_of(self.file.lock(at))?, found) {
                 (Some(place), _) => places.push(place),
                 (None, Found::Limit(limit)) => {
                     let (has, wants) = (Size(limit as usize), Size(self.table.limit() as usize));
@@ -123,7 +143,7 @@ impl Joining<'_> {
             self.table.set_name(at, member);
             return self.promise(at, member, bytes).inspect_err(|_| self.table.forget(at));
         };
-        let Some(_place) = self.file.lock(at)? else {
+        let Some(_place) = lock_of(self.file.lock(at))? else {
             let (has, wants, name) = (Size(before as usize), Size(bytes as usize), &self.config.name);
             return Err(Error::invalid_argument_that(format!(
                 "the member `{member}` of the shared limit `{name}` runs with a guarantee of {has:#}, and not {wants:#}"
@@ -153,7 +173,7 @@ impl Joining<'_> {
                      guaranteed to others"
                 )));
             }
-            if !self.table.clear_dead(MEMBERS, |at| self.file.lock(at)) {
+            if !self.table.clear_dead(MEMBERS, |at| lock_of(self.file.lock(at))) {
                 let mut report = OutOfMemory::new("Allowance", bytes as usize);
                 report.name = Some(LimitName::from(name.as_str()));
                 (report.live_bytes, report.reserved_bytes) = (used as usize, used as usize);
@@ -174,7 +194,7 @@ impl Joining<'_> {
     fn free_place(&self) -> Result<(usize, Locked<'_>), Error> {
         let parts = self.table.picture().parts;
         for at in (0..MEMBERS).filter(|&at| parts[at].guaranteed == 0) {
-            if let Some(place) = self.file.lock(at)? {
+            if let Some(place) = lock_of(self.file.lock(at))? {
                 self.table.clear(at);
                 return Ok((at, place));
             }
@@ -186,7 +206,7 @@ impl Joining<'_> {
     /// The place for this process, and its lock; `None` if it is that of a name, and another process has it.
     fn find_place(&self) -> Result<Option<(usize, Locked<'_>)>, Error> {
         match self.kept_for(&self.config.member) {
-            Some(at) => Ok(self.file.lock(at)?.map(|place| (at, place))),
+            Some(at) => Ok(lock_of(self.file.lock(at))?.map(|place| (at, place))),
             None => self.free_place().map(Some),
         }
     }
@@ -194,7 +214,7 @@ impl Joining<'_> {
 
 /// Asks whether the lock of place `at` is kept by the mapping alone: everything rests on that.
 fn require_kept(others: &Others, at: usize) -> Result<(), Error> {
-    if others.lock(at)?.is_none() {
+    if lock_of(others.lock(at))?.is_none() {
         return Ok(());
     }
     Err(Error::unsupported(
@@ -204,7 +224,7 @@ fn require_kept(others: &Others, at: usize) -> Result<(), Error> {
     ))
 }
 
-fn malformed(file: &SharedFile, why: &str) -> Error {
+fn malformed(file: &JointFile, why: &str) -> Error {
     let path = file.path().display();
     Error::malformed_file(format!("{path}: {why}; remove it when no process shares the limit any more"))
 }

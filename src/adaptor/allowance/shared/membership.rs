@@ -1,10 +1,10 @@
 //! `Membership`: the part that this process has in a shared limit.
 
 use super::SharedConfig;
-use super::file::{Others, Page};
-use super::joining::join;
+use super::joining::{join, lock_of};
 use super::table::{MEMBERS, SharedRefusal, Table};
 use crate::error::{Error, Member};
+use crate::joint::{JointPage, Others};
 
 /// One of the members of a shared limit.
 ///
@@ -12,7 +12,7 @@ use crate::error::{Error, Member};
 /// own a second time, so they do not keep its threads apart.
 pub(in super::super) struct Membership {
     /// When it is dropped, the place is free for others.
-    table: Table<Page>,
+    table: Table<JointPage>,
     at: usize,
     owner: u64,
     name: String,
@@ -26,7 +26,7 @@ impl Membership {
     }
 
     pub(super) fn new(
-        table: Table<Page>,
+        table: Table<JointPage>,
         at: usize,
         owner: u64,
         config: &SharedConfig,
@@ -66,7 +66,7 @@ impl Membership {
     }
 
     fn clear_dead(&self) -> bool {
-        self.table.clear_dead(self.at, |at| self.others.lock(at))
+        self.table.clear_dead(self.at, |at| lock_of(self.others.lock(at)))
     }
 
     /// The bytes that may be taken.
@@ -96,7 +96,7 @@ impl Drop for Membership {
 }
 
 /// All that have a part or a guarantee, of which `mine` is this process.
-pub(super) fn members(table: &Table<Page>, mine: usize) -> Vec<Member> {
+pub(super) fn members(table: &Table<JointPage>, mine: usize) -> Vec<Member> {
     let parts = table.picture().parts;
     let is_one = |at: &usize| table.owner(*at) != 0 || parts[*at].taken > 0 || parts[*at].guaranteed > 0;
     let member = |at: usize| Member {

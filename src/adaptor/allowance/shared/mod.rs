@@ -1,11 +1,6 @@
 //! A limit that processes share by its name.
 
 mod config;
-#[cfg(all(target_os = "linux", not(loom)))]
-mod file;
-#[cfg(not(all(target_os = "linux", not(loom))))]
-#[path = "no_file.rs"]
-mod file;
 mod joining;
 mod membership;
 mod table;

@@ -18,16 +18,17 @@
 //!
 //! # Who writes what
 //!
-//! The records of a member are written by whoever has its lock in the [file](super::file): the process itself, one thread at a
+//! The records of a member are written by whoever has its lock in the [file](crate::joint): the process itself, one thread at a
 //! time, or after its death the process that clears up. The words are read as what anybody may have written: each value is checked.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The most members: one bit each in the lower half of the switches.
-pub(super) const MEMBERS: usize = 32;
+/// The most members: one bit each in the lower half of the switches. Three in the models: who changes something reads the records of
+/// all, and each reading is a place where a model may go another way.
+pub(super) const MEMBERS: usize = if cfg!(loom) { 3 } else { 32 };
 
-/// Two pages of 4 KiB.
-pub(super) const WORDS: usize = 1024;
+/// Two pages of 4 KiB; in the models no more than there is, because each word is an object of loom.
+pub(super) const WORDS: usize = if cfg!(loom) { AT_MEMBERS + MEMBERS * STRIDE } else { 1024 };
 
 /// The longest name of a member, in bytes.
 pub(super) const LONGEST_NAME: usize = 8 * NAME_WORDS;
@@ -92,7 +93,7 @@ impl Part {
 
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::adaptor) enum SharedRefusal {
+pub(crate) enum SharedRefusal {
     /// All members together have `used` bytes, and what is left is too little, or guaranteed to others.
     NoRoom { used: u64 },
     /// The file says that another process has the place of this one.
@@ -361,5 +362,7 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
     }
 }
 
+// By its path, because the models include this file from elsewhere.
 #[cfg(all(test, not(loom)))]
+#[path = "table/tests.rs"]
 mod tests;

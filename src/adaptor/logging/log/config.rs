@@ -69,6 +69,13 @@ impl LogConfig {
         Self { format: RowFormat { reserved, ..self.format }, ..self }
     }
 
+    /// Whether there is a column `Device`: the number of the device that the block is memory of. RMM's own reader passes over it.
+    /// For the stacks of several devices, whose logs in one file are one: without it their rows are told apart by nothing.
+    #[must_use]
+    pub fn devices(self, devices: bool) -> Self {
+        Self { format: RowFormat { devices, ..self.format }, ..self }
+    }
+
     /// The most rows that wait for the writer; then calls wait too. Rounded up to a power of two, of 64 bytes each; a
     /// million at most.
     #[must_use]
@@ -204,6 +211,7 @@ impl fmt::Debug for LogConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { format, room, failure_hook: _ } = self;
         f.debug_struct("LogConfig")
+            .field("devices", &format.devices)
             .field("tags", &format.tags)
             .field("reserved", &format.reserved)
             .field("room", room)

@@ -183,6 +183,7 @@ impl Log {
         address: u64,
         bytes: usize,
         stream: u64,
+        device: u32,
         reserved_bytes: Option<u64>,
     ) {
         self.0.shared.push(Record {
@@ -192,6 +193,7 @@ impl Log {
             address,
             bytes: bytes as u64,
             stream,
+            device,
             tag: Tag::current(),
             reserved_bytes,
         });

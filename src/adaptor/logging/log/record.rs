@@ -12,6 +12,9 @@ const WORDS: usize = 7;
 /// The queue of a log.
 pub(super) type Records = Queue<WORDS>;
 
+/// The bits of a device's number: the word has an action, a device and a tag. No machine has sixteen million devices.
+const ORDINAL: u32 = (1 << 24) - 1;
+
 /// No number of reserved bytes.
 const NONE: u64 = u64::MAX;
 
@@ -25,6 +28,8 @@ pub(super) struct Record {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) stream: u64,
+    /// The number of the device.
+    pub(super) device: u32,
     pub(super) tag: Tag,
     pub(super) reserved_bytes: Option<u64>,
 }
@@ -40,7 +45,7 @@ impl Record {
         [
             self.thread,
             self.nanoseconds,
-            action | u64::from(self.tag.number()) << 32,
+            action | u64::from(self.device & ORDINAL) << 8 | u64::from(self.tag.number()) << 32,
             self.address,
             self.bytes,
             self.stream,
@@ -53,7 +58,7 @@ impl Record {
         Self {
             thread,
             nanoseconds,
-            action: match what as u32 {
+            action: match what as u8 {
                 0 => Action::Allocate,
                 1 => Action::AllocateFailure,
                 _ => Action::Free,
@@ -61,6 +66,7 @@ impl Record {
             address,
             bytes,
             stream,
+            device: (what as u32) >> 8,
             tag: Tag::numbered((what >> 32) as u32),
             reserved_bytes: (reserved != NONE).then_some(reserved),
         }
@@ -92,6 +98,7 @@ mod tests {
                 address: 0x3_0200_0000,
                 bytes: isize::MAX as u64,
                 stream: 2,
+                device: ORDINAL,
                 tag: with_tag("packed", Tag::current),
                 reserved_bytes,
             };

@@ -167,6 +167,7 @@ impl Writer {
             bytes: record.bytes,
             stream: record.stream,
             tag,
+            device: Some(record.device),
             reserved_bytes: record.reserved_bytes,
         };
         format.row(&fields, gathered);

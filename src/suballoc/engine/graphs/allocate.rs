@@ -11,6 +11,7 @@ use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{StreamKind, StreamRef};
+use crate::suballoc::roll::{Kind, Text};
 
 /// Memory for a graph is taken in whole pages of the device, 2 MiB, where there is room for that.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
@@ -38,10 +39,11 @@ impl<U: Resource> Engine<U> {
                 "begin the capture first",
             )
         })?;
-        let id = self
-            .book
-            .graphs
-            .open(capture, shared, || SuballocBook::new(&self.book.device, u64::from(u32::MAX), 0, false))?;
+        let id = self.book.graphs.open(capture, shared, || {
+            let (device, most) = (&self.book.device, u64::from(u32::MAX));
+            let text = Text::plain("memory of graphs");
+            SuballocBook::new(device, most, 0, false, Kind::Graphs, text)
+        })?;
         Ok((id, capture))
     }
 

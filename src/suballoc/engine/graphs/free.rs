@@ -51,6 +51,7 @@ impl<U: Resource> Engine<U> {
         let behind = stream.release();
         if !graphs.park(id, block, layout, behind) {
             // The graph has gone meanwhile, as whoever released it has promised.
+            self.book.withdraw(block);
             self.book.take_back(want, block, Some(behind.stream()), behind.epoch());
         }
         Some(Ok(()))

@@ -17,10 +17,12 @@ mod waking;
 pub(super) use sleepers::Sleepers;
 
 use super::Engine;
+use super::announcing::pieces_of;
 use super::book::SuballocBook;
 use super::events::event;
 use super::grow::Caller;
 use crate::error::Error;
+use crate::nvtx;
 use crate::resource::{DevicePtr, HostCopy, Kept, Layout, Pages, Resource, SleepRecord, Sleeping};
 use crate::stream::{Epoch, Frontier, Stamp, StreamRef};
 use crate::suballoc::core::{Extent, Want};
@@ -101,6 +103,7 @@ impl<U: Resource> Engine<U> {
             self.book.unmark(&mut record);
             return Err(error);
         }
+        nvtx::fall_asleep(&pieces_of(&record));
         self.return_pages_of(pages, &record);
         if matches!(chosen, Chosen::All) {
             self.trim_pages(0);
@@ -125,7 +128,14 @@ impl<U: Resource> Engine<U> {
         let _ = self.collect();
         let Some(store) = keep.0 else { return Ok(()) };
         let mut host = HostCopy::allocate(store, record.bytes() as u64)?;
-        self.copy(&record.blocks, &mut host, Direction::ToHost)?;
+        let _range = nvtx::range(c"sleep", record.bytes());
+        // What is copied has more bytes than were asked for.
+        let pieces = pieces_of(record);
+        nvtx::stretch(&pieces);
+        if let Err(error) = self.copy(&record.blocks, &mut host, Direction::ToHost) {
+            nvtx::narrow(&pieces);
+            return Err(error);
+        }
         record.host = Some(host);
         Ok(())
     }
@@ -174,6 +184,8 @@ impl<U: Resource> Engine<U> {
         {
             return Some(Err(error));
         }
+        // If it is being woken it may be a region again.
+        self.book.withdraw(block);
         let behind = stream.map(StreamRef::release);
         if !self.book.free_if_asleep(want, block, behind) {
             // It is awake by now.

@@ -1,0 +1,127 @@
+//! Deferred covers: small blocks that are freed on a stream which came by its raw handle, and comes again, are covered with later ones.
+//! Until then, and whatever becomes of the handle meanwhile, another stream gets them behind the work that used them, or not at all.
+
+use alluvion::driver::RawStream;
+use alluvion::suballoc::{Growth, Reuse};
+use alluvion::{PoolConfig, Stream};
+use loom_tests::{Plot, Seen, Site, Work, explore_bounded, spawn};
+
+const USE: Work = Work(0);
+const NEXT: Work = Work(1);
+const OTHER: Work = Work(2);
+
+/// Small enough to be covered with later ones, and long enough that it comes from the core alone.
+const SMALL: usize = 60 << 10;
+
+/// A pool with room for so many blocks, and a stream by its handle that has an event already, so that frees on it are deferred.
+fn site(blocks: usize, reuse: Reuse) -> (Site, RawStream, Stream) {
+    let bytes = blocks * SMALL;
+    let config = PoolConfig::default().initial(bytes).maximum(bytes).growth(Growth::Exact);
+    let site = Site::new(bytes, config.reuse(reuse));
+    let raw = site.rig.bare();
+    let home = site.rig.lent(raw);
+    home.record().expect("nothing fails");
+    (site, raw, home)
+}
+
+/// Takes a block for another stream, and uses it, if there is one. Returns whether there was.
+fn take_and_use(site: &Site, taking: &Stream, work: Work) -> bool {
+    let taken = site.take(taking.as_ref(), SMALL);
+    let had = taken.is_some();
+    if let Some(plot) = taken {
+        // It fails unless this comes after all that used it.
+        site.use_on(taking.as_ref(), &plot, work);
+        site.give(taking.as_ref(), plot);
+    }
+    had
+}
+
+fn use_and_give(site: &Site, home: &Stream, plot: Plot, work: Work) {
+    site.use_on(home.as_ref(), &plot, work);
+    site.give(home.as_ref(), plot);
+}
+
+/// The block is freed while another stream asks for it, on a stream that stays. No event covers the free: whoever asks has it covered,
+/// or is too early.
+fn wanted_elsewhere(busy: bool, seen: &'static [Seen; 2]) {
+    explore_bounded(Some(3), move || {
+        let (site, raw, home) = site(1, Reuse::Wait);
+        let taking = site.rig.stream();
+        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
+        if busy {
+            site.rig.mock.keep_busy();
+        }
+        let freeing = {
+            let (site, home) = (site.clone(), home.clone());
+            spawn(move || use_and_give(&site, &home, plot, USE))
+        };
+        seen[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
+        freeing.join().unwrap();
+        drop((home, taking));
+        site.rig.mock.end(raw);
+        site.end();
+    });
+    assert!(seen.iter().all(|seen| seen.times() > 0), "{seen:?}");
+}
+
+#[test]
+fn a_deferred_free_that_is_over_is_had_by_another_stream() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    wanted_elsewhere(false, &SEEN);
+}
+
+#[test]
+fn a_deferred_free_that_is_not_over_is_had_behind_a_wait() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    wanted_elsewhere(true, &SEEN);
+}
+
+/// The stream ends after the free, and its owner ends the handle: no event covers the free, and none can. The block is had once the
+/// device has been waited for, or not; and the handle is left alone.
+#[test]
+fn a_deferred_free_outlives_its_handle() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    explore_bounded(Some(3), || {
+        let (site, raw, home) = site(1, Reuse::Wait);
+        let taking = site.rig.stream();
+        let plot = site.take(home.as_ref(), SMALL).expect("there is room");
+        site.rig.mock.keep_busy();
+        let freeing = {
+            let site = site.clone();
+            spawn(move || {
+                use_and_give(&site, &home, plot, USE);
+                drop(home);
+                site.rig.mock.end(raw);
+            })
+        };
+        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
+        freeing.join().unwrap();
+        drop(taking);
+        site.end();
+    });
+    assert!(SEEN[0].times() > 0, "{SEEN:?}");
+}
+
+/// Two threads free on the stream at once, the second free of which is covered, and with it the first: both are had by another stream
+/// then, if its own work comes after.
+#[test]
+fn a_later_free_covers_those_before() {
+    static SEEN: [Seen; 2] = [const { Seen::never() }; 2];
+    explore_bounded(Some(2), || {
+        let (site, raw, home) = site(2, Reuse::Wait);
+        let taking = site.rig.stream();
+        let plots = [(); 2].map(|()| site.take(home.as_ref(), SMALL).expect("there is room"));
+        let [first, second] = plots;
+        let freeing = {
+            let (site, home) = (site.clone(), home.clone());
+            spawn(move || use_and_give(&site, &home, first, USE))
+        };
+        use_and_give(&site, &home, second, OTHER);
+        SEEN[usize::from(take_and_use(&site, &taking, NEXT))].note(true);
+        freeing.join().unwrap();
+        drop((home, taking));
+        site.rig.mock.end(raw);
+        site.end();
+    });
+    assert!(SEEN[1].times() > 0, "{SEEN:?}");
+}

@@ -1,0 +1,277 @@
+//! Memory for other processes and other devices, as libcuda lends it.
+
+#![expect(unsafe_code, reason = "calls libcuda")]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
+
+use super::CudaDriver;
+use super::abi::{self, AccessDesc, AllocationProp, MemLocation, Portable};
+use super::calls::{MISSING, event, pool};
+use super::context::check;
+use crate::driver::{
+    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess,
+    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+};
+
+// SAFETY: the promises of the contract are libcuda's own. The methods below add the rest: a device never reaches itself, and imported
+// memory is of a device that this one reaches.
+unsafe impl Sharing for CudaDriver {
+    fn device_uuid(&self, ordinal: u32) -> DriverResult<[u8; 16]> {
+        let device = self.device(ordinal, Call::DeviceUuid)?;
+        let mut uuid = [0; 16];
+        let code = match self.symbols.device_get_uuid {
+            // SAFETY: 16 bytes are writable; the device's number came from `cuDeviceGet`.
+            Some(get) => unsafe { get(&raw mut uuid, device.number) },
+            None => MISSING,
+        };
+        check(Call::DeviceUuid, code).map(|()| uuid)
+    }
+
+    unsafe fn memory_handle(&self, ordinal: u32, address: u64) -> DriverResult<MemoryHandle> {
+        let handle: Portable =
+            self.read(ordinal, Call::MemoryHandle, |symbols, handle| match symbols.memory_get_portable {
+                // SAFETY: `handle` is writable; the memory is live, as the caller promises.
+                Some(get) => unsafe { get(handle, address) },
+                None => MISSING,
+            })?;
+        Ok(MemoryHandle(handle.0))
+    }
+
+    unsafe fn memory_open(&self, ordinal: u32, handle: MemoryHandle) -> DriverResult<u64> {
+        self.read(ordinal, Call::MemoryOpen, |symbols, address| match symbols.memory_open {
+            // SAFETY: `address` is writable; the memory behind the handle is not freed while it is open, as the caller promises.
+            Some(open) => unsafe { open(address, Portable(handle.0), abi::IPC_LAZY_PEER_ACCESS) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_close(&self, ordinal: u32, address: u64) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryClose, |symbols| match symbols.memory_close {
+            // SAFETY: the memory was opened for this device, and what is closed for the last time is not used: as the caller promises.
+            Some(close) => unsafe { close(address) },
+            None => MISSING,
+        })
+    }
+
+    fn event_create_shared(&self, ordinal: u32) -> DriverResult<RawEvent> {
+        self.create_event(ordinal, abi::EVENT_DISABLE_TIMING | abi::EVENT_INTERPROCESS)
+    }
+
+    unsafe fn event_handle(&self, ordinal: u32, raw: RawEvent) -> DriverResult<EventHandle> {
+        let handle: Portable =
+            self.read(ordinal, Call::EventHandle, |symbols, handle| match symbols.event_get_portable {
+                // SAFETY: `handle` is writable; the event is live, as the caller promises.
+                Some(get) => unsafe { get(handle, event(raw)) },
+                None => MISSING,
+            })?;
+        Ok(EventHandle(handle.0))
+    }
+
+    unsafe fn event_open(&self, ordinal: u32, handle: EventHandle) -> DriverResult<RawEvent> {
+        let event: usize =
+            self.read(ordinal, Call::EventOpen, |symbols, event| match symbols.event_open {
+                // SAFETY: `event` is writable.
+                Some(open) => unsafe { open(event, Portable(handle.0)) },
+                None => MISSING,
+            })?;
+        Ok(RawEvent(event as u64))
+    }
+
+    unsafe fn pool_export(
+        &self,
+        ordinal: u32,
+        raw: RawPool,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory> {
+        exported(Call::PoolExport, handle_type, |to| {
+            self.call(ordinal, Call::PoolExport, |symbols| match symbols.pool_export {
+                // SAFETY: the pool is live, as the caller promises; `to` is writable and as long as a handle of that type is; the
+                // flags must be 0.
+                Some(export) => unsafe { export(to, pool(raw), handle_type.0, 0) },
+                None => MISSING,
+            })
+        })
+    }
+
+    fn pool_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawPool> {
+        let pool: usize =
+            self.read(ordinal, Call::PoolImport, |symbols, pool| match symbols.pool_import {
+                Some(import) => as_handle(exported, |handle, handle_type| {
+                    // SAFETY: `pool` is writable; `handle` is what a handle of that type is; the flags must be 0.
+                    unsafe { import(pool, handle, handle_type.0, 0) }
+                }),
+                None => MISSING,
+            })?;
+        Ok(RawPool(pool as u64))
+    }
+
+    unsafe fn pool_export_pointer(&self, ordinal: u32, address: u64) -> DriverResult<PointerHandle> {
+        let handle: Portable = self.read(ordinal, Call::PoolExportPointer, |symbols, handle| {
+            match symbols.pool_export_pointer {
+                // SAFETY: `handle` is writable; the block is live, as the caller promises.
+                Some(export) => unsafe { export(handle, address) },
+                None => MISSING,
+            }
+        })?;
+        Ok(PointerHandle(handle.0))
+    }
+
+    unsafe fn pool_import_pointer(
+        &self,
+        ordinal: u32,
+        raw: RawPool,
+        handle: PointerHandle,
+    ) -> DriverResult<u64> {
+        let mut handle = Portable(handle.0);
+        self.read(ordinal, Call::PoolImportPointer, |symbols, address| match symbols.pool_import_pointer {
+            // SAFETY: `address` and `handle` are writable; the pool is live, and the block is not freed while it is here, as the caller
+            // promises.
+            Some(import) => unsafe { import(address, pool(raw), &raw mut handle) },
+            None => MISSING,
+        })
+    }
+
+    fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory> {
+        let memory = self.read(ordinal, Call::MemoryImport, |symbols, memory| match symbols.memory_import {
+            Some(import) => as_handle(exported, |handle, handle_type| {
+                // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
+                unsafe { import(memory, handle, handle_type.0) }
+            }),
+            None => MISSING,
+        });
+        let memory = RawMemory(memory?);
+        // SAFETY: the memory was just imported.
+        match unsafe { self.require_reachable(ordinal, memory) } {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                // A failure to release leaks memory that the exporter still has. SAFETY: nobody has been given the handle.
+                let _ = unsafe { self.memory_release(ordinal, memory) };
+                Err(error)
+            }
+        }
+    }
+
+    fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
+        let device = self.device(ordinal, Call::CanReach)?.number;
+        let peer = self.device(peer, Call::CanReach)?.number;
+        if device == peer {
+            return Ok(false);
+        }
+        let mut answer: c_int = 0;
+        let code = match self.symbols.device_can_access_peer {
+            // SAFETY: `answer` is writable; both numbers came from `cuDeviceGet`.
+            Some(can_access) => unsafe { can_access(&raw mut answer, device, peer) },
+            None => MISSING,
+        };
+        check(Call::CanReach, code).map(|()| answer != 0)
+    }
+
+    fn reach(&self, ordinal: u32, peer: u32) -> DriverResult<()> {
+        // libcuda has another code for each reason why it cannot be.
+        if !self.can_reach(ordinal, peer)? {
+            return Err(DriverError::new(Call::Reach, Code::PEER_ACCESS_UNSUPPORTED));
+        }
+        let of_peer = self.device(peer, Call::Reach)?.context(&self.symbols)?;
+        let enabled = self.call(ordinal, Call::Reach, |symbols| match symbols.context_enable_peer_access {
+            // SAFETY: the context was retained and never released; the flags must be 0.
+            Some(enable) => unsafe { enable(of_peer.0, 0) },
+            None => MISSING,
+        });
+        match enabled {
+            Err(DriverError { code: Code::PEER_ACCESS_ALREADY_ENABLED, .. }) => Ok(()),
+            enabled => enabled,
+        }
+    }
+
+    unsafe fn pool_set_access(
+        &self,
+        ordinal: u32,
+        raw: RawPool,
+        accessor: u32,
+        access: MapAccess,
+    ) -> DriverResult<()> {
+        let location = MemLocation::device(self.device(accessor, Call::PoolSetAccess)?.number);
+        let access = AccessDesc::new(location, access);
+        self.call(ordinal, Call::PoolSetAccess, |symbols| match symbols.pool_set_access {
+            // SAFETY: the pool is live, and no work needs what this takes away, as the caller promises; `access` is one whole
+            // `CUmemAccessDesc`.
+            Some(set) => unsafe { set(pool(raw), &raw const access, 1) },
+            None => MISSING,
+        })
+    }
+}
+
+impl CudaDriver {
+    /// Refuses memory of a device that the device `ordinal` does not reach: libcuda would only when it is mapped and access is asked
+    /// for.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is live.
+    unsafe fn require_reachable(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
+        let mut properties = AllocationProp::new(0, HandleType::NONE);
+        let Some(get) = self.symbols.memory_get_properties else { return Ok(()) };
+        self.call(ordinal, Call::MemoryImport, |_| {
+            // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
+            unsafe { get(&raw mut properties, memory.0) }
+        })?;
+        // Memory of the host is everybody's, and that of a device which this process does not see is nobody's.
+        let home = properties.location().as_device();
+        let home = home.and_then(|number| self.devices.iter().position(|device| device.number == number));
+        let reachable = match home {
+            Some(home) if home != ordinal as usize => self.can_reach(ordinal, home as u32)?,
+            _ => true,
+        };
+        if reachable { Ok(()) } else { Err(DriverError::new(Call::MemoryImport, Code::INVALID_VALUE)) }
+    }
+}
+
+/// What `export` has written as a handle of that type. `export` is given where to.
+pub(super) fn exported(
+    call: Call,
+    handle_type: HandleType,
+    export: impl FnOnce(*mut c_void) -> DriverResult<()>,
+) -> DriverResult<ExportedMemory> {
+    match handle_type {
+        #[cfg(unix)]
+        HandleType::POSIX_FILE_DESCRIPTOR => {
+            let mut descriptor: c_int = -1;
+            export((&raw mut descriptor).cast())?;
+            if descriptor < 0 {
+                return Err(DriverError::new(call, Code::UNKNOWN));
+            }
+            // SAFETY: libcuda has opened it for the caller, who is to close it; nobody else knows it.
+            let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
+            // As every descriptor of the standard library. A program that this one starts would keep the memory alive. A failure
+            // leaves it as libcuda made it.
+            // SAFETY: it is open, and the flag is of this descriptor alone.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+            Ok(ExportedMemory::FileDescriptor(owned))
+        }
+        HandleType::FABRIC => {
+            let mut handle = Box::new([0; 64]);
+            export(handle.as_mut_ptr().cast())?;
+            Ok(ExportedMemory::Fabric(handle))
+        }
+        // Handle types of Windows, none, and more than one.
+        _ => Err(DriverError::new(call, Code::INVALID_VALUE)),
+    }
+}
+
+/// Calls `import` with a handle as libcuda wants it, and with its type: a descriptor is the pointer's own value, and a fabric handle is
+/// where it points.
+fn as_handle(exported: &ExportedMemory, import: impl FnOnce(*mut c_void, HandleType) -> c_uint) -> c_uint {
+    match exported {
+        #[cfg(unix)]
+        ExportedMemory::FileDescriptor(descriptor) => {
+            // An open descriptor is not negative.
+            let number = std::os::fd::AsRawFd::as_raw_fd(descriptor).unsigned_abs();
+            import(ptr::without_provenance_mut(number as usize), HandleType::POSIX_FILE_DESCRIPTOR)
+        }
+        ExportedMemory::Fabric(handle) => {
+            let mut handle = **handle;
+            import((&raw mut handle).cast(), HandleType::FABRIC)
+        }
+    }
+}

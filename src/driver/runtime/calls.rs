@@ -1,0 +1,835 @@
+//! Each call of the contract as a call of a runtime library.
+
+#![expect(unsafe_code, reason = "calls a vendor's library")]
+
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ptr::{self, NonNull};
+
+use super::RuntimeDriver;
+use super::enter::RuntimeDevice;
+use super::symbols::Symbols;
+use crate::driver::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
+use crate::driver::answer::{
+    MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
+};
+use crate::driver::{
+    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+    PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
+    RawPool, RawStream, StreamFlags, host_call, numa,
+};
+
+/// The code of a call whose function the loaded library lacks.
+const MISSING: c_uint = Code::NOT_SUPPORTED.0;
+
+/// `cudaMemcpyDefault`: the library finds out from the addresses which side is where.
+const COPY_DEFAULT: c_uint = 4;
+
+/// What the contract promises of memory, of a device or pinned.
+const ALIGN: u64 = 256;
+
+// SAFETY: the promises of the contract are the libraries' own: their allocations are disjoint, their streams run in order, and their
+// waits cover what was recorded. The methods below add the rest: one answer to 0 bytes and to fills that are not aligned, copies that
+// are synchronous, memory that is aligned, and one address of pinned memory.
+unsafe impl Driver for RuntimeDriver {
+    fn name(&self) -> &'static str {
+        self.runtime.name()
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn device_count(&self) -> DriverResult<u32> {
+        self.usable(Call::DeviceCount)?;
+        Ok(self.devices.len() as u32)
+    }
+
+    fn device_name(&self, ordinal: u32) -> DriverResult<String> {
+        let device = self.device(ordinal, Call::DeviceName)?;
+        let Some(get) = self.symbols.device_get_name else {
+            return Ok(format!("{} device {ordinal}", self.runtime));
+        };
+        let mut name = [0_u8; 256];
+        let (start, length) = (name.as_mut_ptr().cast::<c_char>(), name.len() as c_int);
+        // SAFETY: `length` bytes are writable from `start` on; the library has a device of that number.
+        self.check(Call::DeviceName, unsafe { get(start, length, device.number()) })?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
+        let value = self.known_attribute(ordinal, attribute)?;
+        let symbols = &self.symbols;
+        let if_it = |has: bool| Ok(if has { value.unwrap_or(0) } else { 0 });
+        match attribute {
+            DeviceAttribute::HostNumaNode if value.is_none() => Ok(numa::node_of_pci_device(
+                self.attribute(ordinal, DeviceAttribute::PciDomain)?,
+                self.attribute(ordinal, DeviceAttribute::PciBus)?,
+                self.attribute(ordinal, DeviceAttribute::PciDevice)?,
+            )),
+            // Where a library does not say, a registration tries, and checks the address. cudart says it of the address, too.
+            DeviceAttribute::HostRegister => {
+                let can = symbols.host_register.is_some() && symbols.host_unregister.is_some();
+                if self.table().numbers_as_cuda && value == Some(1) {
+                    let same = self.device_attribute(ordinal, abi::REGISTERED_SAME_ADDRESS)?;
+                    return Ok(i32::from(can && same == Some(1)));
+                }
+                Ok(i32::from(can && value != Some(0)))
+            }
+            // A device may have what the library has no function for.
+            DeviceAttribute::MemoryPools => {
+                if_it(symbols.pool_create.is_some() && symbols.free_async.is_some())
+            }
+            DeviceAttribute::ManagedMemory => if_it(symbols.memory_allocate_managed.is_some()),
+            DeviceAttribute::ConcurrentManagedAccess => {
+                if_it(symbols.prefetch_to_location.is_some() || symbols.prefetch_to_device.is_some())
+            }
+            DeviceAttribute::VirtualMemory => {
+                if_it(symbols.get_granularity.is_some() && symbols.memory_set_access.is_some())
+            }
+            _ => Ok(value.unwrap_or(0)),
+        }
+    }
+
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32> {
+        let value = if self.table().numbers_as_cuda {
+            self.device_attribute(ordinal, number)?
+        } else {
+            self.device(ordinal, Call::Attribute)?;
+            let named = DeviceAttribute::ALL.iter().find(|attribute| attribute.number() == number);
+            named.map_or(Ok(None), |attribute| self.known_attribute(ordinal, *attribute))?
+        };
+        value.ok_or(DriverError::new(Call::Attribute, Code::INVALID_VALUE))
+    }
+
+    fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo> {
+        let mut info = MemoryInfo::default();
+        self.call(ordinal, Call::MemoryInfo, |symbols| {
+            // SAFETY: both are writable.
+            unsafe { (symbols.memory_get_info)(&raw mut info.free_bytes, &raw mut info.total_bytes) }
+        })?;
+        Ok(info)
+    }
+
+    fn context_synchronize(&self, ordinal: u32) -> DriverResult<()> {
+        self.call(ordinal, Call::ContextSynchronize, |symbols| {
+            // SAFETY: the device is current.
+            unsafe { (symbols.device_synchronize)() }
+        })
+    }
+
+    fn context_device(&self) -> DriverResult<Option<u32>> {
+        self.current_device()
+    }
+
+    fn set_context(&self, ordinal: u32) -> DriverResult<()> {
+        let device = self.device(ordinal, Call::ContextSet)?;
+        // SAFETY: the library has a device of that ordinal.
+        self.check(Call::ContextSet, unsafe { (self.symbols.set_device)(device.ordinal()) })
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
+        self.usable(Call::CaptureMode)?;
+        // A library without modes forbids nothing on account of one.
+        let Some(exchange) = self.symbols.exchange_capture_mode else { return Ok(CaptureMode::Relaxed) };
+        let mut number = capture_mode(mode);
+        // SAFETY: `number` is readable and writable. The mode is the thread's.
+        self.check(Call::CaptureMode, unsafe { exchange(&raw mut number) })?;
+        Ok(capture_mode_of(number))
+    }
+
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)> {
+        let (mut least, mut greatest) = (0, 0);
+        self.call(ordinal, Call::StreamPriorityRange, |symbols| match symbols.get_stream_priority_range {
+            // SAFETY: both are writable.
+            Some(get) => unsafe { get(&raw mut least, &raw mut greatest) },
+            // One priority, which is 0.
+            None => abi::SUCCESS,
+        })?;
+        Ok((least, greatest))
+    }
+
+    fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream> {
+        let bits = if flags.blocking { 0 } else { abi::STREAM_NON_BLOCKING };
+        let stream: usize = self.read(ordinal, Call::StreamCreate, |symbols, stream| {
+            // SAFETY: `stream` is writable.
+            unsafe { (symbols.stream_create)(stream, bits, flags.priority) }
+        })?;
+        Ok(RawStream(stream as u64))
+    }
+
+    unsafe fn stream_destroy(&self, ordinal: u32, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamDestroy, |symbols| {
+            // SAFETY: the caller's promise: the stream is live and nobody uses it again.
+            unsafe { (symbols.stream_destroy)(self.stream(raw)) }
+        })
+    }
+
+    unsafe fn stream_synchronize(&self, ordinal: u32, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamSynchronize, |symbols| {
+            // SAFETY: the stream is live, as the caller promises.
+            unsafe { (symbols.stream_synchronize)(self.stream(raw)) }
+        })
+    }
+
+    unsafe fn stream_query(&self, ordinal: u32, raw: RawStream) -> DriverResult<bool> {
+        is_done(self.call(ordinal, Call::StreamQuery, |symbols| {
+            // SAFETY: the stream is live, as the caller promises.
+            unsafe { (symbols.stream_query)(self.stream(raw)) }
+        }))
+    }
+
+    unsafe fn stream_wait_event(&self, ordinal: u32, raw: RawStream, event: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::StreamWaitEvent, |symbols| {
+            // SAFETY: stream and event are live, as the caller promises.
+            unsafe { (symbols.stream_wait_event)(self.stream(raw), event.0 as usize, 0) }
+        })
+    }
+
+    unsafe fn stream_capture_status(&self, ordinal: u32, raw: RawStream) -> DriverResult<CaptureStatus> {
+        let status: c_uint = self.read(ordinal, Call::StreamCaptureStatus, |symbols, status| {
+            match symbols.stream_is_capturing {
+                // SAFETY: the stream is live, as the caller promises; `status` is writable.
+                Some(is_capturing) => unsafe { is_capturing(self.stream(raw), status) },
+                // Without it nothing can be captured: see `stream_begin_capture`.
+                None => abi::SUCCESS,
+            }
+        })?;
+        Ok(capture_status_of(status))
+    }
+
+    unsafe fn stream_capture_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<Option<CaptureId>> {
+        if self.stream(raw) == 0 {
+            // The legacy stream is never captured, and HIP refuses the question.
+            self.device(ordinal, Call::StreamCaptureId)?;
+            return Ok(None);
+        }
+        let (mut status, mut number, mut graph): (c_uint, c_ulonglong, usize) = (0, 0, 0);
+        self.call(ordinal, Call::StreamCaptureId, |symbols| {
+            let (stream, none) = (self.stream(raw), ptr::null_mut());
+            match (symbols.stream_get_capture_info, symbols.stream_get_capture_info_with_edges) {
+                // SAFETY: the stream is live, as the caller promises; the first three places are writable, and the last ones may be
+                // null, because what the next node depends on is not asked for.
+                (Some(get), _) => unsafe {
+                    get(stream, &raw mut status, &raw mut number, &raw mut graph, ptr::null_mut(), none)
+                },
+                // SAFETY: as above.
+                (None, Some(get)) => unsafe {
+                    let (nodes, edges) = (ptr::null_mut(), ptr::null_mut());
+                    get(stream, &raw mut status, &raw mut number, &raw mut graph, nodes, edges, none)
+                },
+                (None, None) => Code::NOT_FOUND.0,
+            }
+        })?;
+        Ok((status == 1).then_some(CaptureId { number, graph: RawGraph(graph as u64) }))
+    }
+
+    unsafe fn stream_id(&self, ordinal: u32, raw: RawStream) -> DriverResult<u64> {
+        self.read(ordinal, Call::StreamId, |symbols, id: *mut c_ulonglong| match symbols.stream_get_id {
+            // SAFETY: the stream is live, as the caller promises; `id` is writable.
+            Some(get_id) => unsafe { get_id(self.stream(raw), id) },
+            None => Code::NOT_FOUND.0,
+        })
+    }
+
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+        // SAFETY: the stream is live and none of the default streams, as the caller promises.
+        unsafe { self.device_of_stream(stream) }
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        ordinal: u32,
+        raw: RawStream,
+        mode: CaptureMode,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::BeginCapture, |symbols| {
+            match symbols.stream_begin_capture.filter(|_| symbols.stream_is_capturing.is_some()) {
+                // SAFETY: the stream is live, as the caller promises.
+                Some(begin) => unsafe { begin(self.stream(raw), capture_mode(mode)) },
+                None => MISSING,
+            }
+        })
+    }
+
+    unsafe fn stream_end_capture(&self, ordinal: u32, raw: RawStream) -> DriverResult<RawGraph> {
+        let graph: usize =
+            self.read(ordinal, Call::EndCapture, |symbols, graph| match symbols.stream_end_capture {
+                // SAFETY: the stream is live, as the caller promises; `graph` is writable.
+                Some(end) => unsafe { end(self.stream(raw), graph) },
+                None => MISSING,
+            })?;
+        Ok(RawGraph(graph as u64))
+    }
+
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()> {
+        self.call(ordinal, Call::GraphDestroy, |symbols| match symbols.graph_destroy {
+            // SAFETY: the graph is live and nobody uses it again, as the caller promises.
+            Some(destroy) => unsafe { destroy(graph.0 as usize) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn stream_host_call(
+        &self,
+        ordinal: u32,
+        raw: RawStream,
+        function: Box<dyn FnOnce() + Send>,
+    ) -> DriverResult<()> {
+        const CALL: Call = Call::StreamHostCall;
+        // A captured call would run at every launch of the graph; the function can run once.
+        // SAFETY: the stream is live, as the caller promises.
+        if unsafe { self.stream_capture_status(ordinal, raw) }? != CaptureStatus::None {
+            return Err(DriverError::new(CALL, Code::CAPTURE_UNSUPPORTED));
+        }
+        let Some(launch) = self.symbols.launch_host_function else {
+            return Err(DriverError::new(CALL, Code::NOT_SUPPORTED));
+        };
+        let data = host_call::into_raw(function);
+        let result = self.call(ordinal, CALL, |_| {
+            // SAFETY: the stream is live, as the caller promises, and does not capture; `host_call::call` may be given `data` on any
+            // thread, because the function is `Send`, and is given it once.
+            unsafe { launch(self.stream(raw), host_call::call, data) }
+        });
+        if result.is_err() {
+            // SAFETY: `data` is from `into_raw`, and the library, which refused it, does not call it.
+            drop(unsafe { host_call::take_back(data) });
+        }
+        result
+    }
+
+    fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent> {
+        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
+            // SAFETY: `event` is writable.
+            unsafe { (symbols.event_create)(event, abi::EVENT_DISABLE_TIMING) }
+        })?;
+        Ok(RawEvent(event as u64))
+    }
+
+    unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::EventDestroy, |symbols| {
+            // SAFETY: the caller's promise: the event is live and nobody uses it again.
+            unsafe { (symbols.event_destroy)(event.0 as usize) }
+        })
+    }
+
+    unsafe fn event_record(&self, ordinal: u32, event: RawEvent, on: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::EventRecord, |symbols| {
+            // SAFETY: event and stream are live, as the caller promises.
+            unsafe { (symbols.event_record)(event.0 as usize, self.stream(on)) }
+        })
+    }
+
+    unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool> {
+        is_done(self.call(ordinal, Call::EventQuery, |symbols| {
+            // SAFETY: the event is live, as the caller promises.
+            unsafe { (symbols.event_query)(event.0 as usize) }
+        }))
+    }
+
+    unsafe fn event_synchronize(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
+        self.call(ordinal, Call::EventSynchronize, |symbols| {
+            // SAFETY: the event is live, as the caller promises.
+            unsafe { (symbols.event_synchronize)(event.0 as usize) }
+        })
+    }
+
+    fn allocate_device(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        not_empty(Call::AllocateDevice, bytes)?;
+        let address = self.read(ordinal, Call::AllocateDevice, |symbols, address| {
+            // SAFETY: `address` is writable.
+            unsafe { (symbols.memory_allocate)(address, bytes) }
+        })?;
+        // SAFETY: the memory was just made for this device, and nobody uses it.
+        aligned(Call::AllocateDevice, address, || unsafe { self.free_device(ordinal, address) })
+    }
+
+    unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()> {
+        self.call(ordinal, Call::FreeDevice, |symbols| {
+            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
+            unsafe { (symbols.memory_free)(address) }
+        })
+    }
+
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        not_empty(Call::AllocateManaged, bytes)?;
+        let address = self.read(ordinal, Call::AllocateManaged, |symbols, address| {
+            match symbols.memory_allocate_managed {
+                // SAFETY: `address` is writable.
+                Some(allocate) => unsafe { allocate(address, bytes, abi::MEM_ATTACH_GLOBAL) },
+                None => MISSING,
+            }
+        })?;
+        // SAFETY: the memory was just made for this device, and nobody uses it.
+        aligned(Call::AllocateManaged, address, || unsafe { self.free_device(ordinal, address) })
+    }
+
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
+        const CALL: Call = Call::AllocatePinned;
+        not_empty(CALL, bytes)?;
+        let mut start = ptr::null_mut();
+        self.call(ordinal, CALL, |symbols| {
+            // SAFETY: `start` is writable.
+            unsafe { (symbols.host_allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
+        })?;
+        let pointer = NonNull::new(start.cast::<u8>()).ok_or(DriverError::new(CALL, Code::OUT_OF_MEMORY))?;
+        let mut usable = Ok(());
+        if flags.mapped {
+            // SAFETY: `start` was just pinned, and mapped.
+            usable = unsafe { self.check_same_address(ordinal, CALL, start) };
+        }
+        if !(start.addr() as u64).is_multiple_of(ALIGN) {
+            usable = Err(DriverError::new(CALL, Code::NOT_SUPPORTED));
+        }
+        if let Err(error) = usable {
+            // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not
+            // returned.
+            let _ = unsafe { self.free_pinned(ordinal, pointer) };
+            return Err(error);
+        }
+        Ok(pointer)
+    }
+
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        self.call(ordinal, Call::FreePinned, |symbols| {
+            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
+            unsafe { (symbols.host_free)(pointer.as_ptr().cast()) }
+        })
+    }
+
+    unsafe fn register_host(
+        &self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+        flags: PinnedFlags,
+    ) -> DriverResult<()> {
+        // The bit of write-combining means "memory of a device" to this call, and the host's cache policy is settled.
+        if flags.write_combined {
+            return Err(DriverError::new(Call::RegisterHost, Code::INVALID_VALUE));
+        }
+        let start: *mut c_void = pointer.as_ptr().cast();
+        self.call(ordinal, Call::RegisterHost, |symbols| {
+            match symbols.host_register.filter(|_| symbols.host_unregister.is_some()) {
+                // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
+                Some(register) => unsafe { register(start, bytes, abi::pinned_flags(flags)) },
+                None => MISSING,
+            }
+        })?;
+        if flags.mapped {
+            // SAFETY: `start` was just registered, and mapped.
+            let same = unsafe { self.check_same_address(ordinal, Call::RegisterHost, start) };
+            if let Err(error) = same {
+                // A failure leaves the memory pinned, which is no harm while it is mapped.
+                // SAFETY: `pointer` was just registered, and no device has been given it.
+                let _ = unsafe { self.unregister_host(ordinal, pointer) };
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        self.call(ordinal, Call::UnregisterHost, |symbols| match symbols.host_unregister {
+            // SAFETY: no device has work left that touches the memory, as the caller promises.
+            Some(unregister) => unsafe { unregister(pointer.as_ptr().cast()) },
+            None => MISSING,
+        })
+    }
+
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+        self.pointer_info(address)
+    }
+
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        self.range_around(address)
+    }
+
+    unsafe fn allocate_async(
+        &self,
+        ordinal: u32,
+        bytes: usize,
+        pool: RawPool,
+        raw: RawStream,
+    ) -> DriverResult<u64> {
+        not_empty(Call::AllocateAsync, bytes)?;
+        let address =
+            self.read(ordinal, Call::AllocateAsync, |symbols, address| match symbols.pool_allocate_async {
+                // SAFETY: `address` is writable; pool and stream are live, as the caller promises.
+                Some(allocate) => unsafe { allocate(address, bytes, pool.0 as usize, self.stream(raw)) },
+                None => MISSING,
+            })?;
+        // SAFETY: the memory was just made on this stream, and nobody uses it.
+        aligned(Call::AllocateAsync, address, || unsafe { self.free_async(ordinal, address, raw) })
+    }
+
+    unsafe fn free_async(&self, ordinal: u32, address: u64, raw: RawStream) -> DriverResult<()> {
+        self.call(ordinal, Call::FreeAsync, |symbols| match symbols.free_async {
+            // SAFETY: the memory is live and used by earlier work only; the stream is live: as the caller promises.
+            Some(free) => unsafe { free(address, self.stream(raw)) },
+            None => MISSING,
+        })
+    }
+
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
+        let device = self.device(ordinal, Call::PoolCreate)?;
+        if properties.max_bytes != 0 && self.version < self.table().pool_limit_version {
+            return Err(DriverError::new(Call::PoolCreate, Code::NOT_SUPPORTED));
+        }
+        let max_bytes = usize::try_from(properties.max_bytes).unwrap_or(usize::MAX);
+        let properties = PoolProps::new(device.ordinal(), properties.handle_types, max_bytes);
+        let pool: usize =
+            self.read(ordinal, Call::PoolCreate, |symbols, pool| match symbols.pool_create {
+                // SAFETY: `pool` is writable; `properties` is a whole structure of that call.
+                Some(create) => unsafe { create(pool, &raw const properties) },
+                None => MISSING,
+            })?;
+        Ok(RawPool(pool as u64))
+    }
+
+    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()> {
+        self.call(ordinal, Call::PoolDestroy, |symbols| match symbols.pool_destroy {
+            // SAFETY: the caller's promise: the pool is live and nobody uses it again.
+            Some(destroy) => unsafe { destroy(pool.0 as usize) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::PoolTrim, |symbols| match symbols.pool_trim {
+            // SAFETY: the pool is live, as the caller promises.
+            Some(trim) => unsafe { trim(pool.0 as usize, keep_bytes.min(MOST_KEPT)) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn pool_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+    ) -> DriverResult<u64> {
+        let (number, is_int) = abi::pool_attribute(attribute);
+        let get = |symbols: &Symbols, value: *mut c_void| match symbols.pool_get_attribute {
+            // SAFETY: the pool is live, as the caller promises; `value` points to what the attribute is as wide as.
+            Some(get) => unsafe { get(pool.0 as usize, number, value) },
+            None => MISSING,
+        };
+        if is_int {
+            let value: c_int = self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut c_int| {
+                get(symbols, value.cast())
+            })?;
+            Ok(u64::from(value != 0))
+        } else {
+            self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut u64| get(symbols, value.cast()))
+        }
+    }
+
+    unsafe fn pool_set_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()> {
+        let (number, is_int) = abi::pool_attribute(attribute);
+        let (mut flag, mut wide): (c_int, u64) = (0, value);
+        if is_int {
+            flag = match value {
+                0 | 1 => value as c_int,
+                _ => return Err(DriverError::new(Call::PoolSetAttribute, Code::INVALID_VALUE)),
+            };
+        }
+        let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
+        self.call(ordinal, Call::PoolSetAttribute, |symbols| match symbols.pool_set_attribute {
+            // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as.
+            Some(set) => unsafe { set(pool.0 as usize, number, pointer) },
+            None => MISSING,
+        })
+    }
+
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
+        let device = self.device(ordinal, Call::PoolDefault)?.ordinal();
+        let pool: usize = self.read(ordinal, Call::PoolDefault, |symbols, pool| match kind {
+            PoolKind::Device => match symbols.device_get_default_pool {
+                // SAFETY: `pool` is writable; the library has a device of that ordinal.
+                Some(get) => unsafe { get(pool, device) },
+                None => MISSING,
+            },
+            PoolKind::Managed => match symbols.location_get_default_pool {
+                Some(get) => {
+                    let mut location = MemLocation::device(device);
+                    // SAFETY: `pool` is writable; `location` is a whole structure of that call.
+                    unsafe { get(pool, &raw mut location, abi::ALLOCATION_MANAGED) }
+                }
+                None => MISSING,
+            },
+        })?;
+        Ok(RawPool(pool as u64))
+    }
+
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
+        let device = self.device(ordinal, Call::VirtualGranularity)?;
+        let properties = AllocationProp::new(device.number(), HandleType::NONE);
+        let which = self.table().granularity;
+        self.read(ordinal, Call::VirtualGranularity, |symbols, bytes| match symbols.get_granularity {
+            // SAFETY: `bytes` is writable; `properties` is a whole structure of that call.
+            Some(get) => unsafe { get(bytes, &raw const properties, which) },
+            None => MISSING,
+        })
+    }
+
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64> {
+        not_empty(Call::VirtualReserve, bytes)?;
+        self.read(ordinal, Call::VirtualReserve, |symbols, address| match symbols.address_reserve {
+            // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
+            Some(reserve) => unsafe { reserve(address, bytes, align, 0, 0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::VirtualFree, |symbols| match symbols.address_free {
+            // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
+            Some(free) => unsafe { free(address, bytes) },
+            None => MISSING,
+        })
+    }
+
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
+        not_empty(Call::MemoryCreate, bytes)?;
+        let device = self.device(ordinal, Call::MemoryCreate)?;
+        let properties = AllocationProp::new(device.number(), handle_types);
+        self.read(ordinal, Call::MemoryCreate, |symbols, memory| match symbols.memory_create {
+            // SAFETY: `memory` is writable; `properties` is a whole structure of that call; the flags must be 0.
+            Some(create) => unsafe { create(memory, bytes, &raw const properties, 0) },
+            None => MISSING,
+        })
+        .map(RawMemory)
+    }
+
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryRelease, |symbols| match symbols.memory_release {
+            // SAFETY: the caller's promise: the memory is live and its handle not used again.
+            Some(release) => unsafe { release(memory.0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_export(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory> {
+        let export = |to: *mut c_void| {
+            self.call(ordinal, Call::MemoryExport, |symbols| match symbols.memory_export {
+                // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that
+                // type is; the flags must be 0.
+                Some(export) => unsafe { export(to, memory.0, handle_type.0, 0) },
+                None => MISSING,
+            })
+        };
+        match handle_type {
+            #[cfg(unix)]
+            HandleType::POSIX_FILE_DESCRIPTOR => {
+                let mut descriptor: c_int = -1;
+                export((&raw mut descriptor).cast())?;
+                // SAFETY: the library has opened it for the caller, who is to close it; nobody else knows it.
+                let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
+                Ok(ExportedMemory::FileDescriptor(owned))
+            }
+            HandleType::FABRIC => {
+                let mut handle = Box::new([0; 64]);
+                export(handle.as_mut_ptr().cast())?;
+                Ok(ExportedMemory::Fabric(handle))
+            }
+            // Handle types of Windows, none, and more than one.
+            _ => Err(DriverError::new(Call::MemoryExport, Code::INVALID_VALUE)),
+        }
+    }
+
+    unsafe fn memory_map(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryMap, |symbols| match symbols.memory_map {
+            // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. The library
+            // checks the range.
+            Some(map) => unsafe { map(address, bytes, 0, memory.0, 0) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::MemoryUnmap, |symbols| match symbols.memory_unmap {
+            // SAFETY: no work that touches the range is left, as the caller promises.
+            Some(unmap) => unsafe { unmap(address, bytes) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn memory_set_access(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> DriverResult<()> {
+        let location = self.location(accessor, Call::MemorySetAccess, RuntimeDevice::number)?;
+        let access = AccessDesc::new(location, access);
+        self.call(ordinal, Call::MemorySetAccess, |symbols| match symbols.memory_set_access {
+            // SAFETY: `access` is one whole structure of that call; no work needs what it takes away, as the caller promises.
+            Some(set) => unsafe { set(address, bytes, &raw const access, 1) },
+            None => MISSING,
+        })
+    }
+
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {
+        self.call(ordinal, Call::Copy, |symbols| {
+            // SAFETY: both ranges are live and nobody conflicts, as the caller promises.
+            let code = unsafe { (symbols.copy)(to, from, bytes, COPY_DEFAULT) };
+            if code != abi::SUCCESS {
+                return code;
+            }
+            // The libraries may return before a copy within a device is done, and before the last of a copy from pageable memory has
+            // arrived. It ran on the legacy stream.
+            // SAFETY: the legacy stream always exists.
+            unsafe { (symbols.stream_synchronize)(self.stream(RawStream::LEGACY)) }
+        })
+    }
+
+    unsafe fn copy_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        let copied = self.call(ordinal, Call::CopyAsync, |symbols| {
+            // SAFETY: both ranges stay live until then and nobody conflicts, as the caller promises.
+            unsafe { (symbols.copy_async)(to, from, bytes, COPY_DEFAULT, self.stream(raw)) }
+        });
+        if copied == Err(DriverError::new(Call::CopyAsync, Code::INVALID_VALUE)) {
+            // SAFETY: the caller's promises.
+            return unsafe { self.copy_between_devices(ordinal, to, from, bytes, raw, copied) };
+        }
+        copied
+    }
+
+    unsafe fn fill_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        value: FillValue,
+        count: usize,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        if !to.is_multiple_of(value.bytes() as u64) {
+            self.device(ordinal, Call::FillAsync)?;
+            return Err(DriverError::new(Call::FillAsync, Code::INVALID_VALUE));
+        }
+        let stream = self.stream(raw);
+        self.call(ordinal, Call::FillAsync, |symbols| {
+            match (value, symbols.fill_2_async, symbols.fill_4_async) {
+                // SAFETY: the range stays live until then and nobody conflicts, as the caller promises.
+                (FillValue::U8(value), ..) => unsafe {
+                    (symbols.fill_1_async)(to, c_int::from(value), count, stream)
+                },
+                // SAFETY: as above.
+                (FillValue::U16(value), Some(fill), _) => unsafe { fill(to, value, count, stream) },
+                // SAFETY: as above.
+                (FillValue::U32(value), _, Some(fill)) => unsafe { fill(to, value, count, stream) },
+                _ => MISSING,
+            }
+        })
+    }
+
+    unsafe fn prefetch_async(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        to: Location,
+        raw: RawStream,
+    ) -> DriverResult<()> {
+        let location = self.location(to, Call::PrefetchAsync, RuntimeDevice::ordinal)?;
+        let stream = self.stream(raw);
+        self.call(ordinal, Call::PrefetchAsync, |symbols| {
+            match (symbols.prefetch_to_location, symbols.prefetch_to_device, location.as_device()) {
+                // SAFETY: the range stays live until then and the stream is live, as the caller promises.
+                (Some(prefetch), ..) => unsafe { prefetch(address, bytes, location, 0, stream) },
+                // SAFETY: as above.
+                (None, Some(prefetch), Some(device)) => unsafe { prefetch(address, bytes, device, stream) },
+                _ => MISSING,
+            }
+        })
+    }
+
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
+        let (number, location) = abi::advice(advice);
+        // An advice without a location ignores the one that is given.
+        let location = location.unwrap_or(Location::Device(ordinal));
+        let location = self.location(location, Call::Advise, RuntimeDevice::ordinal)?;
+        self.call(ordinal, Call::Advise, |symbols| {
+            match (symbols.advise_location, symbols.advise_device, location.as_device()) {
+                // SAFETY: the range is live, as the caller promises.
+                (Some(advise), ..) => unsafe { advise(address, bytes, number, location) },
+                // SAFETY: as above.
+                (None, Some(advise), Some(device)) => unsafe { advise(address, bytes, number, device) },
+                _ => MISSING,
+            }
+        })
+    }
+}
+
+impl RuntimeDriver {
+    /// One attribute that this crate has a name for; `None` where the library has none.
+    fn known_attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<Option<i32>> {
+        match (self.table().attribute)(attribute) {
+            Some(number) => self.device_attribute(ordinal, number),
+            None => self.device(ordinal, Call::Attribute).map(|_| None),
+        }
+    }
+
+    /// Queues a copy that was refused, if source and destination are on different devices: memory of a pool is accessible to its own
+    /// device alone, and the call that names both devices needs no access.
+    ///
+    /// # Safety
+    ///
+    /// As [`Driver::copy_async`].
+    unsafe fn copy_between_devices(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        raw: RawStream,
+        refused: DriverResult<()>,
+    ) -> DriverResult<()> {
+        let device_of = |address| self.pointer_info(address).ok().flatten().and_then(|info| info.ordinal);
+        let (Some(of_to), Some(of_from)) = (device_of(to), device_of(from)) else { return refused };
+        let Some(copy) = self.symbols.copy_peer_async.filter(|_| of_to != of_from) else { return refused };
+        self.call(ordinal, Call::CopyAsync, |_| {
+            // SAFETY: both ranges stay live until the copy has run and nobody conflicts, as the caller promises.
+            unsafe { copy(to, of_to as c_int, from, of_from as c_int, bytes, self.stream(raw)) }
+        })
+    }
+}
+
+/// Memory as the contract promises it: aligned. What is not is given back, and the device refused: no document of HIP or MACA says how
+/// their memory is aligned.
+fn aligned(call: Call, address: u64, give_back: impl FnOnce() -> DriverResult<()>) -> DriverResult<u64> {
+    if address.is_multiple_of(ALIGN) {
+        return Ok(address);
+    }
+    // A failure leaks memory that could not be used.
+    let _ = give_back();
+    Err(DriverError::new(call, Code::NOT_SUPPORTED))
+}

@@ -1,0 +1,152 @@
+//! Loading and starting a library.
+
+#![expect(unsafe_code, reason = "calls a vendor's library")]
+
+use core::ffi::c_int;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::enter::RuntimeDevice;
+use super::library::Library;
+use super::symbols::{Named, Symbols};
+use super::{Runtime, RuntimeDriver};
+use crate::driver::{Call, Code, DriverError, LoadError, abi, exit};
+
+impl RuntimeDriver {
+    /// Opens the first library that is there, and starts it.
+    pub(super) fn start(runtime: Runtime) -> Result<Self, LoadError> {
+        // Before any code of the library runs: a later fork must be noticed.
+        runtime.standing().loaded_in.note();
+        // SAFETY: each name is the vendor's for the library, which is what every program that uses it relies on.
+        let open = |name: &&str| unsafe { Library::open(OsStr::new(name)) };
+        let library = runtime.libraries().iter().find_map(open).ok_or_else(|| not_found(runtime))?;
+        // SAFETY: as above.
+        unsafe { Self::start_library(runtime, &library) }
+    }
+
+    /// The same, of the library at `path`.
+    ///
+    /// # Safety
+    ///
+    /// The file is a library of that runtime.
+    pub(super) unsafe fn start_from(runtime: Runtime, path: &Path) -> Result<Self, LoadError> {
+        runtime.standing().loaded_in.note();
+        // SAFETY: the caller's promise.
+        let library = unsafe { Library::open(path.as_os_str()) }.ok_or_else(|| not_found(runtime))?;
+        // SAFETY: the caller's promise.
+        unsafe { Self::start_library(runtime, &library) }
+    }
+
+    /// The version is checked first: for an old library, which lacks functions, "too old" is the better error.
+    ///
+    /// # Safety
+    ///
+    /// The library is one of that runtime.
+    unsafe fn start_library(runtime: Runtime, library: &Library) -> Result<Self, LoadError> {
+        let table = runtime.table();
+        let name = match runtime {
+            Runtime::Cudart => "cudaRuntimeGetVersion",
+            Runtime::Hip => "hipRuntimeGetVersion",
+            Runtime::Maca => "mcRuntimeGetVersion",
+        };
+        // SAFETY: the caller's promise; the function takes a pointer to an `int` in every version.
+        let of_library = unsafe { version(library, name) }.ok_or_else(|| incomplete(runtime))?;
+        let mut version = (table.version)(of_library.map_err(|code| refused(runtime, code))?);
+        if version < table.oldest_version {
+            return Err(too_old(runtime));
+        }
+        let major = version / 1000;
+        // SAFETY: the caller's promise, and the library said that it is of that version.
+        let symbols =
+            unsafe { Symbols::find(library, runtime, major) }.map_err(|why| LoadError::NoDriver {
+                why,
+                instead: "take what shadows the vendor's own library off the library path",
+            })?;
+        // What works is what both the library and the driver behind it know.
+        if let Some(get) = symbols.driver_get_version {
+            let mut of_driver: c_int = 0;
+            // SAFETY: `of_driver` is writable. It stays 0 where there is no driver.
+            let code = unsafe { get(&raw mut of_driver) };
+            if code != abi::SUCCESS {
+                return Err(refused(runtime, code));
+            }
+            version = version.min((table.version)(of_driver.unsigned_abs()));
+            if version == 0 {
+                return Err(LoadError::NoDriver {
+                    why: "there is a CUDA runtime, and no driver behind it",
+                    instead: "install the NVIDIA driver, or simulate a machine",
+                });
+            }
+            if version < table.oldest_version {
+                return Err(too_old(runtime));
+            }
+        }
+        let mut count: c_int = 0;
+        // SAFETY: `count` is writable.
+        let code = unsafe { (symbols.get_device_count)(&raw mut count) };
+        if code != abi::SUCCESS {
+            // SAFETY: the function takes nothing.
+            unsafe { (symbols.get_last_error)() };
+            return Err(refused(runtime, code));
+        }
+        exit::watch_for_exit(&runtime.standing().exit_is_watched);
+        let devices = (0..count).map(|ordinal| RuntimeDevice::new(ordinal, &symbols)).collect();
+        Ok(Self { runtime, version, major, symbols, devices })
+    }
+}
+
+/// What a function says that returns a version; `None` if the library does not have it.
+///
+/// # Safety
+///
+/// It takes a pointer to an `int`.
+unsafe fn version(library: &Library, name: &'static str) -> Option<Result<u32, u32>> {
+    let named = Named { name, only_in: None, of_driver: None };
+    // SAFETY: the caller's promise.
+    let get: unsafe extern "C" fn(*mut c_int) -> u32 = unsafe { library.find(named) }?;
+    let mut version: c_int = 0;
+    // SAFETY: `version` is writable.
+    let code = unsafe { get(&raw mut version) };
+    Some(if code == abi::SUCCESS { Ok(version.unsigned_abs()) } else { Err(code) })
+}
+
+#[cold]
+fn not_found(runtime: Runtime) -> LoadError {
+    let (why, instead) = runtime.table().not_found;
+    LoadError::NoDriver { why, instead }
+}
+
+#[cold]
+fn too_old(runtime: Runtime) -> LoadError {
+    let (why, instead) = runtime.table().too_old;
+    LoadError::NoDriver { why, instead }
+}
+
+#[cold]
+fn incomplete(runtime: Runtime) -> LoadError {
+    let why = match runtime {
+        Runtime::Cudart => "the loaded libcudart has no function cudaRuntimeGetVersion",
+        Runtime::Hip => "the loaded libamdhip64 has no function hipRuntimeGetVersion",
+        Runtime::Maca => "the loaded libmcruntime has no function mcRuntimeGetVersion",
+    };
+    LoadError::NoDriver { why, instead: "take what shadows the vendor's own library off the library path" }
+}
+
+/// `cudaErrorInsufficientDriver`, which HIP and MACA have, too.
+const INSUFFICIENT_DRIVER: u32 = 35;
+
+/// The error for a code of the first calls. Some codes get a longer explanation.
+#[cold]
+fn refused(runtime: Runtime, code: u32) -> LoadError {
+    match runtime.table().code(code) {
+        Code(INSUFFICIENT_DRIVER) => LoadError::NoDriver {
+            why: "the driver is older than the runtime library needs (35)",
+            instead: "install a newer driver, or an older runtime library",
+        },
+        Code::STUB_LIBRARY => LoadError::NoDriver {
+            why: "the driver behind the runtime library is a stub (34)",
+            instead: "take the toolkit's directory of stubs off the library path",
+        },
+        code => DriverError::new(Call::Init, code).into(),
+    }
+}

@@ -1,0 +1,333 @@
+//! The functions of the libraries: one name for each library, and one type for all.
+
+#![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
+
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
+
+use super::Runtime;
+use super::library::Library;
+use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps};
+
+/// The function type that `cudaLaunchHostFunc` calls.
+pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
+
+/// A function's name in one library, and where it is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) name: &'static str,
+    /// The major version that alone has the function by this name with this type.
+    pub(super) only_in: Option<u32>,
+    /// For a function of the driver behind the library: the version of CUDA whose type it has. Its own functions have none.
+    pub(super) of_driver: Option<u32>,
+}
+
+/// The version of CUDA whose functions are asked of cudart where a name does not say otherwise: the oldest that is accepted.
+const DRIVER_VERSION: u32 = 12_000;
+
+impl Named {
+    /// `name`; `13:name`, which only version 13 has; or `cuName@12050`, of the driver behind cudart, as of CUDA 12.5.
+    fn parse(word: &'static str) -> Self {
+        let (only_in, word) = match word.split_once(':') {
+            Some((major, name)) => (major.parse().ok(), name),
+            None => (None, word),
+        };
+        let (name, version) = match word.split_once('@') {
+            Some((name, version)) => (name, version.parse().ok()),
+            None => (word, None),
+        };
+        let is_of_driver = name.starts_with("cu") && !name.starts_with("cuda");
+        Self { name, only_in, of_driver: is_of_driver.then_some(version.unwrap_or(DRIVER_VERSION)) }
+    }
+}
+
+/// Several names, of which a library has one at most. None at all: the library has no such function.
+fn names(words: &'static str) -> impl Iterator<Item = Named> {
+    words.split_ascii_whitespace().map(Named::parse)
+}
+
+macro_rules! symbols {
+    (
+        required { $($name:ident = $symbols:tt($($argument:ty),*);)+ }
+        optional { $($optional:ident = $optional_symbols:tt($($optional_argument:ty),*);)+ }
+    ) => {
+        /// The functions of a library that this crate calls. Each returns a status; handles are `usize`, as wide as the pointers that they
+        /// are; an address is `u64`.
+        pub(super) struct Symbols {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
+            $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
+            /// The names of those that are not there.
+            pub(super) missing: Vec<&'static str>,
+        }
+
+        impl Symbols {
+            /// Finds all functions; the error says which required one is missing.
+            ///
+            /// # Safety
+            ///
+            /// The library is one of that runtime, of major version `major`.
+            pub(super) unsafe fn find(library: &Library, runtime: Runtime, major: u32) -> Result<Self, &'static str> {
+                let mut missing = Vec::new();
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: the caller's promise; and the type is that of the function in every version that the name is for.
+                        unsafe { find(library, pick!(runtime, $symbols), major, &mut missing) }
+                            .ok_or(why_missing!(runtime, $symbols))?
+                    },)+
+                    $($optional: {
+                        // SAFETY: as above.
+                        unsafe { find(library, pick!(runtime, $optional_symbols), major, &mut missing) }
+                    },)+
+                    missing,
+                })
+            }
+        }
+
+        /// Every function that is looked for in libraries of `runtime`.
+        pub(super) fn all(runtime: Runtime) -> impl Iterator<Item = Named> {
+            [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+].into_iter().flat_map(names)
+        }
+    };
+}
+
+macro_rules! pick {
+    ($runtime:expr, [$cudart:literal, $hip:literal, $maca:literal]) => {
+        match $runtime {
+            Runtime::Cudart => $cudart,
+            Runtime::Hip => $hip,
+            Runtime::Maca => $maca,
+        }
+    };
+}
+
+macro_rules! why_missing {
+    ($runtime:expr, [$cudart:literal, $hip:literal, $maca:literal]) => {
+        match $runtime {
+            Runtime::Cudart => concat!("the loaded libcudart has no function ", $cudart),
+            Runtime::Hip => concat!("the loaded libamdhip64 has no function ", $hip),
+            Runtime::Maca => concat!("the loaded libmcruntime has no function ", $maca),
+        }
+    };
+}
+
+// Required is what public programs call in all three, and what nothing works without.
+symbols! {
+    required {
+        get_device_count = ["cudaGetDeviceCount", "hipGetDeviceCount", "mcGetDeviceCount"](*mut c_int);
+        get_device = ["cudaGetDevice", "hipGetDevice", "mcGetDevice"](*mut c_int);
+        set_device = ["cudaSetDevice", "hipSetDevice", "mcSetDevice"](c_int);
+        get_last_error = ["cudaGetLastError", "hipGetLastError", "mcGetLastError"]();
+        peek_at_last_error = ["cudaPeekAtLastError", "hipPeekAtLastError", "mcPeekAtLastError"]();
+        device_get_attribute = ["cudaDeviceGetAttribute", "hipDeviceGetAttribute", "mcDeviceGetAttribute"](*mut c_int, c_int, c_int);
+        device_synchronize = ["cudaDeviceSynchronize", "hipDeviceSynchronize", "mcDeviceSynchronize"]();
+        memory_get_info = ["cudaMemGetInfo", "hipMemGetInfo", "mcMemGetInfo"](*mut usize, *mut usize);
+        stream_create = ["cudaStreamCreateWithPriority", "hipStreamCreateWithPriority", "mcStreamCreateWithPriority"](
+            *mut usize,
+            c_uint,
+            c_int
+        );
+        stream_destroy = ["cudaStreamDestroy", "hipStreamDestroy", "mcStreamDestroy"](usize);
+        stream_synchronize = ["cudaStreamSynchronize", "hipStreamSynchronize", "mcStreamSynchronize"](usize);
+        stream_query = ["cudaStreamQuery", "hipStreamQuery", "mcStreamQuery"](usize);
+        stream_wait_event = ["cudaStreamWaitEvent", "hipStreamWaitEvent", "mcStreamWaitEvent"](usize, usize, c_uint);
+        event_create = ["cudaEventCreateWithFlags", "hipEventCreateWithFlags", "mcEventCreateWithFlags"](*mut usize, c_uint);
+        event_destroy = ["cudaEventDestroy", "hipEventDestroy", "mcEventDestroy"](usize);
+        event_record = ["cudaEventRecord", "hipEventRecord", "mcEventRecord"](usize, usize);
+        event_query = ["cudaEventQuery", "hipEventQuery", "mcEventQuery"](usize);
+        event_synchronize = ["cudaEventSynchronize", "hipEventSynchronize", "mcEventSynchronize"](usize);
+        memory_allocate = ["cudaMalloc", "hipMalloc", "mcMalloc"](*mut u64, usize);
+        memory_free = ["cudaFree", "hipFree", "mcFree"](u64);
+        host_allocate = ["cudaHostAlloc", "hipHostMalloc", "mcMallocHost"](*mut *mut c_void, usize, c_uint);
+        host_free = ["cudaFreeHost", "hipHostFree", "mcFreeHost"](*mut c_void);
+        host_get_device_pointer = ["cudaHostGetDevicePointer", "hipHostGetDevicePointer", "mcHostGetDevicePointer"](
+            *mut u64,
+            *mut c_void,
+            c_uint
+        );
+        copy = ["cudaMemcpy", "hipMemcpy", "mcMemcpy"](u64, u64, usize, c_uint);
+        copy_async = ["cudaMemcpyAsync", "hipMemcpyAsync", "mcMemcpyAsync"](u64, u64, usize, c_uint, usize);
+        fill_1_async = ["cudaMemsetAsync", "hipMemsetAsync", "mcMemsetAsync"](u64, c_int, usize, usize);
+    }
+    optional {
+        driver_get_version = ["cudaDriverGetVersion", "", ""](*mut c_int);
+        device_get_name = ["cuDeviceGetName", "hipDeviceGetName", "mcDeviceGetName"](*mut c_char, c_int, c_int);
+        // The number of a device where it is not its ordinal, and what the runtime does not say of it.
+        device_get = ["cuDeviceGet", "", ""](*mut c_int, c_int);
+        device_get_driver_attribute = ["cuDeviceGetAttribute", "", ""](*mut c_int, c_uint, c_int);
+        // Contexts: without these the current device stands for them.
+        primary_context_retain = ["cuDevicePrimaryCtxRetain", "", ""](*mut usize, c_int);
+        primary_context_get_state = ["cuDevicePrimaryCtxGetState", "", ""](c_int, *mut c_uint, *mut c_int);
+        context_get_current = ["cuCtxGetCurrent", "", ""](*mut usize);
+        context_push = ["cuCtxPushCurrent", "", ""](usize);
+        context_pop = ["cuCtxPopCurrent", "", ""](*mut usize);
+        context_get_device = ["cuCtxGetDevice", "", ""](*mut c_int);
+        stream_get_context = ["cuStreamGetCtx", "", ""](usize, *mut usize);
+        stream_get_contexts = ["cuStreamGetCtx@12050", "", ""](usize, *mut usize, *mut usize);
+        stream_get_device = ["", "hipStreamGetDevice", "mcStreamGetDevice"](usize, *mut c_int);
+        get_stream_priority_range = [
+            "cudaDeviceGetStreamPriorityRange",
+            "hipDeviceGetStreamPriorityRange",
+            "mcDeviceGetStreamPriorityRange"
+        ](*mut c_int, *mut c_int);
+        stream_get_id = ["cudaStreamGetId", "hipStreamGetId", "mcStreamGetId"](usize, *mut c_ulonglong);
+        exchange_capture_mode = [
+            "cudaThreadExchangeStreamCaptureMode",
+            "hipThreadExchangeStreamCaptureMode",
+            "mcThreadExchangeStreamCaptureMode"
+        ](*mut c_uint);
+        stream_is_capturing = ["cudaStreamIsCapturing", "hipStreamIsCapturing", "mcStreamIsCapturing"](usize, *mut c_uint);
+        // CUDA 13 gave the name of the oldest form to the newest, which knows of edges.
+        stream_get_capture_info = [
+            "12:cudaStreamGetCaptureInfo_v2",
+            "hipStreamGetCaptureInfo_v2",
+            "mcStreamGetCaptureInfo_v2"
+        ](usize, *mut c_uint, *mut c_ulonglong, *mut usize, *mut *const usize, *mut usize);
+        stream_get_capture_info_with_edges = ["13:cudaStreamGetCaptureInfo", "", ""](
+            usize,
+            *mut c_uint,
+            *mut c_ulonglong,
+            *mut usize,
+            *mut *const usize,
+            *mut *const c_void,
+            *mut usize
+        );
+        stream_begin_capture = ["cudaStreamBeginCapture", "hipStreamBeginCapture", "mcStreamBeginCapture"](usize, c_uint);
+        stream_end_capture = ["cudaStreamEndCapture", "hipStreamEndCapture", "mcStreamEndCapture"](usize, *mut usize);
+        graph_destroy = ["cudaGraphDestroy", "hipGraphDestroy", "mcGraphDestroy"](usize);
+        launch_host_function = ["cudaLaunchHostFunc", "hipLaunchHostFunc", "mcLaunchHostFunc"](
+            usize,
+            HostFunctionPointer,
+            *mut c_void
+        );
+        memory_allocate_managed = ["cudaMallocManaged", "hipMallocManaged", "mcMallocManaged"](*mut u64, usize, c_uint);
+        host_register = ["cudaHostRegister", "hipHostRegister", "mcHostRegister"](*mut c_void, usize, c_uint);
+        host_unregister = ["cudaHostUnregister", "hipHostUnregister", "mcHostUnregister"](*mut c_void);
+        pointer_get_attributes = ["cudaPointerGetAttributes", "hipPointerGetAttributes", "mcPointerGetAttributes"](*mut u64, u64);
+        get_address_range = ["cuMemGetAddressRange", "hipMemGetAddressRange", "mcMemGetAddressRange"](
+            *mut u64,
+            *mut usize,
+            u64
+        );
+        copy_peer_async = ["cudaMemcpyPeerAsync", "hipMemcpyPeerAsync", "mcMemcpyPeerAsync"](
+            u64,
+            c_int,
+            u64,
+            c_int,
+            usize,
+            usize
+        );
+        fill_2_async = ["cuMemsetD16Async", "hipMemsetD16Async", "mcMemsetD16Async"](u64, c_ushort, usize, usize);
+        fill_4_async = ["cuMemsetD32Async", "hipMemsetD32Async", "mcMemsetD32Async"](u64, c_uint, usize, usize);
+        pool_allocate_async = ["cudaMallocFromPoolAsync", "hipMallocFromPoolAsync", "mcMallocFromPoolAsync"](
+            *mut u64,
+            usize,
+            usize,
+            usize
+        );
+        free_async = ["cudaFreeAsync", "hipFreeAsync", "mcFreeAsync"](u64, usize);
+        pool_create = ["cudaMemPoolCreate", "hipMemPoolCreate", "mcMemPoolCreate"](*mut usize, *const PoolProps);
+        pool_destroy = ["cudaMemPoolDestroy", "hipMemPoolDestroy", "mcMemPoolDestroy"](usize);
+        pool_trim = ["cudaMemPoolTrimTo", "hipMemPoolTrimTo", "mcMemPoolTrimTo"](usize, usize);
+        pool_get_attribute = ["cudaMemPoolGetAttribute", "hipMemPoolGetAttribute", "mcMemPoolGetAttribute"](
+            usize,
+            c_uint,
+            *mut c_void
+        );
+        pool_set_attribute = ["cudaMemPoolSetAttribute", "hipMemPoolSetAttribute", "mcMemPoolSetAttribute"](
+            usize,
+            c_uint,
+            *mut c_void
+        );
+        device_get_default_pool = ["cudaDeviceGetDefaultMemPool", "hipDeviceGetDefaultMemPool", "mcDeviceGetDefaultMemPool"](
+            *mut usize,
+            c_int
+        );
+        location_get_default_pool = ["13:cudaMemGetDefaultMemPool", "7:hipMemGetDefaultMemPool", ""](
+            *mut usize,
+            *mut MemLocation,
+            c_uint
+        );
+        get_granularity = ["cuMemGetAllocationGranularity", "hipMemGetAllocationGranularity", "mcMemGetAllocationGranularity"](
+            *mut usize,
+            *const AllocationProp,
+            c_uint
+        );
+        address_reserve = ["cuMemAddressReserve", "hipMemAddressReserve", "mcMemAddressReserve"](
+            *mut u64,
+            usize,
+            usize,
+            u64,
+            c_ulonglong
+        );
+        address_free = ["cuMemAddressFree", "hipMemAddressFree", "mcMemAddressFree"](u64, usize);
+        memory_create = ["cuMemCreate", "hipMemCreate", "mcMemCreate"](*mut u64, usize, *const AllocationProp, c_ulonglong);
+        memory_release = ["cuMemRelease", "hipMemRelease", "mcMemRelease"](u64);
+        memory_export = ["cuMemExportToShareableHandle", "hipMemExportToShareableHandle", "mcMemExportToShareableHandle"](
+            *mut c_void,
+            u64,
+            c_uint,
+            c_ulonglong
+        );
+        memory_map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
+        memory_unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
+        memory_set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
+        // CUDA 13 gave the names of the forms with a device to those with a location.
+        prefetch_to_location = [
+            "13:cudaMemPrefetchAsync 12:cudaMemPrefetchAsync_v2",
+            "7:hipMemPrefetchAsync_v2",
+            ""
+        ](u64, usize, MemLocation, c_uint, usize);
+        prefetch_to_device = ["12:cudaMemPrefetchAsync", "hipMemPrefetchAsync", "mcMemPrefetchAsync"](u64, usize, c_int, usize);
+        advise_location = ["13:cudaMemAdvise 12:cudaMemAdvise_v2", "7:hipMemAdvise_v2", ""](u64, usize, c_uint, MemLocation);
+        advise_device = ["12:cudaMemAdvise", "hipMemAdvise", "mcMemAdvise"](u64, usize, c_uint, c_int);
+    }
+}
+
+/// One function, by the first of the names that the library has.
+///
+/// # Safety
+///
+/// The library is of major version `major`, and `F` the type of the function in every version that the names are for.
+unsafe fn find<F: Copy>(
+    library: &Library,
+    words: &'static str,
+    major: u32,
+    missing: &mut Vec<&'static str>,
+) -> Option<F> {
+    let of_this_version = || names(words).filter(|named| named.only_in.is_none_or(|only| only == major));
+    // SAFETY: the caller's promise.
+    let found = of_this_version().find_map(|named| unsafe { library.find(named) });
+    if found.is_none() {
+        missing.extend(of_this_version().map(|named| named.name).next());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_be_of_one_version_or_of_the_driver() {
+        let parse = Named::parse;
+        assert_eq!(parse("hipMalloc"), Named { name: "hipMalloc", only_in: None, of_driver: None });
+        assert_eq!(parse("13:cudaMemAdvise").only_in, Some(13));
+        assert_eq!(parse("13:cudaMemAdvise").of_driver, None);
+        assert_eq!(parse("cuMemMap").of_driver, Some(12_000));
+        assert_eq!(
+            parse("cuStreamGetCtx@12050"),
+            Named { name: "cuStreamGetCtx", only_in: None, of_driver: Some(12_050) }
+        );
+    }
+
+    #[test]
+    fn every_name_begins_as_its_vendor_begins_names() {
+        for (runtime, prefixes) in
+            [(Runtime::Cudart, &["cuda", "cu"][..]), (Runtime::Hip, &["hip"]), (Runtime::Maca, &["mc"])]
+        {
+            for named in all(runtime) {
+                let rest = prefixes.iter().find_map(|prefix| named.name.strip_prefix(prefix));
+                assert!(rest.is_some_and(|rest| rest.starts_with(char::is_uppercase)), "{named:?}");
+            }
+        }
+    }
+}

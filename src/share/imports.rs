@@ -1,0 +1,414 @@
+//! `Imports`: the segments and leases of other processes that this one has open, each once.
+
+#![expect(unsafe_code, reason = "opens, maps and closes memory of other processes")]
+
+use core::mem;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Weak;
+
+use super::device_side::sharing_of;
+use super::lease::{self, Hold, LeaseName};
+use super::message::Message;
+use crate::device::{Attachment, Device};
+use crate::driver::{
+    Driver, DriverError, DriverResult, ExportedMemory, Location, MapAccess, RawMemory, RawPool,
+    RelaxedCapture,
+};
+use crate::error::Error;
+use crate::resource::ExportWay;
+use crate::sync::{Arc, AtomicU64, Mutex, nap};
+
+/// What tells segments apart: the exporter, and where the segment is there. While one of its leases is open, no other segment is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct SegmentKey {
+    exporter: [u8; 16],
+    segment: u64,
+    bytes: u64,
+    /// One segment may be shared in two ways.
+    way: ExportWay,
+}
+
+/// What is known of a segment. A block of a pool must not be imported a second time before the first is closed: the driver does not
+/// survive it. So one thread at a time opens or closes a segment.
+enum Place {
+    /// Open; or, if nobody has it, a thread is about to open or to close it.
+    Open(Weak<OpenSegment>),
+    /// It could not be closed.
+    Lost,
+}
+
+/// The open segments and leases of one device.
+#[derive(Default)]
+pub(super) struct Imports {
+    segments: Mutex<HashMap<SegmentKey, Place>>,
+    holds: Mutex<HashMap<LeaseName, Weak<OpenHold>>>,
+    /// The containers, and their bytes. Relaxed: figures for people.
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Attachment for Imports {
+    fn release(&self) {}
+}
+
+impl Imports {
+    pub(super) fn of(device: &Device) -> &Self {
+        device.attached()
+    }
+
+    pub(super) fn figures(&self) -> (usize, usize) {
+        (self.count.load(Ordering::Relaxed) as usize, self.bytes.load(Ordering::Relaxed) as usize)
+    }
+}
+
+/// Memory of another process that is open here, and a part in its lease. Leaked, unless it is [given up](Self::close).
+#[derive(Debug)]
+pub(super) struct Opened {
+    device: Device,
+    /// `None` for zero bytes.
+    segment: Option<Arc<OpenSegment>>,
+    hold: Arc<OpenHold>,
+    bytes: usize,
+}
+
+impl Opened {
+    /// Opens what a message describes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Import::open`](super::Import::open).
+    pub(super) fn open(
+        device: &Device,
+        message: &Message,
+        descriptor: Option<OwnedFd>,
+        directory: &Path,
+    ) -> Result<Self, Error> {
+        let imports = Imports::of(device);
+        let hold = imports.hold(device, message, directory)?;
+        let mut opened = Self { device: device.clone(), segment: None, hold, bytes: message.bytes() };
+        if message.bytes > 0 {
+            let segment = imports.segment(device, message, descriptor);
+            // Where it fails, the exporter may have died meanwhile, which says more than the driver does.
+            opened.segment = Some(segment.map_err(|error| opened.hold.explain(error))?);
+        }
+        imports.count.fetch_add(1, Ordering::Relaxed);
+        imports.bytes.fetch_add(opened.bytes as u64, Ordering::Relaxed);
+        Ok(opened)
+    }
+
+    /// Zero bytes were shared.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segment.is_none()
+    }
+
+    /// Where the memory is that the message describes.
+    pub(super) fn address(&self, message: &Message) -> Option<u64> {
+        self.segment.as_ref().map(|segment| segment.address + message.offset)
+    }
+
+    fn forget_figures(&self) {
+        let imports = Imports::of(&self.device);
+        imports.count.fetch_sub(1, Ordering::Relaxed);
+        imports.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
+    }
+
+    /// # Errors
+    ///
+    /// `Stale` if the exporter has gone.
+    pub(super) fn require_exporter(&self) -> Result<(), Error> {
+        match &self.hold.hold {
+            Some(hold) if !hold.exporter_lives() => Err(Error::stale(lease::OVER)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a call about it that failed, or that the exporter has gone.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        self.hold.explain(error)
+    }
+
+    /// Closes the memory, if nothing else here has it, and gives the lease up. If it cannot be closed, the lease lasts as long as the
+    /// process.
+    ///
+    /// # Safety
+    ///
+    /// No work that is left uses the memory.
+    pub(super) unsafe fn close(self) {
+        self.forget_figures();
+        if let Some(last) = self.segment.and_then(Arc::into_inner) {
+            // SAFETY: the caller's promise, and that of those who have closed before: nobody else has it.
+            if unsafe { last.close() }.is_err() {
+                mem::forget(self.hold);
+            }
+        }
+    }
+
+    /// Lets the lease go as a crash does: the driver has stopped, and has taken the memory.
+    pub(super) fn abandon(self) {
+        self.forget_figures();
+        // Relaxed: whoever drops the last reference comes after this.
+        self.hold.is_abandoned.store(true, Ordering::Relaxed);
+        mem::forget(self.segment);
+    }
+
+    /// Leaves everything as it is, for as long as the process lives: work may be left that uses the memory.
+    pub(super) fn leak(self) {
+        mem::forget(self.segment);
+        mem::forget(self.hold);
+    }
+}
+
+/// A part in a lease, for all that this process has of it. Given up when the last of them is dropped.
+#[derive(Debug)]
+struct OpenHold {
+    /// Taken by the drop.
+    hold: Option<Hold>,
+    message: Message,
+    device: Device,
+    is_abandoned: AtomicBool,
+}
+
+impl Imports {
+    fn hold(&self, device: &Device, message: &Message, directory: &Path) -> Result<Arc<OpenHold>, Error> {
+        self.holds.require_here()?;
+        let known = self.holds.lock().get(&message.lease).and_then(Weak::upgrade);
+        if let Some(known) = known {
+            return known.of(message);
+        }
+        let hold = Some(Hold::join(directory, message.lease, &message.to_bytes())?);
+        let is_abandoned = AtomicBool::new(false);
+        let made =
+            Arc::new(OpenHold { hold, message: message.clone(), device: device.clone(), is_abandoned });
+        let other = {
+            let mut holds = self.holds.lock();
+            let other = holds.get(&message.lease).and_then(Weak::upgrade);
+            if other.is_none() {
+                holds.insert(message.lease, Arc::downgrade(&made));
+            }
+            other
+        };
+        // Another thread was first: the place that was taken here is given up, without the lock.
+        other.map_or(Ok(made), |other| other.of(message))
+    }
+
+    fn segment(
+        &self,
+        device: &Device,
+        message: &Message,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Arc<OpenSegment>, Error> {
+        let Message { exporter, segment, segment_bytes: bytes, way, .. } = *message;
+        let key = SegmentKey { exporter, segment, bytes, way };
+        loop {
+            match self.find(key)? {
+                Found::Open(open) => return Ok(open),
+                Found::Mine => break,
+                // Another thread opens or closes it, by a few driver calls.
+                Found::Busy => nap(),
+            }
+        }
+        let made = OpenSegment::open(device, key, message, descriptor).map(Arc::new);
+        let mut segments = self.segments.lock();
+        match &made {
+            Ok(made) => segments.insert(key, Place::Open(Arc::downgrade(made))),
+            Err(_) => segments.remove(&key),
+        };
+        made
+    }
+
+    /// The segment, if it is open; else the turn to open it, if nobody has that.
+    fn find(&self, key: SegmentKey) -> Result<Found, Error> {
+        let mut segments = self.segments.lock();
+        match segments.get(&key) {
+            None => {
+                segments.insert(key, Place::Open(Weak::new()));
+                Ok(Found::Mine)
+            }
+            Some(Place::Open(known)) => Ok(known.upgrade().map_or(Found::Busy, Found::Open)),
+            Some(Place::Lost) => Err(Error::in_use_that(
+                "an earlier import of the same memory could not be closed, and lasts as long as this process"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+enum Found {
+    Open(Arc<OpenSegment>),
+    Mine,
+    Busy,
+}
+
+impl OpenHold {
+    /// The error of a call that failed, or that the exporter has gone.
+    fn explain(&self, error: Error) -> Error {
+        match self.hold.as_ref().map(Hold::exporter_lives) {
+            Some(false) => Error::stale(lease::OVER),
+            _ => error,
+        }
+    }
+
+    fn of(self: Arc<Self>, message: &Message) -> Result<Arc<Self>, Error> {
+        if self.message == *message {
+            return Ok(self);
+        }
+        Err(Error::malformed_file("the message is not the one that its exporter made".to_owned()))
+    }
+}
+
+impl Drop for OpenHold {
+    fn drop(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        if let Some(mut holds) = Imports::of(&self.device).holds.lock_here()
+            && holds.get(&self.message.lease).is_some_and(|known| known.strong_count() == 0)
+        {
+            holds.remove(&self.message.lease);
+        }
+        // Relaxed: see `abandon`.
+        if self.is_abandoned.load(Ordering::Relaxed) { hold.abandon() } else { hold.end() }
+    }
+}
+
+/// A segment of another process, at an address of this one. Stays open unless it is [closed](Self::close).
+#[derive(Debug)]
+struct OpenSegment {
+    device: Device,
+    key: SegmentKey,
+    address: u64,
+    bytes: u64,
+    form: SegmentForm,
+}
+
+#[derive(Debug)]
+enum SegmentForm {
+    Allocation,
+    /// A pool of its own for each block: it ends with that.
+    Pool(RawPool),
+    /// The handle, if it could not be released.
+    Pages(Option<RawMemory>),
+}
+
+impl OpenSegment {
+    /// Opens memory for a device, which is the memory's or reaches it.
+    fn open(
+        device: &Device,
+        key: SegmentKey,
+        message: &Message,
+        descriptor: Option<OwnedFd>,
+    ) -> Result<Self, Error> {
+        let sharing = sharing_of(device)?;
+        let _relaxed = RelaxedCapture::enter(&**device.driver())?;
+        let (ordinal, bytes) = (device.ordinal(), message.segment_bytes);
+        let by = || match descriptor {
+            Some(descriptor) if message.needs_descriptor() => ExportedMemory::FileDescriptor(descriptor),
+            _ => ExportedMemory::Fabric(Box::new(message.fabric)),
+        };
+        let (address, form) = match message.way {
+            ExportWay::Allocation => {
+                // SAFETY: the exporter has the memory, and does not free it before its lease ends, which it does not while this process
+                // has its part: the handle is the one that it wrote into the lease's file, with which the message was compared.
+                let address = unsafe { sharing.memory_open(ordinal, message.memory()) }?;
+                (address, SegmentForm::Allocation)
+            }
+            ExportWay::PoolByDescriptor | ExportWay::PoolByFabric => {
+                let pool = sharing.pool_import(ordinal, &by())?;
+                // SAFETY: the pool was imported just now. The exporter has the block, and does not free it before its lease ends, as
+                // above; nobody else here has imported it, because this thread has the turn.
+                let opened = unsafe { sharing.pool_import_pointer(ordinal, pool, message.pointer()) };
+                let address = opened.inspect_err(|_| {
+                    // SAFETY: it was imported just now, and none of its blocks is out.
+                    let _ = unsafe { device.driver().pool_destroy(ordinal, pool) };
+                })?;
+                (address, SegmentForm::Pool(pool))
+            }
+            ExportWay::PagesByDescriptor | ExportWay::PagesByFabric => {
+                let memory = sharing.memory_import(ordinal, &by())?;
+                let mapped = map(&**device.driver(), ordinal, memory, bytes as usize);
+                // The mapping keeps it, if there is one. SAFETY: it was imported above, and its handle is used no more, unless this fails.
+                let released = unsafe { device.driver().memory_release(ordinal, memory) };
+                (mapped?, SegmentForm::Pages(released.is_err().then_some(memory)))
+            }
+            ExportWay::Nothing => {
+                return Err(Error::malformed_file(
+                    "a message of shared memory: it has bytes of nothing".to_owned(),
+                ));
+            }
+        };
+        Ok(Self { device: device.clone(), key, address, bytes, form })
+    }
+
+    /// # Safety
+    ///
+    /// No work that is left uses it.
+    unsafe fn close(self) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        let closed = unsafe { self.close_now() };
+        if let Some(mut segments) = Imports::of(&self.device).segments.lock_here() {
+            match (&closed, &self.form) {
+                (Err(_), SegmentForm::Pool(_)) => segments.insert(self.key, Place::Lost),
+                // Other memory may be opened a second time.
+                _ => segments.remove(&self.key),
+            };
+        }
+        closed
+    }
+
+    /// # Safety
+    ///
+    /// As [`close`](Self::close), which calls it once.
+    unsafe fn close_now(&self) -> Result<(), Error> {
+        let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
+        let sharing = sharing_of(&self.device)?;
+        let _relaxed = RelaxedCapture::attempt(driver);
+        match self.form {
+            // SAFETY: it was opened once for each value, which ends here, and no work that is left uses it: the caller's promise.
+            SegmentForm::Allocation => unsafe { sharing.memory_close(ordinal, self.address) }?,
+            SegmentForm::Pages(memory) => {
+                // SAFETY: it is mapped there, whole, and no work that is left uses it: the caller's promise.
+                unsafe { driver.memory_unmap(ordinal, self.address, self.bytes as usize) }?;
+                // SAFETY: the range was reserved with so many bytes, and nothing is mapped there any more. A failure leaks addresses.
+                let _ = unsafe { driver.virtual_free(ordinal, self.address, self.bytes as usize) };
+                if let Some(memory) = memory {
+                    // SAFETY: it was imported, and its handle is used no more. A failure leaks it.
+                    let _ = unsafe { driver.memory_release(ordinal, memory) };
+                }
+            }
+            SegmentForm::Pool(pool) => {
+                let stream = self.device.service_stream()?;
+                // SAFETY: it was imported, and no work that is left uses it: the caller's promise. The stream is live, and of the
+                // device.
+                unsafe { driver.free_async(ordinal, self.address, stream.raw()) }?;
+                // The exporter may free it once this is over.
+                stream.synchronize()?;
+                // SAFETY: it was imported for this one block, whose free has run. A failure leaks an empty pool.
+                let _ = unsafe { driver.pool_destroy(ordinal, pool) };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Maps all of an imported memory, where the device may use it.
+fn map(driver: &dyn Driver, ordinal: u32, memory: RawMemory, bytes: usize) -> DriverResult<u64> {
+    let address = driver.virtual_reserve(ordinal, bytes, driver.virtual_granularity(ordinal)?)?;
+    let mapped = (|| -> Result<(), DriverError> {
+        // SAFETY: the range was reserved just now, with so many bytes, which the exporter says the memory has; the driver refuses a
+        // memory of another size, if the descriptor is another one's.
+        unsafe { driver.memory_map(ordinal, address, bytes, memory) }?;
+        let (location, access) = (Location::Device(ordinal), MapAccess::ReadWrite);
+        // SAFETY: it only gives access.
+        unsafe { driver.memory_set_access(ordinal, address, bytes, location, access) }.inspect_err(|_| {
+            // SAFETY: it was mapped just now, and the address was not handed out.
+            let _ = unsafe { driver.memory_unmap(ordinal, address, bytes) };
+        })
+    })();
+    if let Err(error) = mapped {
+        // SAFETY: it was reserved just now, and nothing is mapped there, unless it could not be undone: then the driver refuses.
+        let _ = unsafe { driver.virtual_free(ordinal, address, bytes) };
+        return Err(error);
+    }
+    Ok(address)
+}

@@ -1,0 +1,259 @@
+//! Who still has what a process shares?
+//!
+//! An exporter keeps a file for each thing that it shares: its [`Lease`]. The file is in memory, and for one user alone. Its byte 0
+//! is locked while the exporter lives. Each importer has a [`Hold`]: one of the other bytes is locked while it lives, and the *seat*
+//! of that byte says which process it is. All locks go with their processes, however these end.
+//!
+//! # Why no two sides miss each other
+//!
+//! Who joins locks its byte first, and then looks whether the lease has ended. Who ends the lease locks all bytes of importers
+//! first, and says that it has ended while it has them. So either the importer's lock keeps the lease from ending, or the importer
+//! sees the end.
+//!
+//! # What a crash leaves
+//!
+//! The kernel lets go of the locks of a process before it takes the devices from it: for a moment after, kernels that it had queued
+//! may still run. A seat that was not given up names its process, and the lease does not end while that process is still there.
+//! Where processes have numbers of their own, as in containers, that cannot be asked, and is the users' to know.
+
+mod hold;
+mod process;
+mod table;
+
+pub use hold::Hold;
+pub(super) use table::MESSAGE_BYTES;
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::joint::{self, JointFile, JointPage, Opening, Others};
+use process::is_dying;
+use table::{EXPORTER, FIRST_SEAT, SEATS, State, Table, WORDS};
+
+/// Of the files of leases, before their names.
+const KIND: &str = "lease-";
+
+/// Why nobody can join.
+pub(super) const OVER: &str =
+    "its exporter has ended, or has taken it back, or is another user's or another machine's";
+
+/// The name of a lease: random, so that none is ever used twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseName(pub [u8; 16]);
+
+impl LeaseName {
+    fn random() -> Result<Self, Error> {
+        let mut name = [0; 16];
+        let read = fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut name));
+        read.map_err(|error| Error::unwritable("the name of a lease", &error))?;
+        Ok(Self(name))
+    }
+
+    fn path(self, directory: &Path) -> PathBuf {
+        joint::path_of(directory, &format!("{KIND}{self:?}"))
+    }
+}
+
+impl core::fmt::Debug for LeaseName {
+    /// As in the name of its file.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The exporter's side: see the [module](self).
+///
+/// Dropping it ends it for those who come: those who are there stay.
+#[derive(Debug)]
+pub struct Lease {
+    name: LeaseName,
+    path: PathBuf,
+    identity: [u64; 2],
+    /// Has the lock of byte 0.
+    table: Table<JointPage>,
+    is_over: bool,
+}
+
+impl Lease {
+    /// Begins a lease of what `message` describes, which is made for the lease's name.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where files have no such locks; `Unwritable` if the directory takes no file.
+    pub fn begin(directory: &Path, message: impl Fn(LeaseName) -> Vec<u8>) -> Result<Self, Error> {
+        // Whoever clears up may meet the file before it is locked; that this happens again and again is an error as good as any.
+        for _ in 0..8 {
+            let name = LeaseName::random()?;
+            if let Some(lease) = Self::begin_as(name, directory, &message(name))? {
+                return Ok(lease);
+            }
+        }
+        Err(Error::unwritable(
+            directory.display(),
+            &io::Error::other("its files are removed while they are made"),
+        ))
+    }
+
+    fn begin_as(name: LeaseName, directory: &Path, message: &[u8]) -> Result<Option<Self>, Error> {
+        let path = name.path(directory);
+        let failed = |error: io::Error| failed(&path, &error);
+        let file = match JointFile::open(path.clone(), Opening::New) {
+            // It was removed between two openings.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.is_dir() => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
+        let begun = Self::fill(&file, message).map_err(failed);
+        let remove = || drop(fs::remove_file(&path));
+        let Some(table) = begun.inspect_err(|_| remove())? else {
+            remove();
+            return Ok(None);
+        };
+        let others = file.leave_to_mapping();
+        let kept = require_kept(&others, EXPORTER).and_then(|()| others.identity().map_err(failed));
+        let (identity, has_name) = kept.inspect_err(|_| remove())?;
+        if !has_name {
+            return Ok(None);
+        }
+        Ok(Some(Self { name, path: path.clone(), identity, table, is_over: false }))
+    }
+
+    fn fill(file: &JointFile, message: &[u8]) -> io::Result<Option<Table<JointPage>>> {
+        let Some(lock) = file.lock(EXPORTER)? else { return Ok(None) };
+        let Some(page) = file.map(WORDS)? else { return Ok(None) };
+        let table = Table::new(page);
+        table.make(message);
+        lock.keep();
+        Ok(Some(table))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> LeaseName {
+        self.name
+    }
+
+    fn others(&self) -> Result<Others, Error> {
+        let failed = |error: io::Error| failed(&self.path, &error);
+        let others = match Others::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(self.lost()),
+            opened => opened.map_err(failed)?,
+        };
+        let (identity, _) = others.identity().map_err(failed)?;
+        if identity == self.identity { Ok(others) } else { Err(self.lost()) }
+    }
+
+    fn lost(&self) -> Error {
+        Error::in_use_that(format!(
+            "somebody has removed {}: nobody knows which processes still have what it stood for",
+            self.path.display()
+        ))
+    }
+
+    /// The number of processes that have a hold. A driver call is none of it; a few questions to the system are.
+    ///
+    /// # Errors
+    ///
+    /// `InUse` if somebody has removed the file, so that nobody knows; `Unwritable`.
+    pub fn holders(&self) -> Result<usize, Error> {
+        if self.is_over {
+            return Ok(0);
+        }
+        let others = self.others()?;
+        let (mut count, mut at) = (0, FIRST_SEAT);
+        let end = FIRST_SEAT + SEATS;
+        while at < end {
+            let found = others.first_locked(at, end - at).map_err(|error| failed(&self.path, &error))?;
+            let Some((first, len)) = found else { break };
+            count += len;
+            at = first + len;
+        }
+        Ok(count)
+    }
+
+    /// Ends the lease if nobody has a hold, and returns whether it has ended. Nobody can join it then.
+    ///
+    /// # Errors
+    ///
+    /// As [`holders`](Self::holders): it has not ended, and does not where nobody knows.
+    pub fn try_end(&mut self) -> Result<bool, Error> {
+        if self.is_over {
+            return Ok(true);
+        }
+        let others = self.others()?;
+        let locked = others.lock_all(FIRST_SEAT, SEATS).map_err(|error| failed(&self.path, &error))?;
+        if locked.is_none() {
+            return Ok(false);
+        }
+        if self.table.left_seats().any(|(process, started)| is_dying(process, started)) {
+            return Ok(false);
+        }
+        self.end();
+        Ok(true)
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        self.table.set_state(State::Ended);
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// Returns `true` in a child of the process that began it, which has no part of it.
+    #[must_use]
+    pub fn is_of_parent(&self) -> bool {
+        self.table.words().is_of_parent()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.is_over && !self.is_of_parent() {
+            self.end();
+        }
+    }
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::Unsupported {
+        return no_locks("the locks that tell which processes live are Linux's");
+    }
+    Error::unwritable(path.display(), error)
+}
+
+fn no_locks(why: &'static str) -> Error {
+    Error::unsupported("memory that processes share", why, "copy it through the host")
+}
+
+/// Asks whether the lock of a byte is kept by the mapping alone: everything rests on that.
+fn require_kept(others: &Others, at: usize) -> Result<(), Error> {
+    match others.first_locked(at, 1) {
+        Ok(Some(_)) => Ok(()),
+        _ => Err(no_locks("this system lets go of the locks of a file that is closed and still mapped")),
+    }
+}
+
+/// Removes the files of exporters that have died. Returns how many.
+#[allow(clippy::must_use_candidate, reason = "it is called for what it removes")]
+pub fn sweep(directory: &Path) -> usize {
+    let prefix = joint::prefix_of(KIND);
+    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let of_leases = entries.flatten().filter(|entry| {
+        entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.strip_prefix(&prefix).is_some_and(|name| name.len() == 32))
+    });
+    of_leases.filter(|entry| clear_up(&entry.path())).count()
+}
+
+/// Removes the file of an exporter, if that is dead.
+fn clear_up(path: &Path) -> bool {
+    let Ok(others) = Others::open(path) else { return false };
+    // An exporter that is about to lock it does not get the lock, and takes another name.
+    let Ok(Some(_lock)) = others.lock(EXPORTER) else { return false };
+    if let Ok(Some(page)) = others.page(WORDS) {
+        Table::new(page).set_state(State::Ended);
+    }
+    fs::remove_file(path).is_ok()
+}

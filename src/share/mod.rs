@@ -1,0 +1,118 @@
+//! What do other processes use?
+//!
+//! A process *exports* a container: [`Shared`] has a [`Message`] for it, which is sent to other processes by whatever means, and a
+//! descriptor, which is sent over a Unix socket, for memory that needs one. Another process *imports* it: [`Imported`] opens the
+//! memory, without a copy, and is read as a container of its own.
+//!
+//! # Which memory
+//!
+//! | source | shared as | needs a descriptor |
+//! |---|---|---|
+//! | [`Cuda`](crate::source::Cuda) | a handle of the whole allocation | no |
+//! | [`CudaAsync`](crate::source::CudaAsync) with `handle_types` | a handle of the block, and one of the pool | yes |
+//! | [`Mapped`](crate::source::Mapped) with `handle_types` | physical memory | yes, unless by fabric handles |
+//!
+//! A suballocator over one of them shares pieces of its segments: a segment is opened once in each importing process, however many
+//! blocks of it are shared. A block of a [`Pool`](crate::Pool) over `Mapped` that lies on several pages cannot be shared.
+//!
+//! An importer sees the whole allocation or page that the memory lies in, with whatever else is there:
+//! [`Message::visible_bytes`] says how much that is. The containers keep to what was shared; kernels that compute wrong addresses do
+//! not, in either process. So what is nobody else's business is allocated apart, from `Cuda` itself, for example.
+//!
+//! # In which order
+//!
+//! - What an importer does follows what the exporter had done with the memory when it shared it. Opening waits for that, on the host,
+//!   because a device that waits for a process which is killed waits for ever. What the exporter does later, such as a second write to
+//!   the memory, the processes tell each other themselves.
+//! - The memory is freed when no process has it any more: [`Shared::end`] waits for that. An importer has it until its [`Imported`] is
+//!   dropped, which waits for its work.
+//!
+//! # Who dies
+//!
+//! - A process that has died has nothing open any more, however it died.
+//! - If the exporter dies, what importers have open stays theirs to read. What was not opened by then is
+//!   [stale](crate::Error::is_stale).
+//! - If an importer is killed, kernels that it had queued may run on for a moment, until the driver has taken the device from it. The
+//!   exporter waits until that process is no more. If the two have numbers of their own for processes, as in containers, it cannot:
+//!   then wait a little before the memory is used for something else.
+//! - A child of a fork has no part in what its parent shares or has open: calls fail, and nothing is freed twice.
+//!
+//! # What is not possible
+//!
+//! Memory that is imported cannot be shared again, nor in the process that exported it: use the container there. Importer and exporter
+//! are processes of one user on one machine, and see the same `/dev/shm`. Pinned memory, managed memory and memory of graphs cannot be
+//! shared. A pool must not be put to sleep while blocks of it are shared: what wakes is other memory.
+
+mod device_side;
+mod import;
+mod imported;
+mod imported_memory;
+mod imports;
+pub mod lease;
+mod loan;
+mod message;
+mod parked;
+mod share_config;
+mod shared;
+mod shared_block;
+
+pub use crate::resource::{Export, ExportWay, Shareable};
+pub use import::Import;
+pub use imported::{Imported, ImportedMut};
+pub use imported_memory::ImportedMemory;
+pub use message::Message;
+pub use share_config::ShareConfig;
+pub use shared::{Container, Shared};
+pub use shared_block::SharedBlock;
+
+use crate::device::Device;
+use imports::Imports;
+use parked::Parked;
+
+/// Frees what was shared, and dropped while other processes had it, if they have it no longer. Returns how many containers that were.
+#[allow(clippy::must_use_candidate, reason = "it is called for what it frees")]
+pub fn sweep(device: &Device) -> usize {
+    Parked::of(device).sweep(usize::MAX)
+}
+
+/// What a device has open of other processes, and what of its own waits for others.
+///
+/// ```
+/// use alluvion::share::{self, Imported};
+/// use alluvion::{DeviceVec, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let stream = sim.device(0).stream()?;
+/// let vector = DeviceVec::from_slice_in(&[1.0, 2.0], &stream, Cuda::new(&sim.device(0)))?;
+/// let shared = vector.share(&stream)?;
+/// let other = sim.process();
+/// let its_stream = other.device(0).stream()?;
+/// let imported = Imported::<f64>::open(shared.message(), None, &its_stream)?;
+/// assert_eq!(share::status(&other.device(0)).imported_bytes, 16);
+///
+/// drop(shared);
+/// assert_eq!(share::status(&sim.device(0)).parked_bytes, 16);
+/// drop(imported);
+/// assert_eq!(share::sweep(&sim.device(0)), 1);
+/// assert_eq!(share::status(&sim.device(0)).parked, 0);
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+#[must_use]
+pub fn status(device: &Device) -> ShareStatus {
+    let ((imports, imported_bytes), parked) = (Imports::of(device).figures(), Parked::of(device));
+    ShareStatus { imports, imported_bytes, parked: parked.len(), parked_bytes: parked.bytes() }
+}
+
+/// What a device has open of other processes, and what of its own waits for others: see [`status`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShareStatus {
+    /// The containers that are imported.
+    pub imports: usize,
+    /// Their bytes.
+    pub imported_bytes: usize,
+    /// The containers that were shared, and dropped while other processes had them.
+    pub parked: usize,
+    /// Their bytes.
+    pub parked_bytes: usize,
+}

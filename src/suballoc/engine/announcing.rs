@@ -1,0 +1,94 @@
+//! Tells a tool that watches the process which blocks are out: see [`nvtx`].
+//!
+//! What is taken of the upstream is announced before a block of it goes out, and until nothing of it is out. A block is announced with
+//! the bytes that were asked for, after it was taken, and no more before it is put anywhere. So blocks that wait in caches are none to
+//! the tool. Memory that graphs have is announced whole, until it is released: a graph may be launched at any time.
+
+use core::sync::atomic::Ordering;
+
+use super::Engine;
+use super::book::SuballocBook;
+#[cfg(feature = "nvtx")]
+use crate::error::Error;
+use crate::nvtx::{self, Piece};
+use crate::resource::{DevicePtr, Layout, Resource, SleepRecord};
+use crate::tag::Tag;
+
+impl<U: Resource> Engine<U> {
+    /// Announces memory of the upstream that is carved from now on. No lock is held, and nobody else knows the memory.
+    ///
+    /// Starts the tool, if it has not begun: the upstream has been called, so the device has a context.
+    pub(super) fn announce_memory(&self, address: u64, bytes: usize) {
+        nvtx::start();
+        if !nvtx::listens() {
+            return;
+        }
+        let piece = Piece::new(address, bytes);
+        // A bin over a chosen pool carves what the tool knows.
+        if nvtx::announces_all() || self.book.is_chosen() || nvtx::knows(piece) {
+            self.book.is_plain_no_more();
+            nvtx::divide(piece, self.name);
+        }
+    }
+
+    /// The memory goes back to the upstream: nothing of it is out. No lock is held.
+    pub(super) fn withdraw_memory(&self, address: u64, bytes: usize) {
+        nvtx::unite(Piece::new(address, bytes));
+    }
+
+    /// Notes a block that goes out, for a ledger and for a tool.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_out(&self, block: DevicePtr, layout: Layout) {
+        if let Some(ledger) = &self.book.ledger {
+            ledger.insert(block, layout);
+        }
+        if nvtx::listens() {
+            let tag = Tag::current();
+            let piece = Piece::new(block.address(), layout.bytes());
+            nvtx::enter(piece, tag.number(), || tag.to_string());
+        }
+    }
+}
+
+impl SuballocBook {
+    /// A tool hears of this suballocator, also where it hears of chosen ones alone.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it has memory already, of which the tool does not know.
+    #[cfg(feature = "nvtx")]
+    pub(crate) fn choose(&self) -> Result<(), Error> {
+        if nvtx::listens() && !nvtx::announces_all() && !self.is_chosen() && self.reserved_bytes() > 0 {
+            return Err(Error::invalid_argument(
+                "to announce a suballocator that has memory",
+                "a tool has to hear of all its blocks, from the first one",
+                "choose it when it is made, without an initial size",
+            ));
+        }
+        // Relaxed: it is read when memory is taken, and whoever takes it has the resource from this thread.
+        self.is_chosen.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_chosen(&self) -> bool {
+        // Relaxed: as above.
+        self.is_chosen.load(Ordering::Relaxed)
+    }
+
+    /// A tool no longer hears of a block. Before the block is put anywhere, and with no lock held.
+    #[inline]
+    pub(super) fn withdraw(&self, block: DevicePtr) {
+        if !self.is_plain() {
+            nvtx::leave(block.address());
+        }
+    }
+}
+
+/// The blocks of a record with all that they have, which is what is copied.
+pub(super) fn pieces_of(record: &SleepRecord<'_>) -> Vec<Piece> {
+    if !nvtx::listens() {
+        return Vec::new();
+    }
+    record.blocks.iter().map(|block| Piece::new(block.address, block.bytes as usize)).collect()
+}

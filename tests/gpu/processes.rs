@@ -1,0 +1,61 @@
+//! Memory that two processes have, on the GPU of this computer: the contract of `Sharing`, and what it leaves to the driver.
+
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
+
+use std::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+
+use alluvion::driver::cuda::CudaDriver;
+
+use crate::sharing_contract::process::{Process, serve_if_child};
+use crate::sharing_contract::worker::Op;
+use crate::sharing_contract::{self, GPU, Stage, fact};
+
+/// One at a time: they look at how much memory the device has free.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn cuda() -> Arc<CudaDriver> {
+    CudaDriver::load().expect("these tests need a GPU")
+}
+
+fn on_gpu(clause: fn(&Stage<'_>)) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let driver = cuda();
+    let start = || Process::start("processes::a_child_is_another_process", GPU);
+    clause(&Stage { driver: &*driver, start: &start });
+}
+
+sharing_contract::clauses!(on_gpu);
+
+/// The other processes of this module are this test, alone in a program of its own.
+#[test]
+fn a_child_is_another_process() {
+    serve_if_child(|| cuda());
+    on_gpu(|stage| {
+        let (one, other) = stage.two();
+        let memory = [(&one, 1), (&other, 2)].map(|(process, byte)| {
+            let address = process.must(Op::Allocate, [4 << 20, 0, 0]);
+            process.write(address, byte, 4 << 20);
+            (process, address, byte)
+        });
+        for (process, address, byte) in memory {
+            assert_eq!(process.read(address, 4 << 20), byte.into(), "whatever the other's address is");
+        }
+    });
+}
+
+/// The manual does not define it. What this driver does is worth knowing.
+#[test]
+fn memory_that_its_lender_frees_too_early() {
+    on_gpu(|stage| {
+        let (lender, borrower) = stage.two();
+        let address = lender.must(Op::Allocate, [4 << 20, 0, 0]);
+        lender.write(address, 0x77, 4 << 20);
+        let handle = lender.handle(Op::MemoryHandle, address).expect("it is lent");
+        let opened = borrower.open(Op::MemoryOpen, 0, &handle).expect("it is lent");
+        let _ =
+            fact("plain memory is freed while it is open elsewhere", lender.ask(Op::Free, [address, 0, 0]));
+        let _ = fact("and read there", borrower.ask(Op::Read, [opened, 4 << 20, 0]));
+        let _ = fact("and closed there", borrower.ask(Op::MemoryClose, [opened, 0, 0]));
+    });
+}

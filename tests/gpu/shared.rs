@@ -1,0 +1,382 @@
+//! Containers that real processes share, over a Unix socket, on the GPU of this computer. One side is killed at every step of a
+//! hand-over, a hundred times; then the memory of the device, the descriptors and the files of leases are what they were.
+
+#![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
+
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{self, Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use alluvion::share::{Import, Imported, ImportedMut, Message, ShareConfig, Shared};
+use alluvion::testing::Stall;
+use alluvion::{AnyResource, Device, DeviceVec, Error, Stream};
+
+use crate::shareable::{BY_DESCRIPTORS, Shareable};
+use crate::sharing_contract::wire;
+
+/// What a child is to be: `import`, or `export` and the number of a way.
+const ROLE: &str = "ALLUVION_TEST_SHARED_ROLE";
+
+/// Elements: 4 MiB, more than a page of the device.
+const COUNT: usize = 1 << 20;
+
+/// A process that takes longer hangs: a hundred times what one takes to make a context.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One at a time: they look at how much memory the device has free.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn numbers(seed: u32) -> Vec<u32> {
+    (0..COUNT as u32).map(|number| number.wrapping_add(seed).wrapping_mul(0x9E37_79B9)).collect()
+}
+
+fn checksum(numbers: &[u32]) -> u64 {
+    numbers.iter().fold(0, |sum, &number| (sum ^ u64::from(number)).wrapping_mul(0x0000_0100_0000_01B3))
+}
+
+/// What the second half of the elements is when an importer has written.
+const WRITTEN: u32 = 77;
+
+/// The other side: a process that tells of each step, and waits before the next.
+struct Other {
+    child: Child,
+    socket: UnixStream,
+}
+
+impl Other {
+    fn start(role: &str) -> Self {
+        let (socket, of_child) = UnixStream::pair().expect("there are sockets");
+        socket.set_read_timeout(Some(PATIENCE)).expect("it is not zero");
+        let child = Command::new(env::current_exe().expect("this program has a file"))
+            .args(["--exact", "shared::a_child_of_these_tests", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .stdin(Stdio::from(OwnedFd::from(of_child)))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("this program can be started");
+        Self { child, socket }
+    }
+
+    /// Waits until it has come to a step. Returns the number that it tells.
+    #[track_caller]
+    fn reach(&self, step: u64) -> u64 {
+        let told = wire::Message::receive(&self.socket).expect("it comes to a step");
+        assert_eq!(told.numbers[0], step, "the step that it has come to");
+        told.numbers[1]
+    }
+
+    fn go_on(&self) {
+        tell(&self.socket, 0, 0);
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a killed child ends");
+    }
+}
+
+fn tell(socket: &UnixStream, step: u64, number: u64) {
+    wire::Message::of([step, number, 0, 0]).send(socket, None).expect("the other side listens");
+}
+
+/// Tells of a step, and waits until it may go on.
+fn step(socket: &UnixStream, step: u64, number: u64) {
+    tell(socket, step, number);
+    let _ = wire::Message::receive(socket).expect("the parent speaks");
+}
+
+fn send(socket: &UnixStream, shared: &Shared<DeviceVec<u32, AnyResource>>) {
+    let bytes = shared.message().to_bytes();
+    let length = wire::Message::of([bytes.len() as u64, 0, 0, 0]);
+    length.send(socket, shared.descriptor()).expect("the other side listens");
+    (&*socket).write_all(&bytes).expect("the other side listens");
+}
+
+fn receive(socket: &UnixStream) -> (Message, Option<OwnedFd>) {
+    let length = wire::Message::receive(socket).expect("something was sent");
+    let mut bytes = vec![0; length.numbers[0] as usize];
+    (&*socket).read_exact(&mut bytes).expect("something was sent");
+    (Message::from_bytes(&bytes).expect("it is a message"), length.descriptor)
+}
+
+/// The children of the tests below.
+#[test]
+fn a_child_of_these_tests() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().expect("the parent has given it");
+    let socket = UnixStream::from(socket);
+    let device = Device::cuda(0).expect("these tests need a GPU");
+    let stream = device.stream().expect("a stream");
+    match role.strip_prefix("export ") {
+        Some(way) => export(&socket, &device, &stream, way),
+        None => import(&socket, &stream),
+    }
+    process::exit(0);
+}
+
+const STARTED: u64 = 0;
+const RECEIVED: u64 = 1;
+const OPENED: u64 = 2;
+const READ: u64 = 3;
+const WRITING: u64 = 4;
+const GIVEN_UP: u64 = 5;
+
+fn import(socket: &UnixStream, stream: &Stream) {
+    step(socket, STARTED, 0);
+    let (message, descriptor) = receive(socket);
+    step(socket, RECEIVED, 0);
+    let mut imported = ImportedMut::<u32>::open(&message, descriptor, stream).expect("it is there");
+    step(socket, OPENED, 0);
+    let sum = checksum(&imported.to_vec(stream).expect("it can be read"));
+    step(socket, READ, sum);
+    for _ in 0..200 {
+        imported
+            .slice_mut(COUNT / 2..)
+            .and_then(|mut half| half.fill(WRITTEN, stream))
+            .expect("it can be written");
+    }
+    step(socket, WRITING, 0);
+    drop(imported);
+    step(socket, GIVEN_UP, 0);
+}
+
+const SHARED: u64 = 10;
+const AFTER: u64 = 11;
+const PENDING: u64 = 12;
+
+fn export(socket: &UnixStream, device: &Device, stream: &Stream, way: &str) {
+    let (number, is_pending) = way.split_once(' ').map_or((way, false), |(number, _)| (number, true));
+    let (_, make) = BY_DESCRIPTORS[number.parse::<usize>().expect("it is a number")];
+    let mut vector = DeviceVec::from_slice_in(&numbers(3), stream, make(device)).expect("there is memory");
+    if is_pending {
+        let stall = Stall::on(stream);
+        vector.fill(1, stream).expect("it can be written");
+        let shared = vector.share(stream).expect("it can be shared");
+        send(socket, &shared);
+        step(socket, PENDING, 0);
+        drop(stall);
+        return;
+    }
+    let shared = vector.share(stream).expect("it can be shared");
+    send(socket, &shared);
+    step(socket, SHARED, 0);
+    step(socket, AFTER, 0);
+}
+
+/// What must be as it was in the end.
+struct Before {
+    free_bytes: usize,
+    descriptors: usize,
+    leases: usize,
+}
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").expect("Linux says").count()
+}
+
+fn leases() -> usize {
+    let names = fs::read_dir("/dev/shm").expect("it is there").flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_str().is_some_and(|name| name.contains("-lease-"))).count()
+}
+
+impl Before {
+    fn look(device: &Device) -> Self {
+        device.synchronize().expect("nothing has failed");
+        let free_bytes = device.memory_info().expect("the device says").free_bytes;
+        Self { free_bytes, descriptors: descriptors(), leases: leases() }
+    }
+
+    #[track_caller]
+    fn require_again(&self, device: &Device) {
+        alluvion::share::lease::sweep("/dev/shm".as_ref());
+        eventually(
+            || device.memory_info().is_ok_and(|info| info.free_bytes >= self.free_bytes),
+            || {
+                let free = device.memory_info().expect("the device says").free_bytes;
+                format!("{} bytes of the device were free, and {free} are", self.free_bytes)
+            },
+        );
+        assert_eq!(descriptors(), self.descriptors, "descriptors");
+        assert_eq!(leases(), self.leases, "files of leases");
+    }
+}
+
+#[track_caller]
+fn eventually(is_so: impl Fn() -> bool, what: impl Fn() -> String) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{}", what());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn gpu() -> (Device, Stream) {
+    let device = Device::cuda(0).expect("these tests need a GPU");
+    let stream = device.stream().expect("a stream");
+    (device, stream)
+}
+
+/// A hand-over whose importer is killed when it has come to `last`.
+fn importer_dies(device: &Device, stream: &Stream, (name, make): Shareable, last: u64) {
+    let written = numbers(last as u32);
+    let resource = make(device);
+    let vector = DeviceVec::from_slice_in(&written, stream, resource.clone()).expect("there is memory");
+    let shared = Shared::with_config(vector, ShareConfig::default().writable(), stream)
+        .unwrap_or_else(|error| panic!("{name}: {error}"));
+    let other = Other::start("import");
+    for at in STARTED..=last {
+        let told = other.reach(at);
+        if at == READ {
+            assert_eq!(told, checksum(&written), "{name}: what the importer has read");
+        }
+        if at < last {
+            other.go_on();
+            if at == STARTED {
+                send(&other.socket, &shared);
+            }
+        }
+    }
+    let has_it = (OPENED..GIVEN_UP).contains(&last);
+    assert_eq!(shared.importers().expect("the file is there"), usize::from(has_it), "{name} at step {last}");
+    let shared = if has_it { shared.try_end().expect_err("it has it open") } else { shared };
+    other.kill();
+    let vector = shared.end().unwrap_or_else(|error| panic!("{name} at step {last}: {error}"));
+    let read = vector.to_vec(stream).expect("it can be read");
+    assert_eq!(read[..COUNT / 2], written[..COUNT / 2], "{name} at step {last}: what nobody wrote");
+    let second = &read[COUNT / 2..];
+    let is_old = || *second == written[COUNT / 2..];
+    let is_new = || second.iter().all(|&number| number == WRITTEN);
+    match last {
+        STARTED..=READ => assert!(is_old(), "{name} at step {last}"),
+        GIVEN_UP => assert!(is_new(), "{name} at step {last}"),
+        // It was killed in the middle of its work.
+        _ => {
+            assert!(second.iter().zip(&written[COUNT / 2..]).all(|(now, old)| now == old || *now == WRITTEN));
+        }
+    }
+}
+
+/// A hand-over whose exporter is killed when this process has come to `last`.
+fn exporter_dies(stream: &Stream, number: usize, last: u64) {
+    let name = BY_DESCRIPTORS[number].0;
+    let other = Other::start(&format!("export {number}"));
+    let (message, descriptor) = receive(&other.socket);
+    assert_eq!(other.reach(SHARED), 0);
+    let copy =
+        || descriptor.as_ref().map(|descriptor| descriptor.try_clone().expect("there are descriptors"));
+    let opened = (last > 0).then(|| Imported::<u32>::open(&message, copy(), stream).expect("it is there"));
+    let sum = checksum(&numbers(3));
+    if let Some(opened) = &opened
+        && last > 1
+    {
+        assert_eq!(checksum(&opened.to_vec(stream).expect("it can be read")), sum, "{name}");
+    }
+    if last > 2 {
+        // It is killed while it ends by itself.
+        other.go_on();
+        assert_eq!(other.reach(AFTER), 0);
+        other.go_on();
+    }
+    other.kill();
+    if let Some(opened) = opened {
+        assert_eq!(
+            checksum(&opened.to_vec(stream).expect("it can be read")),
+            sum,
+            "{name}: after the exporter's end"
+        );
+    }
+    let late = || Imported::<u32>::open(&message, copy(), stream).map(drop);
+    eventually(|| late().as_ref().is_err_and(Error::is_stale), || format!("{name}: {:?}", late()));
+}
+
+#[test]
+fn importers_that_are_killed_a_hundred_times() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    // What the first use of a way sets up in the driver stays.
+    for way in BY_DESCRIPTORS {
+        importer_dies(&device, &stream, way, GIVEN_UP);
+    }
+    let before = Before::look(&device);
+    for round in 0..100 {
+        importer_dies(&device, &stream, BY_DESCRIPTORS[round % BY_DESCRIPTORS.len()], round as u64 % 6);
+    }
+    before.require_again(&device);
+}
+
+#[test]
+fn exporters_that_are_killed_a_hundred_times() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    for number in 0..BY_DESCRIPTORS.len() {
+        exporter_dies(&stream, number, 3);
+    }
+    let before = Before::look(&device);
+    for round in 0..100 {
+        exporter_dies(&stream, round % BY_DESCRIPTORS.len(), round as u64 % 4);
+    }
+    before.require_again(&device);
+}
+
+/// A device that waited for the event of such an exporter would wait for ever.
+#[test]
+fn exporters_that_are_killed_before_their_work_is_done() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    for (number, (name, _)) in BY_DESCRIPTORS.iter().enumerate() {
+        let other = Other::start(&format!("export {number} pending"));
+        let (message, descriptor) = receive(&other.socket);
+        assert_eq!(other.reach(PENDING), 0);
+        thread::scope(|scope| {
+            let opens = scope.spawn(|| {
+                let import = Import::new(&message);
+                let import = match descriptor {
+                    Some(descriptor) => import.descriptor(descriptor),
+                    None => import,
+                };
+                import.open::<u32>(&stream).map(drop)
+            });
+            thread::sleep(Duration::from_millis(50));
+            assert!(!opens.is_finished(), "{name}: it waits for what is not done");
+            other.kill();
+            let outcome = opens.join().expect("it does not panic");
+            assert!(outcome.as_ref().is_err_and(Error::is_stale), "{name}: {outcome:?}");
+        });
+        stream.synchronize().expect("it waits for nothing");
+    }
+    device.synchronize().expect("nothing has failed");
+}
+
+/// What one process shares many times is opened once for each segment, whatever the way; and given back as a whole.
+#[test]
+fn many_pieces_between_two_processes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    for way in BY_DESCRIPTORS {
+        for _ in 0..3 {
+            importer_dies(&device, &stream, way, GIVEN_UP);
+        }
+    }
+    let before = Before::look(&device);
+    for way in BY_DESCRIPTORS {
+        let resource = (way.1)(&device);
+        let shared: Vec<_> = (0..64_u32)
+            .map(|number| {
+                DeviceVec::filled_in(1000, number, &stream, resource.clone()).expect("there is memory")
+            })
+            .map(|vector| vector.share(&stream).unwrap_or_else(|error| panic!("{}: {error}", way.0)))
+            .collect();
+        assert!(shared.iter().all(|shared| shared.importers().is_ok_and(|importers| importers == 0)));
+        for shared in shared {
+            drop(shared.try_end().expect("nobody has it"));
+        }
+        drop(resource);
+    }
+    before.require_again(&device);
+}

@@ -1,0 +1,247 @@
+//! What `compute-sanitizer` finds inside of suballocators, on a GPU. Each test starts this program again under it, where kernels do
+//! what they must not, or only what they may, and reads its report.
+
+#[path = "support/gpu_kernels.rs"]
+mod gpu_kernels;
+#[path = "support/gpu_module.rs"]
+mod gpu_module;
+#[path = "support/raw_block.rs"]
+mod raw_block;
+#[path = "support/rerun.rs"]
+mod rerun;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use alluvion::source::{Cuda, CudaAsync, Managed, Mapped};
+use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig};
+use alluvion::tag::with_tag;
+use alluvion::{AnyResource, Device, DevicePtr, PoolConfig, ResourceExt, Stream};
+use gpu_kernels::Kernels;
+use raw_block::{Held, layout_of};
+use rerun::{CHILD, is_child};
+
+const MIB: usize = 1 << 20;
+
+/// The stack that the child is to make.
+const STACK: &str = "ALLUVION_WATCHED_STACK";
+
+/// What a child prints when its body has run to the end.
+const DONE: &str = "the body has run";
+
+/// Every suballocator, over every source of device memory.
+const STACKS: [&str; 9] = [
+    "pool over cuda",
+    "pool over cuda_async",
+    "pool over managed",
+    "pool over mapped",
+    "checked pool",
+    "arena",
+    "fixed_size",
+    "bins over pool",
+    "pool over pool",
+];
+
+/// Where the CUDA toolkit is, if it is not on the path.
+fn sanitizer() -> PathBuf {
+    let name = Path::new("compute-sanitizer");
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = env::split_paths(&paths).collect();
+    places.push("/usr/local/cuda/bin".into());
+    let found = places.into_iter().map(|place| place.join(name)).find(|file| file.exists());
+    found.expect("these tests need compute-sanitizer, of the CUDA toolkit")
+}
+
+/// Runs the body under the sanitizer, and returns what it says.
+fn report(test: &str, stack: &str, arguments: &[&str], body: fn(&Rig)) -> Option<String> {
+    if is_child(test) {
+        body(&Rig::new());
+        println!("{DONE}");
+        return None;
+    }
+    let output = Command::new(sanitizer())
+        .args(["--destroy-on-device-error", "kernel", "--report-api-errors", "no", "--show-backtrace", "no"])
+        .args(arguments)
+        .arg(env::current_exe().expect("this program has a file"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(CHILD, test)
+        .env(STACK, stack)
+        .output()
+        .expect("it can be started");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    println!("== {stack} {arguments:?}\n{said}");
+    assert!(said.contains(DONE), "{stack}: {}", output.status);
+    Some(said.into_owned())
+}
+
+/// The errors that the sanitizer counts at the end.
+fn errors(report: &str) -> usize {
+    let summary = report.lines().find_map(|line| line.split_once("ERROR SUMMARY: "));
+    let (_, rest) = summary.expect("it sums up");
+    let count: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    count.parse().expect("a number")
+}
+
+/// A GPU, kernels that write and read, and the stack that is asked for.
+struct Rig {
+    kernels: Kernels,
+    stream: Stream,
+    resource: AnyResource,
+    counter: Cuda,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let kernels = Kernels::load();
+        let device = Device::named("0").expect("these tests need a GPU");
+        let stack = env::var(STACK).expect("the parent has set it");
+        let stream = device.stream().expect("the driver makes one");
+        Self { kernels, stream, resource: make(&device, &stack), counter: Cuda::new(&device) }
+    }
+
+    fn block(&self, bytes: usize) -> Held<'_, AnyResource> {
+        Held::of(&self.resource, bytes, self.stream.as_ref())
+    }
+
+    /// Writes so many words, after a while.
+    fn write(&self, words: DevicePtr, count: usize, wait: Duration) {
+        self.kernels.write_late(self.stream.as_ref(), words, count, 7, wait);
+    }
+
+    /// Reads so many words.
+    fn read(&self, words: DevicePtr, count: usize) {
+        let counter = Held::allocate_sync(&self.counter, layout_of(256)).expect("there is memory");
+        counter.fill(0, self.stream.as_ref());
+        self.kernels.count_others(self.stream.as_ref(), words, count, 7, counter.pointer);
+        self.wait();
+        counter.free_sync();
+    }
+
+    /// Waits. A kernel that was ended by the sanitizer is no error of the program here.
+    fn wait(&self) {
+        let _ = self.stream.synchronize();
+    }
+}
+
+fn make(device: &Device, stack: &str) -> AnyResource {
+    let config = PoolConfig::default;
+    let pool = || Cuda::new(device).pool(config()).expect("there is memory");
+    let made = match stack {
+        "pool over cuda" => Ok(AnyResource::new(pool())),
+        "pool over cuda_async" => {
+            CudaAsync::new(device).and_then(|it| it.pool(config())).map(AnyResource::new)
+        }
+        "pool over managed" => Managed::new(device).and_then(|it| it.pool(config())).map(AnyResource::new),
+        "pool over mapped" => Mapped::new(device).and_then(|it| it.pool(config())).map(AnyResource::new),
+        "checked pool" => Cuda::new(device).pool(config().checked(true)).map(AnyResource::new),
+        "arena" => {
+            Arena::new(Cuda::new(device), ArenaConfig::default().bytes(64 * MIB)).map(AnyResource::new)
+        }
+        "fixed_size" => {
+            let config = FixedSizeConfig::default().block(256 << 10).blocks(16);
+            FixedSize::new(Cuda::new(device), config).map(AnyResource::new)
+        }
+        "bins over pool" => Binning::over(pool()).blocks(8).range(12..=18).build().map(AnyResource::new),
+        "pool over pool" => pool().pool(config()).map(AnyResource::new),
+        other => panic!("no stack is called {other}"),
+    };
+    made.expect("there is memory")
+}
+
+/// Ordered use, and much reuse, is no error: also where a block is freed while a kernel that uses it has not begun to write.
+#[test]
+fn what_a_program_may_do_is_silent() {
+    for stack in STACKS {
+        let said = report("what_a_program_may_do_is_silent", stack, &[], |rig| {
+            for round in 0..20 {
+                let bytes = 1000 + 4 * round * 999;
+                let (one, other) = (rig.block(bytes), rig.block(70_000));
+                rig.write(one.pointer, bytes / 4, Duration::from_millis(20));
+                rig.write(other.pointer, 70_000 / 4, Duration::ZERO);
+                rig.read(one.pointer, bytes / 4);
+                one.fill(7, rig.stream.as_ref());
+                rig.write(one.pointer, bytes / 4, Duration::from_millis(20));
+                one.free(rig.stream.as_ref());
+                other.free(rig.stream.as_ref());
+            }
+            rig.wait();
+        });
+        let Some(said) = said else { return };
+        assert_eq!(errors(&said), 0, "{stack}");
+    }
+}
+
+#[test]
+fn one_element_beyond_a_block_is_found() {
+    for stack in STACKS {
+        let body = |rig: &Rig| {
+            let (block, _beside) = (rig.block(1000), rig.block(1000));
+            rig.write(block.pointer, 251, Duration::ZERO);
+            rig.wait();
+        };
+        let Some(said) = report("one_element_beyond_a_block_is_found", stack, &[], body) else { return };
+        assert_eq!(errors(&said), 1, "{stack}");
+        assert!(said.contains("Invalid __global__ write of size 4 bytes"), "{stack}");
+        // Without being told, it sees one allocation.
+        let Some(said) = report("one_element_beyond_a_block_is_found", stack, &["--nvtx", "no"], body) else {
+            return;
+        };
+        assert_eq!(errors(&said), 0, "{stack}: it is inside of the memory that the pool has");
+    }
+}
+
+#[test]
+fn a_block_that_was_freed_is_found() {
+    for stack in STACKS {
+        let body = |rig: &Rig| {
+            let (block, _beside) = (rig.block(1000), rig.block(1000));
+            rig.write(block.pointer, 250, Duration::ZERO);
+            let stale = block.pointer;
+            block.free(rig.stream.as_ref());
+            rig.wait();
+            rig.read(stale, 1);
+        };
+        let Some(said) = report("a_block_that_was_freed_is_found", stack, &[], body) else { return };
+        assert_eq!(errors(&said), 1, "{stack}");
+        assert!(said.contains("Invalid __global__ read of size 4 bytes"), "{stack}");
+        let Some(said) = report("a_block_that_was_freed_is_found", stack, &["--nvtx", "no"], body) else {
+            return;
+        };
+        assert_eq!(errors(&said), 0, "{stack}: it waits in a cache");
+    }
+}
+
+/// Also in memory that an earlier block has written.
+#[test]
+fn a_read_of_a_fresh_block_is_found() {
+    for stack in STACKS {
+        let said = report("a_read_of_a_fresh_block_is_found", stack, &["--tool", "initcheck"], |rig| {
+            let first = rig.block(1000);
+            rig.write(first.pointer, 250, Duration::ZERO);
+            rig.read(first.pointer, 250);
+            first.free(rig.stream.as_ref());
+            let second = rig.block(1000);
+            rig.read(second.pointer, 1);
+            second.free(rig.stream.as_ref());
+        });
+        let Some(said) = said else { return };
+        assert_eq!(errors(&said), 1, "{stack}");
+        assert!(said.contains("Uninitialized __global__ memory read of size 4 bytes"), "{stack}");
+    }
+}
+
+#[test]
+fn what_is_left_has_its_tag() {
+    let test = "what_is_left_has_its_tag";
+    let said = report(test, "pool over cuda", &["--leak-check", "full"], |rig| {
+        let left = with_tag("query", || with_tag("join", || rig.block(1000)));
+        let (_, _) = left.into_parts();
+        // The pool stays, as it does where a program keeps one until it ends.
+        std::mem::forget(rig.resource.clone());
+    });
+    let Some(said) = said else { return };
+    assert!(said.contains("Leaked 1000 bytes") || said.contains("Leaked 1,000 bytes"), "{said}");
+    assert!(said.contains("query;join"), "{said}");
+}

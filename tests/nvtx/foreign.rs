@@ -1,0 +1,178 @@
+//! A tool is foreign code: it may refuse, lack functions, or call back, and no call of a program is worse for it.
+
+#![expect(unsafe_code, reason = "frees by hand, sets variables, and forks")]
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use alluvion::source::Cuda;
+use alluvion::tag::with_tag;
+use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
+
+use crate::raw_block::Held;
+use crate::told;
+
+/// Frees a block that may be none.
+pub(crate) fn try_free(
+    pool: &Pool<Cuda>,
+    block: DevicePtr,
+    layout: Layout,
+    stream: &Stream,
+) -> Result<(), Error> {
+    // SAFETY: nothing uses the block.
+    unsafe { pool.try_deallocate(block, layout, stream) }
+}
+
+/// A few blocks of a pool.
+fn use_a_pool() {
+    let sim = Sim::new();
+    let stream = sim.device(0).stream().unwrap();
+    let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
+    for bytes in [1000, 70_000, 3 << 20] {
+        let block = with_tag("some", || Held::of(&pool, bytes, stream.as_ref()));
+        block.free(stream.as_ref());
+    }
+}
+
+#[test]
+fn a_tool_that_refuses_hears_nothing() {
+    let picture = told("foreign::a_tool_that_refuses_hears_nothing", "refuses", || {
+        use_a_pool();
+        let heard = alluvion::nvtx::start();
+        assert!(!heard.ranges() && !heard.memory());
+    });
+    let Some(picture) = picture else { return };
+    assert!(picture.told.is_empty() && picture.heaps_seen.is_empty());
+}
+
+#[test]
+fn a_tool_that_takes_no_heap_hears_of_no_region() {
+    let picture = told("foreign::a_tool_that_takes_no_heap_hears_of_no_region", "no_heaps", use_a_pool);
+    let Some(picture) = picture else { return };
+    assert!(!picture.heaps_seen.is_empty() && picture.registers == 0);
+}
+
+#[test]
+fn a_profiler_hears_ranges_alone() {
+    let picture = told("foreign::a_profiler_hears_ranges_alone", "ranges_only", || {
+        use_a_pool();
+        assert!(alluvion::nvtx::start().ranges() && !alluvion::nvtx::start().memory());
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert!(picture.heaps_seen.is_empty() && picture.told.contains(&"grow".to_owned()));
+}
+
+#[test]
+fn a_checker_without_ranges_and_names_hears_memory_alone() {
+    let test = "foreign::a_checker_without_ranges_and_names_hears_memory_alone";
+    let picture = told(test, "memory_only nameless", use_a_pool);
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert!(picture.registers == 3 && picture.told.is_empty());
+}
+
+/// The pool that the tool calls, how often it did, and how deep it is in that.
+static POOL: OnceLock<Pool<Cuda>> = OnceLock::new();
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
+
+/// Called by the tool from within its functions: no lock of the library is held, so each of these calls returns.
+extern "C" fn call_back() {
+    // Relaxed: one thread.
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let _ = alluvion::nvtx::start();
+    if DEPTH.fetch_add(1, Ordering::Relaxed) == 0
+        && let Some(pool) = POOL.get()
+    {
+        let _ = (pool.status(), pool.snapshot(), pool.trim(0));
+        if let Ok(block) = Held::allocate_sync(pool, crate::raw_block::layout_of(3000)) {
+            block.free_sync();
+        }
+    }
+    DEPTH.fetch_sub(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_tool_may_call_back() {
+    let picture = told("foreign::a_tool_may_call_back", "", || {
+        // SAFETY: this process has one thread that reads its environment: this one.
+        unsafe { std::env::set_var("TOOL_CALLS", format!("{:x}", call_back as *const () as usize)) };
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().unwrap();
+        let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
+        let pool = POOL.get_or_init(|| pool);
+        for bytes in [1000, 70_000, 3 << 20, 9 << 20] {
+            with_tag("some", || Held::of(pool, bytes, stream.as_ref())).free(stream.as_ref());
+        }
+        stream.synchronize().unwrap();
+        pool.trim(0).unwrap();
+        assert!(CALLS.load(Ordering::Relaxed) > 10);
+    });
+    let Some(picture) = picture else { return };
+    assert!(picture.registers > 4 && picture.registers == picture.unregisters);
+}
+
+#[test]
+fn a_child_of_a_fork_tells_nothing() {
+    let picture = told("foreign::a_child_of_a_fork_tells_nothing", "", || {
+        use_a_pool();
+        // SAFETY: the child allocates, as the C library permits here, and ends without running destructors of the parent.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let heard = alluvion::nvtx::start();
+            use_a_pool();
+            with_tag("of the child", || ());
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(i32::from(heard.ranges() || heard.memory())) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable, and the child is this process's.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!(picture.registers, 3);
+    assert!(!picture.told.contains(&"of the child".to_owned()));
+}
+
+#[test]
+fn what_is_no_library_is_no_tool() {
+    let body = || assert!(!alluvion::nvtx::start().ranges() && !alluvion::nvtx::start().memory());
+    for named in ["/nonexistent/tool.so", "", "tests/nvtx/tool.c"] {
+        if crate::is_child("foreign::what_is_no_library_is_no_tool") {
+            return body();
+        }
+        let ended = crate::run_child(
+            "foreign::what_is_no_library_is_no_tool",
+            &[("NVTX_INJECTION64_PATH", named.as_ref())],
+        );
+        assert!(ended.status.success(), "{}{}", ended.printed, ended.said);
+    }
+}
+
+/// Where no tool watches, a hit is what it is without the feature: it is served at once, from the cache of its stream. A tool may take
+/// as long as it likes, so that where one listens nothing comes at once.
+#[test]
+fn without_a_tool_a_hit_stays_a_hit() {
+    const TEST: &str = "foreign::without_a_tool_a_hit_stays_a_hit";
+    let body = || {
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().unwrap();
+        let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
+        let block = Held::of(&pool, 1000, stream.as_ref());
+        let layout = block.layout;
+        block.free(stream.as_ref());
+        let served = pool.allocate_at_once(layout, stream.as_ref());
+        assert_eq!(served.is_some(), !alluvion::nvtx::start().memory());
+        // SAFETY: the block came from the pool with this layout, and nothing uses it.
+        let is_freed = |block| unsafe { pool.deallocate_at_once(block, layout, stream.as_ref()) };
+        assert_eq!(served.is_some_and(is_freed), served.is_some());
+    };
+    if let Some(picture) = told(TEST, "", body) {
+        picture.assert_empty();
+        let ended = crate::run_child(TEST, &[]);
+        assert!(ended.status.success() && ended.printed.contains(crate::DONE), "{}", ended.said);
+    }
+}
