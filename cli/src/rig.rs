@@ -12,20 +12,27 @@ use crate::note::note;
 /// Where blocks come from in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Driver {
-    /// The CUDA driver if there is one, else the simulator
+    /// The driver that ALLUVION_DRIVER names, or that of CUDA; without a GPU the simulator
     Auto,
     /// The CUDA driver, device 0
     Cuda,
+    /// The CUDA runtime, libcudart
+    Cudart,
+    /// AMD's HIP: not run on hardware yet
+    Hip,
+    /// MetaX's MACA: not run on hardware yet
+    Maca,
     /// A simulated GPU, whose driver calls take no time: this measures the library alone
     Sim,
     /// Addresses without memory, on the streams of a simulated GPU
     Null,
 }
 
-/// One device, and the driver that it is reached through.
+/// A machine by one of its devices, and the driver that it is reached through.
 pub(crate) struct Rig {
+    /// The first.
     pub(crate) device: Device,
-    /// `cuda`, `sim` or `null`.
+    /// That of its driver, `sim` or `null`.
     pub(crate) name: &'static str,
     /// Whether it has been said that pools begin with less than they should.
     scaled: Cell<bool>,
@@ -33,9 +40,11 @@ pub(crate) struct Rig {
     sim: Option<Sim>,
 }
 
-/// A simulated GPU.
+/// Simulated GPUs.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulated {
+    pub(crate) devices: u32,
+    /// Of each.
     pub(crate) memory_bytes: usize,
     /// What its clock counts for a call.
     pub(crate) cost: CostModel,
@@ -43,7 +52,7 @@ pub(crate) struct Simulated {
 
 impl Default for Simulated {
     fn default() -> Self {
-        Self { memory_bytes: SIMULATED_BYTES, cost: CostModel::free() }
+        Self { devices: 1, memory_bytes: SIMULATED_BYTES, cost: CostModel::free() }
     }
 }
 
@@ -55,13 +64,16 @@ impl Rig {
         Self::open_with(driver, Simulated::default())
     }
 
-    /// With a simulated GPU of that kind, if it comes to one.
+    /// With simulated GPUs of that kind, if it comes to them.
     pub(crate) fn open_with(driver: Driver, simulated: Simulated) -> Result<Self, Failure> {
         match driver {
-            Driver::Cuda => Ok(Self::cuda()?),
+            Driver::Cuda => Ok(Self::on(&Machine::cuda()?)?),
+            Driver::Cudart => Ok(Self::on(&Machine::cudart()?)?),
+            Driver::Hip => Ok(Self::on(&Machine::hip()?)?),
+            Driver::Maca => Ok(Self::on(&Machine::maca()?)?),
             Driver::Sim => Ok(Self::simulated("sim", simulated)?),
             Driver::Null => Ok(Self::simulated("null", simulated)?),
-            Driver::Auto => match Self::cuda() {
+            Driver::Auto => match Machine::of_environment().and_then(|machine| Self::on(&machine)) {
                 Err(error) if error.is_no_device() => {
                     note(&format!("{error}; measuring on the simulator"));
                     Ok(Self::simulated("sim", simulated)?)
@@ -71,14 +83,16 @@ impl Rig {
         }
     }
 
-    fn cuda() -> Result<Self, Error> {
-        Ok(Self { device: Machine::cuda()?.device(0)?, name: "cuda", scaled: Cell::new(false), sim: None })
+    fn on(machine: &Machine) -> Result<Self, Error> {
+        let (device, name) = (machine.device(0)?, machine.driver().name());
+        Ok(Self { device, name, scaled: Cell::new(false), sim: None })
     }
 
-    fn simulated(name: &'static str, Simulated { memory_bytes, cost }: Simulated) -> Result<Self, Error> {
+    fn simulated(name: &'static str, simulated: Simulated) -> Result<Self, Error> {
         // A log does not tell which stream waited for which, so that a block which another stream frees looks like a hazard where
         // there is only the source. Nobody touches the memory here.
-        let config = SimConfig::default().memory_bytes(memory_bytes).cost(cost);
+        let Simulated { devices, memory_bytes, cost } = simulated;
+        let config = SimConfig::default().devices(devices).memory_bytes(memory_bytes).cost(cost);
         let sim = Sim::with_config(config.streams_keep_up(true).panic_on_unseen_hazards(false));
         Ok(Self { device: sim.machine().device(0)?, name, scaled: Cell::new(false), sim: Some(sim) })
     }
@@ -86,6 +100,11 @@ impl Rig {
     /// What the calls to the driver would have cost so far, if it is simulated.
     pub(crate) fn charged_ns(&self) -> Option<u64> {
         Some(self.sim.as_ref()?.clock_ns())
+    }
+
+    /// Whether it is a GPU, and neither simulated nor none.
+    pub(crate) fn is_hardware(&self) -> bool {
+        self.sim.is_none()
     }
 
     pub(crate) fn stream(&self) -> Result<Stream, Error> {

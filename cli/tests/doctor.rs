@@ -20,8 +20,22 @@ static STUB: LazyLock<PathBuf> = LazyLock::new(|| {
 static NOTHING: LazyLock<PathBuf> =
     LazyLock::new(|| libraries::nothing(libraries::directory("doctor-nothing")));
 
+/// One whose device is a part of a GPU.
+#[cfg(target_os = "linux")]
+static PART: LazyLock<PathBuf> = LazyLock::new(|| {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cuda_load/shared_gpu.rs");
+    libraries::build(&source, libraries::directory("doctor-part"), &[])
+});
+
 /// What it says with that libcuda. It is no failure that there is no GPU.
 fn without_gpu(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {
+    let (page, json) = with_library(library, variables);
+    assert!(page.contains("No GPU was examined"), "{page}");
+    (page, json)
+}
+
+/// What it says with that libcuda, as a page and as JSON. It is no failure that something is missing.
+fn with_library(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {
     let run = |arguments: &[&str]| -> Output {
         Command::new(env!("CARGO_BIN_EXE_alluvion"))
             .args(arguments)
@@ -38,7 +52,7 @@ fn without_gpu(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {
         assert!(errors.is_empty(), "{errors}");
         String::from_utf8(output.stdout).expect("it prints text")
     });
-    assert!(page.contains("No GPU was examined") && !page.contains('\x1b'), "{page}");
+    assert!(!page.contains('\x1b'), "{page}");
     (page, serde_json::from_str(&json).expect("it is JSON"))
 }
 
@@ -56,7 +70,7 @@ fn help_has_examples() {
 
 #[test]
 fn what_is_not_understood_is_said() {
-    assert!(refused(2, &["doctor", "--driver", "hip"]).contains("hip"));
+    assert!(refused(2, &["doctor", "--driver", "rocm"]).contains("rocm"));
     assert!(refused(2, &["doctor", "now"]).contains("now"));
 }
 
@@ -101,6 +115,37 @@ fn a_machine_without_a_driver_is_told_what_to_install() {
 }
 
 #[test]
+fn the_other_drivers_are_listed() {
+    let (page, json) = without_gpu(&NOTHING, &[]);
+    assert!(page.contains("other drivers\n"), "{page}");
+    for name in ["cudart", "hip", "maca"] {
+        let other = finding(&json["other_drivers"], name);
+        assert_eq!(other["verdict"], "note", "{other}");
+        let line = format!("  note     {name}");
+        assert!(page.lines().any(|printed| printed.starts_with(&line)), "{page}");
+    }
+    // A simulated machine is the same everywhere.
+    let page = text(&["doctor", "--driver", "sim"]);
+    assert!(!page.contains("other drivers"), "{page}");
+}
+
+#[test]
+fn a_runtime_library_that_is_not_there_is_told_so() {
+    // Where the libraries are installed, this says nothing: the page is another one.
+    for (name, library) in [("hip", "libamdhip64"), ("maca", "libmcruntime")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_alluvion"))
+            .args(["doctor", "--driver", name])
+            .output()
+            .expect("the program starts");
+        let page = String::from_utf8(output.stdout).expect("it prints text");
+        if page.starts_with("driver  none that works") {
+            assert!(page.contains(library) && page.contains("install"), "{page}");
+            assert!(!page.contains("nvidia module"), "{page}");
+        }
+    }
+}
+
+#[test]
 fn a_stub_and_an_old_driver_are_called_so() {
     let (page, _) = without_gpu(&STUB, &[("STUB_CODE", "34")]);
     assert!(page.contains("is a stub") && page.contains("off the library path"), "{page}");
@@ -122,5 +167,45 @@ fn a_driver_that_does_not_fit_its_module_is_told_so() {
     for (code, words) in [("999", "nvidia-uvm"), ("803", "differ in version")] {
         let (page, _) = without_gpu(&STUB, &[("STUB_CODE", code)]);
         assert!(page.contains(words), "{page}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_part_of_a_gpu_is_told_what_it_lacks() {
+    let every = [
+        "device memory",
+        "memory pools",
+        "virtual memory",
+        "managed memory",
+        "plain memory, exported",
+        "a pool, exported",
+        "export as a file descriptor",
+        "graph capture",
+        "allocation while capturing",
+    ];
+    for (machine, has) in [
+        (
+            "mig",
+            &[
+                "memory pools",
+                "virtual memory",
+                "managed memory",
+                "export as a file descriptor",
+                "allocation while capturing",
+            ][..],
+        ),
+        ("vgpu", &[]),
+    ] {
+        let (page, json) = with_library(&PART, &[("STUB_MACHINE", machine)]);
+        let findings = &json["devices"][0]["findings"];
+        for name in every {
+            let finding = finding(findings, name);
+            let can = has.contains(&name) || ["device memory", "graph capture"].contains(&name);
+            let verdict = if can { "ok" } else { "missing" };
+            assert_eq!(finding["verdict"], verdict, "{machine}: {finding}");
+            assert_eq!(finding.get("advice").is_some(), !can, "{machine}: {finding}");
+        }
+        assert!(!page.contains("failed"), "{page}");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use alluvion::source::Null;
 use alluvion::testing::Workload;
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{Error, Pool, PoolConfig, Resource};
+use alluvion::{Pool, PoolConfig, Resource};
 
 use super::expandable_segments::{ExpandableSegments, ModelBlock};
 use super::figure::{Figure, Report};
@@ -13,7 +13,7 @@ use super::rmm_pool::RmmPool;
 use crate::counted::Counted;
 use crate::failure::Failure;
 use crate::null_pages::NullPages;
-use crate::replay::{Log, log_order};
+use crate::replay::{Lanes, Log, log_order};
 use crate::rig::{Driver, Rig};
 use crate::workload::Block;
 
@@ -153,10 +153,10 @@ pub(super) fn run(
 fn ours<U: Resource>(rig: &Rig, trace: &Trace, source: U) -> Result<(u64, usize), Failure> {
     let upstream = Counted::new(source);
     let pool = Pool::new(&upstream, PoolConfig::default())?;
-    let streams = (0..trace.streams).map(|_| rig.stream()).collect::<Result<Vec<_>, Error>>()?;
+    let lanes = Lanes::on_one(trace, &rig.device, &pool)?;
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
     live.resize_with(trace.blocks as usize, || None);
-    log_order(&trace.events, &pool, &streams, &mut live, |_, error| Err(Failure::from(error)))?;
+    log_order(&trace.events, &lanes, &mut live, |_, error| Err(Failure::from(error)))?;
     Ok((upstream.peak_bytes() as u64, upstream.calls()))
 }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use alluvion::trace::Trace;
-use alluvion::{Error, Resource, Stream};
+use alluvion::{Error, Resource};
 
 use super::figure::{Figure, Report};
 use super::stack::{Source, Stack, Subject};
 use crate::failure::Failure;
-use crate::replay::{Log, log_order};
+use crate::replay::{Lanes, Log, log_order};
 use crate::timing::median;
 use crate::workload::Block;
 
@@ -44,16 +44,15 @@ impl Replayed {
     ) -> Result<(), Failure> {
         let figure = subject.with_resource(0, |resource, upstream| {
             let device = &subject.rig.device;
-            let streams =
-                (0..self.trace.streams).map(|_| device.stream()).collect::<Result<Vec<_>, Error>>()?;
+            let lanes = Lanes::on_one(&self.trace, device, resource)?;
             let mut live: Vec<Option<Block<'_, S::Resource<'_>>>> = Vec::new();
             live.resize_with(self.trace.blocks as usize, || None);
-            let first_ns = self.round(resource, &streams, &mut live)?;
+            let first_ns = self.round(&lanes, &mut live)?;
             device.synchronize()?;
             let footprint = S::footprint(resource, upstream)?;
             let mut steady = Vec::new();
             for _ in 0..subject.either(5, 1) {
-                steady.push(self.round(resource, &streams, &mut live)?);
+                steady.push(self.round(&lanes, &mut live)?);
                 device.synchronize()?;
             }
             Ok(Figure::Replay {
@@ -70,12 +69,11 @@ impl Replayed {
     /// Nanoseconds an event. The first that fails ends it.
     fn round<'r, R: Resource>(
         &self,
-        resource: &'r R,
-        streams: &[Stream],
+        lanes: &Lanes<'r, R>,
         live: &mut [Option<Block<'r, R>>],
     ) -> Result<f64, Failure> {
         let events = &self.trace.events;
-        let ns = log_order(events, resource, streams, live, |at, error| Err(self.failed(at, &error)))?;
+        let ns = log_order(events, lanes, live, |at, error| Err(self.failed(at, &error)))?;
         Ok(ns / events.len() as f64)
     }
 

@@ -1,5 +1,6 @@
 //! `alluvion doctor`: what the machine can do, by trying it.
 
+mod drivers;
 mod finding;
 mod host;
 mod page;
@@ -25,9 +26,9 @@ use report::Report;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
-    /// Which devices to examine
-    #[arg(long, value_enum, default_value_t = Examined::Cuda)]
-    driver: Examined,
+    /// Which devices to examine; by default those of the driver that ALLUVION_DRIVER names, or of CUDA
+    #[arg(long, value_enum)]
+    driver: Option<Examined>,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -37,6 +38,7 @@ const EXAMPLES: &str = "\
 Examples:
   alluvion doctor                   the GPUs of this machine
   alluvion doctor --json > before   to compare later, or to send to somebody
+  alluvion doctor --driver hip      the same GPUs of AMD, through HIP
   alluvion doctor --driver sim      a simulated GPU, to see what the program tries
 
 Each line is one of
@@ -49,23 +51,45 @@ Exit codes: 0 nothing has failed, 1 something has, 2 the command line was not un
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Examined {
-    /// The GPUs of this machine
+    /// NVIDIA's GPUs, through the CUDA driver
     Cuda,
+    /// NVIDIA's GPUs, through the CUDA runtime, libcudart
+    Cudart,
+    /// AMD's GPUs, through HIP: not run on hardware yet
+    Hip,
+    /// MetaX's GPUs, through MACA: not run on hardware yet
+    Maca,
     /// A simulated GPU
     Sim,
+}
+
+impl Examined {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Cudart => "cudart",
+            Self::Hip => "hip",
+            Self::Maca => "maca",
+            Self::Sim => "sim",
+        }
+    }
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let sim;
         let machine = match self.driver {
-            Examined::Cuda => Machine::cuda(),
-            Examined::Sim => {
+            None => Machine::of_environment(),
+            Some(Examined::Cuda) => Machine::cuda(),
+            Some(Examined::Cudart) => Machine::cudart(),
+            Some(Examined::Hip) => Machine::hip(),
+            Some(Examined::Maca) => Machine::maca(),
+            Some(Examined::Sim) => {
                 sim = Sim::new();
                 Ok(sim.machine().clone())
             }
         };
-        let report = Report::of(machine.as_ref());
+        let report = Report::of(machine.as_ref(), &self.asked());
         self.print(&report).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::Unread,
             _ => Failure::while_doing("writing the findings", error),
@@ -76,6 +100,14 @@ impl Doctor {
             ));
         }
         Ok(())
+    }
+
+    /// The name of the driver that was asked for.
+    fn asked(&self) -> String {
+        match self.driver {
+            None => std::env::var("ALLUVION_DRIVER").unwrap_or_else(|_| "cuda".to_owned()),
+            Some(examined) => examined.name().to_owned(),
+        }
     }
 
     fn print(&self, report: &Report) -> io::Result<()> {

@@ -16,12 +16,17 @@ const NAME_WIDTH: usize = 30;
 
 impl Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { driver, host, devices } = self.report;
-        match (driver.name, &driver.cuda) {
-            (Some(name), Some(cuda)) => writeln!(f, "driver  {name}, CUDA {cuda}")?,
+        let Report { driver, other_drivers, host, devices } = self.report;
+        match (driver.name, &driver.cuda, &driver.version) {
+            (Some(name), Some(cuda), _) => writeln!(f, "driver  {name}, CUDA {cuda}")?,
+            (Some(name), None, Some(version)) => writeln!(f, "driver  {name} {version}")?,
             _ => writeln!(f, "driver  none that works")?,
         }
         self.findings(f, &driver.findings)?;
+        if !other_drivers.is_empty() {
+            writeln!(f, "other drivers")?;
+            self.findings(f, other_drivers)?;
+        }
         if !host.is_empty() {
             writeln!(f, "host")?;
             self.findings(f, host)?;

@@ -8,12 +8,14 @@ use serde::Serialize;
 
 use super::finding::{Finding, Trouble, Verdict};
 use super::host::size;
-use super::{host, probes};
+use super::{drivers, host, probes};
 
 /// Everything that was found out.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) driver: DriverReport,
+    /// The drivers that were not examined.
+    pub(super) other_drivers: Vec<Finding>,
     pub(super) host: Vec<Finding>,
     pub(super) devices: Vec<DeviceReport>,
 }
@@ -21,12 +23,15 @@ pub(super) struct Report {
 /// What is between the program and its devices.
 #[derive(Debug, Serialize)]
 pub(super) struct DriverReport {
-    /// `cuda` or `sim`, if there is one.
+    /// `cuda`, `cudart`, `hip`, `maca` or `sim`, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<&'static str>,
     /// The version of CUDA that it speaks: `13.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cuda: Option<String>,
+    /// The version of another vendor's library: `6.3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<String>,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -43,16 +48,18 @@ pub(super) struct DeviceReport {
 }
 
 impl Report {
-    /// Examines a machine, or what there is without one.
-    pub(super) fn of(machine: Result<&Machine, &Error>) -> Self {
+    /// Examines a machine, or what there is without the one of the driver `asked`.
+    pub(super) fn of(machine: Result<&Machine, &Error>, asked: &str) -> Self {
         let (driver, devices) = match machine {
             Ok(machine) => (
                 DriverReport::of(machine),
                 machine.devices().map(|device| DeviceReport::of(&device)).collect(),
             ),
-            Err(error) => (DriverReport::of_none(error), Vec::new()),
+            Err(error) => (DriverReport::of_none(error, asked), Vec::new()),
         };
-        Self { driver, host: host::examine(), devices }
+        // A simulated machine is for looking at what there is to see, and the same everywhere.
+        let other_drivers = if asked == "sim" { Vec::new() } else { drivers::others(asked) };
+        Self { driver, other_drivers, host: host::examine(), devices }
     }
 
     /// Whether something that should work does not.
@@ -68,35 +75,52 @@ impl DriverReport {
         let version = driver.version();
         let mut findings = Vec::new();
         if machine.devices().len() == 0 {
-            findings.push(no_device("the driver has no device for this process"));
+            findings.push(no_device("the driver has no device for this process", driver.name()));
         }
-        if driver.name() == "cuda" {
+        if is_of_nvidia(driver.name()) {
             findings.extend(kernel_module());
         }
-        let cuda = Some(format!("{}.{}", version / 1000, version % 1000 / 10));
-        Self { name: Some(driver.name()), cuda, findings }
+        findings.extend(drivers::of_runtime(driver.name()));
+        let version = Some(format!("{}.{}", version / 1000, version % 1000 / 10));
+        let is_cuda = !matches!(driver.name(), "hip" | "maca");
+        let (cuda, version) = if is_cuda { (version, None) } else { (None, version) };
+        Self { name: Some(driver.name()), cuda, version, findings }
     }
 
-    fn of_none(error: &Error) -> Self {
+    fn of_none(error: &Error, asked: &str) -> Self {
         let finding = match error.unsupported_detail() {
             Some(detail) => Finding::missing("driver", detail.why, detail.instead),
-            None if error.is_no_device() => no_device(error.to_string()),
+            None if error.is_no_device() => no_device(error.to_string(), asked),
             None => Finding::failed(
                 "driver",
                 &Trouble::Library(error.clone()),
                 "see nvidia-smi, and the kernel's log (dmesg)",
             ),
         };
-        Self { name: None, cuda: None, findings: [finding].into_iter().chain(kernel_module()).collect() }
+        let module = if is_of_nvidia(asked) { kernel_module() } else { None };
+        let findings = [finding].into_iter().chain(module).collect();
+        Self { name: None, cuda: None, version: None, findings }
     }
 }
 
-fn no_device(why: impl Into<String>) -> Finding {
-    let advice = match std::env::var("CUDA_VISIBLE_DEVICES") {
-        Ok(list) => format!("CUDA_VISIBLE_DEVICES is `{list}`: it may hide them"),
-        Err(_) => {
-            "see nvidia-smi; a container needs the NVIDIA Container Toolkit and `--gpus all`".to_owned()
+fn is_of_nvidia(driver: &str) -> bool {
+    matches!(driver, "cuda" | "cudart")
+}
+
+fn no_device(why: impl Into<String>, driver: &str) -> Finding {
+    let (hidden_by, otherwise) = match driver {
+        "hip" => {
+            ("HIP_VISIBLE_DEVICES", "see rocminfo; the user needs /dev/kfd and /dev/dri, in a container, too")
         }
+        "maca" => ("MACA_VISIBLE_DEVICES", "see mx-smi"),
+        _ => (
+            "CUDA_VISIBLE_DEVICES",
+            "see nvidia-smi; a container needs the NVIDIA Container Toolkit and `--gpus all`",
+        ),
+    };
+    let advice = match std::env::var(hidden_by) {
+        Ok(list) => format!("{hidden_by} is `{list}`: it may hide them"),
+        Err(_) => otherwise.to_owned(),
     };
     Finding::missing("device", why, advice)
 }

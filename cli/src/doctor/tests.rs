@@ -18,7 +18,7 @@ fn all() -> SimConfig {
 
 /// What is found on a machine, which is left as it was.
 fn examined(sim: &Sim) -> Vec<Finding> {
-    let mut report = Report::of(Ok(sim.machine()));
+    let mut report = Report::of(Ok(sim.machine()), "sim");
     assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
     report.devices.pop().expect("there is a device").findings
 }
@@ -33,11 +33,11 @@ fn a_machine_that_can_do_everything_is_well() {
     let before = sim.device(0).memory_info().unwrap();
     let findings = examined(&sim);
     assert!(findings.iter().all(|finding| finding.verdict == Verdict::Ok), "{findings:#?}");
-    assert_eq!(findings.len(), 11);
+    assert_eq!(findings.len(), 13);
     sim.device(0).synchronize().unwrap();
     assert_eq!(sim.device(0).memory_info().unwrap(), before, "everything is given back");
     let live = sim.live();
-    assert!(!Report::of(Ok(sim.machine())).has_failed());
+    assert!(!Report::of(Ok(sim.machine()), "sim").has_failed());
     assert_eq!(sim.live(), live, "a second time leaves no more than the first");
 }
 
@@ -50,7 +50,10 @@ fn what_a_device_has_not_is_missing() {
         (DeviceAttribute::ConcurrentManagedAccess, &["managed, both sides at once"]),
         (DeviceAttribute::PageableMemoryAccess, &["memory of the host, directly"]),
         (DeviceAttribute::HostRegister, &["host registration"]),
-        (DeviceAttribute::PoolHandleTypes, &["export as a file descriptor", "export as a fabric handle"]),
+        (DeviceAttribute::SharedEvents, &["plain memory, exported"]),
+        (DeviceAttribute::PoolHandleTypes, &["a pool, exported"]),
+        (DeviceAttribute::MemoryDescriptors, &["export as a file descriptor"]),
+        (DeviceAttribute::MemoryFabricHandles, &["export as a fabric handle"]),
     ] {
         let findings = examined(&Sim::with_config(all().attribute(attribute, 0)));
         for name in names {
@@ -71,13 +74,14 @@ fn what_a_device_claims_and_cannot_has_failed() {
         (Call::AllocateManaged, "managed memory"),
         (Call::PrefetchAsync, "managed, both sides at once"),
         (Call::RegisterHost, "host registration"),
+        (Call::PoolExport, "a pool, exported"),
         (Call::MemoryExport, "export as a file descriptor"),
         (Call::BeginCapture, "graph capture"),
         (Call::EndCapture, "allocation while capturing"),
     ] {
         let sim = Sim::with_config(all());
         sim.inject(Fault::every(call, Code::NOT_PERMITTED));
-        let report = Report::of(Ok(sim.machine()));
+        let report = Report::of(Ok(sim.machine()), "sim");
         assert_eq!(verdict(&report.devices[0].findings, name), Verdict::Failed, "{call:?}");
         assert!(report.has_failed());
         let page = Page { report: &report, is_coloured: false }.to_string();
@@ -104,7 +108,7 @@ fn a_fabric_handle_that_nobody_has_permitted_is_missing_and_nothing_is_broken() 
         let sim = Sim::with_config(all());
         // Exported first is a file descriptor.
         sim.inject(Fault::nth(Call::MemoryExport, 2, code));
-        let report = Report::of(Ok(sim.machine()));
+        let report = Report::of(Ok(sim.machine()), "sim");
         assert_eq!(verdict(&report.devices[0].findings, "export as a fabric handle"), wanted);
         assert_eq!(report.has_failed(), wanted == Verdict::Failed);
         assert!(Page { report: &report, is_coloured: false }.to_string().contains("nvidia-imex"));
@@ -126,7 +130,7 @@ fn after_the_context_is_lost_nothing_else_is_tried() {
 #[test]
 fn nothing_is_left_behind_whatever_fails() {
     let swept = Sweep::new().config(all()).run(|sim| {
-        let report = Report::of(Ok(sim.machine()));
+        let report = Report::of(Ok(sim.machine()), "sim");
         drop(Page { report: &report, is_coloured: true }.to_string());
         sim.device(0).synchronize()
     });
@@ -136,11 +140,45 @@ fn nothing_is_left_behind_whatever_fails() {
 #[test]
 fn a_machine_without_a_device_is_told_so() {
     let sim = Sim::with_config(SimConfig::default().devices(0));
-    let report = Report::of(Ok(sim.machine()));
+    let report = Report::of(Ok(sim.machine()), "sim");
     assert!(!report.has_failed());
     let page = Page { report: &report, is_coloured: false }.to_string();
     assert!(page.contains("missing  device") && page.contains("No GPU"), "{page}");
     let error = Machine::device(sim.machine(), 0).unwrap_err();
-    let report = Report::of(Err(&error));
+    let report = Report::of(Err(&error), "sim");
     assert!(!report.has_failed() && report.driver.findings[0].name == "device");
+}
+
+#[test]
+fn what_other_devices_do_with_its_memory_is_tried() {
+    // A machine of one device says nothing of others.
+    assert!(examined(&Sim::with_config(all())).iter().all(|finding| finding.name != "peers"));
+    let sim = Sim::with_config(all().devices(3));
+    let report = Report::of(Ok(sim.machine()), "sim");
+    for (device, others) in report.devices.iter().zip(["gpu 1, gpu 2", "gpu 0, gpu 2", "gpu 0, gpu 1"]) {
+        let found = device.findings.iter().find(|finding| finding.name == "peers").expect("there are others");
+        assert_eq!(found.verdict, Verdict::Ok);
+        assert!(found.detail.contains(others), "{found:?}");
+    }
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
+    // By pages, where there are no pools.
+    let without = Sim::with_config(all().devices(2).attribute(DeviceAttribute::MemoryPools, 0));
+    assert_eq!(verdict(&examined(&without), "peers"), Verdict::Ok);
+    let apart = Sim::with_config(all().devices(2).peers(false));
+    assert_eq!(verdict(&examined(&apart), "peers"), Verdict::Missing);
+    for (call, wanted) in [(Call::CanReach, Verdict::Failed), (Call::PoolSetAccess, Verdict::Failed)] {
+        let sim = Sim::with_config(all().devices(2));
+        sim.inject(Fault::every(call, Code::NOT_PERMITTED));
+        assert_eq!(verdict(&examined(&sim), "peers"), wanted, "{call:?}");
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_on_two_devices() {
+    let swept = Sweep::new().config(all().devices(2)).codes(&[Code::OUT_OF_MEMORY]).run(|sim| {
+        let report = Report::of(Ok(sim.machine()), "sim");
+        drop(Page { report: &report, is_coloured: false }.to_string());
+        sim.machine().devices().try_for_each(|device| device.synchronize())
+    });
+    assert!(swept.calls > 200, "{swept:?}");
 }

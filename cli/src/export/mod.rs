@@ -10,10 +10,11 @@ mod prometheus;
 use std::path::PathBuf;
 
 use alluvion::recipe::Recipe;
+use alluvion::trace::Trace;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
-use crate::input::{Input, refuse_overwriting};
+use crate::input::{self, Input, refuse_overwriting};
 use crate::playback::Playback;
 use folded::Moment;
 use output::Output;
@@ -37,6 +38,9 @@ pub(crate) struct Export {
     /// Plays the log through this stack, on a simulated GPU, whatever it says was reserved
     #[arg(long, value_name = "LAYERS")]
     resource: Option<String>,
+    /// Writes the part of a log that this device has, by its number; needed for memory-viz and perfetto if a log is of several
+    #[arg(long, value_name = "N")]
+    gpu: Option<u32>,
     /// folded: what is live after the last event, in place of what was live at the peak
     #[arg(long, conflicts_with = "total")]
     at_end: bool,
@@ -84,12 +88,23 @@ impl Export {
         if let Some(output) = &self.output {
             refuse_overwriting(&self.file, output, "export")?;
         }
-        let input = Input::read(&self.file)?;
+        // The figures and the sums of tags are of any number of devices; a list of addresses is of one.
+        let is_of_one = self.gpu.is_some() || matches!(self.format, Format::MemoryViz | Format::Perfetto);
+        let input = match Input::read(&self.file)? {
+            Input::Trace(trace) if is_of_one => {
+                let part = input::of_device(trace, self.gpu);
+                Input::Trace(part.map_err(|why| Failure::of_file(&self.file, why))?)
+            }
+            input => input,
+        };
         if let Input::Snapshot(_) = input {
             if self.format == Format::Perfetto {
                 return Err(Failure::usage(
                     "a snapshot is one moment, and a timeline has many: give it a log",
                 ));
+            }
+            if self.gpu.is_some() {
+                return Err(Failure::usage("a snapshot is of one device: leave out --gpu"));
             }
             if stack.is_some() {
                 return Err(Failure::usage("a snapshot cannot be played: --resource is for logs"));
@@ -98,26 +113,30 @@ impl Export {
                 return Err(Failure::usage("a snapshot is one moment: leave out --at-end and --total"));
             }
         }
-        let playback = |trace| match &stack {
-            Some(stack) => Playback::through(trace, stack),
-            None => Playback::new(trace),
-        };
+        let stack = stack.as_ref();
         let mut output = Output::open(self.output.as_deref(), self.format == Format::MemoryViz)?;
         match (&input, self.format) {
             (Input::Trace(trace), Format::MemoryViz) => {
-                memory_viz::write_trace(&playback(trace), &mut output)
+                memory_viz::write_trace(&playback(trace, stack), &mut output)
             }
             (Input::Snapshot(file), Format::MemoryViz) => memory_viz::write_snapshot(file, &mut output),
-            (Input::Trace(trace), Format::Perfetto) => perfetto::write_trace(&playback(trace), &mut output),
+            (Input::Trace(trace), Format::Perfetto) => {
+                perfetto::write_trace(&playback(trace, stack), &mut output)
+            }
             (Input::Snapshot(_), Format::Perfetto) => Ok(()),
             (Input::Trace(trace), Format::Folded) => folded::write_trace(trace, moment, &mut output),
             (Input::Snapshot(file), Format::Folded) => folded::write_snapshot(file, &mut output),
-            (Input::Trace(trace), Format::Prometheus) => {
-                prometheus::write_trace(&playback(trace), &mut output)
-            }
+            (Input::Trace(trace), Format::Prometheus) => prometheus::write_trace(trace, stack, &mut output),
             (Input::Snapshot(file), Format::Prometheus) => prometheus::write_snapshot(file, &mut output),
         }?;
         output.finish()
+    }
+}
+
+fn playback<'t>(trace: &'t Trace, stack: Option<&'t Recipe>) -> Playback<'t> {
+    match stack {
+        Some(stack) => Playback::through(trace, stack),
+        None => Playback::new(trace),
     }
 }
 

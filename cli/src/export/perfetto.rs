@@ -50,7 +50,8 @@ impl<'t, W: Write> Timeline<'t, W> {
         let names = names.collect();
         to.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n")?;
         // It has no comma before it, and so all others can have one.
-        write!(to, r#"{{"ph":"M","pid":{DEVICE},"name":"process_name","args":{{"name":"gpu 0"}}}}"#)?;
+        let ordinal = trace.device_ordinals.first().copied().unwrap_or_default();
+        write!(to, r#"{{"ph":"M","pid":{DEVICE},"name":"process_name","args":{{"name":"gpu {ordinal}"}}}}"#)?;
         Ok(Self {
             trace,
             to,
@@ -123,12 +124,13 @@ impl<'t, W: Write> Timeline<'t, W> {
     fn count(&mut self, step: &Step) -> io::Result<()> {
         let now = [step.live_bytes, step.cached_bytes(), step.reserved_bytes];
         let before = self.counters.replace(now);
+        let ordinal = self.trace.device_ordinals.first().copied().unwrap_or_default();
         for (at, name) in ["live", "cached", "reserved"].into_iter().enumerate() {
             let bytes = now[at];
             if before.is_none_or(|before| before[at] != bytes) {
                 write!(
                     self.to,
-                    ",\n{{\"ph\":\"C\",\"pid\":{DEVICE},\"tid\":0,\"ts\":{},\"name\":\"gpu 0 {name}\",\
+                    ",\n{{\"ph\":\"C\",\"pid\":{DEVICE},\"tid\":0,\"ts\":{},\"name\":\"gpu {ordinal} {name}\",\
                      \"args\":{{\"bytes\":{bytes}}}}}",
                     self.now
                 )?;

@@ -4,16 +4,33 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use alluvion::metrics::Metrics;
+use alluvion::recipe::Recipe;
 use alluvion::resource::FigureKind;
+use alluvion::trace::Trace;
 
 use super::output::unwritten;
+use super::playback;
 use crate::failure::Failure;
 use crate::playback::{Playback, What};
 use crate::snapshot_file::SnapshotFile;
 
-/// What there is after the last event of a log, and what there was on the way.
-pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
+/// What there is after the last event of a log, and what there was on the way, on each device, through `stack` if there is one.
+pub(super) fn write_trace(trace: &Trace, stack: Option<&Recipe>, to: &mut impl Write) -> Result<(), Failure> {
+    let mut page = Metrics::new();
+    if trace.devices <= 1 {
+        add_trace(&playback(trace, stack), &mut page)?;
+    }
+    for device in (0..trace.devices).filter(|_| trace.devices > 1) {
+        add_trace(&playback(&trace.of_device(device), stack), &mut page)?;
+    }
+    write!(to, "{page}").map_err(unwritten)
+}
+
+/// The figures of a log of one device.
+fn add_trace(playback: &Playback<'_>, page: &mut Metrics) -> Result<(), Failure> {
     let trace = playback.trace();
+    // Where the log does not say, it is the first.
+    let device = trace.device_ordinals.first().copied().unwrap_or_default().to_string();
     let mut sums = Sums::default();
     let mut tags = vec![0_u64; trace.tags.len()];
     playback.run(|step| {
@@ -39,9 +56,8 @@ pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Resul
         }
         Ok(())
     })?;
-    let mut page = Metrics::new();
-    sums.add_to(&mut page, trace.tags.len() > 1, &tags, &trace.tags);
-    write!(to, "{page}").map_err(unwritten)
+    sums.add_to(page, &device, trace.tags.len() > 1, &tags, &trace.tags);
+    Ok(())
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +74,8 @@ struct Sums {
 }
 
 impl Sums {
-    fn add_to(&self, page: &mut Metrics, is_tagged: bool, bytes: &[u64], tags: &[String]) {
+    fn add_to(&self, page: &mut Metrics, device: &str, is_tagged: bool, bytes: &[u64], tags: &[String]) {
+        let labels = [("device", device)];
         for (name, help, value) in [
             ("alluvion_live_bytes", "Bytes in blocks that are out.", self.live),
             ("alluvion_live_blocks", "Blocks that are out.", self.blocks),
@@ -66,7 +83,7 @@ impl Sums {
             ("alluvion_peak_live_bytes", "The most bytes that were ever out.", self.peak_live),
             ("alluvion_peak_reserved_bytes", "The most bytes that were ever reserved.", self.peak_reserved),
         ] {
-            page.add(name, FigureKind::Gauge, help, DEVICE, value);
+            page.add(name, FigureKind::Gauge, help, &labels, value);
         }
         for (name, help, value) in [
             ("alluvion_allocations_total", "Blocks that were allocated.", self.allocations),
@@ -74,7 +91,7 @@ impl Sums {
             ("alluvion_failures_total", "Allocations that failed.", self.failures),
             ("alluvion_upstream_calls_total", "Segments taken and given back.", self.upstream_calls),
         ] {
-            page.add(name, FigureKind::Counter, help, DEVICE, value);
+            page.add(name, FigureKind::Counter, help, &labels, value);
         }
         let tagged = bytes.iter().zip(tags).filter(|_| is_tagged);
         for (bytes, tag) in tagged {
@@ -83,15 +100,12 @@ impl Sums {
                 "alluvion_tag_live_bytes",
                 FigureKind::Gauge,
                 help,
-                &[("device", "0"), ("tag", tag)],
+                &[("device", device), ("tag", tag)],
                 *bytes,
             );
         }
     }
 }
-
-/// A log is of one device, and does not say which.
-const DEVICE: &[(&str, &str)] = &[("device", "0")];
 
 pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result<(), Failure> {
     let device = file.device.ordinal.to_string();

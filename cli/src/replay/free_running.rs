@@ -9,8 +9,9 @@ use std::time::Instant;
 use std::{io, thread};
 
 use alluvion::trace::{EventKind, Trace};
-use alluvion::{Error, Resource, Stream};
+use alluvion::{Error, Resource};
 
+use super::Lanes;
 use crate::failure::Failure;
 use crate::timing::ns_since;
 use crate::workload::{Block, StartLine};
@@ -137,8 +138,7 @@ impl Programs {
     /// live in the end is given back after the clock stopped. Fails if the system has not as many threads.
     pub(crate) fn run<R: Resource + Sync>(
         &self,
-        resource: &R,
-        streams: &[Stream],
+        lanes: &Lanes<'_, R>,
     ) -> Result<(f64, Vec<(usize, Error)>), Failure> {
         let mut slots = Vec::new();
         slots.resize_with(self.handed_over, Slot::new);
@@ -152,11 +152,7 @@ impl Programs {
                 .iter()
                 .map(|program| {
                     thread::Builder::new().spawn_scoped(scope, move || {
-                        if *are_all_there.wait() {
-                            program.run(resource, streams, slots, line)
-                        } else {
-                            Vec::new()
-                        }
+                        if *are_all_there.wait() { program.run(lanes, slots, line) } else { Vec::new() }
                     })
                 })
                 .collect();
@@ -174,11 +170,7 @@ impl Programs {
             }
             Ok::<f64, Failure>(ns)
         })?;
-        if let Some(stream) = streams.first() {
-            for block in slots.iter().filter_map(Slot::take) {
-                block.give_back(stream.as_ref());
-            }
-        }
+        lanes.give_back(slots.iter().filter_map(Slot::take));
         refused.sort_by_key(|(event, _)| *event);
         Ok((ns, refused))
     }
@@ -187,8 +179,7 @@ impl Programs {
 impl Program {
     fn run<'r, R: Resource>(
         &self,
-        resource: &'r R,
-        streams: &[Stream],
+        lanes: &Lanes<'r, R>,
         slots: &[Slot<'r, R>],
         line: &StartLine,
     ) -> Vec<(usize, Error)> {
@@ -197,10 +188,11 @@ impl Program {
         let mut refused = Vec::new();
         line.wait();
         for step in &self.steps {
-            let stream = streams[step.stream as usize].as_ref();
+            let lane = lanes.lane(step.stream);
+            let stream = lane.stream.as_ref();
             match step.kind {
                 EventKind::Allocate => {
-                    let block = match Block::take(resource, step.bytes, stream) {
+                    let block = match Block::take(lane.resource, step.bytes, stream) {
                         Ok(block) => Some(block),
                         Err(error) => {
                             refused.push((step.event, error));
@@ -224,11 +216,7 @@ impl Program {
             }
         }
         line.wait();
-        if let Some(stream) = streams.first() {
-            for block in own.into_iter().flatten() {
-                block.give_back(stream.as_ref());
-            }
-        }
+        lanes.give_back(own.into_iter().flatten());
         refused
     }
 }
@@ -263,9 +251,9 @@ mod tests {
         let trace = ring();
         let programs = Programs::of(&trace).unwrap();
         assert_eq!((programs.threads.len(), programs.handed_over), (8, 1600));
-        let streams: Vec<_> = (0..trace.streams).map(|_| sim.device(0).stream().unwrap()).collect();
         let pool = Pool::new(Cuda::new(&sim.device(0)), PoolConfig::default()).unwrap();
-        let (ns, refused) = programs.run(&pool, &streams).unwrap();
+        let lanes = Lanes::on_one(&trace, &sim.device(0), &pool).unwrap();
+        let (ns, refused) = programs.run(&lanes).unwrap();
         assert!(ns > 0.0 && refused.is_empty(), "{refused:?}");
         assert_eq!(pool.status().live_blocks, 0);
     }
@@ -274,9 +262,9 @@ mod tests {
     fn what_fails_keeps_nobody_waiting() {
         let sim = Sim::new();
         let trace = ring();
-        let streams: Vec<_> = (0..trace.streams).map(|_| sim.device(0).stream().unwrap()).collect();
         let pool = Pool::new(Cuda::new(&sim.device(0)), PoolConfig::default().maximum(1024)).unwrap();
-        let (_, refused) = Programs::of(&trace).unwrap().run(&pool, &streams).unwrap();
+        let lanes = Lanes::on_one(&trace, &sim.device(0), &pool).unwrap();
+        let (_, refused) = Programs::of(&trace).unwrap().run(&lanes).unwrap();
         assert!(!refused.is_empty() && refused.is_sorted_by_key(|(event, _)| *event));
         assert!(refused.iter().all(|(_, error)| error.is_out_of_memory()));
         assert_eq!(pool.status().live_blocks, 0);

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use alluvion::Layout;
 use alluvion::trace::{EventKind, Trace};
+use alluvion::{Device, Error, Layout};
 
 use crate::failure::Failure;
 use crate::note::note;
+use crate::rig::Rig;
 use crate::trace_file;
 
 /// A trace that is replayed, with its name.
@@ -37,17 +38,60 @@ impl Log {
         Ok(Self { name, trace })
     }
 
-    /// The most bytes that were live at once, in the order of the log, without the blocks that `is_left_out` says so of.
+    /// The devices of the log, in its order.
+    ///
+    /// Fails where the machine lacks one of them.
+    pub(crate) fn devices(&self, rig: &Rig) -> Result<Vec<Device>, Failure> {
+        let machine = rig.device.machine();
+        let devices = self.trace.device_ordinals.iter().map(|&ordinal| machine.device(ordinal));
+        devices.collect::<Result<_, Error>>().map_err(|error| {
+            let simulated =
+                if rig.is_hardware() { "" } else { "; `--sim-devices` gives a simulated one more" };
+            Failure::Failed(format!("{}: {error}{simulated}", self.name))
+        })
+    }
+
+    /// The number of devices that a machine needs for the log: each row is played on the device that it names.
+    pub(crate) fn machine_devices(&self) -> u32 {
+        self.trace.device_ordinals.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// The log of each device alone, with the number of the device in its name; the log itself, if it is of one device.
+    pub(crate) fn by_device(self) -> Vec<Self> {
+        if self.trace.devices <= 1 {
+            return vec![self];
+        }
+        let mut logs: Vec<_> = (0..self.trace.devices)
+            .map(|device| {
+                let ordinal = self.trace.device_ordinals[device as usize];
+                (
+                    ordinal,
+                    Self { name: format!("{}@gpu{ordinal}", self.name), trace: self.trace.of_device(device) },
+                )
+            })
+            .filter(|(_, log)| !log.trace.events.is_empty())
+            .collect();
+        logs.sort_by_key(|(ordinal, _)| *ordinal);
+        logs.into_iter().map(|(_, log)| log).collect()
+    }
+
+    /// The most bytes that were live at once on all devices, each at its own peak, without the blocks that `is_left_out` says so of.
     pub(crate) fn peak_live_bytes(&self, is_left_out: impl Fn(u32) -> bool) -> u64 {
-        let (mut live, mut peak) = (0_u64, 0);
+        self.peaks_live_bytes(is_left_out).into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// The most bytes that were live at once on each device, in the order of the log.
+    pub(crate) fn peaks_live_bytes(&self, is_left_out: impl Fn(u32) -> bool) -> Vec<u64> {
+        let mut marks = vec![(0_u64, 0); self.trace.devices.max(1) as usize];
         for event in self.trace.events.iter().filter(|event| !is_left_out(event.block)) {
             let bytes = event.bytes.next_multiple_of(Layout::MIN_ALIGN as u64);
+            let (live, peak) = &mut marks[self.trace.device_of(event) as usize];
             match event.kind {
-                EventKind::Allocate => live = live.saturating_add(bytes),
-                EventKind::Free => live = live.saturating_sub(bytes),
+                EventKind::Allocate => *live = live.saturating_add(bytes),
+                EventKind::Free => *live = live.saturating_sub(bytes),
             }
-            peak = peak.max(live);
+            *peak = (*peak).max(*live);
         }
-        peak
+        marks.into_iter().map(|(_, peak)| peak).collect()
     }
 }

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use alluvion::trace::{Event, EventKind};
-use alluvion::{Error, Resource, Stream};
+use alluvion::{Error, Resource};
 
+use super::Lanes;
 use crate::timing::ns_since;
 use crate::workload::Block;
 
@@ -12,17 +13,17 @@ use crate::workload::Block;
 /// stopped. `refused` is told of each allocation that fails, and says whether to go on: if not, what is live stays in `live`.
 pub(crate) fn log_order<'r, R: Resource, E>(
     events: &[Event],
-    resource: &'r R,
-    streams: &[Stream],
+    lanes: &Lanes<'r, R>,
     live: &mut [Option<Block<'r, R>>],
     mut refused: impl FnMut(usize, Error) -> Result<(), E>,
 ) -> Result<f64, E> {
     let start = Instant::now();
     for (at, event) in events.iter().enumerate() {
-        let stream = streams[event.stream as usize].as_ref();
+        let lane = lanes.lane(event.stream);
+        let stream = lane.stream.as_ref();
         let block = &mut live[event.block as usize];
         match event.kind {
-            EventKind::Allocate => match Block::take(resource, event.bytes as usize, stream) {
+            EventKind::Allocate => match Block::take(lane.resource, event.bytes as usize, stream) {
                 Ok(taken) => *block = Some(taken),
                 Err(error) => refused(at, error)?,
             },
@@ -34,10 +35,6 @@ pub(crate) fn log_order<'r, R: Resource, E>(
         }
     }
     let ns = ns_since(start);
-    if let Some(stream) = streams.first() {
-        for block in live.iter_mut().filter_map(Option::take) {
-            block.give_back(stream.as_ref());
-        }
-    }
+    lanes.give_back(live.iter_mut().filter_map(Option::take));
     Ok(ns)
 }

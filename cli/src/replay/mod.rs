@@ -1,6 +1,7 @@
 //! `alluvion replay`: what a program allocated and freed, on any stack.
 
 mod free_running;
+mod lanes;
 mod log;
 mod log_order;
 mod outcome;
@@ -19,8 +20,11 @@ use clap::{Args, ValueEnum};
 use crate::failure::Failure;
 use crate::note::note;
 use crate::rig::{Driver, Rig, Simulated};
+pub(crate) use lanes::Lanes;
 pub(crate) use log::Log;
 pub(crate) use log_order::log_order;
+#[cfg(test)]
+pub(crate) use outcome::Share;
 pub(crate) use outcome::{Outcome, Plan};
 pub(crate) use progress::Progress;
 use smallest::Smallest;
@@ -33,6 +37,9 @@ pub(crate) use table::{align, mib};
 /// Each stack is made anew for each trace. The first round tells what it fails, reserves and asks of its source; the rounds
 /// after it tell how fast it is. An allocation that fails is counted, and the replay goes on without that block. A log that
 /// was cut is played to where it ends.
+///
+/// Of a log with a column `Device` each row is played on the device that it names, and each of them has a stack of its own: the
+/// figures are of all, and then of each.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES, after_long_help = help())]
 pub(crate) struct Replay {
@@ -48,15 +55,18 @@ pub(crate) struct Replay {
     /// Which thread makes which call
     #[arg(long, value_enum, default_value_t = Threads::LogOrder)]
     threads: Threads,
-    /// Memory of a simulated GPU, such as 24GiB
+    /// Memory of each simulated GPU, such as 24GiB
     #[arg(long, value_name = "SIZE", default_value = "141GiB", value_parser = size)]
     sim_memory: usize,
+    /// How many simulated GPUs there are; as many as the traces name if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    sim_devices: Option<u32>,
     /// How often each trace is played on each stack
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Finds the smallest device on which each trace runs twice without a failure, in the order of the log: from 1 to 8 times its
+    /// Finds the smallest device on which each trace, or the part of it that each device has, runs twice without a failure, in the order of the log: from 1 to 8 times its
     /// live peak, to 0.01
-    #[arg(long, conflicts_with_all = ["rounds", "threads", "sim_memory"])]
+    #[arg(long, conflicts_with_all = ["rounds", "threads", "sim_memory", "sim_devices"])]
     smallest: bool,
     /// Prints one JSON object for each stack and trace
     #[arg(long)]
@@ -96,7 +106,7 @@ Columns:
   charged/event   ns for each event that an H200 charged for the calls to the driver which the simulator counted,
                   those of making the stack too; `-` on a real GPU, where ns/event has them
   peak reserved   the most bytes that the stack took from its source, in the first round
-  ratio           peak reserved over the most bytes that were live at once
+  ratio           peak reserved over the most bytes that were live at once, on each device
   failures        allocations that failed in the first round
   upstream calls  allocations and frees that reached the source in the first round
 
@@ -125,10 +135,18 @@ impl Replay {
         // The search makes smaller devices itself; this one only shows that each stack can be made.
         let memory_bytes =
             if self.smallest { smallest::MOST_SIMULATED_BYTES as usize } else { self.sim_memory };
-        let simulated = Simulated { memory_bytes, cost: CostModel::h200() };
+        let logs = if self.smallest { logs.into_iter().flat_map(Log::by_device).collect() } else { logs };
+        let named = logs.iter().map(Log::machine_devices).max().unwrap_or(1);
+        let devices = self.sim_devices.unwrap_or(named);
+        let simulated = Simulated { devices, memory_bytes, cost: CostModel::h200() };
         let rig = Rig::open_with(self.driver, simulated)?;
-        for recipe in &recipes {
-            drop(Standing::new(recipe, &rig)?);
+        // A log is played alone, so that each stack is made on each of its devices.
+        for log in &logs {
+            for device in log.devices(&rig)? {
+                for recipe in &recipes {
+                    drop(Standing::new(recipe, &rig, &device)?);
+                }
+            }
         }
         if self.smallest {
             return self.find_smallest(&recipes, &logs, &rig);

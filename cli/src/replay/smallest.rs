@@ -1,12 +1,11 @@
 //! `Smallest`: the smallest device on which a log runs.
 
+use alluvion::Error;
 use alluvion::recipe::Recipe;
-use alluvion::sim::CostModel;
-use alluvion::{Error, Stream};
 use serde_json::json;
 
 use super::standing::{Standing, source_name};
-use super::{Log, log_order, mib, recipe_name};
+use super::{Lanes, Log, log_order, mib, recipe_name};
 use crate::failure::Failure;
 use crate::rig::{Driver, Rig, Simulated};
 use crate::workload::Block;
@@ -62,7 +61,7 @@ impl Smallest {
         let bound = Bound::of(recipe, rig)?;
         let peak = log.peak_live_bytes(|_| false);
         let largest = device_bytes(peak, MOST);
-        if rig.name != "cuda" && largest > MOST_SIMULATED_BYTES {
+        if !rig.is_hardware() && largest > MOST_SIMULATED_BYTES {
             return Err(Failure::Failed(format!(
                 "{}: {} are live at once, and the search goes to {MOST} times that: a simulated device has {} at most",
                 log.name,
@@ -184,7 +183,7 @@ fn attempt(recipe: &Recipe, log: &Log, rig: &Rig, bound: Bound, bytes: u64) -> R
     let limit = usize::try_from(bytes).unwrap_or(usize::MAX);
     match bound {
         Bound::Device => {
-            let simulated = Simulated { memory_bytes: limit, cost: CostModel::free() };
+            let simulated = Simulated { memory_bytes: limit, ..Simulated::default() };
             let rig = Rig::open_with(Driver::Sim, simulated)?;
             play_twice(Standing::within(recipe, &rig, usize::MAX)?, log, &rig)
         }
@@ -212,15 +211,12 @@ fn with_maximum(recipe: &Recipe, bytes: u64) -> Result<Recipe, Error> {
 fn play_twice(stack: Option<Standing>, log: &Log, rig: &Rig) -> Result<Run, Failure> {
     let Some(stack) = stack else { return Ok(Run::Failed(None)) };
     let trace = &log.trace;
-    let streams = (0..trace.streams).map(|_| rig.stream()).collect::<Result<Vec<Stream>, Error>>()?;
+    let lanes = Lanes::on_one(trace, &rig.device, &stack.resource)?;
     let mut live: Vec<Option<Block<'_, _>>> = Vec::new();
     live.resize_with(trace.blocks as usize, || None);
     for _ in 0..2 {
-        let played =
-            log_order(&trace.events, &stack.resource, &streams, &mut live, |at, error| Err((at, error)));
-        if let Some(stream) = streams.first() {
-            live.iter_mut().filter_map(Option::take).for_each(|block| block.give_back(stream.as_ref()));
-        }
+        let played = log_order(&trace.events, &lanes, &mut live, |at, error| Err((at, error)));
+        lanes.give_back(live.iter_mut().filter_map(Option::take));
         rig.device.synchronize()?;
         match played {
             Ok(_) => {}
@@ -269,7 +265,7 @@ mod tests {
     }
 
     fn rig(driver: Driver) -> Rig {
-        let simulated = Simulated { memory_bytes: MOST_SIMULATED_BYTES as usize, cost: CostModel::free() };
+        let simulated = Simulated { memory_bytes: MOST_SIMULATED_BYTES as usize, ..Simulated::default() };
         Rig::open_with(driver, simulated).unwrap()
     }
 

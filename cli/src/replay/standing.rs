@@ -5,7 +5,7 @@ use std::sync::Arc;
 use alluvion::recipe::{Ingredient, Recipe};
 use alluvion::source::{CudaAsync, Null};
 use alluvion::suballoc::SuballocBook;
-use alluvion::{AnyResource, Error, ErrorKind, Resource, ResourceExt};
+use alluvion::{AnyResource, Device, Error, ErrorKind, Resource, ResourceExt};
 
 use super::recipe_name;
 use crate::counted::Counted;
@@ -24,20 +24,25 @@ enum Source {
 }
 
 impl Standing {
-    pub(crate) fn new(recipe: &Recipe, rig: &Rig) -> Result<Self, Failure> {
-        Self::make(recipe, rig, usize::MAX)?.map_err(|error| refused(recipe, &error))
+    pub(crate) fn new(recipe: &Recipe, rig: &Rig, device: &Device) -> Result<Self, Failure> {
+        Self::make(recipe, rig, device, usize::MAX)?.map_err(|error| refused(recipe, &error))
     }
 
     /// Over a source that has `limit_bytes` at most. `None` if that is too little to make it.
     pub(super) fn within(recipe: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Option<Self>, Failure> {
-        match Self::make(recipe, rig, limit_bytes)? {
+        match Self::make(recipe, rig, &rig.device, limit_bytes)? {
             Ok(stack) => Ok(Some(stack)),
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(refused(recipe, &error)),
         }
     }
 
-    fn make(recipe: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Result<Self, Error>, Failure> {
+    fn make(
+        recipe: &Recipe,
+        rig: &Rig,
+        device: &Device,
+        limit_bytes: usize,
+    ) -> Result<Result<Self, Error>, Failure> {
         let named = source_name(recipe);
         let is_null = rig.name == "null";
         if let Some(source) = named.filter(|source| is_null && *source != "null") {
@@ -47,20 +52,25 @@ impl Standing {
         }
         let layers = recipe.layers();
         Ok(if is_null || named == Some("null") {
-            let source = Arc::new(Counted::limited(Null::new(&rig.device), limit_bytes));
+            let source = Arc::new(Counted::limited(Null::new(device), limit_bytes));
             layers.over(Arc::clone(&source)).map(|resource| Self { resource, source: Source::None(source) })
         } else {
-            Self::over_memory(recipe, &layers, rig, limit_bytes)
+            Self::over_memory(recipe, &layers, device, limit_bytes)
         })
     }
 
-    fn over_memory(recipe: &Recipe, layers: &Recipe, rig: &Rig, limit_bytes: usize) -> Result<Self, Error> {
+    fn over_memory(
+        recipe: &Recipe,
+        layers: &Recipe,
+        device: &Device,
+        limit_bytes: usize,
+    ) -> Result<Self, Error> {
         let source = match recipe.source() {
             Some(source) => source,
             // The empty recipe.
             None => "".parse()?,
         };
-        let source = Arc::new(Counted::limited(source.build(&rig.device)?, limit_bytes));
+        let source = Arc::new(Counted::limited(source.build(device)?, limit_bytes));
         let resource = layers.over_device(Arc::clone(&source))?;
         Ok(Self { resource: Arc::new(resource), source: Source::Memory(source) })
     }

@@ -5,6 +5,7 @@ use core::fmt::Write;
 use alluvion::recipe::Recipe;
 use serde_json::{Value, json};
 
+use super::outcome::Share;
 use super::{Log, Outcome, Threads, recipe_name};
 use crate::failure::Failure;
 
@@ -31,11 +32,12 @@ impl Entry<'_> {
             "log_threads": trace.threads,
             "ns_per_event": outcome.ns_per_event,
             "first_ns_per_event": outcome.first_ns_per_event,
-            "peak_live": outcome.peak_live_bytes,
-            "peak_reserved": outcome.peak_reserved_bytes,
-            "ratio": outcome.ratio(),
-            "failures": outcome.failures,
-            "upstream_calls": outcome.upstream_calls,
+            "peak_live": outcome.total.peak_live_bytes,
+            "peak_reserved": outcome.total.peak_reserved_bytes,
+            "ratio": outcome.total.ratio(),
+            "failures": outcome.total.failures,
+            "upstream_calls": outcome.total.upstream_calls,
+            "devices": outcome.devices.iter().map(of_device).collect::<Vec<_>>(),
         });
         if let Some(charged) = outcome.charged_ns {
             entry["charged_ns"] = Value::from(charged);
@@ -47,19 +49,50 @@ impl Entry<'_> {
         line.map(|line| line + "\n").map_err(|error| Failure::while_doing("writing the figures", error))
     }
 
-    fn row(&self) -> [String; COLUMNS] {
+    /// The row of all devices, and one of each if there are several.
+    fn rows(&self) -> Vec<[String; COLUMNS]> {
         let outcome = &self.outcome;
         let events = self.log.trace.events.len() as f64;
-        [
+        let charged =
+            outcome.charged_ns.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns as f64 / events));
+        let mut rows = vec![row(
             recipe_name(self.recipe),
             format!("{:.1}", outcome.ns_per_event),
-            outcome.charged_ns.map_or_else(|| "-".into(), |ns| format!("{:.1}", ns as f64 / events)),
-            mib(outcome.peak_reserved_bytes),
-            format!("{:.3}", outcome.ratio()),
-            outcome.failures.to_string(),
-            outcome.upstream_calls.to_string(),
-        ]
+            charged,
+            &outcome.total,
+        )];
+        if outcome.devices.len() > 1 {
+            rows.extend(outcome.devices.iter().map(|(ordinal, share)| {
+                // One clock runs for all of them.
+                row(format!("  gpu {ordinal}"), "-".into(), "-".into(), share)
+            }));
+        }
+        rows
     }
+}
+
+fn row(name: String, ns: String, charged: String, share: &Share) -> [String; COLUMNS] {
+    [
+        name,
+        ns,
+        charged,
+        mib(share.peak_reserved_bytes),
+        format!("{:.3}", share.ratio()),
+        share.failures.to_string(),
+        share.upstream_calls.to_string(),
+    ]
+}
+
+fn of_device((ordinal, share): &(u32, Share)) -> Value {
+    json!({
+        "device": ordinal,
+        "events": share.events,
+        "peak_live": share.peak_live_bytes,
+        "peak_reserved": share.peak_reserved_bytes,
+        "ratio": share.ratio(),
+        "failures": share.failures,
+        "upstream_calls": share.upstream_calls,
+    })
 }
 
 pub(crate) fn mib(bytes: u64) -> String {
@@ -76,13 +109,18 @@ pub(crate) fn print_table(entries: &[Entry<'_>]) -> String {
     let mut text = String::new();
     let Some(first) = entries.first() else { return text };
     let trace = &first.log.trace;
-    let live = entries.iter().map(|entry| entry.outcome.peak_live_bytes).max().unwrap_or_default();
+    let live = entries.iter().map(|entry| entry.outcome.total.peak_live_bytes).max().unwrap_or_default();
     // Writing to a text cannot fail.
     let _ = writeln!(
         text,
-        "{}: {}, {}, {}, {} live at the peak; {} on {}",
+        "{}: {}, {}{}, {}, {} live at the peak; {} on {}",
         first.log.name,
         count(trace.events.len(), "event"),
+        if trace.devices > 1 {
+            format!("{}, ", count(trace.devices as usize, "device"))
+        } else {
+            String::new()
+        },
         count(trace.streams as usize, "stream"),
         count(trace.threads as usize, "thread"),
         mib(live),
@@ -90,7 +128,7 @@ pub(crate) fn print_table(entries: &[Entry<'_>]) -> String {
         first.driver,
     );
     let rows: Vec<_> =
-        core::iter::once(HEADING.map(str::to_owned)).chain(entries.iter().map(Entry::row)).collect();
+        core::iter::once(HEADING.map(str::to_owned)).chain(entries.iter().flat_map(Entry::rows)).collect();
     align(&rows, &mut text);
     text.push('\n');
     text

@@ -20,8 +20,8 @@ impl<C> Point<C> {
 
     /// Neither slower nor larger than the other, and no longer to write down where both are equal.
     fn beats(&self, other: &Self) -> bool {
-        let mine = (self.charged_ns(), self.outcome.peak_reserved_bytes);
-        let theirs = (other.charged_ns(), other.outcome.peak_reserved_bytes);
+        let mine = (self.charged_ns(), self.outcome.total.peak_reserved_bytes);
+        let theirs = (other.charged_ns(), other.outcome.total.peak_reserved_bytes);
         if mine == theirs {
             let length = |point: &Self| point.recipe.to_string().len();
             return length(self) <= length(other);
@@ -52,7 +52,7 @@ impl<C> Front<C> {
         }
         self.points.retain(|other| !point.beats(other));
         self.points.push(point);
-        self.points.sort_by_key(|point| (point.charged_ns(), point.outcome.peak_reserved_bytes));
+        self.points.sort_by_key(|point| (point.charged_ns(), point.outcome.total.peak_reserved_bytes));
     }
 
     /// The one with the least product of time and footprint: half the time is worth twice the memory. `events` is how many the
@@ -60,7 +60,7 @@ impl<C> Front<C> {
     pub(super) fn balanced(&self, events: usize) -> Option<usize> {
         let product = |point: &Point<C>| {
             let ns = point.charged_ns() as f64 / events.max(1) as f64;
-            (ns + OWN_NS_PER_EVENT) * point.outcome.peak_reserved_bytes as f64
+            (ns + OWN_NS_PER_EVENT) * point.outcome.total.peak_reserved_bytes as f64
         };
         let points = &self.points;
         (0..points.len()).min_by(|a, b| product(&points[*a]).total_cmp(&product(&points[*b])))
@@ -74,17 +74,16 @@ const OWN_NS_PER_EVENT: f64 = 15.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::Share;
 
     fn point(name: &'static str, recipe: &str, charged: u64, reserved: u64) -> Point<&'static str> {
         let outcome = Outcome {
             first_ns_per_event: 1.0,
             ns_per_event: 1.0,
-            peak_live_bytes: 1,
-            peak_reserved_bytes: reserved,
-            failures: 0,
             first_failure: None,
-            upstream_calls: 0,
             charged_ns: Some(charged),
+            total: Share { peak_live_bytes: 1, peak_reserved_bytes: reserved, ..Share::default() },
+            devices: Vec::new(),
         };
         Point { candidate: name, recipe: recipe.parse().unwrap(), outcome }
     }

@@ -151,9 +151,9 @@ impl Report<'_> {
                 "charged_ns": point.charged_ns(),
                 "charged_ns_per_event": self.per_event(point.charged_ns()),
                 "measured_ns_per_event": outcome.ns_per_event,
-                "peak_reserved": outcome.peak_reserved_bytes,
-                "ratio": outcome.ratio(),
-                "upstream_calls": outcome.upstream_calls,
+                "peak_reserved": outcome.total.peak_reserved_bytes,
+                "ratio": outcome.total.ratio(),
+                "upstream_calls": outcome.total.upstream_calls,
                 "best": self.picks(at),
             })
         };
@@ -196,8 +196,8 @@ impl Report<'_> {
                 point.recipe.to_string(),
                 format!("{:.1} ns", self.per_event(point.charged_ns())),
                 format!("{:.1} ns", point.outcome.ns_per_event),
-                mib(point.outcome.peak_reserved_bytes),
-                format!("{:.3}", point.outcome.ratio()),
+                mib(point.outcome.total.peak_reserved_bytes),
+                format!("{:.3}", point.outcome.total.ratio()),
                 self.picks(at).join(", "),
             ]);
         }

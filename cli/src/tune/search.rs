@@ -84,7 +84,10 @@ impl<'l> Search<'l> {
     ) -> Result<End, Failure> {
         // What is wrong with the source itself is told, and not searched around.
         for source in core::iter::once(&self.sources.plain).chain(&self.sources.pages) {
-            drop(Standing::new(source, &self.rig()?)?);
+            let rig = self.rig()?;
+            for device in self.log.devices(&rig)? {
+                drop(Standing::new(source, &rig, &device)?);
+            }
         }
         let has_pages = self.sources.pages.is_some();
         let begun = Instant::now();
@@ -114,7 +117,8 @@ impl<'l> Search<'l> {
     }
 
     fn rig(&self) -> Result<Rig, Failure> {
-        let simulated = Simulated { memory_bytes: self.memory_bytes, cost: CostModel::h200() };
+        let (devices, memory_bytes) = (self.log.machine_devices(), self.memory_bytes);
+        let simulated = Simulated { devices, memory_bytes, cost: CostModel::h200() };
         Rig::open_with(Driver::Sim, simulated)
     }
 
@@ -156,7 +160,9 @@ impl<'l> Search<'l> {
         let rig = self.rig()?;
         let plan = Plan { threads: Threads::LogOrder, rounds: 1 };
         match Outcome::of(&recipe, self.log, &rig, plan, || ()) {
-            Ok(outcome) if outcome.failures == 0 => self.front.offer(Point { candidate, recipe, outcome }),
+            Ok(outcome) if outcome.total.failures == 0 => {
+                self.front.offer(Point { candidate, recipe, outcome });
+            }
             // A stack that the simulated GPU is too small for, or that serves not all of it, is none to propose.
             Ok(_) | Err(Failure::Failed(_) | Failure::Usage(_)) => self.failed += 1,
             Err(failure) => return Err(failure),

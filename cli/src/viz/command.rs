@@ -27,6 +27,9 @@ pub(crate) struct Viz {
     /// Shows the log's own addresses, and only what it says
     #[arg(long, conflicts_with = "resource")]
     recorded: bool,
+    /// Shows the part of a log that this device has, by its number; needed if a log is of several
+    #[arg(long, value_name = "N")]
+    gpu: Option<u32>,
     /// Replays the log through this stack, outermost layer first, over the memory of a simulated GPU
     #[arg(long, value_name = "STACK")]
     resource: Option<String>,
@@ -41,8 +44,8 @@ Examples:
 
 impl Viz {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let Self { file, output, recorded, resource } = self;
-        let drawn = Drawing { file, output, recorded, resource }.draw()?;
+        let Self { file, output, recorded, gpu, resource } = self;
+        let drawn = Drawing { file, output, recorded, gpu, resource }.draw()?;
         writeln!(std::io::stdout(), "{drawn}").map_err(|_| Failure::Unread)
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Drawing {
     pub(crate) output: PathBuf,
     /// With the log's own addresses, and only what it says.
     pub(crate) recorded: bool,
+    /// The device whose part of a log is drawn.
+    pub(crate) gpu: Option<u32>,
     /// The stack to replay through, outermost layer first.
     pub(crate) resource: Option<String>,
 }
@@ -42,7 +44,7 @@ pub(crate) struct Drawing {
 impl Drawing {
     /// As it comes: no option is given.
     pub(crate) fn of(file: &Path, output: &Path) -> Self {
-        Self { file: file.into(), output: output.into(), recorded: false, resource: None }
+        Self { file: file.into(), output: output.into(), recorded: false, gpu: None, resource: None }
     }
 
     /// Writes the page, and says what it is.
@@ -52,10 +54,13 @@ impl Drawing {
         let failed = |error: &dyn core::fmt::Display| Failure::of_file(&self.output, error);
         let (page, what) = match Opened::new(&self.file)? {
             Opened::Log(text) => {
-                let log = Recording::read(text).map_err(|why| Failure::of_file(&self.file, why))?;
+                let log = Recording::read(text, self.gpu).map_err(|why| Failure::of_file(&self.file, why))?;
                 input::tell_of_cut(&self.file, &log.rest);
                 let picture = self.picture_of(log, recipe)?;
                 (page::of_picture(&picture), plural(picture.log.len(), "event"))
+            }
+            Opened::Snapshot(_) if self.gpu.is_some() => {
+                return Err(Failure::usage("a snapshot is of one device: leave out --gpu"));
             }
             Opened::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
                 let still = snapshot::draw(&self.file, snapshot);

@@ -1,12 +1,15 @@
 //! `Recording`: a log in columns.
 
-use std::io::BufRead;
+use core::mem;
+use std::io::{self, BufRead};
+use std::vec;
 
-use alluvion::Layout;
-use alluvion::trace::{EventKind, Trace, TraceEvents};
+use alluvion::trace::{Event, EventKind, Moment, Trace, TraceEvents};
+use alluvion::{Error, Layout};
 
 use super::narrow::Narrow;
 use super::picture::{NOWHERE, Reserved};
+use crate::input::of_device;
 
 /// A log in columns, each as narrow as its numbers: some 15 bytes for an event, where a [`Trace`] takes 64.
 #[derive(Debug)]
@@ -31,6 +34,47 @@ pub(super) struct Recording {
     pub(super) rest: Trace,
 }
 
+/// The events of a log: as they are read, or of one that was read.
+enum Events<B> {
+    Read(Box<TraceEvents<B>>),
+    Part { events: vec::IntoIter<Event>, moments: vec::IntoIter<Moment>, rest: Box<Trace> },
+}
+
+impl Events<io::Empty> {
+    fn of(mut trace: Trace) -> Self {
+        let (events, moments) = (mem::take(&mut trace.events), mem::take(&mut trace.moments));
+        Self::Part { events: events.into_iter(), moments: moments.into_iter(), rest: Box::new(trace) }
+    }
+}
+
+impl<B: BufRead> Events<B> {
+    fn next(&mut self) -> Option<Result<(Event, Moment), Error>> {
+        match self {
+            Self::Read(events) => events.next(),
+            Self::Part { events, moments, .. } => events.next().zip(moments.next()).map(Ok),
+        }
+    }
+
+    /// When the first allocation failed of those that came before.
+    fn first_refused(&self) -> Option<u64> {
+        let refusals = match self {
+            Self::Read(events) => &events.rest().refusals,
+            Self::Part { rest, .. } => &rest.refusals,
+        };
+        refusals
+            .first()
+            .filter(|refusal| refusal.after_events == 0)
+            .map(|refusal| refusal.moment.microseconds)
+    }
+
+    fn into_rest(self) -> Trace {
+        match self {
+            Self::Read(events) => events.into_rest(),
+            Self::Part { rest, .. } => *rest,
+        }
+    }
+}
+
 /// One event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
@@ -39,9 +83,19 @@ pub(super) struct Step {
 }
 
 impl Recording {
-    /// Of a log in RMM's format.
-    pub(super) fn read(text: impl BufRead) -> Result<Self, String> {
-        let mut events = TraceEvents::new(text).map_err(|error| error.to_string())?;
+    /// Of a log in RMM's format, or of the part that one device has.
+    pub(super) fn read(text: impl BufRead, gpu: Option<u32>) -> Result<Self, String> {
+        let told = |error: Error| error.to_string();
+        if gpu.is_some() {
+            let trace = of_device(Trace::from_rmm_csv(text).map_err(told)?, gpu)?;
+            return Self::of(Events::of(trace));
+        }
+        let mut read = Self::of(Events::Read(Box::new(TraceEvents::new(text).map_err(told)?)))?;
+        read.rest = of_device(read.rest, None)?;
+        Ok(read)
+    }
+
+    fn of(mut events: Events<impl BufRead>) -> Result<Self, String> {
         let mut read = Self {
             back: Narrow::default(),
             microseconds: Narrow::default(),
@@ -61,8 +115,7 @@ impl Recording {
             let step =
                 u32::try_from(read.len()).map_err(|_| "it has more than 4294967295 events".to_owned())?;
             let before = *newest.get_or_insert_with(|| {
-                let refused = events.rest().refusals.first().map(|refusal| refusal.moment.microseconds);
-                read.first_microseconds = refused.unwrap_or(moment.microseconds);
+                read.first_microseconds = events.first_refused().unwrap_or(moment.microseconds);
                 read.first_microseconds
             });
             let held = event.bytes.next_multiple_of(Layout::MIN_ALIGN as u64);

@@ -12,6 +12,8 @@ pub(crate) struct Block<'r, R> {
     resource: &'r R,
     address: DevicePtr,
     bytes: usize,
+    /// The number of its device.
+    device: u32,
 }
 
 impl<'r, R: Resource> Block<'r, R> {
@@ -20,7 +22,7 @@ impl<'r, R: Resource> Block<'r, R> {
     pub(crate) fn take(resource: &'r R, bytes: usize, stream: StreamRef<'_>) -> Result<Self, Error> {
         let bytes = black_box(bytes);
         let address = resource.allocate(Layout::from_bytes(bytes)?, stream)?;
-        Ok(Self { resource, address: black_box(address), bytes })
+        Ok(Self { resource, address: black_box(address), bytes, device: stream.device().ordinal() })
     }
 
     /// Takes one and gives it back.
@@ -36,18 +38,28 @@ impl<'r, R: Resource> Block<'r, R> {
         self.bytes
     }
 
+    /// Where it came from.
+    pub(crate) fn resource(&self) -> &'r R {
+        self.resource
+    }
+
     /// Where it is: a number, with which nobody touches the memory.
     pub(crate) fn address(&self) -> u64 {
         self.address.address()
     }
 
+    /// On a stream of its device; on another it stays out.
     #[inline]
     pub(crate) fn give_back(self, stream: StreamRef<'_>) {
+        if stream.device().ordinal() != self.device {
+            return;
+        }
         let Ok(layout) = Layout::from_bytes(self.bytes) else { return };
         // SAFETY:
         // - the block came from this resource, and `self` is the only one of its kind and gone after this;
         // - the layout is the one that `take` made of the same size;
-        // - its address has left `self` as a number at most, so nothing uses it; the process has streams of one device only.
+        // - its address has left `self` as a number at most, so nothing uses it;
+        // - the stream is of the same device, compared just now, and of the same machine: the process has blocks of one at a time.
         unsafe { self.resource.deallocate(self.address, layout, stream) };
     }
 }

@@ -1,5 +1,7 @@
 //! The logs that the program's tests use, and the objects that come of them.
 
+#![allow(dead_code, reason = "each test needs a part of it")]
+
 use serde_json::Value;
 
 use super::program::{alluvion, text};

@@ -3,11 +3,47 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use alluvion::Device;
-use alluvion::driver::{Code, ExportedMemory, HandleType};
+use alluvion::driver::{Code, Driver, ExportedMemory, HandleType, PoolProperties, Sharing};
 
-use super::Patient;
+use super::{BYTES, Patient};
 use crate::doctor::finding::Trouble;
 use crate::doctor::undo::Undo;
+
+/// A handle of a block, and one of an event: who imports the block waits for the event.
+pub(super) fn plain_memory(device: &Device) -> Result<String, Trouble> {
+    let Patient { driver, ordinal } = Patient::of(device);
+    let sharing = sharing_of(driver)?;
+    let address = driver.allocate_device(ordinal, BYTES)?;
+    // SAFETY: it was allocated above, and nobody uses it afterwards.
+    let allocated = Undo::new(|| unsafe { driver.free_device(ordinal, address) });
+    // SAFETY: the block is live.
+    unsafe { sharing.memory_handle(ordinal, address) }?;
+    let event = sharing.event_create_shared(ordinal)?;
+    // SAFETY: it was made above, and nobody uses it afterwards.
+    let made = Undo::new(|| unsafe { driver.event_destroy(ordinal, event) });
+    // SAFETY: the event is live.
+    unsafe { sharing.event_handle(ordinal, event) }?;
+    made.now()?;
+    allocated.now()?;
+    Ok("handles made of 64 KiB and of an event".to_owned())
+}
+
+pub(super) fn pool(device: &Device) -> Result<String, Trouble> {
+    let Patient { driver, ordinal } = Patient::of(device);
+    let sharing = sharing_of(driver)?;
+    let way = HandleType::POSIX_FILE_DESCRIPTOR;
+    let pool = driver.pool_create(ordinal, PoolProperties { handle_types: way, max_bytes: 0 })?;
+    // SAFETY: it was made above, none of its memory is out, and nobody uses it afterwards.
+    let made = Undo::new(|| unsafe { driver.pool_destroy(ordinal, pool) });
+    // SAFETY: the pool is live.
+    drop(unsafe { sharing.pool_export(ordinal, pool, way) }?);
+    made.now()?;
+    Ok("a pool exported, and its descriptor closed".to_owned())
+}
+
+fn sharing_of(driver: &dyn Driver) -> Result<&dyn Sharing, Trouble> {
+    driver.sharing().ok_or(Trouble::Wrong("the driver has no calls for it"))
+}
 
 pub(super) fn file_descriptor(device: &Device) -> Result<String, Trouble> {
     let way = HandleType::POSIX_FILE_DESCRIPTOR;

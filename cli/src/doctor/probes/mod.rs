@@ -4,6 +4,7 @@ mod captures;
 mod exports;
 mod host_memory;
 mod managed;
+mod peers;
 mod pools;
 mod virtual_memory;
 
@@ -28,9 +29,10 @@ struct Probe {
 }
 
 const NEWER_DRIVER: &str = "install a newer NVIDIA driver; it must be of series 525 or later";
+const OPEN_FILES: &str = "see the limit of open files (`ulimit -n`), and what the container forbids";
 const SEE_THE_LOG: &str = "see nvidia-smi, and the kernel's log (dmesg)";
 
-const PROBES: [Probe; 11] = [
+const PROBES: [Probe; 13] = [
     Probe {
         name: "device memory",
         is_claimed: |_| true,
@@ -88,16 +90,32 @@ const PROBES: [Probe; 11] = [
         needs_more: false,
     },
     Probe {
-        name: "export as a file descriptor",
+        name: "plain memory, exported",
+        is_claimed: |can| can.shared_events,
+        advice_if_missing: "share memory of `Mapped` with other processes, where its pages can be exported",
+        run: exports::plain_memory,
+        advice_if_failed: "share memory of `Mapped` with other processes; some containers and WSL have no other way",
+        needs_more: true,
+    },
+    Probe {
+        name: "a pool, exported",
         is_claimed: |can| can.pool_handle_types.contains(HandleType::POSIX_FILE_DESCRIPTOR),
-        advice_if_missing: "memory cannot be shared with other processes here; on Windows it has other handles",
+        advice_if_missing: "make `CudaAsync` without `handle_types`, and share memory of `Cuda` or of `Mapped`",
+        run: exports::pool,
+        advice_if_failed: OPEN_FILES,
+        needs_more: false,
+    },
+    Probe {
+        name: "export as a file descriptor",
+        is_claimed: |can| can.page_handle_types.contains(HandleType::POSIX_FILE_DESCRIPTOR),
+        advice_if_missing: "memory of `Mapped` cannot be shared with other processes here; on Windows it has other handles",
         run: exports::file_descriptor,
-        advice_if_failed: "see the limit of open files (`ulimit -n`), and what the container forbids",
+        advice_if_failed: OPEN_FILES,
         needs_more: false,
     },
     Probe {
         name: "export as a fabric handle",
-        is_claimed: |can| can.pool_handle_types.contains(HandleType::FABRIC),
+        is_claimed: |can| can.page_handle_types.contains(HandleType::FABRIC),
         advice_if_missing: "only needed across nodes: that takes GPUs joined by NVLink and a running nvidia-imex",
         run: exports::fabric_handle,
         advice_if_failed: "only needed across nodes: start nvidia-imex, and give the container a channel of it",
@@ -143,6 +161,9 @@ pub(super) fn examine(device: &Device, capabilities: &Capabilities) -> Vec<Findi
                 }
             }
         });
+    }
+    if !is_over {
+        findings.extend(peers::examine(device));
     }
     findings
 }

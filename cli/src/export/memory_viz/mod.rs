@@ -23,21 +23,22 @@ const MOST_DEVICES: u32 = 1024;
 
 pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
     let trace = playback.trace();
+    // Where the log does not say, it is the first.
+    let ordinal = trace.device_ordinals.first().copied().unwrap_or_default();
+    require_device(ordinal, "log")?;
     let mut pickle = Pickle::begin(to).map_err(unwritten)?;
-    begin(&mut pickle, 0).map_err(unwritten)?;
+    begin(&mut pickle, ordinal).map_err(unwritten)?;
     let mut history = History::new(trace, playback.is_recorded(), pickle);
     playback.run(|step| history.add(&step).map_err(unwritten))?;
     let (mut pickle, segments, mut frames) = history.end();
-    end(&mut pickle, 0, &segments, &mut frames).map_err(unwritten)?;
+    end(&mut pickle, ordinal, &segments, &mut frames).map_err(unwritten)?;
     pickle.end().map_err(unwritten)?;
     Ok(())
 }
 
 pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result<(), Failure> {
     let ordinal = file.device.ordinal;
-    if ordinal >= MOST_DEVICES {
-        return Err(Failure::Failed(format!("the snapshot is of device {ordinal}: no machine has so many")));
-    }
+    require_device(ordinal, "snapshot")?;
     let mut pickle = Pickle::begin(to).map_err(unwritten)?;
     begin(&mut pickle, ordinal).map_err(unwritten)?;
     let segments: Vec<_> = file
@@ -55,6 +56,13 @@ pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result
         .collect();
     end(&mut pickle, ordinal, &segments, &mut Frames::default()).map_err(unwritten)?;
     pickle.end().map_err(unwritten)?;
+    Ok(())
+}
+
+fn require_device(ordinal: u32, what: &str) -> Result<(), Failure> {
+    if ordinal >= MOST_DEVICES {
+        return Err(Failure::Failed(format!("the {what} is of device {ordinal}: no machine has so many")));
+    }
     Ok(())
 }
 
