@@ -83,7 +83,7 @@ pub(crate) fn chosen() -> Result<Machine, Error> {
     // Held for a clone or an exchange, and never while anything is dropped or waited for.
     match &*lock(RwLock::read, RwLock::try_read)? {
         Some(machine) => Ok(machine.clone()),
-        None => Machine::cuda(),
+        None => Machine::of_environment(),
     }
 }
 

@@ -328,6 +328,12 @@ typedef struct alv_source {
 // A function of the caller's has failed.
 #define ALV_FOREIGN 23
 
+// What another process shared is gone: it has ended, or has taken it back.
+#define ALV_STALE 24
+
+// What this process shares was to be opened in it: use the buffer itself.
+#define ALV_OWN_PROCESS 25
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
