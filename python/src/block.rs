@@ -49,6 +49,11 @@ impl Block {
         if self.layout.is_empty() { 0 } else { self.address.address() }
     }
 
+    /// Where it is, and what it was allocated with.
+    pub(crate) fn place(&self) -> (DevicePtr, Layout) {
+        (self.address, self.layout)
+    }
+
     /// How many bytes were asked for.
     pub(crate) fn bytes(&self) -> usize {
         self.layout.bytes()

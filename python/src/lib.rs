@@ -16,7 +16,7 @@
 //! | `resource` | What is a memory resource for Python? |
 //! | `scoped` | Which resource has a scope of this thread chosen? |
 //! | `current` | What does a device allocate from? |
-//! | `buffer`, `dlpack` | What is a buffer for Python, and how do other libraries take and lend tensors? |
+//! | `buffer`, `dlpack`, `share` | What is a buffer for Python, and how do other libraries and other processes take and lend them? |
 //! | `metrics` | How is it doing now? |
 //! | `stack` | What does a stack say of itself? |
 //! | `pinned` | Which memory of the host does the device reach? |
@@ -49,6 +49,7 @@ mod pinned;
 mod program;
 mod resource;
 mod scoped;
+mod share;
 mod simulated;
 mod stack;
 mod stream;
@@ -93,6 +94,8 @@ mod _alluvion {
     };
     #[pymodule_export]
     use crate::scoped::follow_resources;
+    #[pymodule_export]
+    use crate::share::{Shared, open_shared, share_figures, sharing_devices, sweep_shared};
     #[pymodule_export]
     use crate::simulated::Simulated;
     #[pymodule_export]

@@ -1,6 +1,7 @@
 //! Which machine and which device does a call mean?
 //!
-//! A call means the simulated machine that was entered last, in any thread, and otherwise the machine of CUDA. The device is the
+//! A call means the simulated machine that was entered last, in any thread, and otherwise the machine that `ALLUVION_DRIVER` names, or
+//! that of CUDA. The device is the
 //! one that is current for the calling thread.
 
 use std::sync::{PoisonError, RwLock};
@@ -18,8 +19,13 @@ pub(crate) fn active() -> Result<Machine, Error> {
     // The lock is held for a clone or a push, and never while anything is waited for.
     match ENTERED.read().unwrap_or_else(PoisonError::into_inner).last() {
         Some(machine) => Ok(machine.clone()),
-        None => Machine::cuda(),
+        None => Machine::of_environment(),
     }
+}
+
+/// Whether calls mean a simulated machine.
+pub(crate) fn is_simulated() -> bool {
+    !ENTERED.read().unwrap_or_else(PoisonError::into_inner).is_empty()
 }
 
 /// Makes `machine` the one that calls mean.

@@ -48,7 +48,11 @@ pub(crate) struct Simulated {
 #[pymethods]
 impl Simulated {
     #[new]
-    #[pyo3(signature = (devices=1, memory=None, seed=0, version=13_000, pinned=None, features=Vec::new(), keep_up=false))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the arguments of a constructor in Python, all of them named there"
+    )]
+    #[pyo3(signature = (devices=1, memory=None, seed=0, version=13_000, pinned=None, features=Vec::new(), keep_up=false, beside=None))]
     fn new(
         devices: u32,
         memory: Option<Bytes>,
@@ -57,7 +61,12 @@ impl Simulated {
         pinned: Option<Bytes>,
         features: Vec<(String, bool)>,
         keep_up: bool,
+        beside: Option<&Bound<'_, Self>>,
     ) -> PyResult<Self> {
+        if let Some(beside) = beside {
+            // Another process on the same devices, which has nothing of its own to say about them.
+            return Ok(Self { sim: beside.get().sim.process(), entered: AtomicUsize::new(0) });
+        }
         if !(1..=MOST_DEVICES).contains(&devices) {
             return Err(PyValueError::new_err(format!(
                 "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}: it needs at least 1 device"
@@ -164,6 +173,11 @@ impl Simulated {
         }
         self.sim.inject(fault);
         Ok(())
+    }
+
+    /// Ends the process as by SIGKILL: see `alluvion.Simulated.kill`.
+    fn kill(&self, py: Python<'_>) {
+        py.detach(|| self.sim.sim_driver().kill());
     }
 
     /// Takes all faults back that have not occurred.

@@ -38,7 +38,9 @@ from alluvion._alluvion import (
     set_stack_depth,
 )
 from alluvion._buffer import Buffer, empty
+from alluvion._per_device import PerDevice, per_device
 from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
+from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
 from alluvion._stack import Block, Call, Limit, Stack, Statistics, TagStatistics, resource
@@ -57,7 +59,10 @@ __all__ = [
     "Hazard",
     "HazardError",
     "Limit",
+    "PerDevice",
     "ProgramFailed",
+    "Shared",
+    "Sharing",
     "Simulated",
     "Snapshot",
     "Stack",
@@ -76,18 +81,25 @@ __all__ = [
     "from_dlpack",
     "memory_info",
     "metrics",
+    "open_shared",
     "parse_bytes",
+    "per_device",
     "pinned",
     "plain_recipe",
+    "receive_shared",
     "recipe_help",
     "replay",
     "reset_current_resource",
     "resource",
     "run",
+    "send_shared",
     "set_current_device",
     "set_current_resource",
     "set_stack_depth",
+    "sharing",
+    "sharing_figures",
     "simulated",
+    "sweep_shared",
     "tag",
     "tune",
     "using",

@@ -97,6 +97,23 @@ class Simulated(_alluvion.Simulated):
 
     _check: bool
 
+    def process(self, *, check: bool = True) -> Self:
+        """Another process on the same devices: it has streams, memory and handles of its own, and can open what this one shares. Within its
+        `with` block every call of the package means it.
+
+        >>> import alluvion
+        >>> with alluvion.simulated() as sim:
+        ...     buffer = alluvion.empty(1 << 20, resource="cuda")
+        ...     before = alluvion.memory_info()
+        ...     with sim.process() as other:
+        ...         print(other.leaks(), alluvion.memory_info() == before)
+        ...     del buffer
+        [] True
+        """
+        other = super().__new__(type(self), beside=self)
+        other._check = check
+        return other
+
     def __enter__(self) -> Self:
         self.enter()
         return self

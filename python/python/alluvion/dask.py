@@ -7,6 +7,9 @@
 
 Each worker then allocates from a stack of its own, and says how it is doing: with every heartbeat, as figures that the dashboard
 shows beside the worker, and as text for Prometheus at `/alluvion/metrics` of the worker's own HTTP server.
+
+Two such workers of one machine move a buffer on the device, without a copy through the host, if its memory is `cuda`, or a pool over
+that: the one shares it, the other copies it into memory of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 
 import alluvion
+from alluvion import _dask_transfer as _transfer
 
 #: The figures of a worker, by what the dashboard calls them: the name of a metric of this library.
 _FIGURES = {
@@ -57,6 +61,7 @@ class MemorySetup(WorkerPlugin):
       `rmm_log_<worker>.dev<device>.txt`.
     - `statistics`: counts live and peak bytes, if the stack does not do that itself.
     - `rmm`: makes `import rmm` mean `alluvion.rmm` in the worker, so that Dask and dask-cuda meet this library.
+    - `share`: whether the worker takes buffers of other workers of its machine by handles.
     - `simulated`: a number of simulated devices instead of real ones, for tests on machines without a GPU.
 
     The worker's earlier resource is put back when the plugin or the worker goes.
@@ -72,6 +77,7 @@ class MemorySetup(WorkerPlugin):
         statistics: bool = False,
         *,
         rmm: bool = False,
+        share: bool = True,
         simulated: int = 0,
     ) -> None:
         if isinstance(resource, str):
@@ -90,6 +96,7 @@ class MemorySetup(WorkerPlugin):
         self.log = None if log is None else os.fspath(log)
         self.statistics = bool(statistics)
         self.rmm = bool(rmm)
+        self.share = bool(share)
         self.simulated = int(simulated)
 
     def setup(self, worker: Any) -> None:
@@ -113,6 +120,8 @@ class MemorySetup(WorkerPlugin):
             os.makedirs(self.log, exist_ok=True)
             name = str(worker.name if worker.name is not None else worker.id).replace(os.sep, "_").replace("://", "-")
             ours.enable_logging(log_file_name=os.path.join(self.log, f"rmm_log_{name}.txt"))
+        if self.share:
+            _transfer.announce(worker)
         for figure in _FIGURES:
             worker.metrics[figure] = _Figure(figure)
         # What Dask's own page about RMM reads.
@@ -125,6 +134,7 @@ class MemorySetup(WorkerPlugin):
         """Called by Dask, on the worker."""
         import alluvion.rmm as ours
 
+        _transfer.withdraw(worker)
         for figure in _FIGURES:
             worker.metrics.pop(figure, None)
         if worker.metrics.get("rmm") is _rmm_metric:
@@ -149,6 +159,8 @@ class _Figure:
         self.name = name
 
     def __call__(self, worker: Any) -> int:
+        # With every heartbeat what other workers have had by now is let go.
+        _transfer.lender.sweep()
         return figures(alluvion.metrics()).get(self.name, 0)
 
 

@@ -95,6 +95,14 @@ class Asleep(Error, RuntimeError):
     """The memory sleeps."""
 
 
+class Stale(Error, RuntimeError):
+    """What another process shared is gone: it has ended, or has taken it back."""
+
+
+class OwnProcess(Error, RuntimeError):
+    """What this process shares was to be opened in it: use the buffer itself."""
+
+
 class Misuse(Error, RuntimeError):
     """A block was freed twice, or with the wrong size."""
 

@@ -21,6 +21,7 @@ use crate::block::Block;
 use crate::dlpack;
 use crate::error::{During, raise};
 use crate::resource::{DeviceMemoryResource, Owner};
+use crate::share::Shared;
 use crate::stream::{StreamArgument, StreamHandle};
 use crate::{current, machine};
 
@@ -192,8 +193,8 @@ impl DeviceBuffer {
         let is_exported = |memory: &Arc<Memory>| memory.is_exported();
         if before.memory.as_ref().is_some_and(is_exported) {
             return Err(PyBufferError::new_err(format!(
-                "the buffer has {} bytes and must move for {capacity}, and a DLPack tensor of it is out: let go of the tensor \
-                 first, or reserve before",
+                "the buffer has {} bytes and must move for {capacity}, and a DLPack tensor of it is out, or it is shared with other \
+                 processes: let go of the tensor or end the sharing first, or reserve before",
                 before.memory.as_ref().map_or(0, |memory| memory.bytes())
             )));
         }
@@ -598,8 +599,20 @@ impl DeviceBuffer {
         dlpack::export(slf, &form, &wish)
     }
 
+    /// Shares the buffer with other processes, to be read, or to be written as well.
+    #[pyo3(signature = (stream=StreamArgument::Missing, writable=false), text_signature = "($self, stream=DEFAULT_STREAM, writable=False)")]
+    fn share(&self, py: Python<'_>, stream: StreamArgument, writable: bool) -> PyResult<Shared> {
+        Shared::of(py, &self.snapshot(), stream, writable)
+    }
+
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
+        // Within `alluvion.sharing()` it is the handle that is pickled.
+        let sharing = py.import(intern!(py, "alluvion._sharing"))?;
+        let handle = sharing.call_method1(intern!(py, "_reduce_buffer"), (slf,))?;
+        if !handle.is_none() {
+            return handle.extract();
+        }
         // By the name that loads without the shim, whatever the class says of its module.
         let module = py.import(intern!(py, "alluvion.rmm.pylibrmm.device_buffer"))?;
         let host = slf.get().copy_to_host(py, None, StreamArgument::Missing)?;

@@ -1,4 +1,4 @@
-//! `Imported`: a tensor that another library lent.
+//! `Imported`: memory that another library or another process lent.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alluvion::{Device, Error, Frontier, StreamRef};
 use pyo3::prelude::*;
 
+use super::Opened;
 use crate::ending::attach;
 use crate::stream::StreamHandle;
 
@@ -68,7 +69,16 @@ impl fmt::Debug for Deleter {
     }
 }
 
-/// A tensor that another library lent, as bytes.
+/// Who lent the bytes, and takes them back.
+#[derive(Debug)]
+enum Lender {
+    /// Another library, by a call that is made when this is dropped.
+    Library(#[expect(dead_code, reason = "its drop calls the lender")] Deleter),
+    /// Another process. Taken when it is closed.
+    Process(Option<Opened>),
+}
+
+/// Memory that another library or another process lent, as bytes.
 #[derive(Debug)]
 pub(crate) struct Imported {
     address: u64,
@@ -78,8 +88,8 @@ pub(crate) struct Imported {
     is_read_only: bool,
     /// Work of ours that uses the bytes. The lender does not know of it, so the host waits for it before the tensor goes back.
     uses: Mutex<Frontier>,
-    /// Called by its drop, after that of this struct has waited.
-    _deleter: Deleter,
+    /// Takes the bytes back behind the drop of this struct, which waits.
+    lender: Lender,
 }
 
 impl Imported {
@@ -93,7 +103,20 @@ impl Imported {
         deleter: Deleter,
     ) -> Self {
         let uses = Mutex::new(Frontier::quiescent());
-        Self { address, bytes, device, stream, is_read_only, uses, _deleter: deleter }
+        Self { address, bytes, device, stream, is_read_only, uses, lender: Lender::Library(deleter) }
+    }
+
+    /// Memory of another process, whose own stream is `stream`.
+    pub(super) fn opened(opened: Opened, device: Device, stream: Arc<StreamHandle>) -> Self {
+        Self {
+            address: opened.address(),
+            bytes: opened.bytes(),
+            device,
+            stream,
+            is_read_only: opened.is_read_only(),
+            uses: Mutex::new(Frontier::quiescent()),
+            lender: Lender::Process(Some(opened)),
+        }
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -136,9 +159,9 @@ impl Imported {
         uses.extend(stream.release());
     }
 
-    /// Gives the tensor back. The calling thread is attached, and is detached where that waits.
-    pub(super) fn release(self, py: Python<'_>) {
-        py.detach(|| self.wait_for_uses());
+    /// Gives the memory back. The calling thread is attached, and is detached where that waits.
+    pub(super) fn release(mut self, py: Python<'_>) {
+        py.detach(|| self.wait_and_close());
         drop(self);
     }
 
@@ -146,15 +169,21 @@ impl Imported {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn wait_for_uses(&self) {
+    /// Waits for the uses, and closes what another process lent.
+    fn wait_and_close(&mut self) {
         // Where the device is lost, nothing that the lender has is of use any more.
-        let _ = self.device.machine().wait_quiescent(&self.uses());
+        let waited = self.device.machine().wait_quiescent(&self.uses());
+        if let Lender::Process(opened) = &mut self.lender
+            && let Some(opened) = opened.take()
+        {
+            opened.close(waited);
+        }
     }
 }
 
 impl Drop for Imported {
     fn drop(&mut self) {
         // Over already after `release`, and then this costs a look.
-        self.wait_for_uses();
+        self.wait_and_close();
     }
 }

@@ -1,27 +1,31 @@
 //! `Memory`: the bytes of a buffer, and whose they are.
 
+#![expect(unsafe_code, reason = "asks a resource for the form in which other processes open its blocks")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use alluvion::{Device, Error, StreamRef};
+use alluvion::resource::Export;
+use alluvion::{Device, DevicePtr, Error, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
-use super::Imported;
+use super::{Imported, Opened};
 use crate::block::Block;
 use crate::stream::StreamHandle;
 
-/// The bytes of a buffer: a block of ours, or a tensor that another library lent.
+/// The bytes of a buffer: a block of ours, or memory that another library or another process lent.
 #[derive(Debug)]
 pub(crate) struct Memory {
     bytes: Bytes,
-    /// Tensors of ours that are out. While there is one, the bytes stay where they are.
+    /// Tensors of ours that are out, and loans to other processes. While there is one, the bytes stay where they are.
     exports: AtomicUsize,
 }
 
 #[derive(Debug)]
 enum Bytes {
     Block(Block),
-    Imported(Imported),
+    /// Boxed: it is several times as large as a block, of which there are many more.
+    Imported(Box<Imported>),
 }
 
 impl Memory {
@@ -32,7 +36,37 @@ impl Memory {
 
     /// A tensor that another library lent.
     pub(crate) fn lent(tensor: Imported) -> Self {
-        Self { bytes: Bytes::Imported(tensor), exports: AtomicUsize::new(0) }
+        Self { bytes: Bytes::Imported(Box::new(tensor)), exports: AtomicUsize::new(0) }
+    }
+
+    /// Memory that another process shares, whose own stream is `stream`.
+    pub(crate) fn opened(opened: Opened, device: Device, stream: Arc<StreamHandle>) -> Self {
+        Self::lent(Imported::opened(opened, device, stream))
+    }
+
+    /// The block of ours that it is, and what that was allocated with.
+    pub(crate) fn block(&self) -> Option<(DevicePtr, Layout)> {
+        match &self.bytes {
+            Bytes::Block(block) => Some(block.place()),
+            Bytes::Imported(_) => None,
+        }
+    }
+
+    /// The form in which other processes open the block of ours that it is: as [`Resource::export`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    ///
+    /// # Safety
+    ///
+    /// `block` and `layout` are those of [`Self::block`].
+    pub(crate) unsafe fn shared_form(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        match &self.bytes {
+            // SAFETY: the block is live as long as this, came from its owner, and has this layout: the caller's promise.
+            Bytes::Block(of) => unsafe { of.owner().export(block, layout) },
+            Bytes::Imported(_) => Ok(Export::of_nothing()),
+        }
     }
 
     /// Where the bytes are.
@@ -99,7 +133,7 @@ impl Memory {
         }
     }
 
-    /// Notes a tensor that is out.
+    /// Notes a tensor or a loan that is out.
     pub(crate) fn export(&self) {
         // Relaxed: a count. A resize at the same time may come first, and then the tensor has the bytes before.
         self.exports.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +144,7 @@ impl Memory {
         self.exports.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a tensor is out.
+    /// Whether a tensor or a loan is out.
     pub(crate) fn is_exported(&self) -> bool {
         self.exports.load(Ordering::Relaxed) > 0
     }

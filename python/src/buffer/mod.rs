@@ -1,6 +1,7 @@
 //! What is a buffer for Python?
 //!
-//! `DeviceBuffer` is a size within a `Memory`, and a memory is a block of ours or a tensor that another library lent. Whoever uses
+//! `DeviceBuffer` is a size within a `Memory`, and a memory is a block of ours, a tensor that another library lent, or
+//! memory that another process shares. Whoever uses
 //! a memory has a handle of it, so that nothing goes while a copy of another thread runs, or while a tensor of ours is out.
 
 mod array_interface;
@@ -9,6 +10,7 @@ mod functions;
 mod host_buffer;
 mod imported;
 mod memory;
+mod opened;
 mod transfer;
 mod view;
 
@@ -16,4 +18,5 @@ pub(crate) use class::{DeviceBuffer, Snapshot};
 pub(crate) use functions::{copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
 pub(crate) use imported::{Deleter, Imported};
 pub(crate) use memory::Memory;
+pub(crate) use opened::Opened;
 pub(crate) use view::{DeviceView, Form};

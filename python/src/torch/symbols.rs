@@ -101,7 +101,8 @@ pub(crate) extern "C" fn alluvion_torch_memory_fraction(fraction: f64, device: c
     contained((), || calls::set_memory_fraction(fraction, device));
 }
 
-/// The start of the driver's allocation that a block lies in, and its size. The block itself where the driver does not know.
+/// The start of the driver's allocation that a block lies in, and its size. The block itself and
+/// 0 bytes where the driver does not know.
 ///
 /// # Safety
 ///
@@ -111,7 +112,7 @@ pub(crate) unsafe extern "C" fn alluvion_torch_base_allocation(
     block: *mut c_void,
     size: *mut usize,
 ) -> *mut c_void {
-    let Some((start, bytes)) = contained(None, || calls::base(block as u64)) else { return block };
+    let (start, bytes) = contained(None, || calls::base(block as u64)).unwrap_or((block as u64, 0));
     // SAFETY: the caller's promise.
     if let Some(size) = unsafe { size.as_mut() } {
         *size = bytes;

@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 import tempfile
-import threading
 from types import ModuleType
 from typing import Any
 
 import alluvion
 from alluvion import errors
+from alluvion._fork import ForkLock
 
 
 class RMMError(Exception):
@@ -72,7 +72,7 @@ class LibRMM:
     def __init__(self, config: ModuleType) -> None:
         self._config = config
         # The collector may run while it is held, and with it a destructor that frees.
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._is_initialized = False
         #: The resource before `initialize`, which `finalize` puts back.
         self._before: Any = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from alluvion._fork import ForkLock
 from alluvion.rmm.pylibrmm.memory_resource import _memory_resource
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -25,7 +25,7 @@ class RMMError(Exception):
 #: What was registered: function, positional arguments, named arguments.
 _reinitialize_hooks: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
 # The collector may run while it is held, and with it a destructor that registers.
-_hooks_lock = threading.RLock()
+_hooks_lock = ForkLock()
 
 
 def register_reinitialize_hook(func: _F, *args: Any, **kwargs: Any) -> _F:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal, TypeVar
 
+from alluvion._fork import ForkLock
 from alluvion.rmm import mr
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -134,7 +135,7 @@ class ProfilerRecords:
 
     def __init__(self) -> None:
         # The collector may run at any line, and a destructor of the program's own may be profiled.
-        self._lock = threading.RLock()
+        self._lock = ForkLock()
         self._records: dict[str, ProfilerRecords.MemoryRecord] = {}
 
     def add(self, name: str, data: Statistics) -> None:

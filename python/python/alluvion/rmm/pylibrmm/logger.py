@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from typing import TextIO
 
+from alluvion._fork import ForkLock
 from alluvion.rmm.librmm._logger import level_enum
 
 
@@ -21,7 +21,7 @@ class _Log:
         self.level = level_enum.info
         self.flush_level = level_enum.off
         # A stream of the program's own may come back here from its `write`.
-        self.lock = threading.RLock()
+        self.lock = ForkLock()
         self.file: TextIO | None = None
         self.process = 0
 
@@ -56,14 +56,6 @@ class _Log:
 
 
 _log = _Log()
-
-
-def _after_fork() -> None:
-    """The child has no thread that would let go of the lock, and its parent writes what the parent has buffered."""
-    _log.lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def _validate_level_type(level: object) -> None:
