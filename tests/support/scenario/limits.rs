@@ -85,7 +85,8 @@ pub(crate) fn a_handler_that_frees_half_helps(bench: &Bench) {
         go.into_iter().for_each(|pointer| Held::adopt(limited, pointer, layout_of(MIB)).free(home.as_ref()));
         relief
     });
-    let blocks = (0..8).map(|_| Held::of(&resource, MIB, stream.as_ref()).into_parts().0);
+    // Before the lock is taken: the handler takes it, and is asked where the device is full of somebody else's memory.
+    let blocks: Vec<_> = (0..8).map(|_| Held::of(&resource, MIB, stream.as_ref()).into_parts().0).collect();
     hoard.lock().expect("no thread panics").extend(blocks);
     let large = Held::of(&resource, 7 * MIB, stream.as_ref());
     large.fill(1, stream.as_ref());
