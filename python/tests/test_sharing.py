@@ -336,7 +336,7 @@ def test_faults_lose_nothing(two):
             buffer.share()
         sim.clear_faults()
     shared = buffer.share()
-    for call in ("cuIpcOpenMemHandle", "cuIpcOpenEventHandle", "cuStreamWaitEvent"):
+    for call in ("cuIpcOpenMemHandle", "cuIpcOpenEventHandle", "cuEventQuery"):
         with other:
             other.fail(call, code="unknown")
             with pytest.raises(RuntimeError):

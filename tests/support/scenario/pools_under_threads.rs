@@ -73,7 +73,8 @@ pub(crate) fn handlers_end_and_help(bench: &Bench) {
         }
         relief
     });
-    let blocks = (0..8).map(|_| Held::of(&*generous, MIB, stream.as_ref()).into_parts().0);
+    // Before the lock is taken: the handler takes it.
+    let blocks: Vec<_> = (0..8).map(|_| Held::of(&*generous, MIB, stream.as_ref()).into_parts().0).collect();
     hoard.lock().expect("no thread panics").extend(blocks);
     hoard.lock().expect("no thread panics").sort();
     let large = Held::of(&*generous, 7 * MIB, stream.as_ref());
