@@ -13,7 +13,17 @@ const CASE: &str = "ALLUVION_TEST_CASE";
 
 /// Runs `body` in a child that finds the stand-in first, with these variables. A panic ends the child at once.
 pub(crate) fn in_child(test: &str, stand_in: StandIn, variables: &[(&str, &str)], body: impl FnOnce()) {
-    let case = format!("{stand_in:?} {variables:?}");
+    in_child_with(test, &[stand_in], variables, body);
+}
+
+/// The same, where several libraries are installed.
+pub(crate) fn in_child_with(
+    test: &str,
+    installed: &[StandIn],
+    variables: &[(&str, &str)],
+    body: impl FnOnce(),
+) {
+    let case = format!("{installed:?} {variables:?}");
     if is_child(test) {
         if env::var(CASE).is_ok_and(|of_child| of_child == case) {
             panic::set_hook(Box::new(|panic| {
@@ -25,11 +35,12 @@ pub(crate) fn in_child(test: &str, stand_in: StandIn, variables: &[(&str, &str)]
         }
         return;
     }
-    let folder = stand_in.folder();
+    let folders = env::join_paths(installed.iter().map(|stand_in| stand_in.folder()));
+    let folders = folders.expect("no folder has a colon in its name");
     let variables: Vec<(&str, &OsStr)> = variables
         .iter()
         .map(|&(name, value)| (name, OsStr::new(value)))
-        .chain([("LD_LIBRARY_PATH", folder.as_os_str()), (CASE, OsStr::new(&case))])
+        .chain([("LD_LIBRARY_PATH", folders.as_os_str()), (CASE, OsStr::new(&case))])
         .collect();
     let Ended { status, printed, said } = run_child(test, &variables);
     let text = format!("{status}\n{printed}{said}");

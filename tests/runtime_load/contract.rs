@@ -72,6 +72,7 @@ over! {
 
 over! {
     cudart_12 before cudart_13 = StandIn::new(Runtime::Cudart, 12);
+    cudart_12_over_an_older_driver before cudart_12 = StandIn::new(Runtime::Cudart, 12).lacking("LACKS_DRIVER");
     hip_6 before hip_7 = StandIn::new(Runtime::Hip, 6);
     hip_5 before hip_6 = StandIn::new(Runtime::Hip, 5);
 }

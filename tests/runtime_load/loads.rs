@@ -8,7 +8,7 @@ use alluvion::driver::{Call, Code, Driver};
 use alluvion::sim::SimDriver;
 use alluvion::{Error, ErrorKind};
 
-use crate::child::in_child;
+use crate::child::{in_child, in_child_with};
 use crate::stand_in::StandIn;
 
 const CUDART: StandIn = StandIn::new(Runtime::Cudart, 13);
@@ -109,16 +109,39 @@ fn the_newest_library_that_is_there_is_taken() {
         let driver = RuntimeDriver::load(Runtime::Hip).expect("the stand-in starts");
         assert_eq!(driver.version(), 5_050);
     });
-    in_child(
-        "loads::the_newest_library_that_is_there_is_taken",
-        CUDART,
-        &[("STAND_IN_DRIVER", "12080")],
-        || {
-            // What works is what both the library and the driver behind it know.
+}
+
+const CUDART_12: StandIn = StandIn::new(Runtime::Cudart, 12);
+
+#[test]
+fn an_older_library_is_taken_where_the_driver_is_too_old_for_the_newest() {
+    const TEST: &str = "loads::an_older_library_is_taken_where_the_driver_is_too_old_for_the_newest";
+    let of_12_8 = [("STAND_IN_DRIVER", "12080")];
+    in_child_with(TEST, &[CUDART, CUDART_12], &of_12_8, || {
+        let driver = RuntimeDriver::load(Runtime::Cudart).expect("the older one starts");
+        assert_eq!(driver.version(), 12_080);
+    });
+    in_child(TEST, CUDART, &of_12_8, || {
+        let error = load_error(Runtime::Cudart);
+        assert!(error.to_string().contains("older than the runtime library needs"), "{error}");
+    });
+}
+
+/// What works is what both the library and the driver behind it know. What the driver lacks is not asked for, so that no error is left.
+#[test]
+fn the_version_is_that_of_both() {
+    let lacking = CUDART_12.lacking("LACKS_DRIVER");
+    for (stand_in, variables, version) in
+        [(lacking, [].as_slice(), 12_000), (CUDART_12, &[("STAND_IN_DRIVER", "12040")], 12_040)]
+    {
+        in_child("loads::the_version_is_that_of_both", stand_in, variables, || {
             let driver = RuntimeDriver::load(Runtime::Cudart).expect("the stand-in starts");
-            assert_eq!(driver.version(), 12_080);
-        },
-    );
+            assert_eq!((driver.version(), driver.missing()), (version, [""; 0].as_slice()));
+            let peek: unsafe extern "C" fn() -> u32 = stand_in.function("cudaPeekAtLastError\0");
+            // SAFETY: it takes no argument.
+            assert_eq!(unsafe { peek() }, 0);
+        });
+    }
 }
 
 #[test]

@@ -181,6 +181,42 @@ fn an_error_of_ours_is_taken_back_and_a_programs_is_left() {
     }
 }
 
+/// The driver behind cudart sets no last error, so that one that waits there is the program's, whatever its number is.
+#[test]
+fn an_error_of_the_driver_behind_the_library_takes_no_programs_back() {
+    in_child("owed::an_error_of_the_driver_behind_the_library_takes_no_programs_back", CUDART, &[], || {
+        let (sim, driver) = start(CUDART);
+        let (peek, take): (Code0, Code0) = (own(CUDART, "PeekAtLastError"), own(CUDART, "GetLastError"));
+        // SAFETY: neither takes an argument.
+        let (peek, take) = (|| unsafe { peek() }, || unsafe { take() });
+        let malloc: unsafe extern "C" fn(*mut usize, usize) -> u32 = own(CUDART, "Malloc");
+        let stream = driver.stream_create(0, StreamFlags::default()).expect("a stream can be made");
+        let out = |call| DriverError::new(call, Code::OUT_OF_MEMORY);
+        for call in [Call::MemoryCreate, Call::VirtualReserve, Call::FillAsync] {
+            // A program has run out of memory, and has not asked yet.
+            assert!(driver.set_context(0).is_ok());
+            // SAFETY: the place is writable.
+            assert_eq!(unsafe { malloc(&mut 0, 1 << 50) }, 2);
+            sim.inject(Fault::nth(call, 1, Code::OUT_OF_MEMORY));
+            let refused = match call {
+                Call::MemoryCreate => driver.memory_create(0, 2 << 20, HandleType::NONE).err(),
+                Call::VirtualReserve => driver.virtual_reserve(0, 2 << 20, 0).err(),
+                // SAFETY: the stream is live, and the call is refused before anybody looks at the range.
+                _ => unsafe { driver.fill_async(0, 512, FillValue::U32(1), 1, stream) }.err(),
+            };
+            assert_eq!(refused, Some(out(call)));
+            assert_eq!((peek(), take(), peek()), (2, 2, 0), "{call:?}");
+        }
+        // The fill of single bytes is the library's.
+        sim.inject(Fault::nth(Call::FillAsync, 1, Code::OUT_OF_MEMORY));
+        // SAFETY: as above.
+        let refused = unsafe { driver.fill_async(0, 512, FillValue::U8(1), 1, stream) };
+        assert_eq!((refused, peek()), (Err(out(Call::FillAsync)), 0));
+        // SAFETY: the stream was made above.
+        assert_eq!(unsafe { driver.stream_destroy(0, stream) }, Ok(()));
+    });
+}
+
 #[test]
 fn what_is_missing_is_refused_and_the_device_does_not_have_it() {
     for stand_in in EVERY.map(|stand_in| stand_in.lacking("LACKS_OPTIONAL")) {
@@ -392,6 +428,30 @@ fn a_fork_is_answered_without_a_call() {
             assert!(driver.memory_info(0).is_ok(), "the parent goes on");
         });
     }
+}
+
+/// Where there is no library, a child of a fork is told the same as its parent.
+#[test]
+fn a_fork_without_a_library_is_told_so() {
+    in_child("owed::a_fork_without_a_library_is_told_so", HIP, &[], || {
+        let load = || {
+            // SAFETY: there is no such file.
+            let loaded =
+                unsafe { RuntimeDriver::load_from(Runtime::Hip, "/nonexistent/libamdhip64.so".as_ref()) };
+            loaded.is_err_and(|error| Error::from(error).is_no_device())
+        };
+        assert!(load());
+        // SAFETY: the child calls nothing but the driver, and `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: it does not return.
+            unsafe { libc::_exit(if load() { 0 } else { 1 }) };
+        }
+        let mut status = -1;
+        // SAFETY: `status` is writable and `child` is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    });
 }
 
 #[test]

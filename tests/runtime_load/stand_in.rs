@@ -92,7 +92,11 @@ impl StandIn {
 
     /// The simulated machine that is behind it: as old as the library says, and with what a HIP 5 can say.
     pub(crate) fn config(self) -> SimConfig {
-        let version = if self.runtime == Runtime::Cudart { self.major * 1000 } else { 13_000 };
+        let version = match (self.runtime, self.major, self.lacks) {
+            (Runtime::Cudart, 12, "LACKS_DRIVER") => 12_000,
+            (Runtime::Cudart, 12, _) => 12_080,
+            _ => 13_000,
+        };
         SimConfig::default().version(version)
     }
 

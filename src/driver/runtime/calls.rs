@@ -735,20 +735,26 @@ unsafe impl Driver for RuntimeDriver {
             self.device(ordinal, Call::FillAsync)?;
             return Err(DriverError::new(Call::FillAsync, Code::INVALID_VALUE));
         }
-        let stream = self.stream(raw);
-        self.call(ordinal, Call::FillAsync, |symbols| {
-            match (value, symbols.fill_2_async, symbols.fill_4_async) {
+        let (stream, device) = (self.stream(raw), self.device(ordinal, Call::FillAsync)?);
+        let _current = self.enter(device)?;
+        let symbols = &self.symbols;
+        let code = match (value, symbols.fill_2_async, symbols.fill_4_async) {
+            (FillValue::U8(value), ..) => {
                 // SAFETY: the range stays live until then and nobody conflicts, as the caller promises.
-                (FillValue::U8(value), ..) => unsafe {
-                    (symbols.fill_1_async)(to, c_int::from(value), count, stream)
-                },
-                // SAFETY: as above.
-                (FillValue::U16(value), Some(fill), _) => unsafe { fill(to, value, count, stream) },
-                // SAFETY: as above.
-                (FillValue::U32(value), _, Some(fill)) => unsafe { fill(to, value, count, stream) },
-                _ => MISSING,
+                let code = unsafe { (symbols.fill_1_async)(to, c_int::from(value), count, stream) };
+                return self.check(Call::FillAsync, code);
             }
-        })
+            // SAFETY: as above.
+            (FillValue::U16(value), Some(fill), _) => unsafe { fill(to, value, count, stream) },
+            // SAFETY: as above.
+            (FillValue::U32(value), _, Some(fill)) => unsafe { fill(to, value, count, stream) },
+            _ => MISSING,
+        };
+        if self.table().numbers_as_cuda {
+            self.check_of_driver(Call::FillAsync, code)
+        } else {
+            self.check(Call::FillAsync, code)
+        }
     }
 
     unsafe fn prefetch_async(

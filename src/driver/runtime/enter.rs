@@ -87,22 +87,6 @@ impl Drop for Entered<'_> {
 }
 
 impl RuntimeDriver {
-    /// The code of a call, as CUDA numbers it. A code that the library remembers as the thread's last error is taken back there:
-    /// unless it is another call's, which the program may want to see.
-    pub(super) fn check(&self, call: Call, code: c_uint) -> DriverResult<()> {
-        if code == abi::SUCCESS { Ok(()) } else { Err(self.failed(call, code)) }
-    }
-
-    #[cold]
-    fn failed(&self, call: Call, code: c_uint) -> DriverError {
-        // SAFETY: neither function takes an argument.
-        if unsafe { (self.symbols.peek_at_last_error)() } == code {
-            // SAFETY: as above.
-            unsafe { (self.symbols.get_last_error)() };
-        }
-        DriverError::new(call, self.table().code(code))
-    }
-
     pub(super) fn usable(&self, call: Call) -> DriverResult<()> {
         usable(self.runtime, call)
     }
@@ -141,7 +125,7 @@ impl RuntimeDriver {
     ///
     /// A context is pushed and popped, and no device is set: to set the one before again would make a context on it where there was
     /// none, and lose a context of somebody's own.
-    fn enter(&self, device: &RuntimeDevice) -> DriverResult<Entered<'_>> {
+    pub(super) fn enter(&self, device: &RuntimeDevice) -> DriverResult<Entered<'_>> {
         let symbols = &self.symbols;
         let entered = |left| Entered { symbols, left, not_send: PhantomData };
         if let (Some(context), Some(get_current), Some(push)) =

@@ -4,12 +4,13 @@
 //! library is opened when it is first asked for; none is needed to build. docs/runtimes.md says what is known of each, and where
 //! from.
 //!
-//! What a library lacks is answered with [`Code::NOT_SUPPORTED`], and [`Driver::attribute`](super::Driver::attribute) says that the
-//! device does not have it.
+//! What a library lacks is answered with [`Code::NOT_SUPPORTED`], a question about an address or a stream with [`Code::NOT_FOUND`], and
+//! [`Driver::attribute`](super::Driver::attribute) says that the device does not have it.
 
 mod calls;
 mod enter;
 mod family;
+mod last_error;
 mod library;
 mod pointer;
 mod start;

@@ -13,15 +13,20 @@ use super::{Runtime, RuntimeDriver};
 use crate::driver::{Call, Code, DriverError, LoadError, abi, exit};
 
 impl RuntimeDriver {
-    /// Opens the first library that is there, and starts it.
+    /// Opens the first library that is there and that the driver behind it is new enough for, and starts it.
     pub(super) fn start(runtime: Runtime) -> Result<Self, LoadError> {
-        // Before any code of the library runs: a later fork must be noticed.
-        runtime.standing().loaded_in.note();
-        // SAFETY: each name is the vendor's for the library, which is what every program that uses it relies on.
-        let open = |name: &&str| unsafe { Library::open(OsStr::new(name)) };
-        let library = runtime.libraries().iter().find_map(open).ok_or_else(|| not_found(runtime))?;
-        // SAFETY: as above.
-        unsafe { Self::start_library(runtime, &library) }
+        let mut failure = None;
+        for name in runtime.libraries() {
+            // SAFETY: each name is the vendor's for the library, which is what every program that uses it relies on.
+            let Some(library) = (unsafe { Library::open(OsStr::new(name)) }) else { continue };
+            // SAFETY: as above.
+            match unsafe { Self::start_library(runtime, &library) } {
+                // An older one, which comes later, may do.
+                Err(error @ TOO_NEW) => failure = failure.or(Some(error)),
+                started => return started,
+            }
+        }
+        Err(failure.unwrap_or_else(|| not_found(runtime)))
     }
 
     /// The same, of the library at `path`.
@@ -30,7 +35,6 @@ impl RuntimeDriver {
     ///
     /// The file is a library of that runtime.
     pub(super) unsafe fn start_from(runtime: Runtime, path: &Path) -> Result<Self, LoadError> {
-        runtime.standing().loaded_in.note();
         // SAFETY: the caller's promise.
         let library = unsafe { Library::open(path.as_os_str()) }.ok_or_else(|| not_found(runtime))?;
         // SAFETY: the caller's promise.
@@ -43,44 +47,42 @@ impl RuntimeDriver {
     ///
     /// The library is one of that runtime.
     unsafe fn start_library(runtime: Runtime, library: &Library) -> Result<Self, LoadError> {
+        // Before the library is called, and not before it is found: a later fork must be noticed, and where there is no library a
+        // child of a fork is told that, too.
+        runtime.standing().loaded_in.note();
         let table = runtime.table();
-        let name = match runtime {
-            Runtime::Cudart => "cudaRuntimeGetVersion",
-            Runtime::Hip => "hipRuntimeGetVersion",
-            Runtime::Maca => "mcRuntimeGetVersion",
+        let (of_library, of_driver) = match runtime {
+            Runtime::Cudart => ("cudaRuntimeGetVersion", Some("cudaDriverGetVersion")),
+            Runtime::Hip => ("hipRuntimeGetVersion", None),
+            Runtime::Maca => ("mcRuntimeGetVersion", None),
         };
         // SAFETY: the caller's promise; the function takes a pointer to an `int` in every version.
-        let of_library = unsafe { version(library, name) }.ok_or_else(|| incomplete(runtime))?;
-        let mut version = (table.version)(of_library.map_err(|code| refused(runtime, code))?);
-        if version < table.oldest_version {
-            return Err(too_old(runtime));
-        }
-        let major = version / 1000;
-        // SAFETY: the caller's promise, and the library said that it is of that version.
-        let symbols =
-            unsafe { Symbols::find(library, runtime, major) }.map_err(|why| LoadError::NoDriver {
-                why,
-                instead: "take what shadows the vendor's own library off the library path",
-            })?;
+        let answer = unsafe { version(library, of_library) }.ok_or_else(|| incomplete(runtime))?;
+        let of_library = (table.version)(answer.map_err(|code| refused(runtime, code))?);
+        let mut version_of_both = of_library;
         // What works is what both the library and the driver behind it know.
-        if let Some(get) = symbols.driver_get_version {
-            let mut of_driver: c_int = 0;
-            // SAFETY: `of_driver` is writable. It stays 0 where there is no driver.
-            let code = unsafe { get(&raw mut of_driver) };
-            if code != abi::SUCCESS {
-                return Err(refused(runtime, code));
-            }
-            version = version.min((table.version)(of_driver.unsigned_abs()));
-            if version == 0 {
+        // SAFETY: as above.
+        if let Some(answer) = of_driver.and_then(|name| unsafe { version(library, name) }) {
+            let of_driver = (table.version)(answer.map_err(|code| refused(runtime, code))?);
+            if of_driver == 0 {
                 return Err(LoadError::NoDriver {
                     why: "there is a CUDA runtime, and no driver behind it",
                     instead: "install the NVIDIA driver, or simulate a machine",
                 });
             }
-            if version < table.oldest_version {
-                return Err(too_old(runtime));
-            }
+            version_of_both = of_library.min(of_driver);
         }
+        let (major, version) = (of_library / 1000, version_of_both);
+        if version < table.oldest_version {
+            return Err(too_old(runtime));
+        }
+        // SAFETY: the caller's promise, and the library said that it is of that version.
+        let symbols = unsafe { Symbols::find(library, runtime, major, version) }.map_err(|why| {
+            LoadError::NoDriver {
+                why,
+                instead: "take what shadows the vendor's own library off the library path",
+            }
+        })?;
         let mut count: c_int = 0;
         // SAFETY: `count` is writable.
         let code = unsafe { (symbols.get_device_count)(&raw mut count) };
@@ -101,7 +103,7 @@ impl RuntimeDriver {
 ///
 /// It takes a pointer to an `int`.
 unsafe fn version(library: &Library, name: &'static str) -> Option<Result<u32, u32>> {
-    let named = Named { name, only_in: None, of_driver: None };
+    let named = Named { name, only_in: None, of_driver: None, since: 0 };
     // SAFETY: the caller's promise.
     let get: unsafe extern "C" fn(*mut c_int) -> u32 = unsafe { library.find(named) }?;
     let mut version: c_int = 0;
@@ -135,14 +137,17 @@ fn incomplete(runtime: Runtime) -> LoadError {
 /// `cudaErrorInsufficientDriver`, which HIP and MACA have, too.
 const INSUFFICIENT_DRIVER: u32 = 35;
 
+/// The library needs a newer driver than there is.
+const TOO_NEW: LoadError = LoadError::NoDriver {
+    why: "the driver is older than the runtime library needs (35)",
+    instead: "install a newer driver, or an older runtime library",
+};
+
 /// The error for a code of the first calls. Some codes get a longer explanation.
 #[cold]
 fn refused(runtime: Runtime, code: u32) -> LoadError {
     match runtime.table().code(code) {
-        Code(INSUFFICIENT_DRIVER) => LoadError::NoDriver {
-            why: "the driver is older than the runtime library needs (35)",
-            instead: "install a newer driver, or an older runtime library",
-        },
+        Code(INSUFFICIENT_DRIVER) => TOO_NEW,
         Code::STUB_LIBRARY => LoadError::NoDriver {
             why: "the driver behind the runtime library is a stub (34)",
             instead: "take the toolkit's directory of stubs off the library path",

@@ -19,13 +19,16 @@ pub(super) struct Named {
     pub(super) only_in: Option<u32>,
     /// For a function of the driver behind the library: the version of CUDA whose type it has. Its own functions have none.
     pub(super) of_driver: Option<u32>,
+    /// The version from which on the driver behind the library can do what the function asks of it; 0: any that is accepted.
+    pub(super) since: u32,
 }
 
 /// The version of CUDA whose functions are asked of cudart where a name does not say otherwise: the oldest that is accepted.
 const DRIVER_VERSION: u32 = 12_000;
 
 impl Named {
-    /// `name`; `13:name`, which only version 13 has; or `cuName@12050`, of the driver behind cudart, as of CUDA 12.5.
+    /// `name`; `13:name`, which only version 13 has; `cudaName@12020`, which needs a driver of CUDA 12.2; or `cuName@12050`, of the
+    /// driver behind cudart, as of CUDA 12.5.
     fn parse(word: &'static str) -> Self {
         let (only_in, word) = match word.split_once(':') {
             Some((major, name)) => (major.parse().ok(), name),
@@ -36,7 +39,8 @@ impl Named {
             None => (word, None),
         };
         let is_of_driver = name.starts_with("cu") && !name.starts_with("cuda");
-        Self { name, only_in, of_driver: is_of_driver.then_some(version.unwrap_or(DRIVER_VERSION)) }
+        let of_driver = is_of_driver.then_some(version.unwrap_or(DRIVER_VERSION));
+        Self { name, only_in, of_driver, since: version.unwrap_or(0) }
     }
 }
 
@@ -60,22 +64,29 @@ macro_rules! symbols {
         }
 
         impl Symbols {
-            /// Finds all functions; the error says which required one is missing.
+            /// Finds all functions that `version` has, which is what the library and the driver behind it both know. The error says
+            /// which required one is missing.
             ///
             /// # Safety
             ///
             /// The library is one of that runtime, of major version `major`.
-            pub(super) unsafe fn find(library: &Library, runtime: Runtime, major: u32) -> Result<Self, &'static str> {
+            pub(super) unsafe fn find(
+                library: &Library,
+                runtime: Runtime,
+                major: u32,
+                version: u32,
+            ) -> Result<Self, &'static str> {
+                let of = (major, version);
                 let mut missing = Vec::new();
                 Ok(Self {
                     $($name: {
                         // SAFETY: the caller's promise; and the type is that of the function in every version that the name is for.
-                        unsafe { find(library, pick!(runtime, $symbols), major, &mut missing) }
+                        unsafe { find(library, pick!(runtime, $symbols), of, &mut missing) }
                             .ok_or(why_missing!(runtime, $symbols))?
                     },)+
                     $($optional: {
                         // SAFETY: as above.
-                        unsafe { find(library, pick!(runtime, $optional_symbols), major, &mut missing) }
+                        unsafe { find(library, pick!(runtime, $optional_symbols), of, &mut missing) }
                     },)+
                     missing,
                 })
@@ -148,7 +159,6 @@ symbols! {
         fill_1_async = ["cudaMemsetAsync", "hipMemsetAsync", "mcMemsetAsync"](u64, c_int, usize, usize);
     }
     optional {
-        driver_get_version = ["cudaDriverGetVersion", "", ""](*mut c_int);
         device_get_name = ["cuDeviceGetName", "hipDeviceGetName", "mcDeviceGetName"](*mut c_char, c_int, c_int);
         // The number of a device where it is not its ordinal, and what the runtime does not say of it.
         device_get = ["cuDeviceGet", "", ""](*mut c_int, c_int);
@@ -270,14 +280,14 @@ symbols! {
         memory_map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
         memory_unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
         memory_set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
-        // CUDA 13 gave the names of the forms with a device to those with a location.
+        // CUDA 13 gave the names of the forms with a device to those with a location, which a driver older than 12.2 cannot serve.
         prefetch_to_location = [
-            "13:cudaMemPrefetchAsync 12:cudaMemPrefetchAsync_v2",
+            "13:cudaMemPrefetchAsync 12:cudaMemPrefetchAsync_v2@12020",
             "7:hipMemPrefetchAsync_v2",
             ""
         ](u64, usize, MemLocation, c_uint, usize);
         prefetch_to_device = ["12:cudaMemPrefetchAsync", "hipMemPrefetchAsync", "mcMemPrefetchAsync"](u64, usize, c_int, usize);
-        advise_location = ["13:cudaMemAdvise 12:cudaMemAdvise_v2", "7:hipMemAdvise_v2", ""](u64, usize, c_uint, MemLocation);
+        advise_location = ["13:cudaMemAdvise 12:cudaMemAdvise_v2@12020", "7:hipMemAdvise_v2", ""](u64, usize, c_uint, MemLocation);
         advise_device = ["12:cudaMemAdvise", "hipMemAdvise", "mcMemAdvise"](u64, usize, c_uint, c_int);
     }
 }
@@ -290,10 +300,12 @@ symbols! {
 unsafe fn find<F: Copy>(
     library: &Library,
     words: &'static str,
-    major: u32,
+    (major, version): (u32, u32),
     missing: &mut Vec<&'static str>,
 ) -> Option<F> {
-    let of_this_version = || names(words).filter(|named| named.only_in.is_none_or(|only| only == major));
+    let of_this_version = || {
+        names(words).filter(|named| named.only_in.is_none_or(|only| only == major) && named.since <= version)
+    };
     // SAFETY: the caller's promise.
     let found = of_this_version().find_map(|named| unsafe { library.find(named) });
     if found.is_none() {
@@ -309,14 +321,16 @@ mod tests {
     #[test]
     fn a_name_may_be_of_one_version_or_of_the_driver() {
         let parse = Named::parse;
-        assert_eq!(parse("hipMalloc"), Named { name: "hipMalloc", only_in: None, of_driver: None });
+        assert_eq!(parse("hipMalloc"), Named { name: "hipMalloc", only_in: None, of_driver: None, since: 0 });
         assert_eq!(parse("13:cudaMemAdvise").only_in, Some(13));
         assert_eq!(parse("13:cudaMemAdvise").of_driver, None);
         assert_eq!(parse("cuMemMap").of_driver, Some(12_000));
         assert_eq!(
             parse("cuStreamGetCtx@12050"),
-            Named { name: "cuStreamGetCtx", only_in: None, of_driver: Some(12_050) }
+            Named { name: "cuStreamGetCtx", only_in: None, of_driver: Some(12_050), since: 12_050 }
         );
+        let newer = parse("12:cudaMemAdvise_v2@12020");
+        assert_eq!((newer.only_in, newer.of_driver, newer.since), (Some(12), None, 12_020));
     }
 
     #[test]

@@ -53,6 +53,10 @@ const HIP_MINOR: u32 = 100_000;
 const OLD_CODES: [(u32, Code); 3] =
     [(16, Code::INVALID_VALUE), (17, Code::INVALID_VALUE), (21, Code::INVALID_VALUE)];
 
+/// `cudaErrorCallRequiresNewerDriver`, which the driver's interface does not have: the library knows the call, and the driver behind it
+/// does not.
+const NEWER_DRIVER_NEEDED: (u32, Code) = (36, Code::NOT_SUPPORTED);
+
 /// `cudart`: the numbers of attributes and codes are those of the driver's interface.
 pub(super) static CUDART: Table = Table {
     name: "cudart",
@@ -76,7 +80,7 @@ pub(super) static CUDART: Table = Table {
     numbers_as_cuda: true,
     attribute: |attribute| Some(attribute.number()),
     memory_kind: |_, number| kind_since_cuda_11(number),
-    codes: &OLD_CODES,
+    codes: &[OLD_CODES[0], OLD_CODES[1], OLD_CODES[2], NEWER_DRIVER_NEEDED],
     granularity: abi::GRANULARITY_MINIMUM,
     pool_limit_version: 12_020,
 };
@@ -232,6 +236,7 @@ mod tests {
     fn codes_that_are_not_cudas_have_one_of_cudas() {
         assert_eq!(MACA.code(10_007), Code::OUT_OF_MEMORY);
         assert_eq!(HIP.code(17), Code::INVALID_VALUE);
+        assert_eq!((CUDART.code(36), HIP.code(36)), (Code::NOT_SUPPORTED, Code(36)));
         // What is not in the list is as the library says it.
         assert_eq!((HIP.code(1052), MACA.code(2)), (Code(1052), Code::OUT_OF_MEMORY));
     }

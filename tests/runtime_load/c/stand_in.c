@@ -1,5 +1,6 @@
 /* A runtime library without a GPU: every function of a vendor's header, which asks the test beside it. Built once for each vendor and
- * version: CUDART, HIP or MACA is defined, and MAJOR. LACKS_REQUIRED and LACKS_OPTIONAL leave functions out.
+ * version: CUDART, HIP or MACA is defined, and MAJOR. LACKS_REQUIRED and LACKS_OPTIONAL leave functions out; LACKS_DRIVER is a cudart
+ * 12.2 over a driver of 12.0.
  *
  * What is the library's own business is here: the current device of each thread, cudart's contexts, the last error, the vendor's
  * structures and numbers. The machine behind it is the test's. It is asked by the call's number, with numbers only, and answers with
@@ -92,9 +93,22 @@ static int is_there(int device) { return device >= 0 && device < devices_there; 
 /* Null is the legacy stream, which the machine knows as 1. */
 static uint64_t of(N(Stream_t) stream) { return stream == NULL ? 1 : U(stream); }
 
+#if defined CUDART
+#if defined LACKS_DRIVER
+#define VERSION 12020
+#define BEHIND 12000
+#elif MAJOR == 12
+#define VERSION 12080
+#define BEHIND 12080
+#else
+#define VERSION (MAJOR * 1000)
+#define BEHIND (MAJOR * 1000)
+#endif
+#endif
+
 API(RuntimeGetVersion)(int *version) {
 #if defined CUDART
-    *version = number_from("STAND_IN_VERSION", MAJOR * 1000);
+    *version = number_from("STAND_IN_VERSION", VERSION);
 #elif defined HIP
     *version = number_from("STAND_IN_VERSION", MAJOR * 10000000 + 5 * 100000 + 31921);
 #else
@@ -104,13 +118,19 @@ API(RuntimeGetVersion)(int *version) {
 }
 
 #if defined CUDART
+static int driver_version(void) { return number_from("STAND_IN_DRIVER", BEHIND); }
+
 API(DriverGetVersion)(int *version) {
-    *version = number_from("STAND_IN_DRIVER", MAJOR * 1000);
+    *version = driver_version();
     return end(0);
 }
 #endif
 
 API(GetDeviceCount)(int *count) {
+#if defined CUDART
+    /* A driver serves libraries of its own major version, and of older ones. */
+    if (driver_version() / 1000 < MAJOR) return end(35);
+#endif
     *count = devices_there;
     return end(number_from("STAND_IN_CODE", 0));
 }
@@ -558,11 +578,21 @@ API(MemAdvise)(const void *address, size_t count, advice_t advice, int device) {
 }
 #endif
 #if defined CUDART || (defined HIP && MAJOR >= 7)
+/* The library knows the call, and the driver behind it does not. */
+static int is_too_new(void) {
+#if defined CUDART
+    return driver_version() < 12020;
+#else
+    return 0;
+#endif
+}
 OUT N(Error_t) N(WITH_LOCATION(MemPrefetchAsync))(const void *address, size_t count, location_t to, unsigned int flags, N(Stream_t) stream) {
     if (flags != 0) return end(1);
+    if (is_too_new()) return end(36);
     return end(prefetch(address, count, to.type, to.id, stream));
 }
 OUT N(Error_t) N(WITH_LOCATION(MemAdvise))(const void *address, size_t count, advice_t advice, location_t location) {
+    if (is_too_new()) return end(36);
     return end(advise(address, count, advice, location.type, location.id));
 }
 #endif
@@ -762,16 +792,28 @@ static const struct {
     FUNCTION(cuMemSetAccess)
 };
 
-API(GetDriverEntryPointByVersion)(const char *symbol, void **function, unsigned int version, unsigned long long flags,
-                                  enum cudaDriverEntryPointQueryResult *status) {
-    /* The functions in which null is the legacy stream. */
-    if (flags != 1) return end(1);
+static uint32_t entry_point(const char *symbol, void **function, unsigned int version, unsigned long long flags,
+                            enum cudaDriverEntryPointQueryResult *status) {
+    /* The functions in which null is the legacy stream; and no version that the driver has not heard of. */
+    if (flags != 1 || version > (unsigned int)driver_version()) return 1;
     *status = cudaDriverEntryPointSymbolNotFound;
     for (size_t i = 0; i < sizeof of_driver / sizeof *of_driver; i++)
         if (strcmp(of_driver[i].name, symbol) == 0 && of_driver[i].since <= version)
-            return *function = of_driver[i].function, *status = cudaDriverEntryPointSuccess, end(0);
-    return end(0);
+            return *function = of_driver[i].function, *status = cudaDriverEntryPointSuccess, 0;
+    return 0;
 }
+
+#if defined LACKS_DRIVER
+/* Until CUDA 12.4. */
+API(GetDriverEntryPoint)(const char *symbol, void **function, unsigned long long flags, enum cudaDriverEntryPointQueryResult *status) {
+    return end(entry_point(symbol, function, (unsigned int)driver_version(), flags, status));
+}
+#else
+API(GetDriverEntryPointByVersion)(const char *symbol, void **function, unsigned int version, unsigned long long flags,
+                                  enum cudaDriverEntryPointQueryResult *status) {
+    return end(entry_point(symbol, function, version, flags, status));
+}
+#endif
 #else
 API(StreamGetDevice)(N(Stream_t) stream, N(Device_t) *device) {
     uint64_t answer = 0;
