@@ -1,6 +1,6 @@
-//! Finds the tool, once, and lets it begin.
+//! Lets the tool begin, once.
 
-#![expect(unsafe_code, reason = "loads the library that the environment names, and lets it fill the slots")]
+#![expect(unsafe_code, reason = "calls the functions with which a tool begins")]
 
 use core::cell::Cell;
 use core::ffi::{CStr, c_void};
@@ -13,6 +13,7 @@ use super::abi::{
     ModuleSegment, VERSION,
 };
 use super::slots;
+use super::tool::Tool;
 use crate::contain::Inside;
 use crate::sync::{Global, assert_no_lock_is_held, yield_now};
 
@@ -125,14 +126,15 @@ pub(crate) fn announces_all() -> bool {
 /// What the tool wants to hear.
 #[inline]
 pub(super) fn heard() -> u8 {
-    // Relaxed: who has to tell something comes after the start by the memory that it tells of; and a range may begin late.
+    // Relaxed: who has to tell something comes after the start by the memory that it tells of; a range may begin late; and before a
+    // function is called there is the fence of `Slot::function`.
     HEARD.load(Ordering::Relaxed)
 }
 
 /// The domain, as the tool calls it; null where it has no domains.
 pub(super) fn domain() -> Handle {
-    // Acquire: pairs with the release of the thread that starts.
-    DOMAIN_HANDLE.load(Ordering::Acquire)
+    // Relaxed: it was written before the word that says what the tool hears, and the fence of `Slot::function` has come.
+    DOMAIN_HANDLE.load(Ordering::Relaxed)
 }
 
 #[cold]
@@ -143,6 +145,8 @@ fn start_once() {
     }
     // The tool's code runs: a start that it makes itself would wait for itself.
     let Some(_starting) = Inside::enter(&IS_STARTING) else { return };
+    // First: a child of a fork that comes from now on must not find a start that nobody ends.
+    drop(IN_CHILD.lock());
     // Acquire: as in `start`.
     if STATE.compare_exchange(FRESH, STARTING, Ordering::Acquire, Ordering::Acquire).is_err() {
         while STATE.load(Ordering::Acquire) == STARTING {
@@ -150,10 +154,9 @@ fn start_once() {
         }
         return;
     }
-    drop(IN_CHILD.lock());
     let heard = find();
-    // Relaxed: the release below comes after it.
-    HEARD.store(heard, Ordering::Relaxed);
+    // Release: pairs with the fence of `Slot::function`, for a thread that has not called `start`.
+    HEARD.store(heard, Ordering::Release);
     // Release: pairs with the acquires above.
     STATE.store(STARTED, Ordering::Release);
 }
@@ -164,17 +167,20 @@ fn find() -> u8 {
     let Some(tool) = Tool::find() else { return 0 };
     let mut heard = 0;
     // In this order, as the headers do it.
-    if tool.initialize.is_some_and(begin) {
+    let has_begun = tool.initialize.is_some_and(begin);
+    if has_begun {
         heard |= RANGES;
     } else {
         slots::clear_core();
     }
-    if tool.initialize_extension.is_some_and(begin_memory) && wants_memory() {
+    let has_begun_memory = tool.initialize_extension.is_some_and(begin_memory);
+    if has_begun_memory && wants_memory() {
         heard |= MEMORY;
     } else {
         slots::clear_memory();
     }
-    if heard == 0 {
+    // One that has begun may have threads and handlers by now, also if it wants to hear nothing of what is told here.
+    if !has_begun && !has_begun_memory {
         tool.unload();
     }
     heard
@@ -191,8 +197,8 @@ fn begin(initialize: Initialize) -> bool {
     let create = unsafe { core::mem::transmute::<*mut c_void, DomainCreate>(create) };
     // SAFETY: the name ends with a null, and lives for ever.
     let domain = unsafe { create(DOMAIN.as_ptr()) };
-    // Release: pairs with the acquire in `domain`.
-    DOMAIN_HANDLE.store(domain, Ordering::Release);
+    // Relaxed: what says that the tool hears something is written after it, with a release.
+    DOMAIN_HANDLE.store(domain, Ordering::Relaxed);
     true
 }
 
@@ -223,89 +229,4 @@ fn begin_memory(initialize: InitializeExtension) -> bool {
 fn wants_memory() -> bool {
     let needed = [slots::HEAP_REGISTER, slots::REGIONS_REGISTER, slots::REGIONS_UNREGISTER];
     needed.iter().all(|number| slots::MEMORY[*number].function().is_some())
-}
-
-/// The functions with which a tool begins.
-struct Tool {
-    initialize: Option<Initialize>,
-    initialize_extension: Option<InitializeExtension>,
-    library: *mut c_void,
-}
-
-#[cfg(unix)]
-impl Tool {
-    /// The library that the environment names; else a tool that is part of the program, and says so by two variables that point to
-    /// its functions.
-    fn find() -> Option<Self> {
-        use std::ffi::CString;
-        use std::os::unix::ffi::OsStringExt;
-
-        let variable =
-            if size_of::<usize>() == 8 { "NVTX_INJECTION64_PATH" } else { "NVTX_INJECTION32_PATH" };
-        let Some(path) = crate::environment::variable(variable).filter(|path| !path.is_empty()) else {
-            return Self::built_in();
-        };
-        let path = CString::new(path.into_vec()).ok()?;
-        // SAFETY: the path ends with a null. What the library runs when it is loaded is the environment's, which this process
-        // trusts: `variable` has asked.
-        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
-        if library.is_null() {
-            return None;
-        }
-        let tool = Self {
-            initialize: symbol(library, c"InitializeInjectionNvtx2")
-                // SAFETY: by this name the headers know a function of this type.
-                .map(|function| unsafe { core::mem::transmute::<*mut c_void, Initialize>(function) }),
-            initialize_extension: symbol(library, c"InitializeInjectionNvtxExtension")
-                // SAFETY: as above.
-                .map(|function| unsafe {
-                    core::mem::transmute::<*mut c_void, InitializeExtension>(function)
-                }),
-            library,
-        };
-        Some(tool)
-    }
-
-    fn built_in() -> Option<Self> {
-        let variable = |name| {
-            let variable = symbol(libc::RTLD_DEFAULT, name)?.cast::<*mut c_void>();
-            // SAFETY: by these names the headers know variables that hold the address of a function, or null.
-            let function = unsafe { variable.read() };
-            (!function.is_null()).then_some(function)
-        };
-        let initialize = variable(c"InitializeInjectionNvtx2_fnptr")
-            // SAFETY: such a function has this type.
-            .map(|function| unsafe { core::mem::transmute::<*mut c_void, Initialize>(function) });
-        let initialize_extension = variable(c"InitializeInjectionNvtxExtension_fnptr")
-            // SAFETY: as above.
-            .map(|function| unsafe { core::mem::transmute::<*mut c_void, InitializeExtension>(function) });
-        let is_there = initialize.is_some() || initialize_extension.is_some();
-        is_there.then_some(Self { initialize, initialize_extension, library: ptr::null_mut() })
-    }
-
-    fn unload(&self) {
-        if !self.library.is_null() {
-            // SAFETY: it was loaded once, in `find`; the tool has not begun, and all slots are empty.
-            unsafe { libc::dlclose(self.library) };
-        }
-    }
-}
-
-#[cfg(unix)]
-fn symbol(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the handle is one of `dlopen`, or stands for all libraries; the name ends with a null.
-    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
-}
-
-#[cfg(not(unix))]
-impl Tool {
-    /// No tool is looked for on this system.
-    fn find() -> Option<Self> {
-        None
-    }
-
-    fn unload(&self) {
-        debug_assert!(self.library.is_null());
-    }
 }

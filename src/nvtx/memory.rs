@@ -14,8 +14,9 @@ use super::abi::{
     HeapDescription, HeapRegister, HeapUnregister, NameBatch, RegionName, RegionsName, RegionsRegister,
     RegionsResize, RegionsUnregister, RegisterBatch, ResizeBatch, UnregisterBatch, VirtualRange,
 };
-pub(crate) use super::pieces::Piece;
-use super::pieces::{Divided, Entered, Pieces, United, printable};
+use super::name::printable;
+pub(crate) use super::piece::Piece;
+use super::pieces::{Divided, Entered, Pieces, United};
 use super::{load, slots};
 use crate::sync::{Global, assert_no_lock_is_held};
 

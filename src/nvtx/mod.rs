@@ -24,9 +24,12 @@
 mod abi;
 mod load;
 mod memory;
+mod name;
+mod piece;
 mod pieces;
 mod ranges;
 mod slots;
+mod tool;
 
 pub(crate) use load::announces_all;
 pub use load::{Announced, Heard, announce, start};

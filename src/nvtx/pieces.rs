@@ -1,37 +1,13 @@
 //! `Pieces`: what a tool has been told about memory. Plain data: what is to be told comes out of it, and `memory` tells it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
+
+use smallvec::SmallVec;
 
 use super::abi::VirtualRange;
-
-/// The longest name that `compute-sanitizer` takes: names are printable letters of one byte, 1 to 49 of them.
-const LONGEST_NAME: usize = 49;
-
-/// A piece of memory: where it begins, and how long it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-}
-
-impl Piece {
-    pub(crate) fn new(address: u64, bytes: usize) -> Self {
-        Self { address, bytes: bytes as u64 }
-    }
-
-    fn end(&self) -> u64 {
-        self.address.saturating_add(self.bytes)
-    }
-
-    fn contains(&self, other: &Self) -> bool {
-        self.address <= other.address && other.end() <= self.end()
-    }
-
-    pub(super) fn range(&self) -> VirtualRange {
-        VirtualRange { bytes: self.bytes as usize, address: self.address as usize }
-    }
-}
+use super::name::printable;
+use super::piece::Piece;
 
 /// A heap that the tool knows.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +24,9 @@ struct Region {
     bytes: u64,
     name: Option<&'static CStr>,
 }
+
+/// The region around a piece that is divided, and where it begins, if there was one.
+type Around = Option<(u64, Region)>;
 
 /// A region to register: its heap, and its name.
 #[derive(Clone, Copy, Debug)]
@@ -87,10 +66,11 @@ pub(super) struct United {
 pub(super) struct Pieces {
     heaps: BTreeMap<u64, Heap>,
     regions: BTreeMap<u64, Region>,
-    /// Pieces of heaps that are divided, by address and bytes: each with the region around it, if there was one.
-    divided: HashMap<(u64, u64), Option<(u64, Region)>>,
+    /// Pieces of heaps that are divided, by address and bytes: each with the region around it, if there was one. One piece may be
+    /// divided by several, of whom the last ends first.
+    divided: HashMap<(u64, u64), SmallVec<[Around; 1]>>,
     /// Regions whose memory sleeps.
-    asleep: HashMap<u64, Region>,
+    asleep: BTreeMap<u64, Region>,
     /// The names of tags, by their numbers. Kept for ever: a tool may keep the address that it is given. There are as many as tags.
     names: HashMap<u32, &'static CStr>,
 }
@@ -119,7 +99,7 @@ impl Pieces {
         if let Some((address, _)) = around {
             self.regions.remove(&address);
         }
-        self.divided.insert((piece.address, piece.bytes), around);
+        self.divided.entry((piece.address, piece.bytes)).or_default().push(around);
         Divided::Within(around.map(|(address, _)| address))
     }
 
@@ -130,14 +110,17 @@ impl Pieces {
 
     /// A piece is carved no longer.
     pub(super) fn unite(&mut self, piece: Piece) -> United {
-        let divided = self.divided.remove(&(piece.address, piece.bytes));
+        let divided = self.end_division(piece);
         let is_heap = self.heaps.get(&piece.address).is_some_and(|heap| heap.end == piece.end());
         if divided.is_none() && !is_heap {
             // It was not told of.
             return United { ended: Vec::new(), heap: None, again: None };
         }
         let ended = self.end_regions(piece);
-        self.asleep.retain(|address, _| *address < piece.address || piece.end() <= *address);
+        // Without a look at those elsewhere, of which there may be as many as blocks.
+        while let Some((&address, _)) = self.asleep.range(piece.address..piece.end()).next() {
+            self.asleep.remove(&address);
+        }
         let Some(around) = divided else {
             let heap = self.heaps.remove(&piece.address).map(|heap| heap.handle);
             return United { ended, heap, again: None };
@@ -149,6 +132,17 @@ impl Pieces {
             Some(Entered { heap, piece, name: region.name, is_resized: false })
         });
         United { ended, heap: None, again }
+    }
+
+    /// What the last one who divided a piece has found around it.
+    fn end_division(&mut self, piece: Piece) -> Option<Around> {
+        let key = (piece.address, piece.bytes);
+        let divisions = self.divided.get_mut(&key)?;
+        let last = divisions.pop();
+        if divisions.is_empty() {
+            self.divided.remove(&key);
+        }
+        last
     }
 
     /// Ends the regions that begin within a piece.
@@ -219,14 +213,6 @@ impl Pieces {
     }
 }
 
-/// A text as tools take it: the last letters of it, because those name what is innermost. `None` if nothing is left.
-pub(super) fn printable(text: &str) -> Option<CString> {
-    let letters: Vec<u8> =
-        text.chars().map(|letter| if matches!(letter, ' '..='~') { letter as u8 } else { b'_' }).collect();
-    let last = letters.len().saturating_sub(LONGEST_NAME);
-    CString::new(&letters[last..]).ok().filter(|name| !name.is_empty())
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -271,6 +257,34 @@ mod tests {
     }
 
     #[test]
+    fn one_piece_may_be_carved_by_several() {
+        let mut pieces = with_heap();
+        for _ in 0..3 {
+            assert!(pieces.enter(HEAP, None).is_some());
+            assert_eq!(pieces.divide(HEAP), Divided::Within(Some(HEAP.address)));
+        }
+        for _ in 0..3 {
+            let United { heap, again, .. } = pieces.unite(HEAP);
+            assert_eq!((heap, again.map(|again| again.piece)), (None, Some(HEAP)));
+            assert!(pieces.leave(HEAP.address));
+        }
+        assert_eq!(pieces.unite(HEAP).heap, Some(7));
+        assert!(pieces.regions.is_empty() && pieces.heaps.is_empty() && pieces.divided.is_empty());
+    }
+
+    #[test]
+    fn what_sleeps_elsewhere_sleeps_on() {
+        let mut pieces = with_heap();
+        let blocks = [0x10000, 0x10400, 0x10500, 0x10800].map(|address| piece(address, 256));
+        assert!(blocks.iter().all(|block| pieces.enter(*block, None).is_some()));
+        assert_eq!(pieces.divide(piece(0x10400, 0x400)), Divided::Within(None));
+        assert_eq!(pieces.fall_asleep(&blocks).len(), 4);
+        assert!(pieces.unite(piece(0x10400, 0x400)).ended.is_empty());
+        let woken: Vec<u64> = pieces.awaken(&blocks).iter().map(|woken| woken.piece.address).collect();
+        assert_eq!(woken, [0x10000, 0x10800]);
+    }
+
+    #[test]
     fn what_lies_in_no_heap_is_not_told() {
         let mut pieces = with_heap();
         assert!(pieces.enter(piece(0x9000, 8), None).is_none());
@@ -295,13 +309,5 @@ mod tests {
         assert_eq!(pieces.fall_asleep(&whole), [0x10100]);
         assert!(!pieces.leave(0x10100), "it was freed asleep");
         assert!(pieces.awaken(&whole).is_empty());
-    }
-
-    #[test]
-    fn names_are_short_and_printable() {
-        assert_eq!(printable("a\nb\u{1f600}"), Some(c"a_b_".to_owned()));
-        assert_eq!(printable(""), None);
-        let long = printable(&format!("{}end", "x".repeat(100))).expect("there is something");
-        assert!(long.as_bytes().len() == 49 && long.as_bytes().ends_with(b"end"));
     }
 }

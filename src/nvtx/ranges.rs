@@ -8,7 +8,7 @@ use core::marker::PhantomData;
 use core::mem::transmute;
 
 use super::abi::{DomainMark, DomainRangePop, DomainRangePush, EventAttributes};
-use super::pieces::printable;
+use super::name::printable;
 use super::{load, slots};
 use crate::sync::assert_no_lock_is_held;
 

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::size_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering, fence};
 
 use super::abi::{CallbackTable, Function, VERSION, VersionTable};
 
@@ -24,8 +24,10 @@ impl Slot {
 
     /// The function of the tool, if it has one.
     pub(super) fn function(&self) -> Option<Function> {
-        // Acquire: what the tool wrote before it filled the slot is there when its function runs.
-        let function = self.0.load(Ordering::Acquire);
+        // Acquire: pairs with the release of the thread that let the tool begin, by the word that says what the tool hears. What the tool
+        // wrote until then is there when its function runs. Of what it does to a slot later nothing is promised but one whole word.
+        fence(Ordering::Acquire);
+        let function = self.0.load(Ordering::Relaxed);
         (function.addr() > DISABLED).then_some(function)
     }
 

@@ -10,7 +10,7 @@ use alluvion::tag::with_tag;
 use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 use crate::raw_block::Held;
-use crate::told;
+use crate::{log_of, note, told};
 
 /// Frees a block that may be none.
 pub(crate) fn try_free(
@@ -43,6 +43,26 @@ fn a_tool_that_refuses_hears_nothing() {
     });
     let Some(picture) = picture else { return };
     assert!(picture.told.is_empty() && picture.heaps_seen.is_empty());
+}
+
+/// A tool that has begun may have threads and handlers: it stays loaded, also if it wants to hear nothing of what it could be told.
+#[test]
+fn a_tool_is_unloaded_unless_it_has_begun() {
+    const TEST: &str = "foreign::a_tool_is_unloaded_unless_it_has_begun";
+    for (kind, lines) in [
+        ("refuses, says when it ends", ["ended", "the program ends"]),
+        ("memory_only, heaps_only, says when it ends", ["the program ends", "ended"]),
+    ] {
+        let log = log_of(TEST, kind, || {
+            use_a_pool();
+            let heard = alluvion::nvtx::start();
+            assert!(!heard.ranges() && !heard.memory());
+            note("the program ends");
+        });
+        let Some(log) = log else { return };
+        let ends: Vec<&str> = log.lines().filter(|line| lines.contains(line)).collect();
+        assert_eq!(ends, lines, "{kind}:\n{log}");
+    }
 }
 
 #[test]

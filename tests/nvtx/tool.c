@@ -124,6 +124,11 @@ static void regions_name(void *domain, names_t const *batch) {
   }
 }
 
+// When it is unloaded, or the process ends.
+__attribute__((destructor)) static void end(void) {
+  if (is("says when it ends")) say("ended");
+}
+
 int InitializeInjectionNvtx2(const void *(*getExportTable)(uint32_t)) {
   if (is("memory_only")) return 0;
   versions_t const *versions = getExportTable(3);
@@ -158,6 +163,8 @@ int InitializeInjectionNvtxExtension(module_t *module) {
   intptr_t *slots = module->first->slots;
   for (int at = 0; at < 63; at++) slots[at] = 1;
   slots[0] = (intptr_t)heap_register;
+  // It has begun, and wants less than is told here.
+  if (is("heaps_only")) return 1;
   slots[1] = (intptr_t)heap_unregister;
   slots[3] = (intptr_t)regions_register;
   slots[4] = (intptr_t)regions_resize;
