@@ -50,6 +50,49 @@ def test_an_exception_names_the_device(three):
         alluvion.per_device(alluvion.resource("cuda"))
 
 
+def test_figures_of_all_are_the_sums_of_each(three):
+    stacks = alluvion.per_device("stats | pool(initial=2MiB) | cuda-async")
+    addresses = {device: stack.allocate((device + 1) * MIB // 4) for device, stack in stacks.items()}
+    stacks[2].deallocate(stacks[2].allocate(MIB), MIB)
+    each = [stack.stats() for stack in stacks.values()]
+    together = stacks.stats()
+    assert [stats.current_bytes for stats in each] == [MIB // 4, MIB // 2, MIB * 3 // 4]
+    assert together == tuple(sum(figures) for figures in zip(*each))
+    assert (together.current_count, together.peak_bytes, together.total_count) == (3, MIB * 5 // 2, 4)
+    pools = [stack.pool_status() for stack in stacks.values()]
+    status = stacks.pool_status()
+    assert set(status) == set(pools[0])
+    assert status["reserved_bytes"] == sum(pool["reserved_bytes"] for pool in pools) == 6 * MIB
+    assert status["fragmentation"] == pytest.approx(
+        sum(pool["fragmentation"] * pool["free_bytes"] for pool in pools) / status["free_bytes"]
+    )
+    snapshots = stacks.snapshot()
+    assert [snapshot.facts["device"]["ordinal"] for snapshot in snapshots.values()] == [0, 1, 2]
+    for device, address in addresses.items():
+        stacks[device].deallocate(address, (device + 1) * MIB // 4)
+    bare = alluvion.per_device("cuda")
+    assert bare.pool_status() is None
+    with pytest.raises(ValueError, match="no `stats` layer"):
+        bare.stats()
+
+
+def test_a_page_of_metrics_has_every_device(three):
+    stacks = alluvion.per_device("stats | pool(initial=2MiB) | cuda-async")
+    page = stacks.metrics("mine")
+    assert page == alluvion.metrics({"mine": stacks})
+    for device in range(3):
+        labels = f'resource="mine",device="{device}",depth="1",layer="Pool"'
+        assert f"alluvion_reserved_bytes{{{labels}}} {2 * MIB}\n" in page
+        assert f'alluvion_share_imports{{device="{device}"}} 0\n' in page
+    one = alluvion.metrics({"mine": stacks[1], "other": alluvion.resource("cuda", 1)})
+    assert 'resource="mine",device="1"' in one and 'resource="other",device="1"' in one
+    assert one.count("\nalluvion_share_imports{") == 1 and 'device="0"' not in one
+    with pytest.raises(TypeError):
+        alluvion.metrics({"mine": {0: "cuda"}})
+    with pytest.raises(TypeError):
+        alluvion.metrics({"mine": "cuda"})
+
+
 def current():
     return [alluvion.current_resource(device) for device in range(3)]
 

@@ -93,6 +93,30 @@ def test_a_pool_shares_its_segment_once(two):
         del buffers, shared, one
 
 
+def share_lines(page):
+    found = dict(line.split("{device=\"0\"} ") for line in page.splitlines() if line.startswith("alluvion_share_"))
+    names = ("imports", "imported_bytes", "parked", "parked_bytes")
+    assert len(found) == len(names)
+    return tuple(int(found[f"alluvion_share_{name}"]) for name in names)
+
+
+def test_a_page_of_metrics_says_what_is_shared(two):
+    _, other = two
+    shared = alluvion.empty(100, resource="cuda").share()
+    assert share_lines(alluvion.metrics()) == (0, 0, 0, 0)
+    with other:
+        there = opened(shared)
+        assert share_lines(alluvion.metrics()) == (1, 100, 0, 0) == alluvion.sharing_figures()
+    del shared
+    gc.collect()
+    assert share_lines(alluvion.metrics()) == (0, 0, 1, 100) == alluvion.sharing_figures()
+    with other:
+        del there
+        assert share_lines(alluvion.metrics()) == (0, 0, 0, 0)
+    assert alluvion.sweep_shared() == 1
+    assert share_lines(alluvion.metrics()) == (0, 0, 0, 0)
+
+
 def test_no_bytes_are_shared_too(two):
     _, other = two
     shared = alluvion.empty(0).share()

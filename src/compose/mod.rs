@@ -7,6 +7,7 @@
 
 mod per_device;
 mod per_device_error;
+mod per_device_figures;
 mod resource_ext;
 
 pub use per_device::{Iter, PerDevice};

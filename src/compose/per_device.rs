@@ -149,6 +149,12 @@ impl<R> PerDevice<R> {
         PerDevice { values: values.collect() }
     }
 
+    /// What `make` returns for each of the values, where it returns something.
+    pub(super) fn filter_map<'p, S>(&'p self, mut make: impl FnMut(&'p R) -> Option<S>) -> PerDevice<S> {
+        let values = self.values.iter().filter_map(|(device, value)| Some((device.clone(), make(value)?)));
+        PerDevice { values: values.collect() }
+    }
+
     fn place(&self, ordinal: u32) -> Option<usize> {
         // Where all devices of the machine have a value, its place is its number.
         let is_there = |at: usize| self.values.get(at).is_some_and(|(device, _)| device.ordinal() == ordinal);

@@ -116,7 +116,7 @@ impl Metrics {
         self.add_figures(labels, |to| status.figures(to));
     }
 
-    fn add_figures(&mut self, labels: &[(&str, &str)], say: impl FnOnce(&mut Figures<'_>)) {
+    pub(crate) fn add_figures(&mut self, labels: &[(&str, &str)], say: impl FnOnce(&mut Figures<'_>)) {
         say(&mut Figures::new(labels, &mut |Figure { name, kind, help, labels, value }| {
             self.add(name, *kind, help, labels, *value);
         }));

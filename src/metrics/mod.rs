@@ -9,6 +9,8 @@
 //!
 //! Each has the labels `resource`, the name that the program gave the stack; `device`; `depth`, 0 for the outermost layer;
 //! and `layer`, what the layer is called.
+//!
+//! What processes share is of a device and of no stack: [`Metrics::add_sharing`] adds those figures, with the label `device` alone.
 
 #![forbid(unsafe_code)]
 

@@ -55,6 +55,7 @@ mod parked;
 mod share_config;
 mod shared;
 mod shared_block;
+mod status;
 
 pub use crate::resource::{Export, ExportWay, Shareable};
 pub use import::Import;
@@ -64,55 +65,13 @@ pub use message::Message;
 pub use share_config::ShareConfig;
 pub use shared::{Container, Shared};
 pub use shared_block::SharedBlock;
+pub use status::{ShareStatus, status};
 
 use crate::device::Device;
-use imports::Imports;
 use parked::Parked;
 
 /// Frees what was shared, and dropped while other processes had it, if they have it no longer. Returns how many containers that were.
 #[allow(clippy::must_use_candidate, reason = "it is called for what it frees")]
 pub fn sweep(device: &Device) -> usize {
     Parked::of(device).sweep(usize::MAX)
-}
-
-/// What a device has open of other processes, and what of its own waits for others.
-///
-/// ```
-/// use alluvion::share::{self, Imported};
-/// use alluvion::{DeviceVec, Sim, source::Cuda};
-///
-/// let sim = Sim::new();
-/// let stream = sim.device(0).stream()?;
-/// let vector = DeviceVec::from_slice_in(&[1.0, 2.0], &stream, Cuda::new(&sim.device(0)))?;
-/// let shared = vector.share(&stream)?;
-/// let other = sim.process();
-/// let its_stream = other.device(0).stream()?;
-/// let imported = Imported::<f64>::open(shared.message(), None, &its_stream)?;
-/// assert_eq!(share::status(&other.device(0)).imported_bytes, 16);
-///
-/// drop(shared);
-/// assert_eq!(share::status(&sim.device(0)).parked_bytes, 16);
-/// drop(imported);
-/// assert_eq!(share::sweep(&sim.device(0)), 1);
-/// assert_eq!(share::status(&sim.device(0)).parked, 0);
-/// # Ok::<(), alluvion::Error>(())
-/// ```
-#[must_use]
-pub fn status(device: &Device) -> ShareStatus {
-    let ((imports, imported_bytes), parked) = (Imports::of(device).figures(), Parked::of(device));
-    ShareStatus { imports, imported_bytes, parked: parked.len(), parked_bytes: parked.bytes() }
-}
-
-/// What a device has open of other processes, and what of its own waits for others: see [`status`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShareStatus {
-    /// The containers that are imported.
-    pub imports: usize,
-    /// Their bytes.
-    pub imported_bytes: usize,
-    /// The containers that were shared, and dropped while other processes had them.
-    pub parked: usize,
-    /// Their bytes.
-    pub parked_bytes: usize,
 }

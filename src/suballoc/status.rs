@@ -120,6 +120,33 @@ impl Status {
         );
     }
 
+    /// The figures of two suballocators together. The largest free pieces are added up, too: each has its own.
+    #[must_use]
+    pub(crate) fn plus(self, other: &Self) -> Self {
+        Self {
+            live_bytes: self.live_bytes + other.live_bytes,
+            live_blocks: self.live_blocks + other.live_blocks,
+            free_bytes: self.free_bytes + other.free_bytes,
+            cached_bytes: self.cached_bytes + other.cached_bytes,
+            pending_bytes: self.pending_bytes + other.pending_bytes,
+            graph_bytes: self.graph_bytes + other.graph_bytes,
+            asleep_bytes: self.asleep_bytes + other.asleep_bytes,
+            reserved_bytes: self.reserved_bytes + other.reserved_bytes,
+            peak_reserved_bytes: self.peak_reserved_bytes + other.peak_reserved_bytes,
+            largest_free_bytes: self.largest_free_bytes + other.largest_free_bytes,
+            metadata_bytes: self.metadata_bytes + other.metadata_bytes,
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            steals: self.steals + other.steals,
+            pages: self.pages + other.pages,
+            moves: self.moves + other.moves,
+            moved_bytes: self.moved_bytes + other.moved_bytes,
+            waits: self.waits + other.waits,
+            events_recorded: self.events_recorded + other.events_recorded,
+            upstream_calls: self.upstream_calls + other.upstream_calls,
+        }
+    }
+
     /// How much of the core's free memory is not in its largest piece: 0 if all of it is, near 1 if all pieces are
     /// small.
     ///

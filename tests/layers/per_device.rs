@@ -3,11 +3,13 @@
 use core::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use alluvion::adaptor::{Counts, Stats};
 use alluvion::compose::PerDevice;
 use alluvion::driver::Code;
 use alluvion::metrics::Metrics;
 use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::{Cuda, CudaAsync};
+use alluvion::suballoc::{Status, SuballocBook};
 use alluvion::testing::Sweep;
 use alluvion::{
     AnyResource, Device, DeviceVec, Error, ErrorKind, Machine, PoolConfig, Recipe, Resource, ResourceExt, Sim,
@@ -268,4 +270,58 @@ fn a_failing_device_is_told_by_its_call() {
         (error.device(), error.call(), error.code()),
         (Some(1), Some(alluvion::driver::Call::PoolCreate), Some(Code::UNKNOWN))
     );
+}
+
+/// The figures of each are its own, those of all their sums, and a stack without such a layer has none.
+#[test]
+fn figures_of_all_are_the_sums_of_each() {
+    let sim = machine_of(3);
+    let lines = ["stats | pool(initial=1MiB) | cuda", "stats | pool(initial=2MiB) | cuda", "cuda"];
+    let stacks = PerDevice::of(sim.machine().devices(), |device| {
+        recipe(lines[device.ordinal() as usize]).build(device)
+    });
+    let stacks = stacks.unwrap();
+    let streams = sim.machine().per_device(|device| device.stream()).unwrap();
+    let block = |device: u32, bytes| {
+        DeviceVec::<u8, _>::uninit_in(bytes, streams[device].as_ref(), &stacks[device]).unwrap()
+    };
+    // 8 KiB at most on the first and 4 KiB on the second, not at once.
+    drop(block(0, 8 << 10));
+    let held = (block(0, 1 << 10), block(1, 4 << 10), block(2, 16 << 10));
+    assert!(stacks[1].allocate_sync(alluvion::Layout::from_bytes(1 << 50).unwrap()).is_err());
+    let books = stacks.find::<Stats>();
+    assert_eq!(books.iter().map(|(device, _)| device.ordinal()).collect::<Vec<_>>(), [0, 1]);
+    assert!(books.get(&sim.device(2)).is_none());
+    let each = books.map(|_, book| book.whole());
+    let of = |bytes: fn(&Counts) -> i64| (bytes(&each[0]), bytes(&each[1]), bytes(&stacks.counts()));
+    assert_eq!(of(|counts| counts.bytes.live), (1 << 10, 4 << 10, 5 << 10));
+    assert_eq!(of(|counts| counts.bytes.total), (9 << 10, 4 << 10, 13 << 10));
+    assert_eq!(of(|counts| counts.bytes.peak), (8 << 10, 4 << 10, 12 << 10));
+    assert_eq!(of(|counts| counts.bytes.peak_error), (0, 0, 4 << 10), "8 KiB were live at once");
+    assert_eq!(of(|counts| counts.allocations.live), (1, 1, 2));
+    assert_eq!((each[0].failures, each[1].failures, stacks.counts().failures), (0, 1, 1));
+    // A pushed scope is of its stack alone, and the sum is of the whole time.
+    stacks.find::<Stats>()[0].push();
+    assert_eq!(stacks.counts().bytes.total, 13 << 10);
+
+    let each = stacks.find::<SuballocBook>().map(|_, book| book.status());
+    let all = stacks.status();
+    assert_eq!((each.len(), all.reserved_bytes), (2, 3 << 20));
+    let of = |figure: fn(&Status) -> u64| (figure(&each[0]) + figure(&each[1]), figure(&all));
+    let figures: [fn(&Status) -> u64; 6] = [
+        |status| status.live_bytes as u64,
+        |status| status.cached_bytes as u64,
+        |status| status.free_bytes as u64,
+        |status| status.largest_free_bytes as u64,
+        |status| status.misses,
+        |status| status.upstream_calls,
+    ];
+    for figure in figures {
+        let (sum, all) = of(figure);
+        assert_eq!(sum, all);
+        assert!(all > 0);
+    }
+    assert_eq!(all.live_bytes + all.cached_bytes + all.free_bytes, all.reserved_bytes);
+    assert_eq!(all.fragmentation(), 0.0, "each has one free piece");
+    drop(held);
 }

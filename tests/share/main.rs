@@ -8,6 +8,7 @@ mod shareable;
 mod shared_directory;
 
 mod faults;
+mod figures;
 mod hand_over;
 mod layers;
 mod lease;

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from alluvion import _alluvion
-from alluvion._stack import Stack
+from alluvion._snapshot import Snapshot
+from alluvion._stack import Stack, Statistics
 
 
 class PerDevice(Mapping[int, Stack]):
@@ -26,6 +27,46 @@ class PerDevice(Mapping[int, Stack]):
 
     def __len__(self) -> int:
         return len(self._stacks)
+
+    def stats(self) -> Statistics:
+        """What the `stats` layers of all devices have counted, added up; that of one is `stacks[device].stats()`.
+
+        The peaks of the devices need not have been at one moment: their sum is the most that it can have been.
+
+        >>> import alluvion
+        >>> with alluvion.simulated(devices=2):
+        ...     stacks = alluvion.per_device("stats | cuda")
+        ...     address = stacks[1].allocate(1000)
+        ...     print(stacks[1].stats().current_bytes, stacks.stats().current_bytes)
+        ...     stacks[1].deallocate(address, 1000)
+        ...     del stacks
+        1000 1000
+        """
+        counted = [stack.stats() for stack in self._stacks.values()]
+        return Statistics._make(sum(each[at] for each in counted) for at in range(len(Statistics._fields)))
+
+    def pool_status(self) -> dict[str, Any] | None:
+        """How the outermost pools of all devices are doing, added up; that of one is `stacks[device].pool_status()`.
+
+        The fragmentation is that of all of them, each counted by its free bytes. `None` if no stack has a pool.
+        """
+        each = [status for stack in self._stacks.values() if (status := stack.pool_status()) is not None]
+        if not each:
+            return None
+        together = {name: sum(status[name] for status in each) for name in each[0] if name != "fragmentation"}
+        free, largest = together["free_bytes"], together["largest_free_bytes"]
+        together["fragmentation"] = 1.0 - largest / free if free else 0.0
+        return together
+
+    def snapshot(self) -> dict[int, Snapshot]:
+        """Every segment and block of the outermost pool of each device, by the number of the device."""
+        return {device: stack.snapshot() for device, stack in self._stacks.items()}
+
+    def metrics(self, name: str = "stack") -> str:
+        """The figures of all stacks, and of what their devices share with other processes, as a page for Prometheus: the label
+        `device` tells them apart.
+        """
+        return _alluvion.metrics({name: self})
 
     def __repr__(self) -> str:
         return f"PerDevice({self._stacks})"

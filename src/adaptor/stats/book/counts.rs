@@ -63,6 +63,33 @@ pub struct TagCounts {
     pub failures: u64,
 }
 
+impl Counter {
+    /// The sum over several layers, of the time since each was made: then no live amount is negative.
+    fn of_several(each: &[Self]) -> Self {
+        let sum =
+            |of: fn(&Self) -> i64| each.iter().fold(0_i64, |sum, counter| sum.saturating_add(of(counter)));
+        let (live, peak, total) =
+            (sum(|counter| counter.live), sum(|counter| counter.peak), sum(|counter| counter.total));
+        // At the peak of any of them the others held nothing or more, and now all hold what is live.
+        let least = |counter: &Self| counter.peak.saturating_sub(counter.peak_error);
+        let least = each.iter().map(least).fold(live, i64::max);
+        Self { live, peak, peak_error: peak.saturating_sub(least).max(0), total }
+    }
+}
+
+impl Counts {
+    /// The sum over several layers, of the time since each was made.
+    pub(crate) fn of_several(each: &[Self]) -> Self {
+        let counter =
+            |of: fn(&Self) -> Counter| Counter::of_several(&each.iter().map(of).collect::<Vec<_>>());
+        Self {
+            bytes: counter(|counts| counts.bytes),
+            allocations: counter(|counts| counts.allocations),
+            failures: each.iter().fold(0, |sum, counts| sum.saturating_add(counts.failures)),
+        }
+    }
+}
+
 /// A number of bytes that may be negative.
 pub(in crate::adaptor) struct SignedSize(pub(in crate::adaptor) i64);
 
@@ -99,6 +126,17 @@ impl fmt::Display for Counts {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_peak_of_several_is_at_most_all_and_at_least_the_largest_and_what_is_live() {
+        let counter = |live, peak, peak_error| Counter { live, peak, peak_error, total: peak };
+        let of = Counter::of_several;
+        assert_eq!(of(&[]), Counter::default());
+        assert_eq!(of(&[counter(3, 9, 2)]), counter(3, 9, 2));
+        assert_eq!(of(&[counter(0, 9, 2), counter(1, 4, 0)]), counter(1, 13, 13 - 7));
+        assert_eq!(of(&[counter(9, 9, 2), counter(4, 4, 0)]), counter(13, 13, 0));
+        assert_eq!(of(&[counter(6, 9, 2), counter(4, 4, 0)]), counter(10, 13, 3));
+    }
 
     #[test]
     fn counts_read_as_people_say_them() {
