@@ -8,7 +8,8 @@ mod sharing_contract;
 #[path = "support/two_devices.rs"]
 mod two_devices;
 
-use alluvion::driver::cuda::CudaDriver;
+use std::sync::Arc;
+
 use alluvion::driver::{
     Code, Driver, DriverResult, FillValue, HandleType, Location, MapAccess, PoolProperties, RawPool, Sharing,
     StreamFlags,
@@ -133,19 +134,19 @@ fn fill_by(driver: &dyn Driver, ordinal: u32, address: u64, byte: u8) -> DriverR
     Ok(bytes)
 }
 
-fn cuda() -> std::sync::Arc<CudaDriver> {
-    CudaDriver::load().expect("these tests need a driver")
+fn driver() -> Arc<dyn Driver> {
+    Arc::clone(Machine::of_environment().expect("these tests need a driver").driver())
 }
 
-fn lends(driver: &CudaDriver) -> &dyn Sharing {
-    driver.sharing().expect("libcuda has these calls")
+fn lends(driver: &dyn Driver) -> &dyn Sharing {
+    driver.sharing().expect("the driver has these calls")
 }
 
 #[test]
 #[ignore = "needs two GPUs"]
 fn devices_reach_each_other() {
-    let driver = cuda();
-    let sharing = lends(&driver);
+    let driver = driver();
+    let sharing = lends(&*driver);
     assert_ne!(sharing.device_uuid(0), sharing.device_uuid(1));
     assert_eq!([sharing.can_reach(0, 1), sharing.can_reach(1, 0)], [Ok(true); 2]);
     // No device reaches itself.
@@ -165,8 +166,8 @@ fn devices_reach_each_other() {
 #[test]
 #[ignore = "needs two GPUs"]
 fn a_pool_is_used_by_the_devices_that_have_access() {
-    let driver = cuda();
-    let sharing = lends(&driver);
+    let driver = driver();
+    let sharing = lends(&*driver);
     let pool = driver.pool_create(0, PoolProperties::default()).unwrap();
     let stream = driver.stream_create(0, StreamFlags::default()).unwrap();
     let access = |pool: RawPool, accessor, access| {
@@ -204,12 +205,12 @@ fn a_pool_is_used_by_the_devices_that_have_access() {
 #[test]
 #[ignore = "needs two GPUs"]
 fn pages_of_one_device_are_imported_for_the_other() {
-    let driver = cuda();
+    let driver = driver();
     let bytes = driver.virtual_granularity(0).unwrap().max(LENGTH.next_power_of_two());
     let memory = driver.memory_create(0, bytes, HandleType::POSIX_FILE_DESCRIPTOR).unwrap();
     // SAFETY: the memory is live.
     let exported = unsafe { driver.memory_export(0, memory, HandleType::POSIX_FILE_DESCRIPTOR) }.unwrap();
-    let imported = lends(&driver).memory_import(1, &exported).expect("the devices reach each other");
+    let imported = lends(&*driver).memory_import(1, &exported).expect("the devices reach each other");
     let address = driver.virtual_reserve(1, bytes, 0).unwrap();
     // SAFETY: the memory is as long as that.
     unsafe { driver.memory_map(1, address, bytes, imported) }.unwrap();
@@ -240,8 +241,8 @@ fn processes_of_two_devices_share_memory() {
     use sharing_contract::worker::Op;
 
     const THIS: &str = "processes_of_two_devices_share_memory";
-    serve_if_child(|| cuda());
-    let driver = cuda();
+    serve_if_child(driver);
+    let driver = driver();
     let start = || Process::start(THIS, 0);
     let stage = Stage { driver: &*driver, start: &start };
     for way in stage.ways() {
@@ -268,7 +269,7 @@ fn processes_of_two_devices_share_memory() {
 #[test]
 #[ignore = "needs two GPUs"]
 fn memory_of_each_device_is_used_on_the_other() {
-    let machine = Machine::cuda().expect("these tests need a driver");
+    let machine = Machine::of_environment().expect("these tests need a driver");
     for line in two_devices::STACKS {
         two_devices::memory_of_each_is_written_by_the_other(&machine, line);
         println!("fact: each of two GPUs uses memory of the other: {line}");
@@ -278,7 +279,7 @@ fn memory_of_each_device_is_used_on_the_other() {
 #[test]
 #[ignore = "needs two GPUs"]
 fn threads_of_two_devices_use_memory_of_each_other() {
-    let machine = Machine::cuda().expect("these tests need a driver");
+    let machine = Machine::of_environment().expect("these tests need a driver");
     for line in ["stats | pool | cuda-async(peers=all)", "pool | mapped(peers=all)", "pool | cuda(peers=all)"]
     {
         two_devices::threads_of_two_devices_use_the_current_stacks(&machine, line);
@@ -288,7 +289,7 @@ fn threads_of_two_devices_use_memory_of_each_other() {
 #[test]
 #[ignore = "needs two GPUs"]
 fn pinned_memory_is_near_each_device() {
-    let machine = Machine::cuda().expect("these tests need a driver");
+    let machine = Machine::of_environment().expect("these tests need a driver");
     for fact in two_devices::pinned_memory_is_near_each(&machine) {
         println!("fact: {fact}");
     }

@@ -18,10 +18,8 @@ pub(super) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_EVENT_INTERPROCESS`.
-#[cfg(feature = "cuda")]
 pub(super) const EVENT_INTERPROCESS: c_uint = 4;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag there is, and it must be given.
-#[cfg(feature = "cuda")]
 pub(super) const IPC_LAZY_PEER_ACCESS: c_uint = 1;
 /// `CU_MEM_ATTACH_GLOBAL`.
 pub(super) const MEM_ATTACH_GLOBAL: c_uint = 1;
@@ -119,7 +117,6 @@ impl AllocationProp {
         }
     }
 
-    #[cfg(feature = "cuda")]
     pub(super) const fn location(&self) -> MemLocation {
         self.location
     }
@@ -145,12 +142,10 @@ impl AccessDesc {
 
 /// `CUipcMemHandle`, `CUipcEventHandle` and `CUmemPoolPtrExportData`. Two functions take it by value: as a structure, not as an array,
 /// which C would pass by its address.
-#[cfg(feature = "cuda")]
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Portable(pub(super) [u8; 64]);
 
-#[cfg(feature = "cuda")]
 impl Default for Portable {
     fn default() -> Self {
         Self([0; 64])

@@ -26,6 +26,8 @@ mod code;
 mod device_ptr;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
 mod exit;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod exported;
 mod handle;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
 mod host_call;

@@ -41,7 +41,8 @@ portable_handle! {
 ///
 /// *The exporter* is the process that made a handle, *an importer* one that opens it.
 ///
-/// The codes below are those of driver 580 on an H200. Another driver may have others for the same.
+/// The codes below are those of driver 580 on an H200. Another driver may have others for the same, and refuses what it does not have with
+/// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED).
 ///
 /// # Safety
 ///
@@ -67,8 +68,8 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     /// `address` lies in live memory of `allocate_device` of this device.
     unsafe fn memory_handle(&self, ordinal: u32, address: u64) -> DriverResult<MemoryHandle>;
 
-    /// Opens a whole allocation of another process, and returns where it starts here. A handle that this process has open
-    /// already gives the same address, to be closed as often.
+    /// Opens a whole allocation of another process, and returns where it starts here. A handle that this process has open already gives
+    /// the same address, to be closed as often; AMD's library may give another one.
     ///
     /// # Errors
     ///

@@ -2,10 +2,10 @@
 
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
-use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use alluvion::driver::cuda::CudaDriver;
+use alluvion::Machine;
+use alluvion::driver::Driver;
 
 use crate::sharing_contract::process::{Process, serve_if_child};
 use crate::sharing_contract::worker::Op;
@@ -14,13 +14,14 @@ use crate::sharing_contract::{self, GPU, Stage, fact};
 /// One at a time: they look at how much memory the device has free.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn cuda() -> Arc<CudaDriver> {
-    CudaDriver::load().expect("these tests need a GPU")
+/// The driver of this machine, and of the children, who have the same environment.
+fn gpu() -> Arc<dyn Driver> {
+    Arc::clone(Machine::of_environment().expect("these tests need a GPU").driver())
 }
 
 fn on_gpu(clause: fn(&Stage<'_>)) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let driver = cuda();
+    let driver = gpu();
     let start = || Process::start("processes::a_child_is_another_process", GPU);
     clause(&Stage { driver: &*driver, start: &start });
 }
@@ -30,7 +31,7 @@ sharing_contract::clauses!(on_gpu);
 /// The other processes of this module are this test, alone in a program of its own.
 #[test]
 fn a_child_is_another_process() {
-    serve_if_child(|| cuda());
+    serve_if_child(gpu);
     on_gpu(|stage| {
         let (one, other) = stage.two();
         let memory = [(&one, 1), (&other, 2)].map(|(process, byte)| {

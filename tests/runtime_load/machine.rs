@@ -1,14 +1,16 @@
 //! The simulated machine behind a stand-in: each question as a call of it.
 
-use std::os::fd::IntoRawFd;
+use std::cell::RefCell;
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use alluvion::driver::{
-    Advice, Call, CaptureMode, CaptureStatus, Code, Driver, DriverError, DriverResult, ExportedMemory,
-    FillValue, HandleType, Location, MapAccess, MemoryKind, PinnedFlags, PoolAttribute, PoolKind,
-    PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream, StreamFlags,
+    Advice, Call, CaptureMode, CaptureStatus, Code, Driver, DriverError, DriverResult, EventHandle,
+    ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryHandle, MemoryKind, PinnedFlags,
+    PointerHandle, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool,
+    RawStream, Sharing, StreamFlags,
 };
 use alluvion::sim::SimDriver;
 
@@ -18,7 +20,17 @@ pub(crate) type Answer = unsafe extern "C" fn(u32, *const u64, *mut u64) -> u32;
 static QUESTIONS: AtomicU64 = AtomicU64::new(0);
 static MACHINE: RwLock<Option<Arc<SimDriver>>> = RwLock::new(None);
 
-/// Which machine the stand-ins of this process ask from now on.
+thread_local! {
+    /// The simulated process that this thread stands for.
+    static OF_THREAD: RefCell<Option<Arc<SimDriver>>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread stands for a process of its own: its stand-ins ask that one.
+pub(crate) fn choose_for_thread(process: Arc<SimDriver>) {
+    OF_THREAD.set(Some(process));
+}
+
+/// Which machine the stand-ins of this process ask from now on, but for threads that have one of their own.
 pub(crate) fn choose(machine: Arc<SimDriver>) {
     *MACHINE.write().unwrap_or_else(PoisonError::into_inner) = Some(machine);
 }
@@ -31,7 +43,9 @@ pub(crate) fn questions() -> u64 {
 /// Asks the machine, with no lock held.
 pub(crate) unsafe extern "C" fn answer(call: u32, arguments: *const u64, answers: *mut u64) -> u32 {
     QUESTIONS.fetch_add(1, Ordering::SeqCst);
-    let machine = MACHINE.read().unwrap_or_else(PoisonError::into_inner).clone();
+    // A thread that ends has no values of its own any more, and nothing to ask either.
+    let of_thread = OF_THREAD.try_with(|of_thread| of_thread.borrow().clone()).ok().flatten();
+    let machine = of_thread.or_else(|| MACHINE.read().unwrap_or_else(PoisonError::into_inner).clone());
     let Some(machine) = machine else { return Code::NOT_INITIALIZED.0 };
     // SAFETY: the stand-in passes as many arguments as the call has, and as much room as it has answers.
     match unsafe { ask(&machine, Call::ALL[call as usize], arguments, answers) } {
@@ -144,6 +158,7 @@ unsafe fn ask(sim: &SimDriver, call: Call, arguments: *const u64, answers: *mut 
                 };
                 sim.stream_host_call(ordinal, stream(1), Box::new(run))?;
             }
+            Call::EventCreate if a(1) != 0 => put(0, sharing(sim).event_create_shared(ordinal)?.0),
             Call::EventCreate => put(0, sim.event_create(ordinal)?.0),
             Call::EventDestroy => sim.event_destroy(ordinal, RawEvent(a(1)))?,
             Call::EventRecord => sim.event_record(ordinal, RawEvent(a(1)), stream(2))?,
@@ -214,20 +229,12 @@ unsafe fn ask(sim: &SimDriver, call: Call, arguments: *const u64, answers: *mut 
             }
             Call::MemoryRelease => sim.memory_release(ordinal, RawMemory(a(1)))?,
             Call::MemoryExport => {
-                let exported = sim.memory_export(ordinal, RawMemory(a(1)), HandleType(a(2) as u32))?;
-                if let ExportedMemory::FileDescriptor(descriptor) = exported {
-                    put(0, descriptor.into_raw_fd() as u64);
-                }
+                hand_out(sim.memory_export(ordinal, RawMemory(a(1)), HandleType(a(2) as u32))?, put);
             }
             Call::MemoryMap => sim.memory_map(ordinal, a(1), size(2), RawMemory(a(3)))?,
             Call::MemoryUnmap => sim.memory_unmap(ordinal, a(1), size(2))?,
             Call::MemorySetAccess => {
-                let access = match a(5) {
-                    0 => MapAccess::None,
-                    1 => MapAccess::Read,
-                    _ => MapAccess::ReadWrite,
-                };
-                sim.memory_set_access(ordinal, a(1), size(2), location(a(3), a(4)), access)?;
+                sim.memory_set_access(ordinal, a(1), size(2), location(a(3), a(4)), access(a(5)))?;
             }
             Call::Copy => sim.copy(ordinal, a(1), a(2), size(3))?,
             Call::CopyAsync => sim.copy_async(ordinal, a(1), a(2), size(3), stream(4))?,
@@ -245,10 +252,85 @@ unsafe fn ask(sim: &SimDriver, call: Call, arguments: *const u64, answers: *mut 
             Call::Advise => {
                 sim.advise(ordinal, a(1), size(2), advice(a(3), location(a(4), a(5))))?;
             }
+            Call::DeviceUuid => {
+                let uuid = sharing(sim).device_uuid(ordinal)?;
+                let words = [0, 8].map(|at| u64::from_ne_bytes(uuid[at..at + 8].try_into().expect("eight")));
+                put(0, words[0]);
+                put(1, words[1]);
+            }
+            Call::MemoryHandle => put_bytes(&sharing(sim).memory_handle(ordinal, a(1))?.0, put),
+            Call::MemoryOpen => put(0, sharing(sim).memory_open(ordinal, MemoryHandle(bytes(a, 1)))?),
+            Call::MemoryClose => sharing(sim).memory_close(ordinal, a(1))?,
+            Call::EventHandle => put_bytes(&sharing(sim).event_handle(ordinal, RawEvent(a(1)))?.0, put),
+            Call::EventOpen => put(0, sharing(sim).event_open(ordinal, EventHandle(bytes(a, 1)))?.0),
+            Call::PoolExport => {
+                hand_out(sharing(sim).pool_export(ordinal, RawPool(a(1)), HandleType(a(2) as u32))?, put);
+            }
+            Call::PoolImport => put(0, sharing(sim).pool_import(ordinal, &taken_in(a))?.0),
+            Call::PoolExportPointer => {
+                put_bytes(&sharing(sim).pool_export_pointer(ordinal, a(1))?.0, put);
+            }
+            Call::PoolImportPointer => {
+                let handle = PointerHandle(bytes(a, 2));
+                put(0, sharing(sim).pool_import_pointer(ordinal, RawPool(a(1)), handle)?);
+            }
+            Call::PoolSetAccess => {
+                sharing(sim).pool_set_access(ordinal, RawPool(a(1)), a(2) as u32, access(a(3)))?;
+            }
+            Call::MemoryImport => put(0, sharing(sim).memory_import(ordinal, &taken_in(a))?.0),
+            Call::CanReach => put(0, sharing(sim).can_reach(ordinal, a(1) as u32)?.into()),
+            Call::Reach => sharing(sim).reach(ordinal, a(1) as u32)?,
             _ => panic!("the stand-in does not ask {call:?}"),
         }
     }
     Ok(())
+}
+
+fn sharing(sim: &SimDriver) -> &dyn Sharing {
+    sim.sharing().expect("the simulator shares memory")
+}
+
+fn access(number: u64) -> MapAccess {
+    match number {
+        0 => MapAccess::None,
+        1 => MapAccess::Read,
+        _ => MapAccess::ReadWrite,
+    }
+}
+
+/// The 64 bytes of a handle, which are eight arguments.
+fn bytes(argument: impl Fn(usize) -> u64, first: usize) -> [u8; 64] {
+    let mut bytes = [0; 64];
+    for (at, place) in bytes.chunks_exact_mut(8).enumerate() {
+        place.copy_from_slice(&argument(first + at).to_ne_bytes());
+    }
+    bytes
+}
+
+/// The same as eight answers.
+fn put_bytes(bytes: &[u8; 64], put: impl Fn(usize, u64)) {
+    for (at, word) in bytes.chunks_exact(8).enumerate() {
+        put(at, u64::from_ne_bytes(word.try_into().expect("eight bytes")));
+    }
+}
+
+/// What is exported: a descriptor that is the caller's, or a fabric handle.
+fn hand_out(exported: ExportedMemory, put: impl Fn(usize, u64)) {
+    match exported {
+        ExportedMemory::FileDescriptor(descriptor) => put(0, descriptor.into_raw_fd() as u64),
+        ExportedMemory::Fabric(handle) => put_bytes(&handle, put),
+        _ => unreachable!("there are two ways"),
+    }
+}
+
+/// What is imported, by its type: a copy of the caller's descriptor, or a fabric handle.
+fn taken_in(argument: impl Fn(usize) -> u64) -> ExportedMemory {
+    if HandleType(argument(1) as u32) != HandleType::POSIX_FILE_DESCRIPTOR {
+        return ExportedMemory::Fabric(Box::new(bytes(argument, 2)));
+    }
+    // SAFETY: the driver under test lends a descriptor that is open for as long as the call takes.
+    let lent = unsafe { BorrowedFd::borrow_raw(argument(2) as i32) };
+    ExportedMemory::FileDescriptor(lent.try_clone_to_owned().expect("there are descriptors"))
 }
 
 fn status(status: CaptureStatus) -> u64 {

@@ -14,10 +14,19 @@ mod child;
 mod contract;
 #[path = "../support/driver_contract/mod.rs"]
 mod driver_contract;
+mod lending;
+mod lent;
 mod loads;
 mod machine;
 mod named;
 mod owed;
 #[path = "../support/rerun.rs"]
 mod rerun;
+#[path = "../support/shareable.rs"]
+mod shareable;
+mod shared;
+#[path = "../support/shared_directory.rs"]
+mod shared_directory;
+#[path = "../support/sharing_contract/mod.rs"]
+mod sharing_contract;
 mod stand_in;

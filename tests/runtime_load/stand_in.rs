@@ -18,7 +18,7 @@ use crate::machine;
 pub(crate) struct StandIn {
     pub(crate) runtime: Runtime,
     pub(crate) major: u32,
-    /// Without what the driver can do without, or without what it cannot.
+    /// Without what the driver can do without, without what it cannot, or without one function: of the name before the `=`.
     pub(crate) lacks: &'static str,
 }
 
@@ -29,6 +29,14 @@ impl StandIn {
 
     pub(crate) const fn lacking(self, lacks: &'static str) -> Self {
         Self { lacks, ..self }
+    }
+
+    /// Without one function, by its name, which the compiler takes for another one.
+    pub(crate) fn without(self, name: &str) -> Self {
+        static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let lacks = names.entry(name.to_owned()).or_insert_with(|| format!("{name}=absent").leak());
+        self.lacking(lacks)
     }
 
     /// The folder in which the library lies, by the name that the vendor's has.
@@ -50,7 +58,7 @@ impl StandIn {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runtime_load/c");
         let mut text = DefaultHasher::new();
         numbers_of_calls().hash(&mut text);
-        for name in ["stand_in.c", "cudart.h", "hip.h", "maca.h"] {
+        for name in ["stand_in.c", "lent.c", "cudart.h", "hip.h", "maca.h"] {
             fs::read(source.join(name)).expect("it is in the repository").hash(&mut text);
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
@@ -110,6 +118,13 @@ impl StandIn {
     pub(crate) fn put_behind(self, sim: &Arc<SimDriver>, devices: i32) {
         machine::choose(Arc::clone(sim));
         self.tell(machine::answer, devices);
+    }
+
+    /// A driver over it that has this simulated process behind it, as have all that the calling thread loads and calls.
+    pub(crate) fn load_for_thread(self, process: Arc<SimDriver>, devices: i32) -> Arc<RuntimeDriver> {
+        machine::choose_for_thread(process);
+        self.tell(machine::answer, devices);
+        self.load()
     }
 
     fn tell(self, answer: machine::Answer, devices: i32) {

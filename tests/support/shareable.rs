@@ -1,5 +1,7 @@
 //! Resources whose memory can be shared, in every way that there is.
 
+#![allow(dead_code, reason = "some tests need a part of it")]
+
 use alluvion::driver::HandleType;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Mapped, MappedConfig};
 use alluvion::suballoc::ArenaConfig;
@@ -38,3 +40,17 @@ pub(crate) const BY_DESCRIPTORS: [Shareable; 7] = [
         )
     }),
 ];
+
+/// Those of them that a device has: not every library lends pools.
+pub(crate) fn ways_of(device: &Device) -> Vec<Shareable> {
+    let capabilities = device.capabilities().expect("it can be asked");
+    let has = |types: HandleType| types.contains(HandleType::POSIX_FILE_DESCRIPTOR);
+    BY_DESCRIPTORS
+        .into_iter()
+        .filter(|(name, _)| match *name {
+            name if name.ends_with("cuda-async") => has(capabilities.pool_handle_types),
+            name if name.ends_with("mapped") => has(capabilities.page_handle_types),
+            _ => true,
+        })
+        .collect()
+}

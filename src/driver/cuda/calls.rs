@@ -7,12 +7,12 @@ use core::ptr::{self, NonNull};
 
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
 use super::context::check;
-use super::sharing::exported;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::answer::{
     MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
 };
+use crate::driver::exported::exported;
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,

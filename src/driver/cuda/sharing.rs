@@ -2,13 +2,13 @@
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
-use core::ffi::{c_int, c_uint, c_void};
-use core::ptr;
+use core::ffi::c_int;
 
 use super::CudaDriver;
 use super::abi::{self, AccessDesc, AllocationProp, MemLocation, Portable};
 use super::calls::{MISSING, event, pool};
 use super::context::check;
+use crate::driver::exported::{Descriptors, as_handle, exported};
 use crate::driver::{
     Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess,
     MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
@@ -97,7 +97,7 @@ unsafe impl Sharing for CudaDriver {
     fn pool_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawPool> {
         let pool: usize =
             self.read(ordinal, Call::PoolImport, |symbols, pool| match symbols.pool_import {
-                Some(import) => as_handle(exported, |handle, handle_type| {
+                Some(import) => as_handle(exported, Descriptors::ByValue, |handle, handle_type| {
                     // SAFETY: `pool` is writable; `handle` is what a handle of that type is; the flags must be 0.
                     unsafe { import(pool, handle, handle_type.0, 0) }
                 }),
@@ -134,7 +134,7 @@ unsafe impl Sharing for CudaDriver {
 
     fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory> {
         let memory = self.read(ordinal, Call::MemoryImport, |symbols, memory| match symbols.memory_import {
-            Some(import) => as_handle(exported, |handle, handle_type| {
+            Some(import) => as_handle(exported, Descriptors::ByValue, |handle, handle_type| {
                 // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
                 unsafe { import(memory, handle, handle_type.0) }
             }),
@@ -224,54 +224,5 @@ impl CudaDriver {
             _ => true,
         };
         if reachable { Ok(()) } else { Err(DriverError::new(Call::MemoryImport, Code::INVALID_VALUE)) }
-    }
-}
-
-/// What `export` has written as a handle of that type. `export` is given where to.
-pub(super) fn exported(
-    call: Call,
-    handle_type: HandleType,
-    export: impl FnOnce(*mut c_void) -> DriverResult<()>,
-) -> DriverResult<ExportedMemory> {
-    match handle_type {
-        #[cfg(unix)]
-        HandleType::POSIX_FILE_DESCRIPTOR => {
-            let mut descriptor: c_int = -1;
-            export((&raw mut descriptor).cast())?;
-            if descriptor < 0 {
-                return Err(DriverError::new(call, Code::UNKNOWN));
-            }
-            // SAFETY: libcuda has opened it for the caller, who is to close it; nobody else knows it.
-            let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
-            // As every descriptor of the standard library. A program that this one starts would keep the memory alive. A failure
-            // leaves it as libcuda made it.
-            // SAFETY: it is open, and the flag is of this descriptor alone.
-            unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
-            Ok(ExportedMemory::FileDescriptor(owned))
-        }
-        HandleType::FABRIC => {
-            let mut handle = Box::new([0; 64]);
-            export(handle.as_mut_ptr().cast())?;
-            Ok(ExportedMemory::Fabric(handle))
-        }
-        // Handle types of Windows, none, and more than one.
-        _ => Err(DriverError::new(call, Code::INVALID_VALUE)),
-    }
-}
-
-/// Calls `import` with a handle as libcuda wants it, and with its type: a descriptor is the pointer's own value, and a fabric handle is
-/// where it points.
-fn as_handle(exported: &ExportedMemory, import: impl FnOnce(*mut c_void, HandleType) -> c_uint) -> c_uint {
-    match exported {
-        #[cfg(unix)]
-        ExportedMemory::FileDescriptor(descriptor) => {
-            // An open descriptor is not negative.
-            let number = std::os::fd::AsRawFd::as_raw_fd(descriptor).unsigned_abs();
-            import(ptr::without_provenance_mut(number as usize), HandleType::POSIX_FILE_DESCRIPTOR)
-        }
-        ExportedMemory::Fabric(handle) => {
-            let mut handle = **handle;
-            import((&raw mut handle).cast(), HandleType::FABRIC)
-        }
     }
 }

@@ -12,15 +12,16 @@ use crate::driver::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProp
 use crate::driver::answer::{
     MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
 };
+use crate::driver::exported::exported;
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, StreamFlags, host_call, numa,
+    RawPool, RawStream, Sharing, StreamFlags, host_call, numa,
 };
 
 /// The code of a call whose function the loaded library lacks.
-const MISSING: c_uint = Code::NOT_SUPPORTED.0;
+pub(super) const MISSING: c_uint = Code::NOT_SUPPORTED.0;
 
 /// `cudaMemcpyDefault`: the library finds out from the addresses which side is where.
 const COPY_DEFAULT: c_uint = 4;
@@ -88,6 +89,14 @@ unsafe impl Driver for RuntimeDriver {
             DeviceAttribute::VirtualMemory => {
                 if_it(symbols.get_granularity.is_some() && symbols.memory_set_access.is_some())
             }
+            DeviceAttribute::PoolHandleTypes => if_it(symbols.lends_pools()),
+            DeviceAttribute::MemoryFabricHandles => if_it(symbols.lends_pages()),
+            // Where a library does not say, its manual does.
+            DeviceAttribute::MemoryDescriptors => {
+                let has_pages = self.attribute(ordinal, DeviceAttribute::VirtualMemory)?;
+                Ok(if symbols.lends_pages() { value.unwrap_or(has_pages) } else { 0 })
+            }
+            DeviceAttribute::SharedEvents => Ok(if symbols.lends_events() { value.unwrap_or(1) } else { 0 }),
             _ => Ok(value.unwrap_or(0)),
         }
     }
@@ -300,11 +309,7 @@ unsafe impl Driver for RuntimeDriver {
     }
 
     fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent> {
-        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
-            // SAFETY: `event` is writable.
-            unsafe { (symbols.event_create)(event, abi::EVENT_DISABLE_TIMING) }
-        })?;
-        Ok(RawEvent(event as u64))
+        self.create_event(ordinal, abi::EVENT_DISABLE_TIMING)
     }
 
     unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()> {
@@ -623,31 +628,14 @@ unsafe impl Driver for RuntimeDriver {
         memory: RawMemory,
         handle_type: HandleType,
     ) -> DriverResult<ExportedMemory> {
-        let export = |to: *mut c_void| {
+        exported(Call::MemoryExport, handle_type, |to| {
             self.call(ordinal, Call::MemoryExport, |symbols| match symbols.memory_export {
                 // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that
                 // type is; the flags must be 0.
                 Some(export) => unsafe { export(to, memory.0, handle_type.0, 0) },
                 None => MISSING,
             })
-        };
-        match handle_type {
-            #[cfg(unix)]
-            HandleType::POSIX_FILE_DESCRIPTOR => {
-                let mut descriptor: c_int = -1;
-                export((&raw mut descriptor).cast())?;
-                // SAFETY: the library has opened it for the caller, who is to close it; nobody else knows it.
-                let owned = unsafe { std::os::fd::FromRawFd::from_raw_fd(descriptor) };
-                Ok(ExportedMemory::FileDescriptor(owned))
-            }
-            HandleType::FABRIC => {
-                let mut handle = Box::new([0; 64]);
-                export(handle.as_mut_ptr().cast())?;
-                Ok(ExportedMemory::Fabric(handle))
-            }
-            // Handle types of Windows, none, and more than one.
-            _ => Err(DriverError::new(Call::MemoryExport, Code::INVALID_VALUE)),
-        }
+        })
     }
 
     unsafe fn memory_map(
@@ -793,9 +781,21 @@ unsafe impl Driver for RuntimeDriver {
             }
         })
     }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        Some(self)
+    }
 }
 
 impl RuntimeDriver {
+    pub(super) fn create_event(&self, ordinal: u32, flags: c_uint) -> DriverResult<RawEvent> {
+        let event: usize = self.read(ordinal, Call::EventCreate, |symbols, event| {
+            // SAFETY: `event` is writable.
+            unsafe { (symbols.event_create)(event, flags) }
+        })?;
+        Ok(RawEvent(event as u64))
+    }
+
     /// One attribute that this crate has a name for; `None` where the library has none.
     fn known_attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<Option<i32>> {
         match (self.table().attribute)(attribute) {
@@ -831,7 +831,11 @@ impl RuntimeDriver {
 
 /// Memory as the contract promises it: aligned. What is not is given back, and the device refused: no document of HIP or MACA says how
 /// their memory is aligned.
-fn aligned(call: Call, address: u64, give_back: impl FnOnce() -> DriverResult<()>) -> DriverResult<u64> {
+pub(super) fn aligned(
+    call: Call,
+    address: u64,
+    give_back: impl FnOnce() -> DriverResult<()>,
+) -> DriverResult<u64> {
     if address.is_multiple_of(ALIGN) {
         return Ok(address);
     }

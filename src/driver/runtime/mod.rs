@@ -13,6 +13,7 @@ mod family;
 mod last_error;
 mod library;
 mod pointer;
+mod sharing;
 mod start;
 mod stream_device;
 mod symbols;

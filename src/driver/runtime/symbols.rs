@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps};
+use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps, Portable};
 
 /// The function type that `cudaLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -280,6 +280,38 @@ symbols! {
         memory_map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
         memory_unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
         memory_set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
+        // What other processes and other devices use. HIP's functions for the pools of other processes are left out: docs/runtimes.md
+        // says why. MACA's have not been named.
+        device_get_uuid = ["cuDeviceGetUuid", "hipDeviceGetUuid", "mcDeviceGetUuid"](*mut [u8; 16], c_int);
+        memory_get_portable = ["cudaIpcGetMemHandle", "hipIpcGetMemHandle", "mcIpcGetMemHandle"](*mut Portable, u64);
+        memory_open = ["cudaIpcOpenMemHandle", "hipIpcOpenMemHandle", "mcIpcOpenMemHandle"](*mut u64, Portable, c_uint);
+        memory_close = ["cudaIpcCloseMemHandle", "hipIpcCloseMemHandle", "mcIpcCloseMemHandle"](u64);
+        event_get_portable = ["cudaIpcGetEventHandle", "hipIpcGetEventHandle", "mcIpcGetEventHandle"](*mut Portable, usize);
+        event_open = ["cudaIpcOpenEventHandle", "hipIpcOpenEventHandle", "mcIpcOpenEventHandle"](*mut usize, Portable);
+        pool_export = ["cudaMemPoolExportToShareableHandle", "", ""](*mut c_void, usize, c_uint, c_uint);
+        pool_import = ["cudaMemPoolImportFromShareableHandle", "", ""](*mut usize, *mut c_void, c_uint, c_uint);
+        pool_export_pointer = ["cudaMemPoolExportPointer", "", ""](*mut Portable, u64);
+        pool_import_pointer = ["cudaMemPoolImportPointer", "", ""](*mut u64, usize, *mut Portable);
+        pool_set_access = ["cudaMemPoolSetAccess", "hipMemPoolSetAccess", "mcMemPoolSetAccess"](usize, *const AccessDesc, usize);
+        memory_import = ["cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", "mcMemImportFromShareableHandle"](
+            *mut u64,
+            *mut c_void,
+            c_uint
+        );
+        memory_get_properties = [
+            "cuMemGetAllocationPropertiesFromHandle",
+            "hipMemGetAllocationPropertiesFromHandle",
+            "mcMemGetAllocationPropertiesFromHandle"
+        ](*mut AllocationProp, u64);
+        device_can_access_peer = ["cudaDeviceCanAccessPeer", "hipDeviceCanAccessPeer", "mcDeviceCanAccessPeer"](
+            *mut c_int,
+            c_int,
+            c_int
+        );
+        device_enable_peer_access = ["cudaDeviceEnablePeerAccess", "hipDeviceEnablePeerAccess", "mcDeviceEnablePeerAccess"](
+            c_int,
+            c_uint
+        );
         // CUDA 13 gave the names of the forms with a device to those with a location, which a driver older than 12.2 cannot serve.
         prefetch_to_location = [
             "13:cudaMemPrefetchAsync 12:cudaMemPrefetchAsync_v2@12020",
@@ -289,6 +321,26 @@ symbols! {
         prefetch_to_device = ["12:cudaMemPrefetchAsync", "hipMemPrefetchAsync", "mcMemPrefetchAsync"](u64, usize, c_int, usize);
         advise_location = ["13:cudaMemAdvise 12:cudaMemAdvise_v2@12020", "7:hipMemAdvise_v2", ""](u64, usize, c_uint, MemLocation);
         advise_device = ["12:cudaMemAdvise", "hipMemAdvise", "mcMemAdvise"](u64, usize, c_uint, c_int);
+    }
+}
+
+impl Symbols {
+    /// Whether the library has what pools of other processes need.
+    pub(super) fn lends_pools(&self) -> bool {
+        self.pool_export.is_some()
+            && self.pool_import.is_some()
+            && self.pool_export_pointer.is_some()
+            && self.pool_import_pointer.is_some()
+    }
+
+    /// Whether it has what pages of other processes need.
+    pub(super) fn lends_pages(&self) -> bool {
+        self.memory_export.is_some() && self.memory_import.is_some()
+    }
+
+    /// Whether it has what events of other processes need.
+    pub(super) fn lends_events(&self) -> bool {
+        self.event_get_portable.is_some() && self.event_open.is_some()
     }
 }
 

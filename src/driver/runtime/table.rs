@@ -31,6 +31,12 @@ pub(super) struct Table {
     pub(super) granularity: u32,
     /// The version that first had a limit in the properties of a pool; before, these bytes must be 0.
     pub(super) pool_limit_version: u32,
+    /// A handle of plain memory is of the whole allocation, whatever address in it is given. Else it is of what follows the address.
+    pub(super) handles_are_whole: bool,
+    /// How a handle of an event begins, which is a text then, and ends with a zero.
+    pub(super) event_handles_begin: Option<&'static str>,
+    /// The version that first took a descriptor of pages by its value.
+    pub(super) descriptors_by_value_since: u32,
 }
 
 impl Table {
@@ -83,6 +89,9 @@ pub(super) static CUDART: Table = Table {
     codes: &[OLD_CODES[0], OLD_CODES[1], OLD_CODES[2], NEWER_DRIVER_NEEDED],
     granularity: abi::GRANULARITY_MINIMUM,
     pool_limit_version: 12_020,
+    handles_are_whole: true,
+    event_handles_begin: None,
+    descriptors_by_value_since: 0,
 };
 
 /// HIP. Names of the legacy stream other than null are of ROCm 6.3 and later.
@@ -110,6 +119,9 @@ pub(super) static HIP: Table = Table {
     codes: &OLD_CODES,
     granularity: RECOMMENDED,
     pool_limit_version: 6_000,
+    handles_are_whole: false,
+    event_handles_begin: Some("/hip_"),
+    descriptors_by_value_since: 7_010,
 };
 
 /// MACA. Its header is not public: the numbers are those that public programs have copied from it.
@@ -145,6 +157,9 @@ pub(super) static MACA: Table = Table {
     ],
     granularity: RECOMMENDED,
     pool_limit_version: u32::MAX,
+    handles_are_whole: false,
+    event_handles_begin: None,
+    descriptors_by_value_since: 0,
 };
 
 /// Unregistered, host, device, managed.

@@ -18,6 +18,8 @@ typedef void (*hipHostFn_t)(void *);
 #define hipStreamPerThread ((hipStream_t)2)
 #define hipStreamNonBlocking 0x01
 #define hipEventDisableTiming 0x2
+#define hipEventInterprocess 0x4
+#define hipIpcMemLazyEnablePeerAccess 0x01
 #define hipMemAttachGlobal 0x01
 #define hipHostMallocPortable 0x1
 #define hipHostMallocMapped 0x2
@@ -134,6 +136,15 @@ typedef struct {
     hipMemAccessFlags flags;
 } hipMemAccessDesc;
 typedef enum { hipMemAllocationGranularityMinimum = 0, hipMemAllocationGranularityRecommended = 1 } hipMemAllocationGranularity_flags;
+typedef struct hipIpcMemHandle_st {
+    char reserved[64];
+} hipIpcMemHandle_t;
+typedef struct hipIpcEventHandle_st {
+    char reserved[64];
+} hipIpcEventHandle_t;
+typedef struct hipUUID_st {
+    char bytes[16];
+} hipUUID;
 
 hipError_t hipRuntimeGetVersion(int *runtimeVersion);
 hipError_t hipGetDeviceCount(int *count);
@@ -200,6 +211,17 @@ hipError_t hipMemExportToShareableHandle(void *shareableHandle, hipMemGenericAll
 hipError_t hipMemMap(void *ptr, size_t size, size_t offset, hipMemGenericAllocationHandle_t handle, unsigned long long flags);
 hipError_t hipMemUnmap(void *ptr, size_t size);
 hipError_t hipMemSetAccess(void *ptr, size_t size, const hipMemAccessDesc *desc, size_t count);
+hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *devPtr);
+hipError_t hipIpcOpenMemHandle(void **devPtr, hipIpcMemHandle_t handle, unsigned int flags);
+hipError_t hipIpcCloseMemHandle(void *devPtr);
+hipError_t hipIpcGetEventHandle(hipIpcEventHandle_t *handle, hipEvent_t event);
+hipError_t hipIpcOpenEventHandle(hipEvent_t *event, hipIpcEventHandle_t handle);
+hipError_t hipMemPoolSetAccess(hipMemPool_t mem_pool, const hipMemAccessDesc *desc_list, size_t count);
+hipError_t hipMemImportFromShareableHandle(hipMemGenericAllocationHandle_t *handle, void *osHandle, hipMemAllocationHandleType shHandleType);
+hipError_t hipMemGetAllocationPropertiesFromHandle(hipMemAllocationProp *prop, hipMemGenericAllocationHandle_t handle);
+hipError_t hipDeviceGetUuid(hipUUID *uuid, hipDevice_t device);
+hipError_t hipDeviceCanAccessPeer(int *canAccessPeer, int deviceId, int peerDeviceId);
+hipError_t hipDeviceEnablePeerAccess(int peerDeviceId, unsigned int flags);
 hipError_t hipMemPrefetchAsync(const void *dev_ptr, size_t count, int device, hipStream_t stream);
 hipError_t hipMemAdvise(const void *dev_ptr, size_t count, hipMemoryAdvise advice, int device);
 #if MAJOR >= 7

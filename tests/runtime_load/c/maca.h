@@ -19,6 +19,8 @@ typedef void (*mcHostFn_t)(void *);
 #define mcStreamPerThread ((mcStream_t)2)
 #define mcStreamNonBlocking 0x01
 #define mcEventDisableTiming 0x2
+#define mcEventInterprocess 0x4
+#define mcIpcMemLazyEnablePeerAccess 0x01
 #define mcMemAttachGlobal 0x01
 #define mcMallocHostPortable 0x1
 #define mcMallocHostMapped 0x2
@@ -121,6 +123,15 @@ typedef struct {
     mcMemAccessFlags flags;
 } mcMemAccessDesc;
 typedef enum { mcMemAllocationGranularityMinimum = 0, mcMemAllocationGranularityRecommended = 1 } mcMemAllocationGranularity_flags;
+typedef struct mcIpcMemHandle_st {
+    char reserved[64];
+} mcIpcMemHandle_t;
+typedef struct mcIpcEventHandle_st {
+    char reserved[64];
+} mcIpcEventHandle_t;
+typedef struct mcUUID_st {
+    char bytes[16];
+} mcUUID;
 
 mcError_t mcRuntimeGetVersion(int *runtimeVersion);
 mcError_t mcGetDeviceCount(int *count);
@@ -187,5 +198,16 @@ mcError_t mcMemExportToShareableHandle(void *shareableHandle, mcMemGenericAlloca
 mcError_t mcMemMap(void *ptr, size_t size, size_t offset, mcMemGenericAllocationHandle_t handle, unsigned long long flags);
 mcError_t mcMemUnmap(void *ptr, size_t size);
 mcError_t mcMemSetAccess(void *ptr, size_t size, const mcMemAccessDesc *desc, size_t count);
+mcError_t mcIpcGetMemHandle(mcIpcMemHandle_t *handle, void *devPtr);
+mcError_t mcIpcOpenMemHandle(void **devPtr, mcIpcMemHandle_t handle, unsigned int flags);
+mcError_t mcIpcCloseMemHandle(void *devPtr);
+mcError_t mcIpcGetEventHandle(mcIpcEventHandle_t *handle, mcEvent_t event);
+mcError_t mcIpcOpenEventHandle(mcEvent_t *event, mcIpcEventHandle_t handle);
+mcError_t mcMemPoolSetAccess(mcMemPool_t mem_pool, const mcMemAccessDesc *desc_list, size_t count);
+mcError_t mcMemImportFromShareableHandle(mcMemGenericAllocationHandle_t *handle, void *osHandle, mcMemAllocationHandleType shHandleType);
+mcError_t mcMemGetAllocationPropertiesFromHandle(mcMemAllocationProp *prop, mcMemGenericAllocationHandle_t handle);
+mcError_t mcDeviceGetUuid(mcUUID *uuid, mcDevice_t device);
+mcError_t mcDeviceCanAccessPeer(int *canAccessPeer, int deviceId, int peerDeviceId);
+mcError_t mcDeviceEnablePeerAccess(int peerDeviceId, unsigned int flags);
 mcError_t mcMemPrefetchAsync(const void *dev_ptr, size_t count, int device, mcStream_t stream);
 mcError_t mcMemAdvise(const void *dev_ptr, size_t count, mcMemoryAdvise advice, int device);

@@ -1,14 +1,17 @@
 /* A runtime library without a GPU: every function of a vendor's header, which asks the test beside it. Built once for each vendor and
  * version: CUDART, HIP or MACA is defined, and MAJOR. LACKS_REQUIRED and LACKS_OPTIONAL leave functions out; LACKS_DRIVER is a cudart
- * 12.2 over a driver of 12.0.
+ * 12.2 over a driver of 12.0. A function whose name is defined as another one is left out, too.
  *
  * What is the library's own business is here: the current device of each thread, cudart's contexts, the last error, the vendor's
  * structures and numbers. The machine behind it is the test's. It is asked by the call's number, with numbers only, and answers with
  * numbers and a code of CUDA's. */
 #define _GNU_SOURCE
 #include <stdint.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined CUDART
 #include "cudart.h"
@@ -282,8 +285,9 @@ API(StreamWaitEvent)(N(Stream_t) stream, N(Event_t) event, unsigned int flags) {
 
 API(EventCreateWithFlags)(N(Event_t) *event, unsigned int flags) {
     uint64_t answer = 0;
-    if (flags != N(EventDisableTiming)) return end(1);
-    uint32_t code = ASK(EventCreate, &answer, (uint64_t)here());
+    unsigned int shared = N(EventDisableTiming) | N(EventInterprocess);
+    if (flags != N(EventDisableTiming) && flags != shared) return end(1);
+    uint32_t code = ASK(EventCreate, &answer, (uint64_t)here(), flags == shared);
     *event = (N(Event_t))(uintptr_t)answer;
     return end(code);
 }
@@ -686,10 +690,11 @@ DRIVER(MemCreate)(memory_t *memory, size_t size, const allocation_properties_t *
 DRIVER(MemRelease)(memory_t memory) { return done(ASK(MemoryRelease, NULL, (uint64_t)here(), A(memory))); }
 
 DRIVER(MemExportToShareableHandle)(void *handle, memory_t memory, handle_type_t type, unsigned long long flags) {
-    uint64_t answer = 0;
+    uint64_t answers[8] = {0};
     if (flags) return done(1);
-    uint32_t code = ASK(MemoryExport, &answer, (uint64_t)here(), A(memory), (uint64_t)type);
-    if (code == 0 && type == N(MemHandleTypePosixFileDescriptor)) *(int *)handle = (int)answer;
+    uint32_t code = ASK(MemoryExport, answers, (uint64_t)here(), A(memory), (uint64_t)type);
+    if (code == 0 && type == N(MemHandleTypePosixFileDescriptor)) *(int *)handle = (int)*answers;
+    if (code == 0 && type == N(MemHandleTypeFabric)) memcpy(handle, answers, sizeof answers);
     return done(code);
 }
 
@@ -725,6 +730,8 @@ API(MemsetD32Async)(range_t to, int value, size_t count, N(Stream_t) stream) {
 #endif
     return done(ASK(FillAsync, NULL, (uint64_t)here(), A(to), 4, (uint32_t)value, count, of(stream)));
 }
+
+#include "lent.c"
 
 DRIVER(DeviceGetName)(char *name, int length, int device) { return done(name_of(name, length, device)); }
 
@@ -777,7 +784,9 @@ static CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCt
     return cuStreamGetCtx(stream, context);
 }
 
-#define FUNCTION(name) {#name, (void *)name, 12000}
+#define STRING_(text) #text
+#define STRING(text) STRING_(text)
+#define FUNCTION(name) {STRING(name), (void *)name, 12000}
 static const struct {
     const char *name;
     void *function;
@@ -789,7 +798,8 @@ static const struct {
     FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuMemGetAddressRange), FUNCTION(cuMemsetD16Async),
     FUNCTION(cuMemsetD32Async), FUNCTION(cuMemGetAllocationGranularity), FUNCTION(cuMemAddressReserve), FUNCTION(cuMemAddressFree),
     FUNCTION(cuMemCreate), FUNCTION(cuMemRelease), FUNCTION(cuMemExportToShareableHandle), FUNCTION(cuMemMap), FUNCTION(cuMemUnmap),
-    FUNCTION(cuMemSetAccess)
+    FUNCTION(cuMemSetAccess), FUNCTION(cuMemImportFromShareableHandle), FUNCTION(cuMemGetAllocationPropertiesFromHandle),
+    FUNCTION(cuDeviceGetUuid)
 };
 
 static uint32_t entry_point(const char *symbol, void **function, unsigned int version, unsigned long long flags,

@@ -90,12 +90,14 @@ fn foreign() -> Vec<(&'static str, OwnedFd)> {
 
 pub(crate) fn descriptors_of_elsewhere_are_refused(stage: &Stage<'_>) {
     let (lender, borrower) = stage.two();
+    let lends_pools = stage.ways().any(|way| way == Way::Pool);
+    let no_pool = if lends_pools { Code::UNKNOWN } else { Code::NOT_SUPPORTED };
     for (what, descriptor) in foreign() {
         let lent = Lent::Descriptor(descriptor);
         let imported = borrower.import(Op::MemoryImport, &lent);
         refused_as(&format!("{what} as pages"), imported, Code::UNKNOWN);
         let imported = borrower.import(Op::PoolImport, &lent);
-        refused_as(&format!("{what} as a pool"), imported, Code::UNKNOWN);
+        refused_as(&format!("{what} as a pool"), imported, no_pool);
     }
     for way in stage.ways() {
         let (op, what) = match way {

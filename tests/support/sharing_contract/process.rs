@@ -71,9 +71,18 @@ impl Process {
 
     /// A process of a simulated machine. `kill` ends it as SIGKILL would: whatever the driver was asked, it has returned.
     pub(crate) fn simulated(driver: Arc<dyn Driver>, ordinal: u32, kill: impl FnOnce() + 'static) -> Self {
+        Self::of_thread(ordinal, move || driver, kill)
+    }
+
+    /// The same, with a driver that the thread loads which stands for the process.
+    pub(crate) fn of_thread(
+        ordinal: u32,
+        load: impl FnOnce() -> Arc<dyn Driver> + Send + 'static,
+        kill: impl FnOnce() + 'static,
+    ) -> Self {
         let (socket, of_worker) = UnixStream::pair().expect("there are sockets");
         let worker = thread::spawn(move || {
-            serve(driver, ordinal, &of_worker);
+            serve(load(), ordinal, &of_worker);
         });
         Self::with(socket, End::Simulated(Some(Box::new(kill)), Some(worker)))
     }
