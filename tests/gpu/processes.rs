@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alluvion::Machine;
 use alluvion::driver::Driver;
 
+use crate::sharing_contract::hand_over::{BYTES, end, give_back, offer, take};
 use crate::sharing_contract::process::{Process, serve_if_child};
 use crate::sharing_contract::worker::Op;
 use crate::sharing_contract::{self, GPU, Stage, fact};
@@ -41,6 +42,39 @@ fn a_child_is_another_process() {
         });
         for (process, address, byte) in memory {
             assert_eq!(process.read(address, 4 << 20), byte.into(), "whatever the other's address is");
+        }
+    });
+}
+
+/// A program over libcuda and one over cudart lend each other memory, in every way.
+#[test]
+fn libcuda_and_cudart_borrow_from_each_other() {
+    let name = gpu().name();
+    if !["cuda", "cudart"].contains(&name) || Machine::cudart().is_err() {
+        println!("not tested: there is no libcudart, or another vendor's device");
+        return;
+    }
+    on_gpu(|stage| {
+        let over = |driver| {
+            const TEST: &str = "processes::a_child_is_another_process";
+            let process = Process::start_with(TEST, GPU, &[("ALLUVION_DRIVER", driver)]);
+            process.must(Op::Synchronize, [0; 3]);
+            process
+        };
+        for way in stage.ways() {
+            for (lends, borrows) in [("cuda", "cudart"), ("cudart", "cuda")] {
+                let (lender, borrower) = (over(lends), over(borrows));
+                assert_eq!(lender.handle(Op::Uuid, 0), borrower.handle(Op::Uuid, 0), "one device");
+                let offered = offer(&lender, way, 0xC1);
+                let taken = take(&borrower, &offered);
+                let taken = taken.unwrap_or_else(|code| panic!("{way:?}, {lends} to {borrows}: {code}"));
+                borrower.must(Op::StreamWait, [taken.event, 0, 0]);
+                assert_eq!(borrower.read(taken.address, BYTES), 0xC1, "{way:?}, {lends} to {borrows}");
+                borrower.write(taken.address, 0xC2, BYTES);
+                assert_eq!(lender.read(offered.address, BYTES), 0xC2, "{way:?}, {lends} to {borrows}");
+                give_back(&borrower, &taken);
+                end(&lender, &offered);
+            }
         }
     });
 }

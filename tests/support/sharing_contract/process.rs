@@ -58,10 +58,16 @@ pub(crate) fn serve_if_child(load: impl FnOnce() -> Arc<dyn Driver>) {
 impl Process {
     /// This program again, with the test alone that calls [`serve_if_child`].
     pub(crate) fn start(test: &str, ordinal: u32) -> Self {
+        Self::start_with(test, ordinal, &[])
+    }
+
+    /// The same, with variables of its own.
+    pub(crate) fn start_with(test: &str, ordinal: u32, variables: &[(&str, &str)]) -> Self {
         let (socket, of_child) = UnixStream::pair().expect("there are sockets");
         let child = Command::new(env::current_exe().expect("this program has a file"))
             .args(["--exact", test, "--nocapture", "--test-threads=1", "--include-ignored"])
             .env(ORDINAL, ordinal.to_string())
+            .envs(variables.iter().copied())
             .stdin(Stdio::from(OwnedFd::from(of_child)))
             .stdout(Stdio::null())
             .spawn()
