@@ -303,6 +303,13 @@ impl Error {
         Self::new(ErrorKind::InUse, 0, 0).and(Detail::Text(why.into()))
     }
 
+    /// Others use `what`, as `why` says; `instead` says what to do.
+    #[cold]
+    #[must_use]
+    pub fn in_use_by_others(what: &'static str, why: &'static str, instead: &'static str) -> Self {
+        Self::with_detail(ErrorKind::InUse, what, why, instead)
+    }
+
     /// Line `line`, counted from 1, cannot be read.
     #[cold]
     #[must_use]

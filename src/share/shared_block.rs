@@ -5,8 +5,10 @@
 use core::fmt;
 use std::os::fd::BorrowedFd;
 
+use super::device_side::has_stopped;
 use super::loan::{Lent, Loan};
 use super::message::{Element, Message};
+use super::parked::{Parked, Waiting};
 use super::share_config::ShareConfig;
 use super::shared::clear_up;
 use crate::error::Error;
@@ -41,6 +43,19 @@ pub struct SharedBlock {
     loan: Loan,
 }
 
+/// A loan that has nobody who waits for its end, and what is dropped then.
+struct KeptBlock<K> {
+    loan: Loan,
+    // Behind the loan: it is dropped when that has ended.
+    _keeper: K,
+}
+
+impl<K: Send + Sync> Waiting for KeptBlock<K> {
+    fn loan(&mut self) -> &mut Loan {
+        &mut self.loan
+    }
+}
+
 static_assertions::assert_impl_all!(SharedBlock: Send, Sync);
 
 impl SharedBlock {
@@ -53,8 +68,8 @@ impl SharedBlock {
     /// # Safety
     ///
     /// - `block` is live, and came from `resource` or one with its id, with this layout.
-    /// - It is not freed before [`try_end`](Self::try_end) has returned `true`: not after an error of that, and not because this value
-    ///   was dropped.
+    /// - It is not freed before [`try_end`](Self::try_end) has returned `true` or the keeper of [`park`](Self::park) is dropped: not after
+    ///   an error of the end, and not because this value was dropped.
     pub unsafe fn new<'s>(
         resource: &(impl Resource + ?Sized),
         block: DevicePtr,
@@ -99,6 +114,47 @@ impl SharedBlock {
     /// As [`Shared::importers`](super::Shared::importers): it has not ended.
     pub fn try_end(&mut self) -> Result<bool, Error> {
         self.loan.try_end()
+    }
+
+    /// Leaves the end to the device. `keeper`, what keeps the block from being freed, is dropped when no process has the block: at once,
+    /// or by a later share, or by [`sweep`](super::sweep). Until then others can open it.
+    ///
+    /// If the machine goes first, the keeper is leaked, because others may be at work on the block. In a child of a fork, which has no
+    /// part in the share, it is dropped at once; so it is where the device was lost, and nothing runs any more.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use alluvion::share::{self, Import, ShareConfig, SharedBlock};
+    /// use alluvion::{Layout, Resource, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// let (device, stream) = (sim.device(0), sim.device(0).stream()?);
+    /// let (resource, layout) = (Cuda::new(&device), Layout::from_bytes(1000)?);
+    /// let block = resource.allocate(layout, stream.as_ref())?;
+    /// // SAFETY: the block is live, and is freed below, when the keeper has gone.
+    /// let shared = unsafe { SharedBlock::new(&resource, block, layout, ShareConfig::default(), &stream) }?;
+    /// let other = sim.process();
+    /// let imported = Import::new(shared.message()).open_bytes(&other.device(0).stream()?)?;
+    ///
+    /// let keeper = Arc::new(());
+    /// shared.park(Arc::clone(&keeper));
+    /// assert_eq!((share::sweep(&device), Arc::strong_count(&keeper)), (0, 2));
+    /// drop(imported);
+    /// assert_eq!((share::sweep(&device), Arc::strong_count(&keeper)), (1, 1));
+    /// // SAFETY: the block came from the resource with this layout, and nobody has it.
+    /// unsafe { resource.deallocate(block, layout, stream.as_ref()) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn park(self, keeper: impl Send + Sync + 'static) {
+        let mut kept = KeptBlock { loan: self.loan, _keeper: keeper };
+        if kept.loan.is_of_parent() || matches!(kept.loan.try_end(), Ok(true)) {
+            return;
+        }
+        let device = kept.loan.device().clone();
+        if !has_stopped(&device) {
+            Parked::of(&device).park(Box::new(kept));
+        }
     }
 }
 
