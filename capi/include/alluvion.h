@@ -117,6 +117,20 @@ static inline alv_status alv_synchronize(const alv_resource *resource, alv_cuda_
     return alv_synchronize_raw(resource, alv_stream_of_this_file(stream));
 }
 
+static inline alv_status alv_share(const alv_resource *resource, void *block, size_t bytes, size_t align,
+                                   const alv_share_options *options, alv_cuda_stream stream, alv_shared **out) {
+    return alv_share_raw(resource, block, bytes, align, options, alv_stream_of_this_file(stream), out);
+}
+
+static inline alv_status alv_shared_park(const alv_shared *shared, alv_cuda_stream stream) {
+    return alv_shared_park_raw(shared, alv_stream_of_this_file(stream));
+}
+
+static inline alv_status alv_open_shared(int32_t device, const void *message, size_t length, int32_t descriptor,
+                                         const alv_open_options *options, alv_cuda_stream stream, alv_imported **out) {
+    return alv_open_shared_raw(device, message, length, descriptor, options, alv_stream_of_this_file(stream), out);
+}
+
 #endif /* ALV_NO_INLINE */
 
 #endif /* ALLUVION_H */

@@ -13,8 +13,10 @@
 #include "alluvion/cpp/callback.hpp"
 #include "alluvion/cpp/configuration.hpp"
 #include "alluvion/cpp/error.hpp"
+#include "alluvion/cpp/per_device.hpp"
 #include "alluvion/cpp/resource.hpp"
 #include "alluvion/cpp/scope.hpp"
+#include "alluvion/cpp/shared.hpp"
 #include "alluvion/cpp/stream.hpp"
 
 #endif

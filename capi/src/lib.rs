@@ -21,6 +21,7 @@
 //! | `ledger` | How is memory freed without its size? |
 //! | `transfer` | How does data move? |
 //! | `source` | What if the memory, or the help in need, comes from C? |
+//! | `share` | What do other processes use? |
 //! | `current` | What does a device allocate from? |
 //! | `figures` | How is it doing now? |
 //! | `tag` | What is an allocation for? |
@@ -53,6 +54,7 @@ mod origin;
 mod plugin;
 mod record;
 mod resource;
+mod share;
 mod simulated;
 mod source;
 mod status;
@@ -71,6 +73,7 @@ pub use legacy::*;
 pub use machine::*;
 pub use plugin::*;
 pub use resource::*;
+pub use share::*;
 pub use simulated::*;
 pub use source::*;
 pub use status::*;

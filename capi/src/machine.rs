@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "exports functions")]
 
+use std::ffi::c_char;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LockResult, PoisonError, RwLock, TryLockError, TryLockResult};
 
@@ -15,8 +16,9 @@ use crate::handle::{self, Handle};
 use crate::origin::Origin;
 use crate::record::{self, Record};
 use crate::status::Status;
+use crate::text;
 
-/// A machine: that of CUDA, or a simulated one.
+/// A machine: that of CUDA or of another driver, or a simulated one.
 #[derive(Debug)]
 pub struct MachineHandle {
     machine: Machine,
@@ -28,6 +30,11 @@ impl Handle for MachineHandle {
 }
 
 impl MachineHandle {
+    /// A simulated process.
+    pub(crate) fn of_sim(sim: Sim) -> Self {
+        Self { machine: sim.machine().clone(), sim: Some(sim) }
+    }
+
     /// A device by its number; that of the calling thread for a negative one.
     pub(crate) fn device(&self, number: i32) -> Result<Device, Error> {
         device_of(&self.machine, number)
@@ -94,6 +101,30 @@ fn device_of(machine: &Machine, number: i32) -> Result<Device, Error> {
     }
 }
 
+/// That machine; the one that bare numbers mean for null.
+///
+/// # Safety
+///
+/// As [`handle::lend`].
+pub(crate) unsafe fn named_or_chosen(machine: *const MachineHandle) -> Result<Machine, Error> {
+    if machine.is_null() {
+        return chosen();
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { handle::lend(machine) }?.machine().clone())
+}
+
+/// A device by its number, of that machine or, for null, of the one that bare numbers mean; that of the calling thread for a negative
+/// number.
+///
+/// # Safety
+///
+/// As [`handle::lend`].
+pub(crate) unsafe fn device_on(machine: *const MachineHandle, number: i32) -> Result<Device, Error> {
+    // SAFETY: the caller's promise.
+    device_of(&unsafe { named_or_chosen(machine) }?, number)
+}
+
 /// A device of the machine that bare numbers mean; that of the calling thread for a negative number.
 pub(crate) fn device(number: i32) -> Result<Device, Error> {
     device_of(&chosen()?, number)
@@ -104,6 +135,21 @@ pub(crate) fn device(number: i32) -> Result<Device, Error> {
 pub unsafe extern "C" fn alv_machine_cuda(out: *mut *mut MachineHandle) -> Status {
     boundary::call(|| {
         let make = || Ok(MachineHandle { machine: Machine::cuda()?, sim: None });
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// The machine of the driver with that name: `cuda`, `cudart`, `hip` or `maca`. `ALV_INVALID_ARGUMENT` for another name,
+/// `ALV_NO_DRIVER` without that driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_machine_named(name: *const c_char, out: *mut *mut MachineHandle) -> Status {
+    boundary::call(|| {
+        let make = || {
+            // SAFETY: the contract of pointers.
+            let name = unsafe { text::borrow(name, "name") }?;
+            Ok(MachineHandle { machine: Machine::named(name)?, sim: None })
+        };
         // SAFETY: the contract of pointers.
         unsafe { handle::give_to(out, make) }
     })
@@ -150,8 +196,7 @@ pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *
                     config = config.memory_bytes(options.memory_bytes);
                 }
             }
-            let sim = Sim::with_config(config);
-            Ok(MachineHandle { machine: sim.machine().clone(), sim: Some(sim) })
+            Ok(MachineHandle::of_sim(Sim::with_config(config)))
         };
         // SAFETY: the contract of pointers.
         unsafe { handle::give_to(out, make) }

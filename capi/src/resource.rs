@@ -104,6 +104,54 @@ fn build(recipe: &Recipe, device: &Device) -> Result<ResourceHandle, Error> {
     Ok(ResourceHandle::new(recipe.build(device)?))
 }
 
+/// Makes a stack of a recipe on every device of a machine, in the order of their numbers; a null `machine` is the chosen one. `places`
+/// is how many handles `stacks` has room for, and `count`, which may be null, gets how many devices there are. With 0 places nothing
+/// is made, and `stacks` may be null; with fewer than there are devices it is `ALV_INVALID_ARGUMENT`. If a device has none, all are
+/// null, and the message names the device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_resource_per_device(
+    machine: *const MachineHandle,
+    recipe: *const c_char,
+    stacks: *mut *mut ResourceHandle,
+    places: usize,
+    count: *mut usize,
+) -> Status {
+    boundary::call(|| {
+        if places > 0 && stacks.is_null() {
+            return Err(null("stacks"));
+        }
+        for place in 0..places {
+            // SAFETY: the caller's array has as many places.
+            unsafe { stacks.wrapping_add(place).write(std::ptr::null_mut()) };
+        }
+        // SAFETY: the contract of pointers.
+        let machine = unsafe { machine::named_or_chosen(machine) }?;
+        let devices = machine.devices().len();
+        if !count.is_null() {
+            // SAFETY: not null, so writable.
+            unsafe { count.write(devices) };
+        }
+        if places == 0 {
+            return Ok(());
+        }
+        if places < devices {
+            return Err(Error::invalid_argument(
+                "places",
+                "they are fewer than the devices",
+                "ask with 0 places how many there are",
+            ));
+        }
+        // SAFETY: the contract of pointers.
+        let made = unsafe { parse(recipe) }?.per_device(&machine)?;
+        for (place, (_, stack)) in made.into_iter().enumerate() {
+            let handle = handle::give(ResourceHandle::new(stack));
+            // SAFETY: as above: there are as many places as devices.
+            unsafe { stacks.wrapping_add(place).write(handle) };
+        }
+        Ok(())
+    })
+}
+
 /// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
 /// caller's count of it stays the caller's.
 #[unsafe(no_mangle)]

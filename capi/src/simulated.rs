@@ -47,6 +47,33 @@ pub unsafe extern "C" fn alv_sim_report(
     })
 }
 
+/// Another process on the hardware of a simulated machine, as a machine: with handles, addresses, faults and mistakes of its own, and
+/// the same devices and the same free memory. What one process shares, another opens. The process ends with the last handle of its
+/// machine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_process(
+    machine: *const MachineHandle,
+    out: *mut *mut MachineHandle,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let make = || Ok(MachineHandle::of_sim(unsafe { handle::lend(machine) }?.sim()?.process()));
+        // SAFETY: the contract of pointers.
+        unsafe { handle::give_to(out, make) }
+    })
+}
+
+/// Ends a simulated process as SIGKILL does: its queued work is dropped, its calls fail from now on, and its memory is free, but for
+/// what other processes have open. Its handles are released as ever: what it had open of others is closed by that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_sim_kill(machine: *const MachineHandle) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        unsafe { handle::lend(machine) }?.sim()?.kill();
+        Ok(())
+    })
+}
+
 /// Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
 /// `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null
 /// means a call of any kind. A code that loses contexts, such as 700, loses that of the call.

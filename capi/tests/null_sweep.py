@@ -22,12 +22,18 @@ NULLABLE = {
     ("alv_ledger_size", "bytes"), ("alv_ledger_size", "base"), ("alv_ledger_live", "blocks"), ("alv_ledger_live", "bytes"),
     ("alv_limit_of", "used"), ("alv_limit_of", "limit"), ("alv_memory_info", "available"), ("alv_memory_info", "total"),
     ("alv_stats_push", "top"), ("alv_stats_pop", "top"),
+    ("alv_resource_per_device", "machine"), ("alv_resource_per_device", "recipe"), ("alv_resource_per_device", "count"),
+    ("alv_share_raw", "options"), ("alv_share_on", "options"), ("alv_shared_message", "needed"),
+    ("alv_open_shared_raw", "options"), ("alv_open_shared_on", "options"),
+    ("alv_sharing_of", "machine"), ("alv_sharing_sweep", "machine"), ("alv_sharing_sweep", "freed"),
 }
 # What a function without a status answers to null, for each of its arguments or for one.
 AS_NULL = {
     "alv_machine_retain": "== NULL", "alv_resource_retain": "== NULL", "alv_stream_retain": "== NULL",
     "alv_ledger_retain": "== NULL", "alv_stream_handle": "== NULL", "alv_resource_max_align": "== 0", "alv_sim_calls": "== 0",
     "alv_resource_equal": "== false", "alv_resource_host_accessible": "== false",
+    "alv_shared_retain": "== NULL", "alv_imported_retain": "== NULL", "alv_shared_is_over": "== false",
+    "alv_shared_descriptor": "== -1",
     "alluvion_handler_alloc": "== ALV_INVALID_ARGUMENT", "alluvion_handler_free": "== ALV_OK",
     ("alluvion_torch_base_alloc", "block"): "== NULL", ("alluvion_torch_base_alloc", "size"): "!= NULL",
 }
@@ -35,6 +41,10 @@ AS_NULL = {
 VALUES = {
     "alv_ledger *": "ledger", "alv_ledger **": "&made.ledger",
     "alv_machine *": "machine", "alv_resource *": "resource", "alv_stream *": "stream",
+    "alv_shared *": "shared", "alv_shared **": "&made.shared", "alv_imported *": "imported", "alv_imported **": "&made.imported",
+    "alv_resource ** stacks": "made.stacks", "size_t places": "2", "void * message": "message", "size_t length": "length",
+    "void * buffer": "place", "int32_t descriptor": "-1", "int64_t timeout_ms": "0", "alv_message *": "&told", "alv_range *": "&range",
+    "alv_sharing *": "&sharing", "alv_share_options *": "&sharing_options", "alv_open_options *": "&opening_options",
     "alv_machine **": "&made.machine", "alv_resource **": "&made.resource", "alv_stream **": "&made.stream",
     "alv_cuda_stream *": "&made.bare",
     "void **": "&made.block", "void * block": "block", "void * to": "block", "void * from": "place",
@@ -74,6 +84,9 @@ static struct {
     alv_resource *resource;
     alv_stream *stream;
     alv_ledger *ledger;
+    alv_shared *shared;
+    alv_imported *imported;
+    alv_resource *stacks[2];
     alv_cuda_stream bare;
     void *block;
 } made;
@@ -81,6 +94,12 @@ static alv_machine *machine;
 static alv_resource *resource;
 static alv_stream *stream;
 static alv_ledger *ledger;
+/* A block that is shared by a process and opened by another: by the one whose machine is not chosen. */
+static alv_shared *shared;
+static alv_imported *imported;
+static alv_machine *exporter;
+static unsigned char message[ALV_MESSAGE_BYTES];
+static size_t length;
 static void *block, *entered;
 static char place[4096], text[64];
 static const char *path;
@@ -94,6 +113,9 @@ static void begin(void) {
     made.resource = (alv_resource *)(void *)place;
     made.stream = (alv_stream *)(void *)place;
     made.ledger = (alv_ledger *)(void *)place;
+    made.shared = (alv_shared *)(void *)place;
+    made.imported = (alv_imported *)(void *)place;
+    made.stacks[0] = made.stacks[1] = (alv_resource *)(void *)place;
     made.bare = (alv_cuda_stream)(void *)place;
     made.block = place;
 }
@@ -102,7 +124,9 @@ static int is_null_or_untouched(const void *given) { return given == NULL || giv
 
 static void nothing_was_given(void) {
     EXPECT(is_null_or_untouched(made.machine) && is_null_or_untouched(made.resource) && is_null_or_untouched(made.stream) &&
-           is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block));
+           is_null_or_untouched(made.ledger) && is_null_or_untouched(made.bare) && is_null_or_untouched(made.block) &&
+           is_null_or_untouched(made.shared) && is_null_or_untouched(made.imported) &&
+           is_null_or_untouched(made.stacks[0]) && is_null_or_untouched(made.stacks[1]));
 }
 
 /* Lets go of what a call that allows null has given. */
@@ -111,6 +135,14 @@ static void end(void) {
     if (!is_null_or_untouched(made.resource)) alv_resource_release(made.resource);
     if (!is_null_or_untouched(made.stream)) alv_stream_release(made.stream);
     if (!is_null_or_untouched(made.ledger)) alv_ledger_release(made.ledger);
+    if (!is_null_or_untouched(made.shared)) {
+        OK(alv_shared_end(made.shared, 0));
+        alv_shared_release(made.shared);
+    }
+    if (!is_null_or_untouched(made.imported)) alv_imported_release(made.imported);
+    for (int at = 0; at < 2; at++) {
+        if (!is_null_or_untouched(made.stacks[at])) alv_resource_release(made.stacks[at]);
+    }
     OK(alv_set_machine(machine));
     OK(alv_sim_clear_faults(machine));
 }
@@ -124,6 +156,19 @@ int main(int count, char **arguments) {
     OK(alv_allocate(resource, 4096, 0, NULL, &block));
     OK(alv_ledger_over(resource, &ledger));
     OK(alv_ledger_allocate(ledger, 4096, 0, NULL, &entered));
+    OK(alv_sim_process(machine, &exporter));
+    alv_resource *of_exporter = NULL;
+    void *lent = NULL;
+    OK(alv_resource_from_recipe_on(exporter, "cuda", 0, &of_exporter));
+    OK(alv_allocate(of_exporter, 4096, 0, NULL, &lent));
+    OK(alv_share(of_exporter, lent, 4096, 0, NULL, NULL, &shared));
+    OK(alv_shared_message(shared, message, sizeof message, &length));
+    OK(alv_open_shared(0, message, length, -1, NULL, NULL, &imported));
+    alv_message told = ALV_INIT(alv_message);
+    alv_range range = ALV_INIT(alv_range);
+    alv_sharing sharing = ALV_INIT(alv_sharing);
+    alv_share_options sharing_options = ALV_INIT(alv_share_options);
+    alv_open_options opening_options = ALV_INIT(alv_open_options);
     alv_counts counts = ALV_INIT(alv_counts);
     alv_pool_status figures = ALV_INIT(alv_pool_status);
     alv_sim_options options = ALV_INIT(alv_sim_options);
@@ -136,6 +181,15 @@ int main(int count, char **arguments) {
 
 @CALLS@
     /* Nothing was freed, and nothing is left. */
+    OK(alv_sharing_of(NULL, 0, &sharing));
+    EXPECT(sharing.imports == 1 && sharing.imported_bytes == 4096 && sharing.parked == 0);
+    EXPECT_STATUS(alv_shared_end(shared, 0), ALV_IN_USE);
+    alv_imported_release(imported);
+    OK(alv_shared_end(shared, 0));
+    alv_shared_release(shared);
+    alv_deallocate(of_exporter, lent, 4096, 0, NULL);
+    alv_resource_release(of_exporter);
+    alv_machine_release(exporter);
     OK(alv_reset_current_resource(0, NULL));
     OK(alv_status_of(resource, &figures));
     EXPECT(figures.live_blocks == 2);
@@ -180,6 +234,8 @@ def split(arguments):
 def value(function, kind, name):
     if name == "block" and ("ledger" in function or "record" in function):
         return "entered"
+    if name == "room" and function == "alv_shared_message":
+        return "sizeof place"
     for key in (f"{kind} {name}", kind):
         if key in VALUES:
             return VALUES[key]

@@ -25,6 +25,24 @@
 // The upstream has no more, and others have more of it.
 #define ALV_CAUSE_OTHERS 6
 
+// In `flags`: importers may write. Who writes when, the processes agree on themselves.
+#define ALV_SHARE_WRITABLE 1
+
+// A message has at most so many bytes.
+#define ALV_MESSAGE_BYTES 512
+
+// In `flags`: importers may write.
+#define ALV_MESSAGE_WRITABLE 1
+
+// In `flags`: a descriptor has to be sent beside the message, over a Unix socket.
+#define ALV_MESSAGE_NEEDS_DESCRIPTOR 2
+
+// In `flags`: the memory is opened to be written. An error for what is shared to be read.
+#define ALV_OPEN_WRITABLE 1
+
+// In `flags`: memory of another device may be opened, which the stream's device reaches over the bus.
+#define ALV_OPEN_PEER 2
+
 // The stream waits for the legacy default stream of its device, and that one for it, as a stream of `cudaStreamCreate` does.
 #define ALV_STREAM_WAITS_FOR_LEGACY 1
 
@@ -40,14 +58,20 @@
 // What a handle of CUDA points to.
 typedef struct CUstream_st CUstream_st;
 
+// Memory of another process, open in this one.
+typedef struct alv_imported alv_imported;
+
 // A resource with the sizes of its blocks: for frees that name none.
 typedef struct alv_ledger alv_ledger;
 
-// A machine: that of CUDA, or a simulated one.
+// A machine: that of CUDA or of another driver, or a simulated one.
 typedef struct alv_machine alv_machine;
 
 // A resource: memory of one device, with the layers over it.
 typedef struct alv_resource alv_resource;
+
+// A block that other processes can open.
+typedef struct alv_shared alv_shared;
 
 // A stream that the library knows: a call with it needs no look-up, and a call that brings its bare handle while this is held
 // needs no driver call.
@@ -234,6 +258,76 @@ typedef struct alv_device_mem_handler {
     // The name of the handler, ended by 0.
     char name[64];
 } alv_device_mem_handler;
+
+// How a block is shared. What is 0 or null has the value that the text names.
+typedef struct alv_share_options {
+    // `sizeof(alv_share_options)`.
+    size_t struct_size;
+    // 0 to be read, or `ALV_SHARE_WRITABLE`.
+    uint32_t flags;
+    // Zero.
+    uint32_t reserved;
+    // The directory of the file by which the processes know of each other, which both sides name; null means `/dev/shm`.
+    const char *directory;
+} alv_share_options;
+
+// What a device has open of other processes, and what of its own was parked and waits for others.
+typedef struct alv_sharing {
+    // `sizeof(alv_sharing)`.
+    size_t struct_size;
+    // What is imported.
+    size_t imports;
+    // Its bytes.
+    size_t imported_bytes;
+    // The blocks that were parked while other processes had them.
+    size_t parked;
+    // Their bytes.
+    size_t parked_bytes;
+} alv_sharing;
+
+// What a message says.
+typedef struct alv_message {
+    // `sizeof(alv_message)`.
+    size_t struct_size;
+    // The bytes that are shared.
+    size_t bytes;
+    // The bytes that become visible to an importer: the whole allocation, or the whole page, that the memory lies in.
+    size_t visible_bytes;
+    // The constants `ALV_MESSAGE_` that hold.
+    uint32_t flags;
+    // Zero.
+    uint32_t reserved;
+    // The number by which every process knows the device.
+    uint8_t device_uuid[16];
+} alv_message;
+
+// How memory of another process is opened. What is 0 or null has the value that the text names.
+typedef struct alv_open_options {
+    // `sizeof(alv_open_options)`.
+    size_t struct_size;
+    // 0 to be read on its own device, or constants `ALV_OPEN_`.
+    uint32_t flags;
+    // Zero.
+    uint32_t reserved;
+    // The directory that the exporter named; null means `/dev/shm`.
+    const char *directory;
+} alv_open_options;
+
+// Where memory is that is open, and what may be done with it.
+typedef struct alv_range {
+    // `sizeof(alv_range)`.
+    size_t struct_size;
+    // The first byte, for work of the device; null for no bytes.
+    void *data;
+    // The bytes that are shared.
+    size_t bytes;
+    // The bytes of the allocation or the page that they lie in: what lies beside them is the exporter's.
+    size_t visible_bytes;
+    // The number of the device that opened it.
+    int32_t device;
+    // `ALV_OPEN_WRITABLE` if it was opened to be written, else 0.
+    uint32_t flags;
+} alv_range;
 
 // Memory from functions of the caller's.
 //
@@ -530,6 +624,10 @@ alv_status alv_record_stream_on(const struct alv_ledger *ledger, const void *blo
 // The machine of CUDA. `ALV_NO_DRIVER` without one.
 alv_status alv_machine_cuda(struct alv_machine **out);
 
+// The machine of the driver with that name: `cuda`, `cudart`, `hip` or `maca`. `ALV_INVALID_ARGUMENT` for another name,
+// `ALV_NO_DRIVER` without that driver.
+alv_status alv_machine_named(const char *name, struct alv_machine **out);
+
 // A machine with simulated GPUs, which notices every access to memory that no stream orders. `options` may be null.
 alv_status alv_machine_sim(const struct alv_sim_options *options, struct alv_machine **out);
 
@@ -676,6 +774,16 @@ alv_status alv_resource_from_recipe_on(const struct alv_machine *machine,
                                        int32_t device,
                                        struct alv_resource **out);
 
+// Makes a stack of a recipe on every device of a machine, in the order of their numbers; a null `machine` is the chosen one. `places`
+// is how many handles `stacks` has room for, and `count`, which may be null, gets how many devices there are. With 0 places nothing
+// is made, and `stacks` may be null; with fewer than there are devices it is `ALV_INVALID_ARGUMENT`. If a device has none, all are
+// null, and the message names the device.
+alv_status alv_resource_per_device(const struct alv_machine *machine,
+                                   const char *recipe,
+                                   struct alv_resource **stacks,
+                                   size_t places,
+                                   size_t *count);
+
 // Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
 // caller's count of it stays the caller's.
 alv_status alv_resource_over(const char *layers,
@@ -710,6 +818,117 @@ alv_status alv_describe(const struct alv_resource *resource,
                         size_t room,
                         size_t *needed);
 
+// Lets other processes open a block of a resource, which they get by the message of `*out`: as bytes, to be read unless `options`,
+// which may be null, say otherwise. What importers do follows what `stream` has been given until now; on other streams the caller has
+// ordered the uses before. `bytes` and `align` are those of the request.
+//
+// The block stays the caller's, and stays allocated until `alv_shared_end` has answered `ALV_OK`, or is given to the library by
+// `alv_shared_park`. `ALV_UNSUPPORTED` for memory that cannot be shared, such as pinned memory: the message says what can.
+alv_status alv_share_raw(const struct alv_resource *resource,
+                         void *block,
+                         size_t bytes,
+                         size_t align,
+                         const struct alv_share_options *options,
+                         alv_cuda_stream stream,
+                         struct alv_shared **out);
+
+// As `alv_share`, behind a stream that the library knows.
+alv_status alv_share_on(const struct alv_resource *resource,
+                        void *block,
+                        size_t bytes,
+                        size_t align,
+                        const struct alv_share_options *options,
+                        const struct alv_stream *stream,
+                        struct alv_shared **out);
+
+// What a device has open of other processes, and what of its own waits for others. A null `machine` is the chosen one.
+alv_status alv_sharing_of(const struct alv_machine *machine, int32_t device, struct alv_sharing *out);
+
+// Frees the blocks that were parked and that no process has any more. `freed`, which may be null, gets how many they were. A null
+// `machine` is the chosen one. Every share looks after a few of them.
+alv_status alv_sharing_sweep(const struct alv_machine *machine,
+                             int32_t device,
+                             size_t *freed);
+
+// Reads what a message says, and opens nothing. `ALV_MALFORMED` for what is no message.
+alv_status alv_message_read(const void *message, size_t length, struct alv_message *out);
+
+// Opens memory that another process shares, as bytes, on a device of the chosen machine: a message of `length` bytes, and the
+// `descriptor` that came with it, or -1. The descriptor is duplicated: the caller keeps his own. `options` may be null.
+//
+// Waits, on the host, for what the exporter had done with the memory when it shared it. Work on `stream`, a live stream of the device,
+// may use the memory from then on; the stream stays valid until the last handle of `*out` is released.
+//
+// `ALV_STALE` if the exporter has ended or has taken it back, `ALV_OWN_PROCESS` in the process that shares it, `ALV_DEVICE_MISMATCH`
+// if it is on another device.
+alv_status alv_open_shared_raw(int32_t device,
+                               const void *message,
+                               size_t length,
+                               int32_t descriptor,
+                               const struct alv_open_options *options,
+                               alv_cuda_stream stream,
+                               struct alv_imported **out);
+
+// As `alv_open_shared`, on the device of a stream that the library knows, which the new handle keeps.
+alv_status alv_open_shared_on(const struct alv_stream *stream,
+                              const void *message,
+                              size_t length,
+                              int32_t descriptor,
+                              const struct alv_open_options *options,
+                              struct alv_imported **out);
+
+// Where the memory is, and what may be done with it.
+alv_status alv_imported_range(const struct alv_imported *imported, struct alv_range *out);
+
+// One more count of imported memory, which it returns; null for null.
+struct alv_imported *alv_imported_retain(struct alv_imported *imported);
+
+// Takes a count of imported memory; null is allowed. The last one waits, on the host, for the work on the stream that the memory was
+// opened on, behind which the caller has ordered all uses, and closes the memory: the exporter may free it then. If the end of that
+// work cannot be known, as while the stream captures, the memory stays open for as long as the process lives. From any thread, but not
+// from a host function of a stream.
+void alv_imported_release(struct alv_imported *imported);
+
+// The bytes that other processes open the block by, which are sent by whatever means. `needed`, which may be null, gets how many they
+// are, at most `ALV_MESSAGE_BYTES`. With `room` 0 nothing is written, and `buffer` may be null; with less room than they need it is
+// `ALV_INVALID_ARGUMENT`.
+alv_status alv_shared_message(const struct alv_shared *shared,
+                              void *buffer,
+                              size_t room,
+                              size_t *needed);
+
+// The descriptor that has to be sent beside the message, over a Unix socket; -1 for memory that needs none, and after the end. It is
+// the library's, and open until the block is ended or parked or the last handle is released: duplicate what is to be kept.
+int32_t alv_shared_descriptor(const struct alv_shared *shared);
+
+// How many processes have the block open. `ALV_IN_USE` if somebody has removed the file by which that is known.
+alv_status alv_shared_importers(const struct alv_shared *shared, size_t *out);
+
+// Whether the share has ended, so that the block is the caller's alone. False for null, and for one that was parked.
+bool alv_shared_is_over(const struct alv_shared *shared);
+
+// Waits until no process has the block open, and ends the share: nobody can open the block then, and the caller may free it.
+// `timeout_ms` is how long it waits, in milliseconds: 0 asks once, and -1 is as long as it takes. A process that has died has nothing
+// open; one that lives has it until it lets go. `ALV_IN_USE` if one still has it, or if nobody can know: it is shared as before.
+alv_status alv_shared_end(const struct alv_shared *shared,
+                          int64_t timeout_ms);
+
+// Gives the block to the library, which frees it when no process has it any more: at once, or at a later share, or by
+// `alv_sharing_sweep`. Until then others can open it. Waits for the work on `stream`; on other streams the caller has ordered the uses
+// before. If the call fails, nothing has changed. Not for a block of a ledger, which counts it as out.
+alv_status alv_shared_park_raw(const struct alv_shared *shared,
+                               alv_cuda_stream stream);
+
+// As `alv_shared_park`, behind a stream that the library knows.
+alv_status alv_shared_park_on(const struct alv_shared *shared, const struct alv_stream *stream);
+
+// One more count of a share, which it returns; null for null.
+struct alv_shared *alv_shared_retain(struct alv_shared *shared);
+
+// Takes a count of a share; null is allowed. After the last one nobody can open the block any more. Whoever has it open keeps it: so a
+// block whose share was neither ended nor parked must not be freed for as long as such a process may live.
+void alv_shared_release(struct alv_shared *shared);
+
 // Waits for all work of a simulated machine, writes its mistakes and what is still out as text, a line each, and says how many
 // there are. What the library keeps for a machine, such as spare events, is not out. `write` and `count` may be null. What was
 // written is not written again but for what is still out.
@@ -717,6 +936,16 @@ alv_status alv_sim_report(const struct alv_machine *machine,
                           alv_write write,
                           void *user,
                           size_t *count);
+
+// Another process on the hardware of a simulated machine, as a machine: with handles, addresses, faults and mistakes of its own, and
+// the same devices and the same free memory. What one process shares, another opens. The process ends with the last handle of its
+// machine.
+alv_status alv_sim_process(const struct alv_machine *machine,
+                           struct alv_machine **out);
+
+// Ends a simulated process as SIGKILL does: its queued work is dropped, its calls fail from now on, and its memory is free, but for
+// what other processes have open. Its handles are released as ever: what it had open of others is closed by that.
+alv_status alv_sim_kill(const struct alv_machine *machine);
 
 // Makes the `nth` coming call of a kind fail on a simulated machine, counted from 1: `call` is its name in CUDA, such as
 // `cuMemAlloc`, and `code` the code that it answers, such as 2, out of memory. `nth` 0 fails every call of that kind; `call` null

@@ -10,7 +10,11 @@
 mod allocation;
 mod figures;
 mod ledger;
+mod machines;
 mod resources;
+mod share;
+mod share_ends;
+mod shared_pair;
 mod sources;
 mod streams;
 mod support;

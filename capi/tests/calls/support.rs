@@ -40,10 +40,22 @@ impl Sim {
         self.try_recipe(recipe, 0).expect("the recipe is fine")
     }
 
+    /// Another process on the same machine.
+    pub(crate) fn process(&self) -> Self {
+        let mut machine = null_mut();
+        // SAFETY: a live machine and a place.
+        assert_eq!(unsafe { alv_sim_process(self.0, &raw mut machine) }, ALV_OK);
+        Self(machine)
+    }
+
     pub(crate) fn stream(&self) -> *mut StreamHandle {
+        self.stream_of(0)
+    }
+
+    pub(crate) fn stream_of(&self, device: i32) -> *mut StreamHandle {
         let mut stream = null_mut();
         // SAFETY: a live machine and a place.
-        assert_eq!(unsafe { alv_stream_create_on(self.0, 0, &raw mut stream) }, ALV_OK);
+        assert_eq!(unsafe { alv_stream_create_on(self.0, device, &raw mut stream) }, ALV_OK);
         stream
     }
 
@@ -58,6 +70,17 @@ impl Sim {
     pub(crate) fn fail(&self, call: &CStr, nth: u64, code: i32) {
         // SAFETY: a live machine and a string.
         assert_eq!(unsafe { alv_sim_fail(self.0, call.as_ptr(), nth, code) }, ALV_OK);
+    }
+
+    /// Makes the nth coming call fail, whichever it is.
+    pub(crate) fn fail_any(&self, nth: u64) {
+        // SAFETY: a live machine.
+        assert_eq!(unsafe { alv_sim_fail(self.0, std::ptr::null(), nth, 999) }, ALV_OK);
+    }
+
+    pub(crate) fn clear_faults(&self) {
+        // SAFETY: a live machine.
+        assert_eq!(unsafe { alv_sim_clear_faults(self.0) }, ALV_OK);
     }
 
     pub(crate) fn calls(&self) -> u64 {
