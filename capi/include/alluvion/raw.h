@@ -740,7 +740,7 @@ void alluvion_torch_record_stream(void *block,
                                   alv_cuda_stream stream);
 
 // For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes
-// share. Where the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
+// share. Where the driver does not know, the block itself, and `*size` is 0; `size` may be null.
 void *alluvion_torch_base_alloc(void *block,
                                 size_t *size);
 

@@ -131,7 +131,7 @@ pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream
 }
 
 /// For `set_base_alloc_fn`: the start of the driver's allocation that a block lies in, and its size, for memory that processes
-/// share. Where the driver does not know, the block itself, and `*size` is left alone; `size` may be null.
+/// share. Where the driver does not know, the block itself, and `*size` is 0; `size` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_base_alloc(block: *mut c_void, size: *mut usize) -> *mut c_void {
     let find = || -> Result<Option<(DevicePtr, usize)>, Error> {
@@ -147,10 +147,9 @@ pub unsafe extern "C" fn alluvion_torch_base_alloc(block: *mut c_void, size: *mu
         found = find()?;
         Ok(())
     });
-    let Some((start, bytes)) = found else { return block };
-    // SAFETY: null or writable, by the contract of pointers.
-    if let Some(size) = unsafe { size.as_mut() } {
-        *size = bytes;
+    if !size.is_null() {
+        // SAFETY: not null, so writable, by the contract of pointers. PyTorch hands a place over that nobody has written to.
+        unsafe { size.write(found.map_or(0, |(_, bytes)| bytes)) };
     }
-    pointer(start)
+    found.map_or(block, |(start, _)| pointer(start))
 }

@@ -234,9 +234,11 @@ fn the_base_of_a_block_is_the_drivers() {
     size = 7;
     // SAFETY: a place, and null.
     unsafe {
-        assert_eq!((alluvion_torch_base_alloc(unknown, &raw mut size), size), (unknown, 7));
+        assert_eq!((alluvion_torch_base_alloc(unknown, &raw mut size), size), (unknown, 0));
         assert_eq!(alluvion_torch_base_alloc(blocks[1], null_mut()), bases[0]);
+        size = 7;
         assert!(alluvion_torch_base_alloc(null_mut(), &raw mut size).is_null());
+        assert_eq!(size, 0);
     }
     blocks.into_iter().for_each(|block| free(block, 4096, 0, null_mut()));
     release(resource);
