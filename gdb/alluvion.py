@@ -4,11 +4,13 @@
     (gdb) alluvion pools
     (gdb) alluvion block 0x7f2c40001200
 
-Nothing of the program is called, and no debug information of the library is needed: a stripped library will do. With debug information
-`print` shows pools, containers and stacks by what they hold.
+Nothing of the program is called, and no debug information of the library is needed: a stripped library will do. With debug
+information `print` shows pools, containers and stacks by what they hold.
 
-What is read is memory of the host, as the program was stopped: in the middle of a call of the library the books may be half written.
+What is read is memory of the host, as the program was stopped: in the middle of a call of the library the books may be half
+written.
 """
+import bisect
 import functools
 import re
 import struct
@@ -33,6 +35,8 @@ NO_LIMIT = 2**60
 END_OF_STACK = 0xFFFF
 MOST_CACHED = 2048
 OF_GRAPHS = 1
+# The most bytes that are read at once: the row of chunks of a billion blocks has half of them.
+MOST_READ = 64 << 20
 
 # Where in the data of a suballocator the fields are: the words of `Plan`, in its order.
 PLAN = """
@@ -53,6 +57,8 @@ class Unreadable(Exception):
 
 def read(address, count):
     """`count` bytes of the program."""
+    if count > MOST_READ or address + count > 1 << 64:
+        raise Unreadable(f"{count} bytes at {address:#x} are none of this library's data")
     try:
         return bytes(gdb.selected_inferior().read_memory(address, count))
     except gdb.error as error:
@@ -77,7 +83,12 @@ class Plan:
     def __init__(self, address):
         numbers = struct.unpack(f"<{len(PLAN)}I", read(address, 4 * len(PLAN)))
         for name, number in zip(PLAN, numbers):
+            # Holders are marks. The rest counts bytes and bits within one piece of data.
+            if number >= 1 << 20 and not name.startswith("holder_"):
+                raise Unreadable(f"no plan of this library's data is at {address:#x}")
             setattr(self, name, number)
+        if self.stream_place_bits + self.stream_generation_bits > 64:
+            raise Unreadable(f"no plan of this library's data is at {address:#x}")
 
     def stream(self, number):
         """The number of a stream as the library writes it: machine, place, and which stream in this place."""
@@ -130,8 +141,10 @@ class Pool:
         if itself != address:
             raise Unreadable(f"no record of a suballocator is at {address:#x}")
         self.number, self.address, self.plan = number, address, Plan(plan)
-        # It was made with nothing in it, nor in the layers below, whatever they hold now.
-        self.text = text[:length].decode("utf-8", "replace").replace("(0 B)", "")
+        # It was made with nothing in it, nor in the layers below, whatever they hold now. A layer may be the program's own, and
+        # write whatever it likes.
+        text = text[:length].decode("utf-8", "replace").replace("(0 B)", "")
+        self.text = "".join(letter if letter.isprintable() else "?" for letter in text)
 
     def caches(self):
         """For each cache its address, and the number of its stream."""
@@ -210,11 +223,18 @@ class Pool:
         chains = []
         for first in firsts:
             chain, number = [], first
-            while number in nodes and len(chain) <= len(nodes):
-                block, number = nodes[number]
+            # A book that is half written may lead in a circle: a node is in one chain, and once.
+            while number in nodes:
+                block, number = nodes.pop(number)
                 chain.append(block)
-            chains.append(chain)
+            if chain:
+                chains.append(chain)
         return sorted(chains, key=lambda chain: chain[0].address)
+
+    @functools.cached_property
+    def beginnings(self):
+        """Where the blocks of each of the chains begin."""
+        return [[block.address for block in chain] for chain in self.chains]
 
     @functools.cached_property
     def segments(self):
@@ -245,7 +265,8 @@ class Pool:
     def figures(self):
         (live, live_bytes), (_, cached), (_, asleep) = self.sum("live"), self.sum("cached"), self.sum("asleep")
         _, free = self.sum("pending", "free")
-        words = f"{size(self.reserved)} in {counted(len(self.segments), 'segment')}: {size(live_bytes)} live in {counted(live, 'block')}"
+        words = f"{size(self.reserved)} in {counted(len(self.segments), 'segment')}"
+        words += f": {size(live_bytes)} live in {counted(live, 'block')}"
         words += f", {size(cached)} in caches, {size(free)} free"
         if asleep:
             words += f", {size(asleep)} asleep"
@@ -253,11 +274,11 @@ class Pool:
 
     def find(self, address):
         """The segment and the block that an address lies in, and which one of its chain that is."""
-        for chain in self.chains:
+        for chain, beginnings in zip(self.chains, self.beginnings):
             if chain[0].address <= address < chain[-1].end:
-                for at, block in enumerate(chain):
-                    if block.address <= address < block.end:
-                        return chain, at
+                at = bisect.bisect_right(beginnings, address) - 1
+                if at >= 0 and address < chain[at].end:
+                    return chain, at
         return None
 
 
@@ -271,8 +292,12 @@ def rolls():
                 yield address, found[3] or "the program"
 
 
+# What `known_pools` has read, and of which program.
+_known = {}
+
+
 def pools():
-    """Every suballocator that lives, numbered in the order in which they are listed."""
+    """Every suballocator that lives and can be read, numbered in the order in which they are listed."""
     found, files, problems = [], [], []
     for address, file in rolls():
         try:
@@ -280,21 +305,45 @@ def pools():
             if magic != MAGIC:
                 continue
             files.append(file)
-            if version != VERSION or record_bytes != RECORD.size:
+            if version != VERSION:
                 raise Unreadable(f"it is of layout {version}, and this script knows {VERSION}")
+            if record_bytes != RECORD.size:
+                raise Unreadable(f"its records have {record_bytes} bytes, and this script knows those of {RECORD.size}")
             for place in struct.unpack(f"<{count}Q", read(places, 8 * count)) if count else ():
                 if place:
                     try:
-                        found.append(Pool(len(found) + 1, place))
-                    except Unreadable as error:
-                        problems.append(str(error))
+                        pool = Pool(len(found) + 1, place)
+                        # All of it, so that one that cannot be read leaves the others to be shown.
+                        pool.chains
+                        found.append(pool)
+                    except (Unreadable, struct.error) as error:
+                        problems.append(f"the suballocator at {place:#x} is left out: {error}")
         except Unreadable as error:
             problems.append(f"{file}: {error}")
     if not files and not problems:
         raise gdb.GdbError("there is no alluvion in this program, or it is not loaded yet")
     for problem in problems:
         gdb.write(f"warning: {problem}\n", gdb.STDERR)
+    inferior = gdb.selected_inferior()
+    _known.clear()
+    _known[inferior.num, inferior.pid] = found
     return found
+
+
+def known_pools():
+    """As `pools`, read once while the program is stopped: one value that is printed may have thousands of addresses in it."""
+    inferior = gdb.selected_inferior()
+    found = _known.get((inferior.num, inferior.pid))
+    return pools() if found is None else found
+
+
+def forget(_event):
+    """The program has run, or its memory was written."""
+    _known.clear()
+
+
+for _event in ("cont", "exited", "inferior_call", "memory_changed", "new_objfile", "clear_objfiles"):
+    getattr(gdb.events, _event).connect(forget)
 
 
 def below(pool, all_pools):
@@ -311,6 +360,8 @@ def number_of(value):
     for _ in range(8):
         if value_type.code not in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
             break
+        if not value_type.fields():
+            raise gdb.GdbError(f"there is no address in a value of the type {value_type}")
         value = value[value_type.fields()[0]]
         value_type = value.type.strip_typedefs()
     return int(value) & 2**64 - 1
@@ -436,7 +487,7 @@ class OfPool:
                     value = value[field]
             desk = value["inner"]
             begin, length = number_of(desk), desk.type.strip_typedefs().target().sizeof
-            pool = next((pool for pool in pools() if begin <= pool.address < begin + length), None)
+            pool = next((pool for pool in known_pools() if begin <= pool.address < begin + length), None)
             return f"{name}({pool.title()}: {pool.figures()})" if pool else f"{name}(not listed)"
         except (Unreadable, gdb.error) as error:
             return f"{name}({error})"
@@ -451,7 +502,7 @@ class OfBlock:
     def to_string(self):
         address = number_of(self.value)
         try:
-            for pool in pools():
+            for pool in known_pools():
                 place = pool.find(address)
                 if place:
                     block = place[0][place[1]]
@@ -495,7 +546,7 @@ class OfStream:
         self.value = value
 
     def to_string(self):
-        found = pools()
+        found = known_pools()
         return found[0].plan.stream(number_of(self.value)) if found else str(number_of(self.value))
 
 

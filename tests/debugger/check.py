@@ -1,7 +1,9 @@
 """Runs in gdb, after `gdb/alluvion.py`: compares what that says with the snapshots that the program has written."""
+import contextlib
 import json
 import os
 import pathlib
+import struct
 import traceback
 
 import gdb
@@ -30,6 +32,8 @@ def check_all():
     assert texts[by_name["arena"].number].startswith("Arena > "), texts
     check_commands(found, by_name)
     check_graph(found)
+    if mode == "live":
+        check_corrupt(found, by_name)
 
 
 def segments_of(pool):
@@ -90,6 +94,63 @@ def check_graph(found):
     address = (folder / "graph").read_text()
     text = said(f"alluvion block {address}")
     assert "which graphs have" in text and text.count("state:   live") == 2, text
+
+
+class Instead:
+    """Other bytes in the memory of the program, for a while."""
+
+    def __init__(self, address, count, *numbers):
+        self.address, self.bytes = address, struct.pack(f"<{len(numbers)}{ {4: 'I', 8: 'Q'}[count] }", *numbers)
+
+    def __enter__(self):
+        inferior = gdb.selected_inferior()
+        self.before = bytes(inferior.read_memory(self.address, len(self.bytes)))
+        inferior.write_memory(self.address, self.bytes)
+
+    def __exit__(self, *_):
+        gdb.selected_inferior().write_memory(self.address, self.before)
+
+
+def check_corrupt(found, by_name):
+    """What makes no sense is left out, and the rest is shown, whatever a program has written over the books."""
+    pool, plan = by_name["pool"], by_name["pool"].plan
+    chunks, count = struct.unpack("<QQ", read(pool.nodes, 16))  # noqa: F821
+    (chunk,) = struct.unpack("<Q", read(chunks, 8))  # noqa: F821
+    for what, instead in {
+        "no record": Instead(pool.address, 8, 0),
+        "no plan": Instead(pool.address + 8, 8, 0x10),
+        "something else for a plan": Instead(pool.address + 8, 8, pool.address),
+        "another plan": Instead(pool.address + 8, 8, next(one for one, _ in rolls())),  # noqa: F821
+        "no nodes": Instead(pool.address + 176 + 8, 8, 0),
+        "more chunks than there can be": Instead(pool.nodes + 8, 8, 2**61 + count),
+        "more chunks than there is memory": Instead(pool.nodes + 8, 8, 2**32),
+        "a chunk at the end of memory": Instead(chunks, 8, 2**64 - 8),
+        "more owners than there can be": Instead(pool.owners + 8, 8, 2**64 - 1),
+        "a cache at the end of memory": Instead(pool.address + 200, 8, 2**64 - 8),
+    }.items():
+        with instead:
+            left = pools()  # noqa: F821
+            assert len(left) == len(found) - 1, (what, len(left))
+            for command in ("alluvion pools", "alluvion stacks", f"alluvion block {chunk:#x}", "alluvion blocks 1"):
+                said(command)
+    # Every node leads to the next, the last one to the first: no chain has an end.
+    blocks = [chunk + at * plan.node_bytes + plan.node_after for at in range(plan.chunk_nodes)]
+    with contextlib.ExitStack() as stack:
+        for at, address in enumerate(blocks):
+            stack.enter_context(Instead(address, 4, at % (len(blocks) - 1) + 1))
+        assert len(pools()) == len(found)  # noqa: F821
+        assert "block" in said("alluvion pools")
+    (address, _), *_ = rolls()  # noqa: F821
+    for what, instead in {
+        "more places than there can be": Instead(address + 32, 8, 2**61 - 1),
+        "places that nobody has": Instead(address + 24, 8, 0x10),
+        "another layout": Instead(address + 16, 4, 7),
+        "other records": Instead(address + 20, 4, 7),
+    }.items():
+        with instead:
+            assert pools() == [], what  # noqa: F821
+            assert said("alluvion pools").endswith("no suballocator lives\n"), what
+    assert [one.title() for one in pools()] == [one.title() for one in found]  # noqa: F821
 
 
 def check_printers():

@@ -295,7 +295,7 @@ impl Cache {
         longer.append(&mut self.entries);
         longer.resize(end + EDGE, CacheEntry::new(0, 0, NONE));
         // Before the old ones go, for a debugger.
-        self.trail.entries = longer.as_ptr().addr();
+        self.trail.entries.lead_to(longer.as_ptr());
         self.entries = longer;
         for at in first..end {
             self.entries[at] = CacheEntry::new(0, 0, if at + 1 < end { at as u16 + 1 } else { NONE });

@@ -187,9 +187,9 @@ pub struct SuballocBook {
     pub(super) is_chosen: AtomicBool,
     /// Apart from what is written often: its filter is read for every block.
     pub(super) graphs: Graphs,
-    shards: Places<Box<CacheShard>>,
-    /// Dropped before what it leads to.
+    /// Dropped before what it leads to, which is all that follows.
     _listed: Listed,
+    shards: Places<Box<CacheShard>>,
     pub(super) inner: Box<Desk>,
     pub(super) counters: Apart<Counters>,
 }

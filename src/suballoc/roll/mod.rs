@@ -16,11 +16,13 @@
 
 #![expect(unsafe_code, reason = "puts a static into a section of its own")]
 
+mod lead;
 mod plan;
 mod record;
 mod row;
 mod text;
 
+pub(super) use lead::Lead;
 pub(super) use plan::Plan;
 pub(super) use record::{Kind, Record};
 pub(super) use row::{NO_STREAM, Row, Trail};
@@ -49,15 +51,15 @@ struct Roll {
 /// The table, for a debugger.
 #[repr(C)]
 struct TableHead {
-    /// The address of the first place.
-    // Not of `sync`, as the next one: no protocol depends on them, and a debugger stops all threads.
-    at: AtomicUsize,
+    /// The first place.
+    at: Lead,
+    // Not of `sync`: no protocol depends on it, and a debugger stops all threads.
     count: AtomicUsize,
 }
 
 impl TableHead {
     const fn empty() -> Self {
-        Self { at: AtomicUsize::new(0), count: AtomicUsize::new(0) }
+        Self { at: Lead::nowhere(), count: AtomicUsize::new(0) }
     }
 }
 
@@ -98,7 +100,7 @@ impl Table {
             let mut longer = Vec::with_capacity((2 * self.places.len()).max(FIRST));
             // Relaxed: they are written under the lock, which this thread has.
             longer.extend(self.places.iter().map(|place| AtomicUsize::new(place.load(Ordering::Relaxed))));
-            head.at.store(longer.as_ptr().addr(), Ordering::Release);
+            head.at.lead_to(longer.as_ptr());
             self.places = longer;
         }
         self.places.push(AtomicUsize::new(record));
@@ -159,7 +161,7 @@ mod tests {
         );
         assert_eq!([(); 4].map(|()| table.enter(500, &head)), [0, 99, 7, 100]);
         assert_eq!(head.count.load(Ordering::Relaxed), 101);
-        assert_eq!(head.at.load(Ordering::Relaxed), table.places.as_ptr().addr());
+        assert_eq!(head.at.address(), table.places.as_ptr().addr());
     }
 
     /// Suballocators that come and go leave nothing in the table.

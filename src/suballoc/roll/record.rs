@@ -3,7 +3,7 @@
 use core::fmt;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Plan, Row, Text, Trail};
+use super::{Lead, Plan, Row, Text, Trail};
 use crate::device::Device;
 
 /// What the memory is for.
@@ -32,8 +32,8 @@ pub(in crate::suballoc) struct Record {
     /// The addresses of the rows of nodes and of owners.
     nodes: usize,
     owners: usize,
-    /// The address of the trail of the first cache.
-    caches: AtomicUsize,
+    /// The trail of the first cache.
+    caches: Lead,
 }
 
 impl Record {
@@ -48,7 +48,7 @@ impl Record {
             maximum_bytes,
             nodes: 0,
             owners: 0,
-            caches: AtomicUsize::new(0),
+            caches: Lead::nowhere(),
         }
     }
 
@@ -62,14 +62,13 @@ impl Record {
 
     /// The address of the trail of the first cache, or 0.
     pub(in crate::suballoc) fn first_trail(&self) -> usize {
-        // Relaxed: it is written under the mutex, which the caller has.
-        self.caches.load(Ordering::Relaxed)
+        // It is written under the mutex, which the caller has.
+        self.caches.address()
     }
 
     /// Makes the trail of a cache the first.
     pub(in crate::suballoc) fn begin_with(&self, trail: &Trail) {
-        // Release: the trail was written before, for whoever stops the program in between.
-        self.caches.store(core::ptr::from_ref(trail).addr(), Ordering::Release);
+        self.caches.lead_to(trail);
     }
 }
 

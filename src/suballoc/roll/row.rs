@@ -1,28 +1,37 @@
 //! What a debugger follows from a record: arrays, and caches.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Lead;
+
 /// Where an array of a suballocator lies, whose own type a debugger does not know.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(in crate::suballoc) struct Row {
-    at: usize,
-    count: usize,
+    at: Lead,
+    // Not of `sync`, as `Lead`.
+    count: AtomicUsize,
 }
 
 impl Row {
     pub(in crate::suballoc) fn of<T>(array: &[T]) -> Self {
-        Self { at: array.as_ptr().addr(), count: array.len() }
+        let row = Self::default();
+        row.at.lead_to(array.as_ptr());
+        row.count.store(array.len(), Ordering::Relaxed);
+        row
     }
 
     /// Pushes onto a vector that this leads to: at any instruction to a whole one.
-    pub(in crate::suballoc) fn push<T>(&mut self, array: &mut Vec<T>, pushed: T) {
+    pub(in crate::suballoc) fn push<T>(&self, array: &mut Vec<T>, pushed: T) {
         if array.len() == array.capacity() {
             let mut longer = Vec::with_capacity((2 * array.len()).max(4));
             longer.append(array);
-            self.at = longer.as_ptr().addr();
+            self.at.lead_to(longer.as_ptr());
             *array = longer;
         }
         array.push(pushed);
-        self.count = array.len();
+        // Release: what was pushed comes first.
+        self.count.store(array.len(), Ordering::Release);
     }
 }
 
@@ -30,20 +39,20 @@ impl Row {
 pub(in crate::suballoc) const NO_STREAM: u64 = u64::MAX;
 
 /// The beginning of what a debugger knows of a cache.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[repr(C)]
 pub(in crate::suballoc) struct Trail {
     /// The address of the trail of the next cache, or 0.
     pub(in crate::suballoc) next: usize,
     /// The number of its stream, or [`NO_STREAM`].
     pub(in crate::suballoc) stream: u64,
-    /// The address of its entries, or 0.
-    pub(in crate::suballoc) entries: usize,
+    /// Its entries.
+    pub(in crate::suballoc) entries: Lead,
 }
 
 impl Default for Trail {
     fn default() -> Self {
-        Self { next: 0, stream: NO_STREAM, entries: 0 }
+        Self { next: 0, stream: NO_STREAM, entries: Lead::nowhere() }
     }
 }
 
@@ -53,10 +62,11 @@ mod tests {
 
     #[test]
     fn a_row_leads_to_the_array_however_long_it_gets() {
-        let (mut row, mut array) = (Row::default(), Vec::new());
+        let (row, mut array) = (Row::default(), Vec::new());
         for pushed in 0..1000 {
             row.push(&mut array, pushed);
-            assert_eq!((row.at, row.count), (array.as_ptr().addr(), pushed + 1));
+            let count = row.count.load(Ordering::Relaxed);
+            assert_eq!((row.at.address(), count), (array.as_ptr().addr(), pushed + 1));
         }
         assert!(array.into_iter().eq(0..1000));
     }
