@@ -252,6 +252,13 @@ impl Device {
         self.machine.state(self.ordinal).retired_pools.sweep(&**self.driver(), self.ordinal);
     }
 
+    /// Returns `true` if a tool that watches the process may be told of a heap there: the memory begins an allocation of the driver's
+    /// plain calls, and lies in it.
+    pub(crate) fn begins_an_allocation(&self, address: u64, bytes: usize) -> bool {
+        let around = self.driver().plain_allocation(address).ok().flatten();
+        around.is_some_and(|around| around.start == address && bytes <= around.bytes)
+    }
+
     pub(crate) fn machine_number(&self) -> u32 {
         self.machine.number()
     }

@@ -467,6 +467,19 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// As the driver says; never because of the address.
     fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>>;
 
+    /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device) or
+    /// [`allocate_managed`](Self::allocate_managed), whoever made that call of the driver. `None` for memory of pools and of graphs,
+    /// and for what is mapped, pinned, registered or unknown; and where the driver cannot tell, as by default. Tools that watch a
+    /// process take such an allocation for a heap, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        let _ = address;
+        Ok(None)
+    }
+
     /// Memory from a pool, usable by later work on the stream. Capture-unsafe, except on a stream that captures: there it
     /// becomes part of the graph.
     ///

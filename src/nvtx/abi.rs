@@ -1,4 +1,4 @@
-//! Layouts and numbers of the headers of NVTX 3: `nvToolsExt.h`, `nvToolsExtMem.h`, `nvtxTypes.h` and `nvtxExtTypes.h`.
+//! Layouts and numbers of the headers of NVTX 3: `nvToolsExt.h`, `nvToolsExtMem.h`, `nvToolsExtMemCudaRt.h`, `nvtxTypes.h` and `nvtxExtTypes.h`.
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::mem::size_of;
@@ -38,7 +38,9 @@ pub(super) type DomainRangePop = unsafe extern "C" fn(Handle) -> c_int;
 pub(super) type HeapRegister = unsafe extern "C" fn(Handle, *const HeapDescription) -> Handle;
 pub(super) type HeapUnregister = unsafe extern "C" fn(Handle, Handle);
 pub(super) type RegionsRegister = unsafe extern "C" fn(Handle, *const RegisterBatch);
-pub(super) type RegionsResize = unsafe extern "C" fn(Handle, *const ResizeBatch);
+pub(super) type RegionsResize = unsafe extern "C" fn(Handle, *const RangesBatch);
+/// With the stream of the writes, and whether its number is that of a thread's own default stream.
+pub(super) type MarkInitialized = unsafe extern "C" fn(Handle, Handle, u8, *const RangesBatch);
 pub(super) type RegionsUnregister = unsafe extern "C" fn(Handle, *const UnregisterBatch);
 pub(super) type RegionsName = unsafe extern "C" fn(Handle, *const NameBatch);
 
@@ -182,9 +184,9 @@ impl RegisterBatch {
     }
 }
 
-/// `nvtxMemRegionsResizeBatch_v1`.
+/// `nvtxMemRegionsResizeBatch_v1` and `nvtxMemMarkInitializedBatch_v1`, which have one layout.
 #[repr(C)]
-pub(super) struct ResizeBatch {
+pub(super) struct RangesBatch {
     compatible: u16,
     bytes: u16,
     kind: u32,
@@ -193,7 +195,7 @@ pub(super) struct ResizeBatch {
     elements: *const VirtualRange,
 }
 
-impl ResizeBatch {
+impl RangesBatch {
     pub(super) fn new(ranges: &[VirtualRange]) -> Self {
         Self {
             compatible: COMPATIBLE_MEMORY,
@@ -287,6 +289,6 @@ const _: () = {
     assert!(size_of::<ModuleSegment>() == 24 && size_of::<ModuleInfo>() == 40);
     assert!(size_of::<EventAttributes>() == 48 && size_of::<VirtualRange>() == 16);
     assert!(size_of::<HeapDescription>() == 48 && size_of::<RegisterBatch>() == 48);
-    assert!(size_of::<ResizeBatch>() == 32 && size_of::<UnregisterBatch>() == 32);
+    assert!(size_of::<RangesBatch>() == 32 && size_of::<UnregisterBatch>() == 32);
     assert!(size_of::<RegionName>() == 32 && size_of::<NameBatch>() == 40);
 };

@@ -11,8 +11,9 @@ use core::mem::transmute;
 use core::ptr;
 
 use super::abi::{
-    HeapDescription, HeapRegister, HeapUnregister, NameBatch, RegionName, RegionsName, RegionsRegister,
-    RegionsResize, RegionsUnregister, RegisterBatch, ResizeBatch, UnregisterBatch, VirtualRange,
+    HeapDescription, HeapRegister, HeapUnregister, MarkInitialized, NameBatch, RangesBatch, RegionName,
+    RegionsName, RegionsRegister, RegionsResize, RegionsUnregister, RegisterBatch, UnregisterBatch,
+    VirtualRange,
 };
 use super::name::printable;
 pub(crate) use super::piece::Piece;
@@ -42,20 +43,26 @@ pub(crate) fn knows(piece: Piece) -> bool {
     listens() && with_pieces(|pieces| pieces.knows(piece)) == Some(true)
 }
 
-/// Memory is carved from now on: nothing of it may be accessed but what is entered. `name` is that of who carves it.
-pub(crate) fn divide(piece: Piece, name: &str) {
+/// Memory is carved from now on: nothing of it may be accessed but what is entered. `name` is that of who carves it. Where it lies in no
+/// heap it is a new one, if `may_be_heap`, which is asked without a lock. Returns whether the tool knows of it.
+pub(crate) fn divide(piece: Piece, name: &str, may_be_heap: impl FnOnce() -> bool) -> bool {
     if !listens() {
-        return;
+        return false;
     }
     match with_pieces(|pieces| pieces.divide(piece)) {
         Some(Divided::Heap) => {
-            let handle = register_heap(piece, &printable(name).unwrap_or_default());
+            let handle =
+                if may_be_heap() { register_heap(piece, &printable(name).unwrap_or_default()) } else { 0 };
             if handle != 0 {
                 with_pieces(|pieces| pieces.add_heap(piece, handle));
             }
+            handle != 0
         }
-        Some(Divided::Within(Some(around))) => unregister(&[around as usize]),
-        Some(Divided::Within(None)) | None => {}
+        Some(Divided::Within(around)) => {
+            unregister(around.map(|around| around as usize).as_slice());
+            true
+        }
+        None => false,
     }
 }
 
@@ -91,39 +98,20 @@ pub(crate) fn leave(address: u64) {
     }
 }
 
-/// Everything in a piece of memory has come back.
-pub(crate) fn leave_all(piece: Piece) {
-    if listens() {
-        unregister(&with_pieces(|pieces| pieces.end_regions(piece)).unwrap_or_default());
+/// Pieces of blocks were written by work of that stream which the tool does not count, because they were no region then. Of use to a
+/// tool that looks for reads of what was not written.
+pub(crate) fn vouch(pieces: &[Piece], stream: usize) {
+    if !listens() {
+        return;
     }
-}
-
-/// Blocks are as long as these pieces for a while, which have more of them than was asked for.
-pub(crate) fn stretch(pieces: &[Piece]) {
-    if listens() {
-        resize(&with_pieces(|known| known.with_length(pieces, |piece, _| piece.bytes)).unwrap_or_default());
-    }
-}
-
-/// Blocks are as long again as was asked for.
-pub(crate) fn narrow(pieces: &[Piece]) {
-    if listens() {
-        resize(&with_pieces(|known| known.with_length(pieces, |_, asked| asked)).unwrap_or_default());
-    }
-}
-
-/// The memory of blocks goes, and they stay out.
-pub(crate) fn fall_asleep(pieces: &[Piece]) {
-    if listens() {
-        unregister(&with_pieces(|known| known.fall_asleep(pieces)).unwrap_or_default());
-    }
-}
-
-/// The memory of blocks is back; they are as long as these pieces, until they are narrowed.
-pub(crate) fn awaken(pieces: &[Piece]) {
-    if listens() {
-        register(&with_pieces(|known| known.awaken(pieces)).unwrap_or_default());
-    }
+    let known = with_pieces(|known| known.ranges_of_known(pieces)).unwrap_or_default();
+    let call = if known.is_empty() { None } else { function(slots::MARK_INITIALIZED) };
+    let Some(call) = call else { return };
+    let batch = RangesBatch::new(&known);
+    // SAFETY: the tool has put a function of this type into this slot.
+    let call = unsafe { transmute::<*mut c_void, MarkInitialized>(call) };
+    // SAFETY: the batch and its ranges live during the call, and the stream does, whose number it is.
+    unsafe { call(load::domain(), ptr::with_exposed_provenance_mut(stream), 0, &raw const batch) };
 }
 
 /// The function in a slot. The tool's code is about to run, so no lock is held.
@@ -182,7 +170,7 @@ fn register(entered: &[Entered]) {
 fn resize(ranges: &[VirtualRange]) {
     let call = if ranges.is_empty() { None } else { function(slots::REGIONS_RESIZE) };
     let Some(call) = call else { return };
-    let batch = ResizeBatch::new(ranges);
+    let batch = RangesBatch::new(ranges);
     // SAFETY: the tool has put a function of this type into this slot.
     let call = unsafe { transmute::<*mut c_void, RegionsResize>(call) };
     // SAFETY: the batch and its ranges live during the call.

@@ -7,7 +7,9 @@
 //! From then on, without a word from the program:
 //!
 //! - Suballocators announce what they have as *heaps*, and the blocks of it that are out as *regions*, with the tags of the blocks as
-//!   names. So `compute-sanitizer` reports an access beyond a block, or to one that was freed, as it does for memory of the driver.
+//!   names. So `compute-sanitizer` reports an access beyond a block, or to one that was freed, as it does for memory of the driver. It
+//!   takes allocations of [`Cuda`](crate::source::Cuda) and [`Managed`](crate::source::Managed) for heaps; of other memory, such as
+//!   that of driver pools, nothing is announced.
 //! - Growth, waits, trims and sleep are ranges, steals and refusals are marks, and scopes of [`with_tag`](crate::tag::with_tag) are
 //!   ranges of their thread, all in the domain `alluvion`. Nsight Systems draws them.
 //!
@@ -33,7 +35,5 @@ mod tool;
 
 pub(crate) use load::announces_all;
 pub use load::{Announced, Heard, announce, start};
-pub(crate) use memory::{
-    Piece, awaken, divide, enter, fall_asleep, knows, leave, leave_all, listens, narrow, stretch, unite,
-};
+pub(crate) use memory::{Piece, divide, enter, knows, leave, listens, unite, vouch};
 pub(crate) use ranges::{begin_scope, end_scopes, hears_ranges, mark, range};

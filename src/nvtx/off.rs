@@ -62,7 +62,9 @@ pub(crate) fn knows(_piece: Piece) -> bool {
 }
 
 #[inline]
-pub(crate) fn divide(_piece: Piece, _name: &str) {}
+pub(crate) fn divide(_piece: Piece, _name: &str, _may_be_heap: impl FnOnce() -> bool) -> bool {
+    false
+}
 
 #[inline]
 pub(crate) fn unite(_piece: Piece) {}
@@ -74,16 +76,4 @@ pub(crate) fn enter(_piece: Piece, _tag: u32, _path: impl FnOnce() -> String) {}
 pub(crate) fn leave(_address: u64) {}
 
 #[inline]
-pub(crate) fn leave_all(_piece: Piece) {}
-
-#[inline]
-pub(crate) fn stretch(_pieces: &[Piece]) {}
-
-#[inline]
-pub(crate) fn narrow(_pieces: &[Piece]) {}
-
-#[inline]
-pub(crate) fn fall_asleep(_pieces: &[Piece]) {}
-
-#[inline]
-pub(crate) fn awaken(_pieces: &[Piece]) {}
+pub(crate) fn vouch(_pieces: &[Piece], _stream: usize) {}

@@ -17,7 +17,7 @@ struct Heap {
     handle: usize,
 }
 
-/// A region, or what will be one again.
+/// A region, or what will be one again when it is divided no longer.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     /// The bytes that were asked for, which may be accessed.
@@ -69,8 +69,6 @@ pub(super) struct Pieces {
     /// Pieces of heaps that are divided, by address and bytes: each with the region around it, if there was one. One piece may be
     /// divided by several, of whom the last ends first.
     divided: HashMap<(u64, u64), SmallVec<[Around; 1]>>,
-    /// Regions whose memory sleeps.
-    asleep: BTreeMap<u64, Region>,
     /// The names of tags, by their numbers. Kept for ever: a tool may keep the address that it is given. There are as many as tags.
     names: HashMap<u32, &'static CStr>,
 }
@@ -117,10 +115,6 @@ impl Pieces {
             return United { ended: Vec::new(), heap: None, again: None };
         }
         let ended = self.end_regions(piece);
-        // Without a look at those elsewhere, of which there may be as many as blocks.
-        while let Some((&address, _)) = self.asleep.range(piece.address..piece.end()).next() {
-            self.asleep.remove(&address);
-        }
         let Some(around) = divided else {
             let heap = self.heaps.remove(&piece.address).map(|heap| heap.handle);
             return United { ended, heap, again: None };
@@ -146,7 +140,7 @@ impl Pieces {
     }
 
     /// Ends the regions that begin within a piece.
-    pub(super) fn end_regions(&mut self, piece: Piece) -> Vec<usize> {
+    fn end_regions(&mut self, piece: Piece) -> Vec<usize> {
         let within: Vec<u64> = self.regions.range(piece.address..piece.end()).map(|(at, _)| *at).collect();
         for at in &within {
             self.regions.remove(at);
@@ -163,43 +157,12 @@ impl Pieces {
 
     /// A block has come back. `false` if it was no region.
     pub(super) fn leave(&mut self, address: u64) -> bool {
-        self.asleep.remove(&address);
         self.regions.remove(&address).is_some()
     }
 
-    /// The regions among pieces, as long as `bytes` says of the piece and of what was asked for.
-    pub(super) fn with_length(&self, pieces: &[Piece], bytes: fn(&Piece, u64) -> u64) -> Vec<VirtualRange> {
-        let known = |piece: &Piece| {
-            let region = self.regions.get(&piece.address)?;
-            let bytes = bytes(piece, region.bytes);
-            Some(Piece { bytes, ..*piece }.range())
-        };
-        pieces.iter().filter_map(known).collect()
-    }
-
-    /// The memory of blocks goes, and they stay out.
-    pub(super) fn fall_asleep(&mut self, pieces: &[Piece]) -> Vec<usize> {
-        let mut ended = Vec::new();
-        for Piece { address, .. } in pieces {
-            if let Some(region) = self.regions.remove(address) {
-                self.asleep.insert(*address, region);
-                ended.push(*address as usize);
-            }
-        }
-        ended
-    }
-
-    /// The memory of blocks is back: they are regions again, which are as long as the pieces at first.
-    pub(super) fn awaken(&mut self, pieces: &[Piece]) -> Vec<Entered> {
-        let mut entered = Vec::new();
-        for piece in pieces {
-            let Some(region) = self.asleep.remove(&piece.address) else { continue };
-            if let Some(heap) = self.heap_of(piece).map(|heap| heap.handle) {
-                self.regions.insert(piece.address, region);
-                entered.push(Entered { heap, piece: *piece, name: region.name, is_resized: false });
-            }
-        }
-        entered
+    /// The pieces that lie in heaps.
+    pub(super) fn ranges_of_known(&self, pieces: &[Piece]) -> Vec<VirtualRange> {
+        pieces.iter().filter(|piece| self.knows(**piece)).map(Piece::range).collect()
     }
 
     /// The name of the tag with that number.
@@ -273,18 +236,6 @@ mod tests {
     }
 
     #[test]
-    fn what_sleeps_elsewhere_sleeps_on() {
-        let mut pieces = with_heap();
-        let blocks = [0x10000, 0x10400, 0x10500, 0x10800].map(|address| piece(address, 256));
-        assert!(blocks.iter().all(|block| pieces.enter(*block, None).is_some()));
-        assert_eq!(pieces.divide(piece(0x10400, 0x400)), Divided::Within(None));
-        assert_eq!(pieces.fall_asleep(&blocks).len(), 4);
-        assert!(pieces.unite(piece(0x10400, 0x400)).ended.is_empty());
-        let woken: Vec<u64> = pieces.awaken(&blocks).iter().map(|woken| woken.piece.address).collect();
-        assert_eq!(woken, [0x10000, 0x10800]);
-    }
-
-    #[test]
     fn what_lies_in_no_heap_is_not_told() {
         let mut pieces = with_heap();
         assert!(pieces.enter(piece(0x9000, 8), None).is_none());
@@ -294,20 +245,22 @@ mod tests {
     }
 
     #[test]
-    fn what_wakes_is_as_it_was() {
+    fn a_tag_has_one_name() {
         let mut pieces = with_heap();
         let name = pieces.name(3, || "outer;in\u{e4}r".to_owned());
         assert_eq!(name, Some(c"outer;in_r"));
-        assert!(pieces.enter(piece(0x10100, 100), name).is_some());
-        let whole = [piece(0x10100, 256), piece(0x10300, 256)];
-        assert_eq!(pieces.with_length(&whole, |piece, _| piece.bytes).len(), 1);
-        assert_eq!(pieces.fall_asleep(&whole), [0x10100]);
-        assert!(pieces.fall_asleep(&whole).is_empty());
-        let woken = pieces.awaken(&whole);
-        assert_eq!((woken.len(), woken[0].piece.bytes, woken[0].name), (1, 256, name));
-        assert_eq!(pieces.with_length(&whole, |_, asked| asked)[0].bytes, 100);
-        assert_eq!(pieces.fall_asleep(&whole), [0x10100]);
-        assert!(!pieces.leave(0x10100), "it was freed asleep");
-        assert!(pieces.awaken(&whole).is_empty());
+        assert_eq!(pieces.name(3, || unreachable!("it is known")), name);
+        let entered = pieces.enter(piece(0x10100, 100), name);
+        assert_eq!(entered.and_then(|entered| entered.name), name);
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_lies_in_no_heap() {
+        let pieces = with_heap();
+        let known = pieces.ranges_of_known(&[piece(0x9000, 8), piece(0x10100, 8), piece(0x10ff8, 16)]);
+        assert_eq!(
+            known.iter().map(|range| (range.address, range.bytes)).collect::<Vec<_>>(),
+            [(0x10100, 8)]
+        );
     }
 }

@@ -88,6 +88,7 @@ pub(super) const REGIONS_REGISTER: usize = 3;
 pub(super) const REGIONS_RESIZE: usize = 4;
 pub(super) const REGIONS_UNREGISTER: usize = 5;
 pub(super) const REGIONS_NAME: usize = 6;
+pub(super) const MARK_INITIALIZED: usize = 16;
 
 /// Clears what a tool may have filled before it said that it could not begin.
 pub(super) fn clear_core() {

@@ -454,6 +454,10 @@ unsafe impl Driver for SimDriver {
         Ok(found.map(|(_, range)| range))
     }
 
+    fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        Ok(self.enter(Call::PointerAttributes, None, 0)?.plain_allocation_around(address))
+    }
+
     unsafe fn allocate_async(
         &self,
         ordinal: u32,

@@ -35,4 +35,11 @@ impl SimMachine {
         let info = PointerInfo { kind, ordinal: Some(ordinal) };
         Some((info, AddressRange { start, bytes: bytes as usize }))
     }
+
+    /// The allocation of `allocate_device` or `allocate_managed` that an address lies in.
+    pub(super) fn plain_allocation_around(&self, address: u64) -> Option<AddressRange> {
+        let (start, allocation) = self.process.allocations.containing(address)?;
+        let is_plain = matches!(allocation.kind, AllocationKind::Device | AllocationKind::Managed);
+        is_plain.then_some(AddressRange { start, bytes: allocation.bytes as usize })
+    }
 }

@@ -297,7 +297,8 @@ exports! {
     fn cuMemcpyDtoHAsync_v2(_to: *mut c_void, from: u64, _bytes: usize, _stream: usize) {
         if from == 0 { 1 } else { enter() }
     }
-    // The type of memory, whether it is managed, and its device. It wants a context, as the manual allows it to.
+    // The type of memory, whether it is managed, and its device; whether it has a handle, its range, and its pool. It wants a context, as
+    // the manual allows it to.
     #[cfg(not(lacks_optional))]
     fn cuPointerGetAttributes(count: c_uint, attributes: *const c_uint, data: *const *mut c_int, address: u64) {
         let code = enter();
@@ -309,9 +310,23 @@ exports! {
             0x8100_0000..0x8200_0000 => [1, 0, -1],
             _ => [0, 0, -2],
         };
+        // Of the upper half of a kind, memory of a pool; of the second quarter, mapped memory. Both are device memory, or managed.
+        let pool = u64::from(memory_type != 0 && address & 0x80_0000 != 0);
+        let has_handle = c_int::from(memory_type == 2 && address & 0xC0_0000 == 0);
+        let start = if memory_type == 0 { 0 } else { address & !0xFF_FFFF };
         for at in 0..count as usize {
-            let value = match unsafe { *attributes.add(at) } { 2 => memory_type, 8 => is_managed, 9 => device, _ => return 1 };
-            unsafe { **data.add(at) = value };
+            let to = unsafe { *data.add(at) };
+            let wide = to.cast::<u64>();
+            match unsafe { *attributes.add(at) } {
+                2 => unsafe { *to = memory_type },
+                8 => unsafe { *to.cast::<u8>() = is_managed as u8 },
+                9 => unsafe { *to = device },
+                10 => unsafe { *to.cast::<u8>() = has_handle as u8 },
+                11 => unsafe { wide.write(start) },
+                12 => unsafe { wide.write(if start == 0 { 0 } else { 0x100_0000 }) },
+                17 => unsafe { wide.write(pool) },
+                _ => return 1,
+            }
         }
         0
     }

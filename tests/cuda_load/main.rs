@@ -216,6 +216,8 @@ fn a_missing_optional_function_is_an_error_when_it_is_called() {
         assert_eq!(error, DriverError::new(Call::PointerAttributes, Code::NOT_FOUND));
         let error = driver.address_range(7).unwrap_err();
         assert_eq!(error, DriverError::new(Call::AddressRange, Code::NOT_FOUND));
+        let error = driver.plain_allocation(7).unwrap_err();
+        assert_eq!(error, DriverError::new(Call::PointerAttributes, Code::NOT_FOUND));
         assert_eq!(driver.virtual_granularity(0).unwrap_err().code, Code::NOT_FOUND);
 
         // The older form of a prefetch knows devices and the host, and no nodes of the host.
@@ -314,6 +316,13 @@ fn libcuda_is_asked_about_addresses() {
         assert_eq!(driver.address_range(0x7000_0123), Ok(Some(range)));
         assert_eq!(driver.address_range(0x8100_0123), Ok(None), "libcuda does not say");
         assert_eq!(driver.address_range(7), Ok(None));
+        assert_eq!(driver.plain_allocation(0x7000_0123), Ok(Some(range)));
+        let managed = AddressRange { start: 0x8000_0000, ..range };
+        assert_eq!(driver.plain_allocation(0x8000_0123), Ok(Some(managed)));
+        // Mapped memory, and memory of pools, also managed; memory of the host, an array, and what the stub does not know.
+        for address in [0x7040_0123, 0x7080_0123, 0x8080_0123, 0x8100_0123, 0x7100_0123, 7] {
+            assert_eq!(driver.plain_allocation(address), Ok(None), "{address:x}");
+        }
         assert_eq!(current_context(), 0);
         // With a stranger's context the answer is the same.
         push_context(0xF0);

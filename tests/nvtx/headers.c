@@ -2,6 +2,9 @@
 // what the library under test takes for granted of these headers, for the compiler to check.
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
+#if __has_include(<cuda_runtime.h>)
+#include <nvtx3/nvToolsExtMemCudaRt.h>
+#endif
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,7 @@ _Static_assert(NVTX_MEM_REGION_REF_TYPE_POINTER == 1 && NVTX_MESSAGE_TYPE_ASCII 
 _Static_assert(NVTX3EXT_CBID_nvtxMemHeapRegister == 0 && NVTX3EXT_CBID_nvtxMemHeapUnregister == 1, "slots of heaps");
 _Static_assert(NVTX3EXT_CBID_nvtxMemRegionsRegister == 3 && NVTX3EXT_CBID_nvtxMemRegionsResize == 4, "slots of regions");
 _Static_assert(NVTX3EXT_CBID_nvtxMemRegionsUnregister == 5 && NVTX3EXT_CBID_nvtxMemRegionsName == 6, "slots of regions");
+_Static_assert(NVTX3EXT_CBID_nvtxMemCudaMarkInitialized == 16, "slot of marks");
 _Static_assert(NVTX_EXT_MEM_SLOT_COUNT == 63, "slots");
 _Static_assert(NVTX_CBID_CORE2_DomainMarkEx == 1 && NVTX_CBID_CORE2_DomainRangePushEx == 4, "slots of ranges");
 _Static_assert(NVTX_CBID_CORE2_DomainRangePop == 5 && NVTX_CBID_CORE2_DomainCreateA == 12 && NVTX_CBID_CORE2_SIZE == 16, "slots of ranges");
@@ -35,6 +39,13 @@ AT(nvtxMemRegionsRegisterBatch_t, regionCount, 16); AT(nvtxMemRegionsRegisterBat
 AT(nvtxMemRegionsRegisterBatch_t, regionDescElements, 32); AT(nvtxMemRegionsRegisterBatch_t, regionHandleElementsOut, 40);
 _Static_assert(sizeof(nvtxMemRegionsResizeBatch_t) == 32, "resize");
 AT(nvtxMemRegionsResizeBatch_t, regionDescCount, 8); AT(nvtxMemRegionsResizeBatch_t, regionDescElements, 24);
+#if __has_include(<cuda_runtime.h>)
+_Static_assert(sizeof(nvtxMemMarkInitializedBatch_t) == 32, "mark");
+AT(nvtxMemMarkInitializedBatch_t, regionType, 4); AT(nvtxMemMarkInitializedBatch_t, regionDescCount, 8);
+AT(nvtxMemMarkInitializedBatch_t, regionDescElementSize, 16); AT(nvtxMemMarkInitializedBatch_t, regionDescElements, 24);
+static void (*const mark_initialized)(nvtxDomainHandle_t, cudaStream_t, uint8_t, nvtxMemMarkInitializedBatch_t const *) =
+    nvtxMemCudaMarkInitialized;
+#endif
 _Static_assert(sizeof(nvtxMemRegionsUnregisterBatch_t) == 32, "unregister");
 AT(nvtxMemRegionsUnregisterBatch_t, refType, 4); AT(nvtxMemRegionsUnregisterBatch_t, refCount, 8);
 AT(nvtxMemRegionsUnregisterBatch_t, refElementSize, 16); AT(nvtxMemRegionsUnregisterBatch_t, refElements, 24);

@@ -3,7 +3,6 @@
 
 #![cfg(unix)]
 
-mod asleep;
 mod captured;
 mod carved;
 mod foreign;
@@ -14,6 +13,7 @@ mod ranges;
 mod raw_block;
 #[path = "../support/rerun.rs"]
 mod rerun;
+mod unannounced;
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};

@@ -17,6 +17,8 @@ pub(crate) struct Picture {
     pub(crate) resizes: usize,
     pub(crate) unregisters: usize,
     pub(crate) heaps_seen: Vec<String>,
+    /// Pieces of which the tool was told that they are written, in their order.
+    pub(crate) written: Vec<(u64, u64)>,
 }
 
 /// Whether a piece lies in one of `pieces` as a whole.
@@ -81,6 +83,11 @@ impl Picture {
                 require(is_in(&self.heaps, from, length), "a region grows out of its heap")?;
                 self.regions.insert(from, length);
                 self.resizes += 1;
+            }
+            "written" => {
+                let piece = (address(1), bytes(2));
+                require(is_in(&self.regions, piece.0, piece.1), "what was written is in no region")?;
+                self.written.push(piece);
             }
             "unregion" => {
                 self.regions.remove(&address(1)).ok_or("the end of no region")?;

@@ -1,5 +1,5 @@
 // A tool as NVIDIA's are: a library that NVTX_INJECTION64_PATH names. It writes down what it is told, one line a word, behind what is
-// in the file TOOL_LOG. Written from the public headers of NVTX 3 (nvToolsExt.h, nvToolsExtMem.h, nvtxTypes.h, nvtxExtTypes.h), apart
+// in the file TOOL_LOG. Written from the public headers of NVTX 3 (nvToolsExt.h, nvToolsExtMem.h, nvToolsExtMemCudaRt.h, nvtxTypes.h, nvtxExtTypes.h), apart
 // from the library under test, so that two readings of them have to agree.
 #include <fcntl.h>
 #include <stdarg.h>
@@ -106,6 +106,16 @@ static void regions_resize(void *domain, resize_t const *batch) {
     say("resize %lx %zu", (uintptr_t)range->ptr, range->size);
   }
 }
+static void mark_initialized(void *domain, void *stream, uint8_t isPerThread, resize_t const *batch) {
+  require(domain == of_memory(), "domain of a mark of writes");
+  require(batch->compat == 0x0102 && batch->size == sizeof *batch && batch->type == 1 && batch->count > 0, "mark of writes");
+  require(batch->elementSize == sizeof(range_t) && stream && !isPerThread, "elements of a mark of writes");
+  for (size_t at = 0; at < batch->count; at++) {
+    range_t const *range = (range_t const *)batch->elements + at;
+    say("written %lx %zu", (uintptr_t)range->ptr, range->size);
+  }
+  call_back();
+}
 static void regions_unregister(void *domain, unregister_t const *batch) {
   require(domain == of_memory(), "domain of an end of regions");
   require(batch->compat == 0x0102 && batch->size == sizeof *batch && batch->refType == 1 && batch->count > 0, "end of regions");
@@ -170,6 +180,7 @@ int InitializeInjectionNvtxExtension(module_t *module) {
   slots[4] = (intptr_t)regions_resize;
   slots[5] = (intptr_t)regions_unregister;
   if (!is("nameless")) slots[6] = (intptr_t)regions_name;
+  if (!is("markless")) slots[16] = (intptr_t)mark_initialized;
   say("began memory");
   return is("refuses") ? 0 : 1;
 }

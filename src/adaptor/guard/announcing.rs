@@ -2,9 +2,16 @@
 //!
 //! The block itself while it is out; all of it while it is looked at, because the guard's own fills and copies go to its redzones, too;
 //! and nothing in the quarantine. Without fills a block is not fenced, and the tool hears of it what the upstream says.
+//!
+//! A tool that looks for reads of what was not written takes each new region for unwritten, and a block is a new one each time that it
+//! may be accessed again. So the guard says of what it copies that it was written.
 
-use super::fence::Fence;
+use smallvec::SmallVec;
+
+use super::fence::{Fence, Zone};
+use crate::device::Device;
 use crate::nvtx::{self, Piece};
+use crate::stream::StreamRef;
 use crate::tag::Tag;
 
 impl Fence {
@@ -13,11 +20,14 @@ impl Fence {
     }
 
     /// The block goes out. After the fills were queued, and before anybody else knows it.
-    pub(super) fn announce(&self) {
+    pub(super) fn announce(&self, device: &Device) {
         // The upstream has been called, so the device has a context.
         nvtx::start();
         if nvtx::listens() {
-            nvtx::divide(self.whole(), "Guard");
+            let may_be_heap = || device.begins_an_allocation(self.origin.address(), self.plan.whole.bytes());
+            if !nvtx::divide(self.whole(), "Guard", may_be_heap) {
+                return;
+            }
             let tag = Tag::current();
             let block = Piece::new(self.block().address(), self.plan.layout.bytes());
             nvtx::enter(block, tag.number(), || tag.to_string());
@@ -28,6 +38,15 @@ impl Fence {
     pub(super) fn lay_open(&self) {
         nvtx::leave(self.block().address());
         nvtx::enter(self.whole(), 0, String::new);
+    }
+
+    /// Zones of the open block are copied next, by the stream, behind the work that has written them.
+    pub(super) fn vouch_for(&self, zones: &[Zone], stream: StreamRef<'_>) {
+        if nvtx::listens() {
+            let pieces: SmallVec<[Piece; 2]> =
+                zones.iter().map(|zone| Piece::new(self.address(*zone), zone.bytes())).collect();
+            nvtx::vouch(&pieces, stream.raw().0 as usize);
+        }
     }
 
     /// The block is in the quarantine from now on. Before anybody else may take it out.

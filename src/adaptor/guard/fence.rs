@@ -169,6 +169,7 @@ impl Fence {
         staging: &Staging,
         stream: StreamRef<'_>,
     ) -> (SmallVec<[Part; 2]>, bool) {
+        self.vouch_for(zones, stream);
         let (mut parts, mut offset, mut in_doubt) = (SmallVec::new(), 0, false);
         for &zone in zones {
             let (to, from, ordinal) =
@@ -188,7 +189,7 @@ impl Fence {
         (parts, in_doubt)
     }
 
-    fn address(&self, zone: Zone) -> u64 {
+    pub(super) fn address(&self, zone: Zone) -> u64 {
         self.block().address().wrapping_add_signed(zone.offset as i64)
     }
 }

@@ -283,7 +283,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 unsafe { self.upstream.deallocate(origin, plan.whole, stream) };
                 return Err(error);
             }
-            fence.announce();
+            fence.announce(self.device());
         }
         self.watch.open(fence, is_guarded.then(|| stream.release()), is_guarded);
         Ok(fence.block())
@@ -352,7 +352,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             unsafe { self.upstream.deallocate(origin, plan.whole, service.as_ref()) };
             return Err(error);
         }
-        fence.announce();
+        fence.announce(self.device());
         self.watch.open(fence, None, true);
         Ok(fence.block())
     }

@@ -3,6 +3,8 @@
 //! What is taken of the upstream is announced before a block of it goes out, and until nothing of it is out. A block is announced with
 //! the bytes that were asked for, after it was taken, and no more before it is put anywhere. So blocks that wait in caches are none to
 //! the tool. Memory that graphs have is announced whole, until it is released: a graph may be launched at any time.
+//!
+//! Of memory that tools take for no heap nothing is announced: memory of driver pools, pinned memory, and pages, which are mapped.
 
 use core::sync::atomic::Ordering;
 
@@ -11,7 +13,7 @@ use super::book::SuballocBook;
 #[cfg(feature = "nvtx")]
 use crate::error::Error;
 use crate::nvtx::{self, Piece};
-use crate::resource::{DevicePtr, Layout, Resource, SleepRecord};
+use crate::resource::{DevicePtr, Layout, Resource};
 use crate::tag::Tag;
 
 impl<U: Resource> Engine<U> {
@@ -26,8 +28,10 @@ impl<U: Resource> Engine<U> {
         let piece = Piece::new(address, bytes);
         // A bin over a chosen pool carves what the tool knows.
         if nvtx::announces_all() || self.book.is_chosen() || nvtx::knows(piece) {
-            self.book.is_plain_no_more();
-            nvtx::divide(piece, self.name);
+            let may_be_heap = || self.book.device.begins_an_allocation(address, bytes);
+            if nvtx::divide(piece, self.name, may_be_heap) {
+                self.book.is_plain_no_more();
+            }
         }
     }
 
@@ -83,12 +87,4 @@ impl SuballocBook {
             nvtx::leave(block.address());
         }
     }
-}
-
-/// The blocks of a record with all that they have, which is what is copied.
-pub(super) fn pieces_of(record: &SleepRecord<'_>) -> Vec<Piece> {
-    if !nvtx::listens() {
-        return Vec::new();
-    }
-    record.blocks.iter().map(|block| Piece::new(block.address, block.bytes as usize)).collect()
 }

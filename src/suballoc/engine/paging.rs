@@ -445,7 +445,8 @@ impl<U: Resource> Engine<U> {
                 Ok(range) => {
                     self.book.require_here()?;
                     event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
-                    self.announce_memory(range.address(), units as usize * Layout::MIN_ALIGN);
+                    // Pages are announced to no tool, but ranges and marks are.
+                    nvtx::start();
                     return Ok((range.address(), units as u32));
                 }
                 Err(_) if units > least => units = (units / 2).next_multiple_of(page).max(least),
@@ -513,11 +514,6 @@ impl<U: Resource> Engine<U> {
             let mut is_empty = true;
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
-                if !is_lost {
-                    // Blocks that nobody has freed end here.
-                    let bytes = extent.units as usize * Layout::MIN_ALIGN;
-                    nvtx::leave_all(nvtx::Piece::new(extent.address, bytes));
-                }
                 if !is_lost && self.unmap(pages, extent) {
                     self.release(pages, extent);
                 } else {
@@ -533,7 +529,6 @@ impl<U: Resource> Engine<U> {
     /// Returns a range in which nothing is mapped to the upstream.
     fn unreserve(&self, pages: &dyn Pages, range: Segment) {
         let Some(address) = DevicePtr::new(range.address) else { return };
-        self.withdraw_memory(range.address, range.units as usize * Layout::MIN_ALIGN);
         self.note_upstream_call();
         // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
         // hands nothing of it out: it never knew the range, or has ended.

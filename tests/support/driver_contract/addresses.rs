@@ -15,6 +15,11 @@ fn range(driver: &dyn Driver, address: u64) -> Option<AddressRange> {
     driver.address_range(address).expect("any address may be asked about")
 }
 
+/// `None` where the driver cannot tell, too.
+fn plain(driver: &dyn Driver, address: u64) -> Option<AddressRange> {
+    driver.plain_allocation(address).expect("any address may be asked about")
+}
+
 fn holds(range: AddressRange, address: u64, bytes: usize) -> bool {
     range.start <= address && address + bytes as u64 <= range.start + range.bytes as u64
 }
@@ -32,17 +37,21 @@ pub(crate) fn an_address_knows_its_memory(driver: &dyn Driver) {
             let found = range(driver, address).expect("the driver allocated it");
             assert_eq!(found.start, block.address);
             assert!(found.bytes >= BYTES, "{found:?}");
+            let plain = plain(driver, address);
+            assert!(plain.is_none_or(|plain| plain == found), "{plain:?} {found:?}");
         }
     }
     let pinned = Pinned::new(driver, BYTES);
     for address in [pinned.address(), pinned.address() + BYTES as u64 - 1] {
         assert_eq!(asked(driver, address), of_gpu(MemoryKind::PinnedHost));
         assert!(range(driver, address).is_none_or(|found| holds(found, pinned.address(), BYTES)));
+        assert_eq!(plain(driver, address), None);
     }
     if has(driver, DeviceAttribute::HostRegister) {
         let pages = Pages::new(2);
         pages.register(driver).expect("pages can be registered");
         assert_eq!(asked(driver, pages.address() + 1), of_gpu(MemoryKind::PinnedHost));
+        assert_eq!(plain(driver, pages.address() + 1), None);
         pages.unregister(driver).expect("they are registered");
         assert_eq!(asked(driver, pages.address() + 1), None);
     }
@@ -54,6 +63,7 @@ pub(crate) fn an_address_that_nobody_knows_is_no_error(driver: &dyn Driver) {
     for address in [0, 1, of_the_stack, pages.address(), u64::MAX] {
         assert_eq!(asked(driver, address), None, "{address:x}");
         assert_eq!(range(driver, address), None, "{address:x}");
+        assert_eq!(plain(driver, address), None, "{address:x}");
     }
 }
 
@@ -66,6 +76,7 @@ pub(crate) fn an_address_of_a_pool_or_a_mapping_is_the_devices(driver: &dyn Driv
         assert_eq!(asked(driver, address + PAGE as u64 - 1), of_device);
         let found = range(driver, address + 1).expect("the driver allocated it");
         assert!(holds(found, address, PAGE), "{found:?}");
+        assert_eq!(plain(driver, address), None);
         pool.free(address, &stream);
         stream.synchronize().expect("the work is sound");
     }
@@ -79,6 +90,8 @@ pub(crate) fn an_address_of_a_pool_or_a_mapping_is_the_devices(driver: &dyn Driv
         assert_eq!(asked(driver, address + unit as u64 - 1), of_device);
         let found = range(driver, address + 1).expect("it is mapped");
         assert!(holds(found, address, unit), "{found:?}");
+        assert_eq!(plain(driver, address), None);
+        assert_eq!(plain(driver, reserved.address), None, "nothing is mapped there");
         reserved.unmap(unit, unit).expect("it is mapped");
         release(driver, memory);
     }

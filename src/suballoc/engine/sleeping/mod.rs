@@ -17,7 +17,6 @@ mod waking;
 pub(super) use sleepers::Sleepers;
 
 use super::Engine;
-use super::announcing::pieces_of;
 use super::book::SuballocBook;
 use super::events::event;
 use super::grow::Caller;
@@ -103,7 +102,6 @@ impl<U: Resource> Engine<U> {
             self.book.unmark(&mut record);
             return Err(error);
         }
-        nvtx::fall_asleep(&pieces_of(&record));
         self.return_pages_of(pages, &record);
         if matches!(chosen, Chosen::All) {
             self.trim_pages(0);
@@ -129,13 +127,7 @@ impl<U: Resource> Engine<U> {
         let Some(store) = keep.0 else { return Ok(()) };
         let mut host = HostCopy::allocate(store, record.bytes() as u64)?;
         let _range = nvtx::range(c"sleep", record.bytes());
-        // What is copied has more bytes than were asked for.
-        let pieces = pieces_of(record);
-        nvtx::stretch(&pieces);
-        if let Err(error) = self.copy(&record.blocks, &mut host, Direction::ToHost) {
-            nvtx::narrow(&pieces);
-            return Err(error);
-        }
+        self.copy(&record.blocks, &mut host, Direction::ToHost)?;
         record.host = Some(host);
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Wakes what sleeps: pages are created and mapped, all of them or none, and the contents are copied back.
 
 use super::super::Engine;
-use super::super::announcing::pieces_of;
 use super::super::events::event;
 use super::super::requester::Requester;
 use super::copying::Direction;
@@ -32,22 +31,17 @@ impl<U: Resource> Engine<U> {
             self.book.end_waking(record);
             return Err(error);
         }
-        let pieces = pieces_of(record);
-        nvtx::awaken(&pieces);
         let _range = nvtx::range(c"wake", record.bytes());
         if let Some(host) = &mut record.host
             && let Err(error) = self.copy(&record.blocks, host, Direction::ToDevice)
         {
             // Else copies may go on, and what is freed meanwhile stays where it is until the next attempt.
             if host.is_settled() {
-                // First: once it is over, what is freed may go to others.
-                nvtx::fall_asleep(&pieces);
                 self.book.end_waking(record);
             }
             return Err(error);
         }
         event!(blocks = record.blocks(), bytes = record.bytes(), "wake");
-        nvtx::narrow(&pieces);
         self.book.end_waking(record);
         self.book.unmark(record);
         // Without a lock: the store is a resource of the user's.
