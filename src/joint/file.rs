@@ -7,17 +7,18 @@
 //! however the process ends. A child of a fork does not get the mapping, so it does not keep its parent's place; nor does a number
 //! of a process that is used again, or that counts in another container, look like a life.
 
-#![expect(unsafe_code, reason = "maps a file, and locks its bytes")]
+#![expect(unsafe_code, reason = "makes room in a file, and locks its bytes")]
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use core::ops::Range;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::{self, NonNull};
 
 use super::Opening;
-use crate::sync::{AtomicU64, MadeIn};
+use super::no_fork::NoFork;
+pub(crate) use super::page::JointPage;
 
 /// Two openings of one file. A lock that one of them has, the other one does not get.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct JointFile {
     /// Looks after the locks of others.
     others: Others,
     path: PathBuf,
+    /// Ends behind the opening above: a child of a fork would keep that, and its locks.
+    _no_fork: NoFork,
 }
 
 /// An opening that keeps no lock for long.
@@ -72,6 +75,19 @@ fn open_one(path: &Path, opening: Opening) -> io::Result<(File, Metadata)> {
     Err(io::Error::other(wrong))
 }
 
+fn open_twice(path: &Path, opening: Opening) -> io::Result<(File, File)> {
+    // Between two openings somebody may remove the file; that somebody does so again and again is an error as good as any.
+    for _ in 0..8 {
+        let (mine, first) = open_one(path, opening)?;
+        let again = if opening == Opening::Either { opening } else { Opening::Existing };
+        let (others, second) = open_one(path, again)?;
+        if (first.dev(), first.ino()) == (second.dev(), second.ino()) && second.nlink() > 0 {
+            return Ok((mine, others));
+        }
+    }
+    Err(io::Error::other("it is removed while it is opened"))
+}
+
 impl JointFile {
     /// Opens the file, for this user alone.
     ///
@@ -79,16 +95,21 @@ impl JointFile {
     ///
     /// If it cannot be opened, or somebody else could have written it.
     pub(crate) fn open(path: PathBuf, opening: Opening) -> io::Result<Self> {
-        // Between two openings somebody may remove the file; that somebody does so again and again is an error as good as any.
-        for _ in 0..8 {
-            let (mine, first) = open_one(&path, opening)?;
-            let again = if opening == Opening::Either { opening } else { Opening::Existing };
-            let (others, second) = open_one(&path, again)?;
-            if (first.dev(), first.ino()) == (second.dev(), second.ino()) && second.nlink() > 0 {
-                return Ok(Self { mine, others: Others(others), path });
-            }
+        let no_fork = NoFork::begin();
+        let opened = open_twice(&path, opening);
+        if opening == Opening::New
+            && opened.as_ref().is_err_and(|error| error.kind() != ErrorKind::AlreadyExists)
+        {
+            // What is there by then was made here.
+            let _ = fs::remove_file(&path);
         }
-        Err(io::Error::other("it is removed while it is opened"))
+        let (mine, others) = opened?;
+        Ok(Self { mine, others: Others(others), path, _no_fork: no_fork })
+    }
+
+    /// The opening that looks after the locks of others.
+    pub(crate) fn others(&self) -> &Others {
+        &self.others
     }
 
     /// Where it is.
@@ -112,17 +133,22 @@ impl JointFile {
     /// If there is no room for it, or it cannot be mapped.
     pub(crate) fn map(&self, words: usize) -> io::Result<Option<JointPage>> {
         let bytes = words * size_of::<u64>();
-        match self.mine.metadata()?.len() {
-            // SAFETY: the descriptor is open, and the numbers are those of a small file. The blocks are there from now on: else a
-            // write to the mapping could find the file system full, and end the process.
-            0 => match unsafe { libc::posix_fallocate(self.mine.as_raw_fd(), 0, bytes as libc::off_t) } {
-                0 => {}
-                error => return Err(io::Error::from_raw_os_error(error)),
-            },
-            found if found != bytes as u64 => return Ok(None),
-            _ => {}
+        if self.mine.metadata()?.len() == 0 {
+            make_room(&self.mine, bytes)?;
         }
-        map(&self.mine, words).map(Some)
+        self.page(words)
+    }
+
+    /// Maps the file as it is; `None` if it has another size.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be mapped.
+    pub(crate) fn page(&self, words: usize) -> io::Result<Option<JointPage>> {
+        if self.mine.metadata()?.len() != (words * size_of::<u64>()) as u64 {
+            return Ok(None);
+        }
+        JointPage::map(&self.mine, words).map(Some)
     }
 
     /// Closes the opening that has the locks of this process: the mapping keeps it from now on.
@@ -169,18 +195,43 @@ impl Others {
         lock(&self.0, at, count)
     }
 
-    /// The first byte of `count` that a process has, and how many from there on it has by one lock.
+    /// Whether a process has byte `at`.
     ///
     /// # Errors
     ///
     /// As [`JointFile::lock`].
-    pub(crate) fn first_locked(&self, at: usize, count: usize) -> io::Result<Option<(usize, usize)>> {
-        let range = command(&self.0, libc::F_OFD_GETLK, libc::F_WRLCK, at, count)?;
-        let is_free = range.l_type == libc::F_UNLCK as libc::c_short;
-        let most = (at + count - range.l_start as usize) as libc::off_t;
+    pub(crate) fn is_locked(&self, at: usize) -> io::Result<bool> {
+        Ok(self.a_lock_in(&(at..at + 1))?.is_some())
+    }
+
+    /// The locks that processes have of some bytes, in no order.
+    ///
+    /// # Errors
+    ///
+    /// As [`JointFile::lock`].
+    pub(crate) fn locks_in(&self, bytes: Range<usize>) -> io::Result<Vec<Range<usize>>> {
+        let (mut locks, mut unknown) = (Vec::new(), vec![bytes]);
+        while let Some(bytes) = unknown.pop() {
+            if let Some(lock) = self.a_lock_in(&bytes)? {
+                let beside = [bytes.start..lock.start, lock.end..bytes.end];
+                // No bytes are all bytes to the system.
+                unknown.extend(beside.into_iter().filter(|bytes| !bytes.is_empty()));
+                locks.push(lock);
+            }
+        }
+        Ok(locks)
+    }
+
+    /// One of the locks that processes have of some bytes, whichever the system names.
+    fn a_lock_in(&self, bytes: &Range<usize>) -> io::Result<Option<Range<usize>>> {
+        let found = command(&self.0, libc::F_OFD_GETLK, libc::F_WRLCK, bytes.start, bytes.len())?;
+        if found.l_type == libc::F_UNLCK as libc::c_short {
+            return Ok(None);
+        }
         // A length of 0 is to the end of all files.
-        let len = if range.l_len == 0 { most } else { range.l_len.min(most) };
-        Ok((!is_free).then_some((range.l_start as usize, len as usize)))
+        let len = if found.l_len == 0 { usize::MAX } else { found.l_len as usize };
+        let start = found.l_start as usize;
+        Ok(Some(start.max(bytes.start)..start.saturating_add(len).min(bytes.end)))
     }
 
     /// Maps the file as well; `None` if it has another size.
@@ -192,7 +243,7 @@ impl Others {
         if self.0.metadata()?.len() != (words * size_of::<u64>()) as u64 {
             return Ok(None);
         }
-        map(&self.0, words).map(Some)
+        JointPage::map(&self.0, words).map(Some)
     }
 }
 
@@ -210,24 +261,17 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Maps a file, which has that many words.
-fn map(file: &File, words: usize) -> io::Result<JointPage> {
-    let bytes = words * size_of::<u64>();
-    let made_in = MadeIn::this_process();
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the kernel chooses the addresses, so no other memory is replaced; the descriptor is open, and the file has as
-    // many bytes.
-    let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-    if start == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("it was mapped at 0"))?;
-    let page = JointPage { start, words, made_in, is_kept: false };
-    // Before any lock is taken for it: see above.
-    // SAFETY: the pages are this mapping's, and the advice does not change what they hold.
-    match unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTFORK) } {
-        0 => Ok(page),
-        _ => Err(io::Error::last_os_error()),
+/// Gives an empty file its bytes. The blocks are there from now on: else a write to the mapping could find the file system full, and
+/// end the process.
+fn make_room(file: &File, bytes: usize) -> io::Result<()> {
+    loop {
+        // SAFETY: the descriptor is open, and the numbers are those of a small file.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
+            0 => return Ok(()),
+            // A file system in memory looks for signals before it begins.
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }
 
@@ -255,55 +299,5 @@ fn command(
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut range) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(range),
-    }
-}
-
-/// The file in memory, unmapped when this is dropped.
-#[derive(Debug)]
-pub(crate) struct JointPage {
-    start: NonNull<AtomicU64>,
-    words: usize,
-    made_in: MadeIn,
-    is_kept: bool,
-}
-
-// SAFETY: it owns the mapping, which belongs to no thread.
-unsafe impl Send for JointPage {}
-// SAFETY: it lends out atomics.
-unsafe impl Sync for JointPage {}
-
-impl JointPage {
-    /// Keeps it mapped until the process ends, and with it the locks of this process.
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
-    }
-
-    /// Returns `true` in a child of the process that mapped it, which has no such memory.
-    pub(crate) fn is_of_parent(&self) -> bool {
-        self.made_in.is_parent()
-    }
-}
-
-impl AsRef<[AtomicU64]> for JointPage {
-    /// # Panics
-    ///
-    /// In a child of the process that mapped it.
-    fn as_ref(&self) -> &[AtomicU64] {
-        assert!(!self.is_of_parent(), "a child of a fork has no part of what its parent shares");
-        // SAFETY: the pages are mapped until this is dropped, which the slice borrows, for reading and writing, and at a multiple
-        // of their size. Any bits are an `AtomicU64`. The other processes access them as atomics, too. One that writes to the file
-        // by other means may change the values at any time, which are checked wherever they are used; one that cuts the file off
-        // ends this process by a signal.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for JointPage {
-    fn drop(&mut self) {
-        if !self.is_of_parent() && !self.is_kept {
-            let bytes = self.words * size_of::<u64>();
-            // SAFETY: the pages are this value's, which mapped them, and nothing borrows it any more.
-            let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };
-        }
     }
 }

@@ -8,6 +8,10 @@ mod file;
 #[cfg(not(all(target_os = "linux", not(loom))))]
 #[path = "no_file.rs"]
 mod file;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod no_fork;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod page;
 
 pub(crate) use file::{JointFile, JointPage, Locked, Others};
 

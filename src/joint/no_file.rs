@@ -1,5 +1,6 @@
 //! `JointFile` where no file can be shared: there is none, so nothing more is called.
 
+use core::ops::Range;
 use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,14 @@ impl JointFile {
         match self.0 {}
     }
 
+    pub(crate) fn page(&self, _: usize) -> io::Result<Option<JointPage>> {
+        match self.0 {}
+    }
+
+    pub(crate) fn others(&self) -> &Others {
+        match self.0 {}
+    }
+
     pub(crate) fn leave_to_mapping(self) -> Others {
         match self.0 {}
     }
@@ -65,7 +74,11 @@ impl Others {
         match self.0 {}
     }
 
-    pub(crate) fn first_locked(&self, _: usize, _: usize) -> io::Result<Option<(usize, usize)>> {
+    pub(crate) fn is_locked(&self, _: usize) -> io::Result<bool> {
+        match self.0 {}
+    }
+
+    pub(crate) fn locks_in(&self, _: Range<usize>) -> io::Result<Vec<Range<usize>>> {
         match self.0 {}
     }
 

@@ -35,6 +35,7 @@
 //! - If an importer is killed, kernels that it had queued may run on for a moment, until the driver has taken the device from it. The
 //!   exporter waits until that process is no more. If the two have numbers of their own for processes, as in containers, it cannot:
 //!   then wait a little before the memory is used for something else.
+//! - An importer that begins another program in its own place, by `exec`, while it has something open, counts until that program ends.
 //! - A child of a fork has no part in what its parent shares or has open: calls fail, and nothing is freed twice.
 //!
 //! # What is not possible

@@ -2,8 +2,8 @@
 
 use core::fmt;
 use core::ops::Deref;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
 
 use super::device_side::has_stopped;
 use super::lease;
@@ -253,12 +253,11 @@ fn begin<R: DeviceAccessible>(
 
 /// Removes what others have left, and frees what was parked.
 pub(super) fn clear_up(config: &ShareConfig, device: &Device) {
-    static SWEPT: OnceLock<()> = OnceLock::new();
-    if config.directory.as_os_str() == joint::DIRECTORY {
-        // Once a process: it looks at every file that there is.
-        SWEPT.get_or_init(|| {
-            lease::sweep(&config.directory);
-        });
+    static IS_SWEPT: AtomicBool = AtomicBool::new(false);
+    // Once a process: it looks at every file that there is. Relaxed: nothing follows from it, and nobody waits for it; in a child of a
+    // fork that came meanwhile nobody would end.
+    if config.directory.as_os_str() == joint::DIRECTORY && !IS_SWEPT.swap(true, Ordering::Relaxed) {
+        lease::sweep(&config.directory);
     }
     Parked::of(device).sweep_a_few();
 }

@@ -207,16 +207,21 @@ fn a_child_of_a_fork_has_no_part() {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process can be forked");
     if child == 0 {
-        let is_mine = !lease.is_of_parent();
+        let is_shut_down = |error: alluvion::Error| error.is_shut_down();
+        let is_refused = lease.is_of_parent()
+            && lease.holders().is_err_and(is_shut_down)
+            && lease.try_end().is_err_and(is_shut_down);
         drop(lease);
         hold.end();
-        let _ = (&says).write_all(b"x");
+        let _ = (&says).write_all(if is_refused { b"x" } else { b"?" });
         // Long enough for the parent to end both; it is killed then.
         thread::sleep(Duration::from_secs(600));
         // SAFETY: ends the process at once.
-        unsafe { libc::_exit(i32::from(is_mine)) };
+        unsafe { libc::_exit(0) };
     }
-    std::io::Read::read_exact(&mut begun, &mut [0]).expect("the child says so");
+    let mut said = [0];
+    std::io::Read::read_exact(&mut begun, &mut said).expect("the child says so");
+    assert_eq!(&said, b"x", "it is refused, and nothing panics");
     assert_eq!(lease.holders().expect("the child has removed no file"), 1);
     assert!(hold.exporter_lives() && !lease.is_of_parent());
     hold.end();

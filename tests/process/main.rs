@@ -24,6 +24,8 @@ mod fork;
 mod forked;
 #[cfg(target_os = "linux")]
 mod lease;
+#[cfg(target_os = "linux")]
+mod lease_crowd;
 mod lifecycle;
 mod logging_ends;
 #[cfg(target_os = "linux")]

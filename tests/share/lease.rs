@@ -114,6 +114,32 @@ fn there_are_so_many_seats_and_each_is_used_again() {
     }
 }
 
+/// The system names any lock of a range, and not the first: who comes late to an early seat counts as well.
+#[test]
+fn those_are_counted_that_took_the_seat_of_another() {
+    let directory = SharedDirectory::new();
+    let lease = begin(&directory);
+    let [first, second, third] = [(); 3].map(|()| join(&directory, lease.name()).unwrap());
+    first.end();
+    let fourth = join(&directory, lease.name()).unwrap();
+    assert_eq!(lease.holders().unwrap(), 3);
+    second.end();
+    let fifth = join(&directory, lease.name()).unwrap();
+    assert_eq!(lease.holders().unwrap(), 3);
+    [third, fourth, fifth].into_iter().for_each(Hold::end);
+    assert_eq!(lease.holders().unwrap(), 0);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused() {
+    let directory = SharedDirectory::new();
+    let error = Lease::begin(directory.path(), |_| vec![0; 481]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("481 bytes"), "{error}");
+    assert_eq!(directory.files(), 0);
+    assert!(Lease::begin(directory.path(), |_| vec![0; 480]).is_ok());
+}
+
 #[test]
 fn a_message_of_something_else_opens_nothing() {
     let directory = SharedDirectory::new();

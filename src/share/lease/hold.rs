@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::process::this_process;
 use super::table::{EXPORTER, FIRST_SEAT, SEATS, State, Table, WORDS};
-use super::{LeaseName, OVER, clear_up, failed, require_kept};
+use super::{LeaseName, OVER, absolute, clear_up, failed, is_of_the_dying, require_kept};
 use crate::error::Error;
 use crate::joint::{JointFile, JointPage, Locked, Opening, Others};
+use crate::sync::nap;
 
 /// An importer's part of a [`Lease`](super::Lease), which does not end while it is there.
 ///
@@ -29,20 +30,30 @@ impl Hold {
     /// `Stale` if the lease has ended, or its exporter; `Malformed` if it is one of something else; `InUse` if as many processes
     /// have a hold as there can be; `Unwritable`.
     pub fn join(directory: &Path, name: LeaseName, message: &[u8]) -> Result<Self, Error> {
-        let path = name.path(directory);
+        let path = name.path(&absolute(directory)?);
         let failed = |error: io::Error| failed(&path, &error);
         let file = match JointFile::open(path.clone(), Opening::Existing) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(over()),
             opened => opened.map_err(failed)?,
         };
-        let Some((seat, lock)) = free_seat(&file).map_err(failed)? else {
-            return Err(Error::in_use_that(format!("{SEATS} processes have opened it, which is the most")));
-        };
         let malformed = |why| Error::malformed_file(format!("{}: {why}", path.display()));
-        let Some(page) = file.map(WORDS).map_err(failed)? else {
+        let Some(page) = file.page(WORDS).map_err(failed)? else {
             return Err(malformed("its size is not that of a lease"));
         };
         let table = Table::new(page);
+        let (seat, lock) = loop {
+            match free_seat(&file, &table).map_err(failed)? {
+                Vacancy::Seat(seat, lock) => break (seat, lock),
+                Vacancy::None => {
+                    return Err(Error::in_use_that(format!(
+                        "{SEATS} processes have opened it, which is the most"
+                    )));
+                }
+                // For as long as the exporter's few questions to the system take, or until a process has ended.
+                Vacancy::Soon => nap(),
+            }
+        };
+        // With the lock: see the module.
         match table.state() {
             State::Live => {}
             State::Ended => return Err(over()),
@@ -55,13 +66,13 @@ impl Hold {
                 "the message is not the one that its exporter made".to_owned(),
             ));
         }
-        let (process, started) = this_process();
+        let (process, started) = this_process().map_err(failed)?;
         table.enter(seat, process, started);
         lock.keep();
         let others = file.leave_to_mapping();
         let hold = Self { table, seat, path: path.clone(), is_given_up: false };
         let joined = require_kept(&others, FIRST_SEAT + seat).and_then(|()| {
-            let is_alive = others.first_locked(EXPORTER, 1).map_err(failed)?.is_some();
+            let is_alive = others.is_locked(EXPORTER).map_err(failed)?;
             if is_alive { Ok(()) } else { Err(over()) }
         });
         if let Err(error) = joined {
@@ -74,11 +85,14 @@ impl Hold {
         Ok(hold)
     }
 
-    /// Whether the exporter lives, and has not ended the lease.
+    /// Whether the exporter lives, and has not ended the lease. Where that cannot be asked now, as without a free descriptor, it is not
+    /// known to have ended.
     #[must_use]
     pub fn exporter_lives(&self) -> bool {
-        let asked = Others::open(&self.path).and_then(|others| others.first_locked(EXPORTER, 1));
-        matches!(asked, Ok(Some(_)))
+        match Others::open(&self.path).and_then(|others| others.is_locked(EXPORTER)) {
+            Ok(is_alive) => is_alive,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 
     /// Gives it up: the exporter may free what it lent.
@@ -104,13 +118,26 @@ impl Drop for Hold {
     }
 }
 
-fn free_seat(file: &JointFile) -> io::Result<Option<(usize, Locked<'_>)>> {
+/// What free seats there are.
+enum Vacancy<'f> {
+    Seat(usize, Locked<'f>),
+    /// The exporter has the locks of all for a moment, in which it asks whether it may end the lease; or who had one is about to end.
+    Soon,
+    /// As many processes have one as there are.
+    None,
+}
+
+/// Finds a seat that nobody has. That of a process which is about to end names it until it has gone, so it is no free one.
+fn free_seat<'f>(file: &'f JointFile, table: &Table<JointPage>) -> io::Result<Vacancy<'f>> {
     for seat in 0..SEATS {
-        if let Some(lock) = file.lock(FIRST_SEAT + seat)? {
-            return Ok(Some((seat, lock)));
+        match file.lock(FIRST_SEAT + seat)? {
+            Some(lock) if !is_of_the_dying(table, seat) => return Ok(Vacancy::Seat(seat, lock)),
+            _ => {}
         }
     }
-    Ok(None)
+    // The exporter's is one lock, and each importer has one of its own.
+    let locks = file.others().locks_in(FIRST_SEAT..FIRST_SEAT + SEATS)?;
+    Ok(if locks.len() == SEATS { Vacancy::None } else { Vacancy::Soon })
 }
 
 fn over() -> Error {

@@ -13,7 +13,8 @@
 //! # What a crash leaves
 //!
 //! The kernel lets go of the locks of a process before it takes the devices from it: for a moment after, kernels that it had queued
-//! may still run. A seat that was not given up names its process, and the lease does not end while that process is still there.
+//! may still run. A seat that was not given up names its process, and the lease does not end while that process is still there;
+//! nobody else gets the seat until then.
 //! Where processes have numbers of their own, as in containers, that cannot be asked, and is the users' to know.
 
 mod hold;
@@ -25,8 +26,9 @@ pub(super) use table::MESSAGE_BYTES;
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
+use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
 use crate::joint::{self, JointFile, JointPage, Opening, Others};
 use process::is_dying;
@@ -81,12 +83,21 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// `Unsupported` where files have no such locks; `Unwritable` if the directory takes no file.
+    /// `Unsupported` where files have no such locks; `Unwritable` if the directory takes no file; `InvalidArgument` for a message that
+    /// is longer than the place that the file has for it.
     pub fn begin(directory: &Path, message: impl Fn(LeaseName) -> Vec<u8>) -> Result<Self, Error> {
+        let directory = &absolute(directory)?;
         // Whoever clears up may meet the file before it is locked; that this happens again and again is an error as good as any.
         for _ in 0..8 {
             let name = LeaseName::random()?;
-            if let Some(lease) = Self::begin_as(name, directory, &message(name))? {
+            let message = message(name);
+            if message.len() > MESSAGE_BYTES {
+                return Err(Error::invalid_argument_that(format!(
+                    "a message of {} bytes for the file of a lease, which has room for {MESSAGE_BYTES}",
+                    message.len()
+                )));
+            }
+            if let Some(lease) = Self::begin_as(name, directory, &message)? {
                 return Ok(lease);
             }
         }
@@ -155,21 +166,14 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// `InUse` if somebody has removed the file, so that nobody knows; `Unwritable`.
+    /// `InUse` if somebody has removed the file, so that nobody knows; `Unwritable`; `ShutDown` in a child of a fork.
     pub fn holders(&self) -> Result<usize, Error> {
+        self.require_here()?;
         if self.is_over {
             return Ok(0);
         }
-        let others = self.others()?;
-        let (mut count, mut at) = (0, FIRST_SEAT);
-        let end = FIRST_SEAT + SEATS;
-        while at < end {
-            let found = others.first_locked(at, end - at).map_err(|error| failed(&self.path, &error))?;
-            let Some((first, len)) = found else { break };
-            count += len;
-            at = first + len;
-        }
-        Ok(count)
+        let locks = self.others()?.locks_in(FIRST_SEAT..FIRST_SEAT + SEATS);
+        Ok(locks.map_err(|error| failed(&self.path, &error))?.into_iter().map(|seats| seats.len()).sum())
     }
 
     /// Ends the lease if nobody has a hold, and returns whether it has ended. Nobody can join it then.
@@ -178,6 +182,7 @@ impl Lease {
     ///
     /// As [`holders`](Self::holders): it has not ended, and does not where nobody knows.
     pub fn try_end(&mut self) -> Result<bool, Error> {
+        self.require_here()?;
         if self.is_over {
             return Ok(true);
         }
@@ -186,11 +191,18 @@ impl Lease {
         if locked.is_none() {
             return Ok(false);
         }
-        if self.table.left_seats().any(|(process, started)| is_dying(process, started)) {
+        if (0..SEATS).any(|seat| is_of_the_dying(&self.table, seat)) {
             return Ok(false);
         }
         self.end();
         Ok(true)
+    }
+
+    fn require_here(&self) -> Result<(), Error> {
+        if self.is_of_parent() {
+            return Err(DriverError::new(Call::Init, Code::NOT_INITIALIZED).into());
+        }
+        Ok(())
     }
 
     fn end(&mut self) {
@@ -225,10 +237,20 @@ fn no_locks(why: &'static str) -> Error {
     Error::unsupported("memory that processes share", why, "copy it through the host")
 }
 
+/// The directory from the root, so that the process may go elsewhere.
+fn absolute(directory: &Path) -> Result<PathBuf, Error> {
+    path::absolute(directory).map_err(|error| failed(directory, &error))
+}
+
+/// Whether the process that left a seat without giving it up is still there. The caller has its lock.
+fn is_of_the_dying(table: &Table<JointPage>, seat: usize) -> bool {
+    table.sitter(seat).is_some_and(|(process, started)| is_dying(process, started))
+}
+
 /// Asks whether the lock of a byte is kept by the mapping alone: everything rests on that.
 fn require_kept(others: &Others, at: usize) -> Result<(), Error> {
-    match others.first_locked(at, 1) {
-        Ok(Some(_)) => Ok(()),
+    match others.is_locked(at) {
+        Ok(true) => Ok(()),
         _ => Err(no_locks("this system lets go of the locks of a file that is closed and still mapped")),
     }
 }

@@ -121,12 +121,10 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         self.word(AT_SEATS + STRIDE * seat).store(0, Ordering::Relaxed);
     }
 
-    /// The processes whose seats nobody gave up, and when they started.
-    pub(super) fn left_seats(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        (0..SEATS).filter_map(|seat| {
-            let process = self.word(AT_SEATS + STRIDE * seat).load(Ordering::Relaxed);
-            let started = self.word(AT_SEATS + STRIDE * seat + 1).load(Ordering::Relaxed);
-            u32::try_from(process).ok().filter(|process| *process != 0).map(|process| (process, started))
-        })
+    /// The process that has a seat, or did not give it up, and when it started.
+    pub(super) fn sitter(&self, seat: usize) -> Option<(u32, u64)> {
+        let process = self.word(AT_SEATS + STRIDE * seat).load(Ordering::Relaxed);
+        let started = self.word(AT_SEATS + STRIDE * seat + 1).load(Ordering::Relaxed);
+        u32::try_from(process).ok().filter(|process| *process != 0).map(|process| (process, started))
     }
 }
