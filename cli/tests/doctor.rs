@@ -75,6 +75,25 @@ fn what_is_not_understood_is_said() {
 }
 
 #[test]
+fn a_variable_that_names_no_driver_is_said() {
+    let output = Command::new(env!("CARGO_BIN_EXE_alluvion"))
+        .args(["doctor", "--json"])
+        .env("ALLUVION_DRIVER", "rocm")
+        .env("LD_LIBRARY_PATH", &*NOTHING)
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(1));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let driver = finding(&json["driver"]["findings"], "driver");
+    assert_eq!(
+        (&driver["verdict"], &driver["advice"]),
+        (&"failed".into(), &"name one of cuda, cudart, hip, maca".into())
+    );
+    let detail = driver["detail"].as_str().expect("a finding has a detail");
+    assert!(detail.contains("ALLUVION_DRIVER: there is no driver `rocm`"), "{detail}");
+}
+
+#[test]
 fn a_simulated_gpu_is_examined() {
     let page = text(&["doctor", "--driver", "sim"]);
     assert!(page.starts_with("driver  sim, CUDA 13.0\n"), "{page}");

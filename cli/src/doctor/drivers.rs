@@ -21,6 +21,21 @@ pub(super) fn others(examined: &str) -> Vec<Finding> {
         .collect()
 }
 
+/// Where a driver says more about what has failed.
+pub(super) fn where_to_look(driver: &str) -> &'static str {
+    match driver {
+        "hip" => "see rocminfo, and the kernel's log (dmesg)",
+        "maca" => "see mx-smi, and the kernel's log (dmesg)",
+        _ => "see nvidia-smi, and the kernel's log (dmesg)",
+    }
+}
+
+/// What is advised, but for what is about the software of NVIDIA where the device is another vendor's.
+pub(super) fn advice_for(driver: &str, advice: &'static str) -> &'static str {
+    let is_of_nvidia = ["nvidia", "NVIDIA", "NVLink"].iter().any(|word| advice.contains(word));
+    if matches!(driver, "hip" | "maca") && is_of_nvidia { where_to_look(driver) } else { advice }
+}
+
 /// Without the advice, which is for who wants that driver.
 fn why(error: &Error) -> String {
     error.unsupported_detail().map_or_else(|| error.to_string(), |detail| detail.why.to_owned())
@@ -33,7 +48,7 @@ pub(super) fn of_runtime(name: &str) -> Vec<Finding> {
     let Ok(driver) = RuntimeDriver::load(runtime) else { return Vec::new() };
     let missing = driver.missing();
     let functions = if missing.is_empty() {
-        Finding::ok("functions", format!("all {} are there", runtime.functions().count()))
+        Finding::ok("functions", "none that is called is missing")
     } else {
         Finding::missing(
             "functions",

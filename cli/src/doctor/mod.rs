@@ -89,7 +89,9 @@ impl Doctor {
                 Ok(sim.machine().clone())
             }
         };
-        let report = Report::of(machine.as_ref(), &self.asked());
+        let asked =
+            machine.as_ref().map_or_else(|_| self.asked(), |machine| machine.driver().name().to_owned());
+        let report = Report::of(machine.as_ref(), &asked);
         self.print(&report).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::Unread,
             _ => Failure::while_doing("writing the findings", error),
@@ -102,7 +104,7 @@ impl Doctor {
         Ok(())
     }
 
-    /// The name of the driver that was asked for.
+    /// The name of the driver that was asked for, where there is none.
     fn asked(&self) -> String {
         match self.driver {
             None => std::env::var("ALLUVION_DRIVER").unwrap_or_else(|_| "cuda".to_owned()),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use alluvion::driver::DeviceAttribute;
-use alluvion::{Device, Error, Machine};
+use alluvion::{Device, Error, ErrorKind, Machine};
 use serde::Serialize;
 
 use super::finding::{Finding, Trouble, Verdict};
@@ -91,11 +91,13 @@ impl DriverReport {
         let finding = match error.unsupported_detail() {
             Some(detail) => Finding::missing("driver", detail.why, detail.instead),
             None if error.is_no_device() => no_device(error.to_string(), asked),
-            None => Finding::failed(
-                "driver",
-                &Trouble::Library(error.clone()),
-                "see nvidia-smi, and the kernel's log (dmesg)",
-            ),
+            None if error.kind() == ErrorKind::InvalidArgument => {
+                let names = format!("name one of {}", Machine::NAMES.join(", "));
+                Finding::failed("driver", &Trouble::Library(error.clone()), &names)
+            }
+            None => {
+                Finding::failed("driver", &Trouble::Library(error.clone()), drivers::where_to_look(asked))
+            }
         };
         let module = if is_of_nvidia(asked) { kernel_module() } else { None };
         let findings = [finding].into_iter().chain(module).collect();
@@ -173,7 +175,7 @@ impl DeviceReport {
             total_bytes: 0,
             findings: Vec::new(),
         };
-        let advice = "see nvidia-smi, and the kernel's log (dmesg)";
+        let advice = drivers::where_to_look(device.driver().name());
         match device.memory_info() {
             Ok(memory) => {
                 report.free_bytes = memory.free_bytes as u64;

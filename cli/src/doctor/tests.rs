@@ -66,6 +66,21 @@ fn what_a_device_has_not_is_missing() {
 }
 
 #[test]
+fn advice_is_of_the_vendor() {
+    use super::drivers::{advice_for, where_to_look};
+    let of_nvidia = "see whether the kernel has its nvidia-uvm module (`lsmod`)";
+    assert_eq!(advice_for("cudart", of_nvidia), of_nvidia);
+    for other in ["hip", "maca"] {
+        assert_eq!(advice_for(other, of_nvidia), where_to_look(other));
+        assert!(!where_to_look(other).contains("nvidia"));
+        assert_eq!(
+            advice_for(other, "allocate before the capture begins"),
+            "allocate before the capture begins"
+        );
+    }
+}
+
+#[test]
 fn what_a_device_claims_and_cannot_has_failed() {
     for (call, name) in [
         (Call::AllocateDevice, "device memory"),

@@ -11,6 +11,7 @@ mod virtual_memory;
 use alluvion::driver::{Driver, FillValue, HandleType};
 use alluvion::{Capabilities, Device, DeviceAccessible, DeviceVec};
 
+use super::drivers::advice_for;
 use super::finding::{Finding, Trouble};
 
 /// One thing to try.
@@ -144,16 +145,18 @@ pub(super) fn examine(device: &Device, capabilities: &Capabilities) -> Vec<Findi
     let mut findings = Vec::new();
     let mut is_over = false;
     for probe in &PROBES {
-        let Probe { name, is_claimed, advice_if_missing, run, advice_if_failed, needs_more } = probe;
+        let Probe { name, is_claimed, run, needs_more, .. } = probe;
+        let [advice_if_missing, advice_if_failed] = [probe.advice_if_missing, probe.advice_if_failed]
+            .map(|advice| advice_for(device.driver().name(), advice));
         findings.push(if !is_claimed(capabilities) {
-            Finding::missing(name, "the device says that it has none", *advice_if_missing)
+            Finding::missing(name, "the device says that it has none", advice_if_missing)
         } else if is_over {
             Finding::note(name, "not tried: the context is lost")
         } else {
             match run(device) {
                 Ok(detail) => Finding::ok(name, detail),
                 Err(trouble) if *needs_more && trouble.is_refusal() => {
-                    Finding::missing(name, trouble.to_string(), *advice_if_failed)
+                    Finding::missing(name, trouble.to_string(), advice_if_failed)
                 }
                 Err(trouble) => {
                     is_over = trouble.is_the_end();
