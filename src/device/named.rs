@@ -44,8 +44,8 @@ impl Machine {
         }
     }
 
-    /// The machine that the variable `ALLUVION_DRIVER` names, and that of CUDA where it is not set. A process with more rights than
-    /// its parent does not read it.
+    /// The machine that the variable `ALLUVION_DRIVER` names, and that of CUDA where it is not set, or empty. A process with more
+    /// rights than its parent does not read it.
     ///
     /// ```
     /// match alluvion::Machine::of_environment() {
@@ -59,9 +59,10 @@ impl Machine {
     ///
     /// As [`named`](Self::named).
     pub fn of_environment() -> Result<Self, Error> {
-        match environment::variable(VARIABLE) {
+        let name = environment::variable(VARIABLE).map(|name| name.to_string_lossy().trim().to_owned());
+        match name.filter(|name| !name.is_empty()) {
             None => Self::named("cuda"),
-            Some(name) => Self::named(&name.to_string_lossy()).map_err(|error| match error.kind() {
+            Some(name) => Self::named(&name).map_err(|error| match error.kind() {
                 ErrorKind::InvalidArgument => of_variable(&error),
                 _ => error,
             }),

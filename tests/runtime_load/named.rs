@@ -41,6 +41,22 @@ fn the_variable_names_the_machine() {
     }
 }
 
+/// As of the other variables of the crate: an empty one is none.
+#[test]
+fn an_empty_variable_names_no_machine() {
+    for empty in ["", " "] {
+        let variables = [("ALLUVION_DRIVER", empty)];
+        in_child("named::an_empty_variable_names_no_machine", EVERY[1], &variables, || {
+            match (Machine::of_environment(), Machine::named("cuda")) {
+                (Ok(machine), Ok(cuda)) => assert_eq!(machine, cuda),
+                (machine, cuda) => {
+                    assert_eq!(machine.map_err(|error| error.kind()), cuda.map_err(|error| error.kind()))
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn a_variable_with_another_name_is_refused() {
     let variables = [("ALLUVION_DRIVER", "rocm")];

@@ -107,7 +107,10 @@ impl Doctor {
     /// The name of the driver that was asked for, where there is none.
     fn asked(&self) -> String {
         match self.driver {
-            None => std::env::var("ALLUVION_DRIVER").unwrap_or_else(|_| "cuda".to_owned()),
+            None => {
+                let named = std::env::var("ALLUVION_DRIVER").unwrap_or_default();
+                if named.trim().is_empty() { "cuda".to_owned() } else { named.trim().to_owned() }
+            }
             Some(examined) => examined.name().to_owned(),
         }
     }
