@@ -96,6 +96,32 @@ fn what_is_parked_is_freed_when_nobody_has_it() {
 }
 
 #[test]
+fn parking_waits_for_the_work_on_the_stream() {
+    let pair = Pair::new();
+    // Of which the pool has one.
+    const BYTES: usize = 1 << 20;
+    let filled = Filled::new(&pair, "pool(initial=1MiB, maximum=1MiB) | cuda", BYTES, 5);
+    let shared = filled.share(&pair, 0);
+    let other = pair.first.stream();
+    let mut again = null_mut();
+    // SAFETY: live handles, a place, and blocks of that size. The first one is given up behind the fill on its stream.
+    unsafe {
+        let (stream, other_stream) = (alv_stream_handle(pair.stream), alv_stream_handle(other));
+        assert_eq!(alv_fill_raw(filled.resource, filled.block, 6, BYTES, stream), ALV_OK);
+        assert_eq!(alv_shared_park_on(shared, pair.stream), ALV_OK);
+        drop_shared(shared);
+        // The same memory for another stream, which follows nothing: the machine would notice a fill that still runs.
+        assert_eq!(alv_allocate_on(filled.resource, BYTES, 0, other, &raw mut again), ALV_OK);
+        assert_eq!(again, filled.block);
+        assert_eq!(alv_fill_raw(filled.resource, again, 7, BYTES, other_stream), ALV_OK);
+        assert!(copied(filled.resource, again, BYTES, other_stream).iter().all(|&byte| byte == 7));
+        alv_deallocate_on(filled.resource, again, BYTES, 0, other);
+        alv_stream_release(other);
+    }
+    release(filled.resource);
+}
+
+#[test]
 fn what_is_released_without_an_end_can_be_opened_no_more() {
     let pair = Pair::new();
     let filled = Filled::new(&pair, "cuda", 3000, 5);
