@@ -12,7 +12,7 @@ use super::table::{self, Table};
 ///
 /// assert_eq!(Runtime::named("hip"), Some(Runtime::Hip));
 /// assert!(Runtime::Hip.libraries().contains(&"libamdhip64.so.7"));
-/// assert!(Runtime::Hip.functions().any(|name| name == "hipMallocAsync"));
+/// assert!(Runtime::Hip.functions().any(|name| name == "hipMallocFromPoolAsync"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
