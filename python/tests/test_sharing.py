@@ -215,7 +215,15 @@ def test_the_end_waits_and_gives_up_in_time(two):
     del buffer
 
 
-def test_ctrl_c_ends_the_wait_and_not_the_sharing(two):
+@pytest.fixture
+def ctrl_c():
+    # A shell starts what runs in the background with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_sharing(two, ctrl_c):
     _, other = two
     shared = alluvion.empty(100, resource="cuda").share()
     with other:
