@@ -188,15 +188,13 @@ fn a_picture_is_of_one_device() {
         };
         assert!(of(&together, &["--gpu", "0"]) == of(&alone, &[]), "{format}");
     }
-    // A list of addresses is of one device; nobody is made to guess which.
-    for arguments in [
-        ["viz", &together, "-o", &other.path("none.html")],
-        ["export", &together, "--format", "perfetto"],
-        ["export", &together, "--format", "memory-viz"],
-    ] {
-        let words = refused(1, &arguments);
-        assert!(words.contains("of several devices, gpu 0, gpu 3: name one, as `--gpu 0`"), "{words}");
-        let words = refused(1, &[&arguments[..], &["--gpu", "1"]].concat());
+    let words = refused(1, &["viz", &together, "-o", &other.path("none.html"), "--gpu", "1"]);
+    assert!(words.contains("nothing in it is of gpu 1: it is of gpu 0, gpu 3"), "{words}");
+    // A timeline is of one device; nobody is made to guess which.
+    let words = refused(1, &["export", &together, "--format", "perfetto"]);
+    assert!(words.contains("of several devices, gpu 0, gpu 3: name one, as `--gpu 0`"), "{words}");
+    for format in ["perfetto", "memory-viz"] {
+        let words = refused(1, &["export", &together, "--format", format, "--gpu", "1"]);
         assert!(words.contains("nothing in it is of gpu 1: it is of gpu 0, gpu 3"), "{words}");
     }
     let snapshot = format!("{}/../tests/snapshots/pool.json", env!("CARGO_MANIFEST_DIR"));

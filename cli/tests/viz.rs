@@ -1,5 +1,6 @@
 //! `alluvion viz`: what goes into a page, and how the program ends.
 
+#[allow(dead_code, reason = "each test file uses its part")]
 mod page;
 
 use std::fs;

@@ -7,6 +7,7 @@ mod perfetto;
 mod pickle;
 mod prometheus;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use alluvion::recipe::Recipe;
@@ -38,7 +39,7 @@ pub(crate) struct Export {
     /// Plays the log through this stack, on a simulated GPU, whatever it says was reserved
     #[arg(long, value_name = "LAYERS")]
     resource: Option<String>,
-    /// Writes the part of a log that this device has, by its number; needed for memory-viz and perfetto if a log is of several
+    /// Writes the part of a log that this device has, by its number; needed for perfetto if a log is of several
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
     /// folded: what is live after the last event, in place of what was live at the peak
@@ -88,8 +89,8 @@ impl Export {
         if let Some(output) = &self.output {
             refuse_overwriting(&self.file, output, "export")?;
         }
-        // The figures and the sums of tags are of any number of devices; a list of addresses is of one.
-        let is_of_one = self.gpu.is_some() || matches!(self.format, Format::MemoryViz | Format::Perfetto);
+        // A timeline is of one device; the other formats keep devices apart, or sum over them.
+        let is_of_one = self.gpu.is_some() || self.format == Format::Perfetto;
         let input = match Input::read(&self.file)? {
             Input::Trace(trace) if is_of_one => {
                 let part = input::of_device(trace, self.gpu);
@@ -117,7 +118,9 @@ impl Export {
         let mut output = Output::open(self.output.as_deref(), self.format == Format::MemoryViz)?;
         match (&input, self.format) {
             (Input::Trace(trace), Format::MemoryViz) => {
-                memory_viz::write_trace(&playback(trace, stack), &mut output)
+                let parts: Vec<_> = of_each_device(trace).collect();
+                let playbacks: Vec<_> = parts.iter().map(|part| playback(part, stack)).collect();
+                memory_viz::write_traces(&playbacks, &mut output)
             }
             (Input::Snapshot(file), Format::MemoryViz) => memory_viz::write_snapshot(file, &mut output),
             (Input::Trace(trace), Format::Perfetto) => {
@@ -131,6 +134,15 @@ impl Export {
         }?;
         output.finish()
     }
+}
+
+/// The parts of a trace that its devices have, in the order of their numbers; of one device, the trace itself.
+fn of_each_device(trace: &Trace) -> impl Iterator<Item = Cow<'_, Trace>> {
+    let mut devices: Vec<_> = (0..trace.devices).collect();
+    devices.sort_by_key(|&device| trace.device_ordinals[device as usize]);
+    let parts = devices.into_iter().filter(|_| trace.devices > 1).map(|device| trace.of_device(device));
+    let whole = (trace.devices <= 1).then_some(Cow::Borrowed(trace));
+    whole.into_iter().chain(parts.map(Cow::Owned))
 }
 
 fn playback<'t>(trace: &'t Trace, stack: Option<&'t Recipe>) -> Playback<'t> {

@@ -9,7 +9,7 @@ use alluvion::resource::FigureKind;
 use alluvion::trace::Trace;
 
 use super::output::unwritten;
-use super::playback;
+use super::{of_each_device, playback};
 use crate::failure::Failure;
 use crate::playback::{Playback, What};
 use crate::snapshot_file::SnapshotFile;
@@ -17,11 +17,8 @@ use crate::snapshot_file::SnapshotFile;
 /// What there is after the last event of a log, and what there was on the way, on each device, through `stack` if there is one.
 pub(super) fn write_trace(trace: &Trace, stack: Option<&Recipe>, to: &mut impl Write) -> Result<(), Failure> {
     let mut page = Metrics::new();
-    if trace.devices <= 1 {
-        add_trace(&playback(trace, stack), &mut page)?;
-    }
-    for device in (0..trace.devices).filter(|_| trace.devices > 1) {
-        add_trace(&playback(&trace.of_device(device), stack), &mut page)?;
+    for part in of_each_device(trace) {
+        add_trace(&playback(&part, stack), &mut page)?;
     }
     write!(to, "{page}").map_err(unwritten)
 }

@@ -15,6 +15,8 @@ use crate::failure::Failure;
 ///
 /// A log in RMM's format says where blocks were, but not what had been reserved for them, unless it has a column `Reserved`.
 /// Without one the log is replayed through a pool on a simulated GPU, and the page shows where the blocks lie then.
+///
+/// A log of several devices is a page of all of them: a list compares them, and one at a time is shown whole.
 #[derive(Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Viz {
@@ -27,7 +29,7 @@ pub(crate) struct Viz {
     /// Shows the log's own addresses, and only what it says
     #[arg(long, conflicts_with = "resource")]
     recorded: bool,
-    /// Shows the part of a log that this device has, by its number; needed if a log is of several
+    /// Shows only the part of a log that this device has, by its number
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
     /// Replays the log through this stack, outermost layer first, over the memory of a simulated GPU

@@ -1,42 +1,19 @@
-//! The page: one file with everything in it.
+//! What a page carries: headings and columns.
 
-use std::io::{self, Write};
+use std::io;
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 
 use alluvion::trace::Refusal;
 
 use super::address_space::AddressSpace;
 use super::columns::Columns;
+use super::frame::Page;
 use super::picture::{Origin, Picture};
 use super::recording::Recording;
 use super::snapshot::Still;
+use super::summary::{Span, Summary};
 use crate::snapshot_file::Status;
-
-const FRAME: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/style.css");
-
-/// In the order in which they build on each other. The page has them in one function, so that they see each other and
-/// nothing else sees them.
-const SCRIPTS: [&str; 15] = [
-    include_str!("page/units.js"),
-    include_str!("page/data.js"),
-    include_str!("page/pyramid.js"),
-    include_str!("page/failures.js"),
-    include_str!("page/model.js"),
-    include_str!("page/axis.js"),
-    include_str!("page/palette.js"),
-    include_str!("page/chart.js"),
-    include_str!("page/lanes.js"),
-    include_str!("page/map.js"),
-    include_str!("page/holders.js"),
-    include_str!("page/histogram.js"),
-    include_str!("page/search.js"),
-    include_str!("page/app.js"),
-    include_str!("page/start.js"),
-];
 
 /// What the page is told beside its columns.
 #[derive(Serialize)]
@@ -46,8 +23,11 @@ struct Heading<'p> {
     resource: Option<&'p str>,
     notes: &'p [String],
     unit: u64,
-    /// Of the first event, since midnight.
+    /// Of the first event, since midnight; of several devices, of the first event of any.
     first_microseconds: u64,
+    /// On a page of several devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceHeading>,
     events: usize,
     blocks: u32,
     strays: usize,
@@ -58,6 +38,16 @@ struct Heading<'p> {
     threads: Vec<String>,
     /// Of each region, where it begins in the address space.
     regions: Vec<String>,
+}
+
+/// Which device, and where its events lie in the time of all.
+#[derive(Clone, Copy, Serialize)]
+struct DeviceHeading {
+    ordinal: u32,
+    /// From the first event of any device to the first of this one.
+    later_microseconds: u64,
+    /// From the first event of any device to the last of any.
+    whole_microseconds: u64,
 }
 
 /// What the page of a snapshot is told beside its columns.
@@ -108,7 +98,7 @@ pub(super) fn of_snapshot(still: &Still) -> io::Result<Page> {
     columns.add_u64("segment.bytes", still.segments.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>());
     columns.add_u32("segment.born", vec![0; still.segments.len()]);
     columns.add_u32("segment.died", vec![u32::MAX; still.segments.len()]);
-    Ok(Page { title: still.title.clone(), pieces: columns.pack(&heading)? })
+    Ok(Page { title: still.title.clone(), devices: Vec::new(), pieces: columns.pack(&heading)? })
 }
 
 fn starts(space: &AddressSpace) -> Vec<String> {
@@ -122,6 +112,15 @@ fn add_regions(columns: &mut Columns<'_>, space: &AddressSpace) {
 
 /// The page of a picture.
 pub(super) fn of_picture(picture: &Picture) -> io::Result<Page> {
+    Ok(Page { title: picture.title.clone(), devices: Vec::new(), pieces: pack(picture, None)? })
+}
+
+/// A page to which devices are added.
+pub(super) fn of_devices(title: String) -> Page {
+    Page { title, devices: Vec::new(), pieces: Vec::new() }
+}
+
+fn pack(picture: &Picture, of_span: Option<(u32, Span)>) -> io::Result<Vec<Vec<u8>>> {
     let (log, trace) = (&picture.log, &picture.log.rest);
     let (kind, resource, knows_reserved) = match &picture.origin {
         Origin::Recorded { knows_reserved } => ("recorded", None, *knows_reserved),
@@ -134,7 +133,13 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Page> {
         resource,
         notes: &picture.notes,
         unit: picture.unit,
-        first_microseconds: log.first_microseconds,
+        first_microseconds: of_span.map_or(log.first_microseconds, |(_, span)| span.from),
+        device: of_span.map(|(ordinal, span)| DeviceHeading {
+            ordinal,
+            // A device without an event has no first moment.
+            later_microseconds: log.first_microseconds.saturating_sub(span.from),
+            whole_microseconds: span.to.saturating_sub(span.from),
+        }),
         events: log.len(),
         blocks: trace.blocks,
         strays: trace.strays,
@@ -162,7 +167,7 @@ pub(super) fn of_picture(picture: &Picture) -> io::Result<Page> {
     let covered = &picture.covered;
     columns.add_u32("covered.block", covered.iter().map(|covered| covered.block).collect::<Vec<_>>());
     columns.add_u32("covered.step", covered.iter().map(|covered| covered.step).collect::<Vec<_>>());
-    Ok(Page { title: picture.title.clone(), pieces: columns.pack(&heading)? })
+    columns.pack(&heading)
 }
 
 /// The allocations that failed when the log was written. Those that fail in a replay are blocks that are nowhere.
@@ -191,85 +196,12 @@ fn add_events<'p>(columns: &mut Columns<'p>, picture: &'p Picture) {
     columns.add_narrow("block.tag", &log.tags);
 }
 
-/// A page, ready to be written.
-#[derive(Debug)]
-pub(super) struct Page {
-    title: String,
-    pieces: Vec<Vec<u8>>,
-}
-
 impl Page {
-    /// Writes everything into the frame. Returns how many bytes that were.
-    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<u64> {
-        let mut length = 0;
-        let mut write = |text: &str| {
-            length += text.len() as u64;
-            to.write_all(text.as_bytes())
-        };
-        let mut rest = FRAME;
-        // The frame is ours, and a test sees to it that each of them is in it once, in this order.
-        for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
-            let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-            write(before)?;
-            match mark {
-                "{{title}}" => write(&escaped(&self.title))?,
-                "{{style}}" => write(STYLE)?,
-                "{{data}}" => {
-                    for piece in &self.pieces {
-                        write("<script type=\"application/octet-stream\" class=\"data\">")?;
-                        write(&BASE64_STANDARD.encode(piece))?;
-                        write("</script>\n")?;
-                    }
-                }
-                _ => SCRIPTS.into_iter().try_for_each(&mut write)?,
-            }
-            rest = after;
-        }
-        write(rest)?;
-        Ok(length)
-    }
-}
-
-/// As text of HTML.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_frame_has_a_place_for_each_part() {
-        let mut last = 0;
-        for mark in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
-            assert_eq!(FRAME.matches(mark).count(), 1, "{mark}");
-            let at = FRAME.find(mark).unwrap();
-            assert!(at > last, "{mark} comes after the others");
-            last = at;
-        }
-    }
-
-    #[test]
-    fn nothing_ends_the_script_or_the_style_early_and_nothing_is_fetched() {
-        for part in SCRIPTS.into_iter().chain([STYLE]) {
-            assert!(!part.contains("</") && !part.contains("<!--"));
-            assert!(!part.contains("http:") && !part.contains("https:") && !part.contains("@import"));
-        }
-    }
-
-    #[test]
-    fn a_title_is_text() {
-        assert_eq!(escaped("<b> & \"x\""), "&lt;b&gt; &amp; &quot;x&quot;");
+    /// Adds the next device.
+    pub(super) fn add_device(&mut self, picture: &Picture, summary: Summary, span: Span) -> io::Result<()> {
+        let pieces = pack(picture, Some((summary.ordinal, span)))?;
+        self.devices.push(summary.in_pieces(pieces.len()));
+        self.pieces.extend(pieces);
+        Ok(())
     }
 }

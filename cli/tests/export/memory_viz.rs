@@ -230,3 +230,53 @@ fn python_reads_it_too() {
         assert_eq!(read, unpickle(&file), "{name}");
     }
 }
+
+/// The events of each device are in the list at its number, and the segments name it: as if each were exported alone.
+#[test]
+fn devices_are_kept_apart() {
+    let rows = |device: u64| {
+        (0..60_u64).flat_map(move |block| {
+            let (address, bytes) = (0x3_0000_0000 + (block << 21), (block * 37 + device * 101) % 113 + 1);
+            let row = |action: &str, block: u64| {
+                let tag = ["", "query;join", "query"][(block % 3) as usize];
+                let bytes = bytes * 40_000;
+                format!("7,09:00:00.{block:06},{action},{address:#x},{bytes},0x7f,{device},{tag}\n")
+            };
+            let failed = format!("7,09:00:00.{block:06},allocate failure,(nil),4096,0x7f,{device},\n");
+            let free = (block % 3 == device % 3).then(|| row("free", block));
+            [Some(row("allocate", block)), (block == 30).then_some(failed), free].into_iter().flatten()
+        })
+    };
+    let log = |devices: &[u64]| {
+        let each: Vec<Vec<String>> = devices.iter().map(|&device| rows(device).collect()).collect();
+        let mut log = "Thread,Time,Action,Pointer,Size,Stream,Device,Tag\n".to_owned();
+        for at in 0..each.iter().map(Vec::len).max().unwrap_or(0) {
+            log.extend(each.iter().filter_map(|rows| rows.get(at).map(String::as_str)));
+        }
+        log
+    };
+    let folder = Folder::new("memory-viz-devices");
+    let path = folder.file("several.csv", log(&[4, 0, 1]));
+    for more in [&[][..], &["--resource", "pool(growth=exact)"]] {
+        let export = |gpu: &[&str]| {
+            unpickle(&printed(&[&["export", &path, "--format", "memory-viz"][..], more, gpu].concat()))
+        };
+        let all = export(&[]);
+        let traces = all["device_traces"].as_array().unwrap();
+        assert_eq!(traces.len(), 5);
+        assert!(traces[2..4].iter().all(|events| events == &json!([])));
+        for device in [0, 1, 4] {
+            let gpu = device.to_string();
+            let alone = export(&["--gpu", &gpu]);
+            check(&alone);
+            assert!(traces[device].as_array().unwrap().len() > 80);
+            assert_eq!(traces[device], alone["device_traces"][device], "gpu {device}");
+            let segments = all["segments"].as_array().unwrap();
+            let of_it: Vec<_> = segments.iter().filter(|segment| segment["device"] == device).collect();
+            assert!(!of_it.is_empty());
+            assert_eq!(json!(of_it), alone["segments"], "gpu {device}");
+        }
+        let segments = all["segments"].as_array().unwrap();
+        assert!(segments.iter().all(|segment| [0, 1, 4].contains(&number(segment, "device"))));
+    }
+}

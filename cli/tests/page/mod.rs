@@ -46,6 +46,30 @@ pub(crate) struct Page {
     pub(crate) columns: Vec<u8>,
 }
 
+/// Draws `input` to the scratch file `name`, and returns where that is.
+#[track_caller]
+fn write(name: &str, input: &str, more: &[&str]) -> String {
+    let output = scratch(name);
+    let output = output.to_str().expect("its name is text");
+    let done = alluvion(&[&["viz", input, "-o", output], more].concat());
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(0), "{errors}");
+    assert!(errors.is_empty(), "{errors}");
+    let said = String::from_utf8(done.stdout).expect("it prints text");
+    assert!(said.starts_with(output) && said.lines().count() == 1, "{said}");
+    output.to_owned()
+}
+
+/// The pieces of data that a page carries, each packed by itself.
+fn packed(text: &str) -> Vec<Vec<u8>> {
+    let pieces = text.split("<script type=\"application/octet-stream\" class=\"data\">").skip(1);
+    let decode = |piece: &str| {
+        let (piece, _) = piece.split_once("</script>").expect("each piece ends");
+        BASE64_STANDARD.decode(piece).expect("each piece is base64")
+    };
+    pieces.map(decode).collect()
+}
+
 /// The place of a block that is nowhere.
 pub(crate) const NOWHERE: u64 = u64::MAX;
 
@@ -53,27 +77,40 @@ impl Page {
     /// Draws `input` to the scratch file `name`, and takes the page apart.
     #[track_caller]
     pub(crate) fn draw(name: &str, input: &str, more: &[&str]) -> Self {
-        let output = scratch(name);
-        let output = output.to_str().expect("its name is text");
-        let done = alluvion(&[&["viz", input, "-o", output], more].concat());
-        let errors = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(0), "{errors}");
-        assert!(errors.is_empty(), "{errors}");
-        let said = String::from_utf8(done.stdout).expect("it prints text");
-        assert!(said.starts_with(output) && said.lines().count() == 1, "{said}");
-        Self::open(output)
+        Self::open(&write(name, input, more))
+    }
+
+    /// Draws a log of several devices: what the list says of each, and the part of each.
+    #[track_caller]
+    pub(crate) fn draw_devices(name: &str, input: &str, more: &[&str]) -> (Vec<Value>, Vec<Self>) {
+        let text = fs::read_to_string(write(name, input, more)).expect("the page is there");
+        let (_, list) = text
+            .split_once("<script type=\"application/json\" id=\"devices-data\">")
+            .expect("it has a list of devices");
+        let (list, _) = list.split_once("</script>").expect("the list ends");
+        let list: Vec<Value> = serde_json::from_str(list).expect("it is a list");
+        let pieces = packed(&text);
+        let mut rest = &pieces[..];
+        let mut parts = Vec::new();
+        for device in &list {
+            let (part, after) = rest.split_at(device["pieces"].as_u64().expect("a number") as usize);
+            parts.push(Self::unpack(String::new(), &part.concat()));
+            rest = after;
+        }
+        assert!(rest.is_empty(), "each piece is of a device");
+        (list, parts)
     }
 
     #[track_caller]
     pub(crate) fn open(path: &str) -> Self {
         let text = fs::read_to_string(path).expect("the page is there");
-        let mut packed = Vec::new();
-        for piece in text.split("<script type=\"application/octet-stream\" class=\"data\">").skip(1) {
-            let (piece, _) = piece.split_once("</script>").expect("each piece ends");
-            packed.extend(BASE64_STANDARD.decode(piece).expect("each piece is base64"));
-        }
+        let packed = packed(&text).concat();
+        Self::unpack(text, &packed)
+    }
+
+    fn unpack(text: String, packed: &[u8]) -> Self {
         let mut bytes = Vec::new();
-        MultiGzDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("together they are packed");
+        MultiGzDecoder::new(packed).read_to_end(&mut bytes).expect("together they are packed");
         let length = u32::from_le_bytes(bytes[..4].try_into().expect("it has a length")) as usize;
         let heading = serde_json::from_slice(&bytes[4..4 + length]).expect("it has a heading");
         Self { text, heading, columns: bytes.split_off(4 + length) }

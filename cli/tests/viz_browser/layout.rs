@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::browser::Browser;
+use super::devices::log as devices_log;
 use super::failures::failing_log;
 use super::page::{scratch, snapshot_path, trace_path};
 use super::{browser, draw, number, text_of};
@@ -38,6 +39,7 @@ fn everything_is_in_its_place_and_can_be_read() {
         let pages = [
             ("trace", draw("laid_trace.html", &trace_path("serve_streams"), &[])),
             ("failing", draw("laid_failing.html", &failing_log(), &[])),
+            ("devices", draw("laid_devices.html", &devices_log(), &[])),
             ("snapshot", draw("laid_snapshot.html", &snapshot_path("pool"), &[])),
         ];
         for (name, path) in &pages {

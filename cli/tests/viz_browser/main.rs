@@ -7,6 +7,7 @@
 mod browser;
 mod colours;
 mod curves;
+mod devices;
 mod failures;
 mod keys;
 mod layout;

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::page::scratch;
 use super::{browser, draw, number};
 
-/// A million events on eight streams, with up to 2000 blocks at once.
-fn million() -> String {
-    let mut log = "Thread,Time,Action,Pointer,Size,Stream\n".to_owned();
+/// So many events on eight streams, of so many devices, with up to 2000 blocks at once.
+pub(super) fn random_log(events: u64, devices: u64) -> String {
+    let mut log = "Thread,Time,Action,Pointer,Size,Stream,Device\n".to_owned();
     let mut seed = 5_u64;
     let mut next = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -19,23 +19,24 @@ fn million() -> String {
     let mut live: Vec<(u64, u64, u64)> = Vec::new();
     let mut microseconds = 0;
     let mut known = 0_u64;
-    for _ in 0..1_000_000 {
+    for _ in 0..events {
         microseconds += next(40);
         let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
         let time = format!("10:{:02}:{:02}.{rest:06}", seconds / 60, seconds % 60);
         if live.len() == 2000 || (!live.is_empty() && next(100) < 49) {
             let (address, bytes, stream) = live.swap_remove(next(live.len() as u64) as usize);
-            writeln!(log, "{},{time},free,{address:#x},{bytes},{:#x}", 100 + stream, stream * 16).unwrap();
+            let (thread, handle, device) = (100 + stream, stream * 16, stream % devices);
+            writeln!(log, "{thread},{time},free,{address:#x},{bytes},{handle:#x},{device}").unwrap();
         } else {
             let (stream, bytes) = (next(8), 256 << next(13));
             let address = 0x7f00_0000_0000 + (known << 21);
             known += 1;
             live.push((address, bytes, stream));
-            writeln!(log, "{},{time},allocate,{address:#x},{bytes},{:#x}", 100 + stream, stream * 16)
-                .unwrap();
+            let (thread, handle, device) = (100 + stream, stream * 16, stream % devices);
+            writeln!(log, "{thread},{time},allocate,{address:#x},{bytes},{handle:#x},{device}").unwrap();
         }
     }
-    let path = scratch("million.csv");
+    let path = scratch(&format!("random_{events}_{devices}.csv"));
     fs::write(&path, log).expect("it can be written");
     path.to_str().unwrap().to_owned()
 }
@@ -47,7 +48,7 @@ const FRAME_MILLISECONDS: f64 = 34.0;
 #[test]
 fn a_million_events_open_in_three_seconds_and_pan() {
     let Some((_alone, mut browser)) = browser(false) else { return };
-    let path = draw("million.html", &million(), &[]);
+    let path = draw("million.html", &random_log(1_000_000, 1), &[]);
     let megabytes = fs::metadata(&path).unwrap().len() as f64 / 1e6;
     // The best of some: others use the machine too. Where it never has a processor to spare, what counts is how long the page
     // keeps one busy; half of the time is left for what is done by other threads.

@@ -16,22 +16,33 @@ use crate::playback::Playback;
 use crate::snapshot_file::{SnapshotFile, State};
 use frames::{Frames, Who};
 use history::History;
-use segments::{Piece, Segment, write_segments};
+use segments::{End, Piece, Segment, write_segments};
 
 /// More devices than any machine has: PyTorch's format has a list for each.
 const MOST_DEVICES: u32 = 1024;
 
-pub(super) fn write_trace(playback: &Playback<'_>, to: &mut impl Write) -> Result<(), Failure> {
-    let trace = playback.trace();
+/// Writes the logs of one or several devices, in the order of their numbers.
+pub(super) fn write_traces(playbacks: &[Playback<'_>], to: &mut impl Write) -> Result<(), Failure> {
     // Where the log does not say, it is the first.
-    let ordinal = trace.device_ordinals.first().copied().unwrap_or_default();
-    require_device(ordinal, "log")?;
+    let ordinal_of = |playback: &Playback<'_>| playback.trace().device_ordinals.first().copied().unwrap_or(0);
+    for playback in playbacks {
+        require_device(ordinal_of(playback), "log")?;
+    }
     let mut pickle = Pickle::begin(to).map_err(unwritten)?;
-    begin(&mut pickle, ordinal).map_err(unwritten)?;
-    let mut history = History::new(trace, playback.is_recorded(), pickle);
-    playback.run(|step| history.add(&step).map_err(unwritten))?;
-    let (mut pickle, segments, mut frames) = history.end();
-    end(&mut pickle, ordinal, &segments, &mut frames).map_err(unwritten)?;
+    begin(&mut pickle).map_err(unwritten)?;
+    let (mut ends, mut next) = (Vec::new(), 0);
+    for playback in playbacks {
+        let ordinal = ordinal_of(playback);
+        begin_device(&mut pickle, next, ordinal).map_err(unwritten)?;
+        next = ordinal + 1;
+        let mut history = History::new(playback.trace(), playback.is_recorded(), pickle);
+        playback.run(|step| history.add(&step).map_err(unwritten))?;
+        let (written, segments, frames) = history.end();
+        pickle = written;
+        pickle.end_list().map_err(unwritten)?;
+        ends.push(End { ordinal, segments, frames });
+    }
+    end(&mut pickle, &mut ends).map_err(unwritten)?;
     pickle.end().map_err(unwritten)?;
     Ok(())
 }
@@ -40,7 +51,9 @@ pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result
     let ordinal = file.device.ordinal;
     require_device(ordinal, "snapshot")?;
     let mut pickle = Pickle::begin(to).map_err(unwritten)?;
-    begin(&mut pickle, ordinal).map_err(unwritten)?;
+    begin(&mut pickle).map_err(unwritten)?;
+    begin_device(&mut pickle, 0, ordinal).map_err(unwritten)?;
+    pickle.end_list().map_err(unwritten)?;
     let segments: Vec<_> = file
         .tiles()
         .map(|(segment, blocks)| {
@@ -54,7 +67,8 @@ pub(super) fn write_snapshot(file: &SnapshotFile, to: &mut impl Write) -> Result
             Segment { address: segment.address, bytes: segment.bytes, stream: 0, pieces: pieces.collect() }
         })
         .collect();
-    end(&mut pickle, ordinal, &segments, &mut Frames::default()).map_err(unwritten)?;
+    let mut ends = [End { ordinal, segments, frames: Frames::default() }];
+    end(&mut pickle, &mut ends).map_err(unwritten)?;
     pickle.end().map_err(unwritten)?;
     Ok(())
 }
@@ -66,12 +80,16 @@ fn require_device(ordinal: u32, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Everything before the events of device `ordinal`.
-fn begin<W: Write>(pickle: &mut Pickle<W>, ordinal: u32) -> io::Result<()> {
+/// Everything before the lists of events, one for each device.
+fn begin<W: Write>(pickle: &mut Pickle<W>) -> io::Result<()> {
     pickle.begin_dict()?;
     pickle.string("device_traces")?;
-    pickle.begin_list()?;
-    for _ in 0..ordinal {
+    pickle.begin_list()
+}
+
+/// Everything before the events of device `ordinal`: those from `next` on that are not written have none.
+fn begin_device<W: Write>(pickle: &mut Pickle<W>, next: u32, ordinal: u32) -> io::Result<()> {
+    for _ in next..ordinal {
         pickle.item()?;
         pickle.begin_list()?;
         pickle.end_list()?;
@@ -80,16 +98,10 @@ fn begin<W: Write>(pickle: &mut Pickle<W>, ordinal: u32) -> io::Result<()> {
     pickle.begin_list()
 }
 
-/// Everything after the events.
-fn end<'a, W: Write>(
-    pickle: &mut Pickle<W>,
-    ordinal: u32,
-    segments: &[Segment<'a>],
-    frames: &mut Frames<'a>,
-) -> io::Result<()> {
+/// Everything after the lists of events.
+fn end<W: Write>(pickle: &mut Pickle<W>, ends: &mut [End<'_>]) -> io::Result<()> {
     pickle.end_list()?;
-    pickle.end_list()?;
-    write_segments(pickle, ordinal, segments, frames)?;
+    write_segments(pickle, ends)?;
     pickle.string("allocator_settings")?;
     pickle.begin_dict()?;
     pickle.text_entry("allocator", "alluvion")?;

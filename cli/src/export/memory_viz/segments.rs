@@ -25,17 +25,24 @@ pub(super) struct Piece<'a> {
     pub(super) who: Who<'a>,
 }
 
-pub(super) fn write_segments<'a, W: Write>(
-    pickle: &mut Pickle<W>,
-    ordinal: u32,
-    segments: &[Segment<'a>],
-    frames: &mut Frames<'a>,
-) -> io::Result<()> {
+/// What there is on one device in the end.
+#[derive(Debug)]
+pub(super) struct End<'a> {
+    pub(super) ordinal: u32,
+    pub(super) segments: Vec<Segment<'a>>,
+    /// Those that its events have.
+    pub(super) frames: Frames<'a>,
+}
+
+/// Writes the segments of all devices: one list, in which each names its device.
+pub(super) fn write_segments<W: Write>(pickle: &mut Pickle<W>, ends: &mut [End<'_>]) -> io::Result<()> {
     pickle.string("segments")?;
     pickle.begin_list()?;
-    for segment in segments {
-        pickle.item()?;
-        write_segment(pickle, ordinal, segment, frames)?;
+    for End { ordinal, segments, frames } in ends {
+        for segment in segments {
+            pickle.item()?;
+            write_segment(pickle, *ordinal, segment, frames)?;
+        }
     }
     pickle.end_list()
 }

@@ -65,7 +65,8 @@ class App {
     this.asked = true;
     requestAnimationFrame(() => {
       this.asked = false;
-      this.frame();
+      // Another device may be shown by now, in the same place.
+      if (app === this) this.frame();
     });
   }
 
@@ -172,6 +173,28 @@ class App {
     this.changed("sizes");
   }
 
+  /** What the page of another device takes over. @returns {Kept} */
+  kept() {
+    const { axis, fitHeight, model } = this;
+    const { byTime, from, to } = axis;
+    const { inView, countsBlocks } = this.histogram;
+    return { byTime, from, to, time: model.time[this.moment] ?? 0, fitHeight, lanes: this.lanes.by, inView, countsBlocks, search: this.search.input.value };
+  }
+
+  /** Takes over how another device was looked at: by the clock, the same time and moment. @param {Kept} kept */
+  take(kept) {
+    if (kept.lanes !== this.lanes.by) this.turnLanes(kept.lanes);
+    if (kept.fitHeight) this.turnHeight(true);
+    this.turnSizes(kept.inView, kept.countsBlocks);
+    if (kept.byTime) {
+      this.turnAxis(true);
+      this.moment = this.axis.stepAt(kept.time);
+      this.axis.show(kept.from, kept.to);
+    }
+    if (kept.search) this.search.run(kept.search);
+    this.viewed();
+  }
+
   /** @param {"light" | "dark"} theme */
   turnTheme(theme) {
     document.documentElement.dataset.theme = theme;
@@ -193,7 +216,7 @@ class App {
     let before = performance.now();
     let at = axis.valueOf(this.moment);
     const step = (/** @type {number} */ now) => {
-      if (!this.playing) return;
+      if (!this.playing || app !== this) return;
       // What is in view lasts fifteen seconds.
       at += ((axis.to - axis.from) * (now - before)) / 15000;
       before = now;
@@ -381,7 +404,7 @@ class App {
       }
       const left = model.live[model.events - 1] ?? 0;
       facts.push(["Events", countText(model.events)], ["Blocks", countText(model.blocks)], ["Streams", countText(model.streams.length)], ["Threads", countText(model.threads.length)]);
-      facts.push(["Duration", durationText(model.duration)], ["Live at the end", bytesText(left)]);
+      facts.push(["Duration", durationText(Math.max(0, model.duration - model.later))], ["Live at the end", bytesText(left)]);
       if (this.failures.count) facts.push(["Failed", countText(this.failures.count)]);
     }
     byId("facts").replaceChildren(...facts.map(([name, value]) => {

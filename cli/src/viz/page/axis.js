@@ -20,7 +20,7 @@ class Axis {
 
   /** Where the axis ends: it begins at 0. */
   get end() {
-    return this.byTime ? Math.max(1, this.model.duration * 1.002) : Math.max(1, this.model.events);
+    return this.byTime ? Math.max(1, this.model.end * 1.002) : Math.max(1, this.model.events);
   }
 
   all() {
@@ -121,6 +121,12 @@ class Axis {
     }
     this.kept = { width, version: this.version, from, to };
     return this.kept;
+  }
+
+  /** The pixel of the first event: nothing is known of those before it. @param {number} width */
+  firstColumn(width) {
+    if (!this.byTime || this.model.events === 0) return 0;
+    return Math.min(width, Math.max(0, Math.floor(this.xOf(0, width))));
   }
 
   /** Round points of the axis with their names: events are counted from 1, and lie in the middle of their room. @param {number} width in CSS pixels */

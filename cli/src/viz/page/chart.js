@@ -180,7 +180,7 @@ class BytesChart {
     const rise = (/** @type {number} */ bytes) => Math.min(bottom, this.yOf(bytes));
     // From the back to the front. What is not known has no height.
     const [reserved, cached, high, low] = [0, 1, 2, 3].map(() => new Float64Array(width).fill(bottom));
-    for (let x = 0; x < width; x += 1) {
+    for (let x = axis.firstColumn(width); x < width; x += 1) {
       BytesChart.look(seen, from[x], to[x]);
       low[x] = rise(seen[0]);
       high[x] = rise(seen[1]);
@@ -228,9 +228,10 @@ class Overview {
     pen.fillRect(GUTTER, 2, plotWidth, height - 4);
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const most = model.live[model.peak] || 1;
-    const levels = new Float64Array(width);
+    const levels = new Float64Array(width).fill(height - 2);
     const end = axis.end;
-    for (let x = 0; x < width; x += 1) {
+    const before = axis.byTime ? Math.floor(((model.time[0] ?? 0) / end) * width) : 0;
+    for (let x = before; x < width; x += 1) {
       const first = axis.stepAt((x / width) * end);
       const last = Math.max(first, axis.stepAt(((x + 1) / width) * end - 1e-9));
       model.livePyramid.look(first, last);
@@ -291,8 +292,9 @@ class FragmentationChart {
     }
     const width = Math.max(1, Math.round(plotWidth * ratio));
     const { from, to } = axis.columns(width);
-    const [low, high] = [new Float64Array(width), new Float64Array(width)];
-    for (let x = 0; x < width; x += 1) {
+    const [low, high] = [0, 1].map(() => new Float64Array(width).fill(this.yOf(0)));
+    const first = axis.firstColumn(width);
+    for (let x = first; x < width; x += 1) {
       model.fragmentationPyramid.look(from[x], to[x]);
       low[x] = this.yOf(model.fragmentationPyramid.low / 65535);
       high[x] = this.yOf(model.fragmentationPyramid.high / 65535);
@@ -300,7 +302,7 @@ class FragmentationChart {
     const colour = palette.of("fragmentation");
     fillUnder(pen, low, 1 / ratio, bottom, colour, 0.28);
     pen.beginPath();
-    for (let x = 0; x < width; x += 1) pen.rect(GUTTER + x / ratio, high[x] - 0.75, 1 / ratio, Math.max(1.5, low[x] - high[x]));
+    for (let x = first; x < width; x += 1) pen.rect(GUTTER + x / ratio, high[x] - 0.75, 1 / ratio, Math.max(1.5, low[x] - high[x]));
     pen.fillStyle = colour;
     pen.fill();
     model.fragmentationPyramid.look(0, Math.max(0, model.events - 1));

@@ -56,17 +56,20 @@ function fromBase64(text) {
   return bytes;
 }
 
-/** @param {Element} piece */
-async function unpack(piece) {
+/** @param {Element} piece @param {boolean} keep whether it is unpacked again later */
+async function unpack(piece, keep) {
   const packed = fromBase64(piece.textContent ?? "");
-  piece.remove();
+  if (!keep) piece.remove();
   const stream = new Blob(/** @type {BlobPart[]} */ ([packed])).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Reads the page's data piece by piece, and lets go of its text: the first is the heading, which says how long the others are. */
-async function readData() {
-  const [first, ...pieces] = [...document.querySelectorAll("script.data")].map((piece) => unpack(piece));
+/**
+ * Reads data piece by piece, and lets go of its text: the first is the heading, which says how long the others are.
+ * @param {Element[]} scripts @param {boolean} keep the text stays, packed as it is: there are others to show, and this again
+ */
+async function readData(scripts, keep) {
+  const [first, ...pieces] = scripts.map((piece) => unpack(piece, keep));
   const heading = await first;
   const data = new Data(heading);
   for (const piece of pieces) data.add(await piece);

@@ -40,7 +40,7 @@ class Failures {
       if (from < logged.after.length && logged.after[from] <= birth) {
         this.step[i] = Math.max(0, logged.after[from] - 1);
         this.at[i] = logged.after[from];
-        this.time[i] = Math.max(logged.time[from], model.time[this.step[i]] ?? 0);
+        this.time[i] = Math.max(model.later + logged.time[from], model.time[this.step[i]] ?? 0);
         this.bytes[i] = logged.bytes[from];
         this.stream[i] = logged.stream[from];
         this.thread[i] = logged.thread[from];

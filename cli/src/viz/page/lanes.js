@@ -118,7 +118,7 @@ class Lanes {
         }
         [run, since] = [next, x];
       };
-      for (let x = 0; x < width; x += 1) {
+      for (let x = axis.firstColumn(width); x < width; x += 1) {
         const last = advance(lane.steps, at, to[x]);
         if (last >= 0) {
           lane.pyramid.look(Math.max(0, at), last);

@@ -69,7 +69,9 @@ class Model {
     this.readBlocks(data);
     /** Whether every block is somewhere. */
     this.placed = !this.place.some(Number.isNaN);
-    /** Microseconds since the first event. They never go back. */
+    /** From the first event of any device to the first of this one. */
+    this.later = /** @type {number} */ (heading.device?.later_microseconds ?? 0);
+    /** Microseconds since the first event, of any device. They never go back. */
     this.time = data.wide("event.microseconds");
     this.live = new Float64Array(events);
     /** The event after which most was live. */
@@ -78,6 +80,8 @@ class Model {
     this.failures = new Failures(this, data);
     /** From the first event to the last, or to the last that failed. */
     this.duration = Math.max(this.time[events - 1] ?? 0, this.failures.time[this.failures.count - 1] ?? 0);
+    /** Where the axis of time ends: with the last event of any device. */
+    this.end = Math.max(this.duration, heading.device?.whole_microseconds ?? 0);
     this.livePyramid = new Pyramid(this.live);
     this.fragmentationPyramid = new Pyramid(this.fragmentation);
     this.reserved = { step: data.column("reserved.step"), bytes: data.wide("reserved.bytes") };
@@ -127,7 +131,7 @@ class Model {
 
   /** Makes times of the steps between them, and the curve of what is live. */
   addUp() {
-    let [now, live] = [0, 0];
+    let [now, live] = [this.later, 0];
     for (let i = 0; i < this.events; i += 1) {
       now += this.time[i];
       this.time[i] = now;

@@ -209,6 +209,8 @@ function press(event) {
     y: () => app.turnHeight(!app.fitHeight),
     l: () => app.turnLanes(app.lanes.by === "stream" ? "thread" : "stream"),
     t: () => byId("theme").click(),
+    d: () => devices.choose(devices.shown + 1),
+    D: () => devices.choose(devices.shown - 1),
     "/": () => { app.search.input.focus(); app.search.input.select(); },
     "?": () => /** @type {HTMLDialogElement} */ (byId("help")).showModal(),
     Escape: () => { app.search.run(""); app.select(null); },
@@ -218,6 +220,7 @@ function press(event) {
   return act !== undefined;
 }
 
+/** Listens to what is drawn of a device: it goes when another is shown. */
 function listen() {
   const { model, axis } = app;
   listenOverTime(app.bytes.surface, (step, event) => tipOfStep(step, app.bytes.failureAt(event.offsetX)));
@@ -262,6 +265,15 @@ function listen() {
   const scrub = /** @type {HTMLInputElement} */ (byId("scrub"));
   scrub.max = String(Math.max(0, model.events - 1));
   scrub.addEventListener("input", () => app.goTo(Number(scrub.value)));
+  sees.disconnect();
+  document.querySelectorAll(".plot").forEach((plot) => sees.observe(plot));
+}
+
+/** The sizes of the plots. */
+const sees = new ResizeObserver(() => app.changed("size"));
+
+/** Listens to what stays. */
+function listenForGood() {
   document.addEventListener("keydown", (event) => {
     const at = /** @type {HTMLElement} */ (event.target);
     if (at.closest("dialog") || at === app.search.input || at.tagName === "SELECT") return;
@@ -269,8 +281,7 @@ function listen() {
     if (at.tagName === "BUTTON" && (event.key === " " || event.key === "Enter")) return;
     if (press(event)) event.preventDefault();
   });
-  const sees = new ResizeObserver(() => app.changed("size"));
-  document.querySelectorAll(".plot").forEach((plot) => sees.observe(plot));
+  window.addEventListener("hashchange", () => { if (devices.several && devices.wished() !== devices.shown) offerProbe(show(devices.wished())); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => app.turnTheme(event.matches ? "dark" : "light"));
 }
 
@@ -301,94 +312,66 @@ function offerGroups() {
   });
 }
 
-/** For tests: what the page holds and what it draws. */
-function probe() {
-  const { model, axis, map } = app;
-  return {
-    kind: model.kind,
-    events: model.events,
-    peak: () => ({ step: model.peak, live: model.live[model.peak] ?? 0, reserved: model.peakReserved() }),
-    at: (/** @type {number} */ step) => ({ live: model.live[step], reserved: model.reservedAt(step), fragmentation: model.fragmentation[step] }),
-    moment: () => app.moment,
-    view: () => ({ from: axis.from, to: axis.to, byTime: axis.byTime }),
-    /** What the map shows now: number, address, and length of each block. */
-    map: () => map.blocks.map((block) => [block, model.addressOf(model.place[block]), model.extent[block]]),
-    /** Where a block is drawn, in pixels of the window. */
-    rectangles: (/** @type {number} */ block) => {
-      const box = map.surface.over.getBoundingClientRect();
-      return map.rectangles(model.place[block], model.extent[block]).map((part) => ({ ...part, x: part.x + box.x, y: part.y + box.y }));
-    },
-    /** The colour that the map gives a block. */
-    colourOf: (/** @type {number} */ block) => map.colours()(block),
-    /** Where a point of the curves is drawn, in pixels of the window. */
-    point: (/** @type {number} */ step, /** @type {number} */ bytes) => {
-      const { surface } = app.bytes;
-      const box = surface.over.getBoundingClientRect();
-      return { x: box.x + GUTTER + axis.xOf(step, surface.plotWidth), y: box.y + app.bytes.yOf(bytes) };
-    },
-    /** The colour that a plot has at a point of the window. */
-    pixel: (/** @type {string} */ plot, /** @type {number} */ x, /** @type {number} */ y) => {
-      const canvas = /** @type {HTMLCanvasElement} */ (document.querySelector(`#plot-${plot} canvas.data`));
-      const box = canvas.getBoundingClientRect();
-      const [column, row] = [((x - box.x) / box.width) * canvas.width, ((y - box.y) / box.height) * canvas.height];
-      // Through a canvas of one pixel: reading from one that is drawn on makes browsers draw it another way.
-      const one = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
-      const pen = /** @type {CanvasRenderingContext2D} */ (one.getContext("2d", { willReadFrequently: true }));
-      pen.drawImage(canvas, Math.floor(column), Math.floor(row), 1, 1, 0, 0, 1, 1);
-      return [...pen.getImageData(0, 0, 1, 1).data];
-    },
-    colour: (/** @type {string} */ name) => app.palette.rgb(name),
-    lanes: () => app.lanes.lanes.map((lane) => ({ name: lane.name, most: lane.most, calls: lane.calls.length })),
-    holders: () => app.holders.rows,
-    bars: () => app.histogram.bars.map((bar, at) => ({ power: app.histogram.first + at, ...bar })),
-    hits: () => app.search.hits,
-    selected: () => app.selected,
-    select: (/** @type {number} */ block) => app.select(block),
-    failures: () => Array.from(app.failures.step, (step, at) => ({ step, bytes: app.failures.bytes[at], words: app.failures.text(at) })),
-    /** Where each failure that is drawn is crossed, in pixels of the window. */
-    crosses: () => {
-      const box = app.bytes.surface.over.getBoundingClientRect();
-      return app.bytes.marks.map(({ failure, x, to }) => ({ failure, x: box.x + x, y: box.y + to }));
-    },
-    /** How wide the canvas of each plot is drawn, and where it begins. */
-    canvases: () => [...document.querySelectorAll(".plot")].map((plot) => {
-      const { x, width } = /** @type {HTMLElement} */ (plot.querySelector("canvas.over")).getBoundingClientRect();
-      return { plot: plot.id.slice(5), x, width };
-    }),
-    frames: () => app.frames,
-    timings: () => timings,
-  };
-}
+/** The devices of the page. */
+const devices = new Devices();
 
-/** Milliseconds since the page was asked for. @type {Record<string, number>} */
-const timings = {};
+/** What is made anew for each device, as it was before anything was written into it. */
+const blanks = ["header.bar", "main"].map((selector) => ({ selector, blank: /** @type {Element} */ (document.querySelector(selector)).cloneNode(true) }));
 
-async function start() {
-  const wished = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  document.documentElement.dataset.theme = wished;
-  const data = await readData();
+/** How often a device was asked for: only what was asked for last is shown. */
+let asked = 0;
+
+/** Shows a device. Returns what tests look at. @param {number} at */
+async function show(at) {
+  asked += 1;
+  const mine = asked;
+  devices.mark(at);
+  document.body.classList.add("turning");
+  const data = await readData(devices.piecesOf(at), devices.several);
+  if (mine !== asked) return showing;
   timings.unpacked = performance.now();
   const model = new Model(data);
+  const before = /** @type {App | undefined} */ (app);
+  const kept = before?.kept();
+  if (before) {
+    before.play(false);
+    tip.hidden = true;
+    for (const { selector, blank } of blanks) document.querySelector(selector)?.replaceWith(blank.cloneNode(true));
+  }
   new App(model);
   timings.known = performance.now();
   app.sayWhole();
-  document.body.classList.remove("loading");
+  document.body.classList.remove("loading", "turning");
   if (!app.snapshot) app.lanes.show("stream");
   offerGroups();
   listen();
   app.legendOfBytes();
   app.failureList.write();
   app.showSheet(app.failures.count ? "failures" : "now");
+  if (kept) app.take(kept);
   app.stale.add("all");
   app.frame();
   timings.drawn = performance.now();
   return probe();
 }
 
-Object.assign(window, {
-  alluvion: start().catch((error) => {
-    document.body.classList.replace("loading", "broken");
+/** Says what is shown, or why it cannot be. @param {Promise<any>} shown */
+function offerProbe(shown) {
+  showing = shown.catch((error) => {
+    document.body.classList.remove("loading", "turning");
+    document.body.classList.add("broken");
     byId("veil").textContent = `This page could not be drawn: ${error instanceof Error ? error.message : error}. It needs a browser of 2023 or later.`;
     throw error;
-  }),
-});
+  });
+  Object.assign(window, { alluvion: showing });
+}
+
+/** The device that was asked for last, once it is there. @type {Promise<any>} */
+let showing;
+
+const wished = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+document.documentElement.dataset.theme = wished;
+document.body.classList.toggle("of-one", !devices.several);
+devices.write();
+listenForGood();
+offerProbe(show(devices.wished()));
