@@ -92,7 +92,8 @@ impl Export {
         }
     }
 
-    /// The bytes that an importer gets to see: the segment, of which the block may be a small part.
+    /// The bytes that an importer gets to see, or the fewest: the segment, of which the block may be a small part. What CUDA adds to a
+    /// segment that is no multiple of 2 MiB, nobody can ask.
     #[must_use]
     pub fn visible_bytes(&self) -> usize {
         self.segment_bytes

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::sync::OnceLock;
 
 use crate::device::{Attachment, Device, Machine};
-use crate::driver::{Code, EventHandle, RawEvent, RelaxedCapture, Sharing};
+use crate::driver::{EventHandle, RawEvent, RelaxedCapture, Sharing};
 use crate::error::Error;
 use crate::resource::no_export;
 use crate::stream::StreamRef;
@@ -63,7 +63,8 @@ pub(super) struct SharedEvent {
 }
 
 impl SharedEvent {
-    /// Records a new event, and makes a handle of it. `None` where devices have none: the host has waited for the stream then.
+    /// Records a new event, and makes a handle of it. `None` where the driver gives none, or none any more: the host has waited for the
+    /// stream then.
     ///
     /// # Errors
     ///
@@ -72,19 +73,19 @@ impl SharedEvent {
         let (device, ordinal) = (stream.device(), stream.device().ordinal());
         let sharing = sharing_of(device)?;
         let _relaxed = RelaxedCapture::enter(&**device.driver())?;
+        // Some devices have no such events, and a process cannot have any number of them: each share that has not ended keeps one.
+        let wait_instead = || stream.synchronize().map(|()| None);
         let event = match sharing.event_create_shared(ordinal) {
             Ok(raw) => Self { device: device.clone(), raw },
-            Err(error) if error.code == Code::NOT_SUPPORTED => {
-                stream.synchronize()?;
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
+            Err(_) => return wait_instead(),
         };
         // SAFETY: the event was made for this device above; the stream is live, because it is borrowed, and of it.
         unsafe { stream.driver().event_record(ordinal, event.raw, stream.raw()) }?;
         // SAFETY: the event was made above, for this.
-        let handle = unsafe { sharing.event_handle(ordinal, event.raw) }?;
-        Ok(Some((event, handle)))
+        match unsafe { sharing.event_handle(ordinal, event.raw) } {
+            Ok(handle) => Ok(Some((event, handle))),
+            Err(_) => wait_instead(),
+        }
     }
 
     /// Waits, on the host, for another process's event. A device that waits for the event of a process which is killed meanwhile

@@ -206,8 +206,9 @@ impl Message {
         self.bytes as usize
     }
 
-    /// The bytes that become visible to an importer: the whole allocation, or the whole page, that the memory lies in. An importer
-    /// that computes wrong addresses meets its neighbours.
+    /// The bytes that become visible to an importer, or the fewest: the whole allocation, or the whole page, that the memory lies in.
+    /// An importer that computes wrong addresses meets its neighbours. CUDA may serve an allocation that is no multiple of 2 MiB from a
+    /// block which others lie in too, and lends that whole.
     #[must_use]
     pub fn visible_bytes(&self) -> usize {
         self.segment_bytes as usize

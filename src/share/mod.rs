@@ -17,7 +17,8 @@
 //!
 //! An importer sees the whole allocation or page that the memory lies in, with whatever else is there:
 //! [`Message::visible_bytes`] says how much that is. The containers keep to what was shared; kernels that compute wrong addresses do
-//! not, in either process. So what is nobody else's business is allocated apart, from `Cuda` itself, for example.
+//! not, in either process. So what is nobody else's business is allocated apart, from `Cuda` itself, for example, and as a multiple
+//! of 2 MiB: CUDA's manual says that a smaller allocation may lie with others in one block, which is lent whole.
 //!
 //! # In which order
 //!

@@ -146,7 +146,7 @@ impl<T: DeviceCopy, R: DeviceAccessible> DeviceVec<T, R> {
 
 impl<C: Container> Shared<C> {
     /// Shares a container with other processes, to be read. What importers do follows all that was done with it until now: by an
-    /// event that is recorded on `stream`, or, where devices have none that processes share, by a wait of the host.
+    /// event that is recorded on `stream`, or, where the driver gives none that processes share, by a wait of the host.
     ///
     /// # Errors
     ///

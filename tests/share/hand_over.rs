@@ -1,7 +1,8 @@
 //! A hand-over, in every way that there is: the bytes, their order, and what is left.
 
-use alluvion::driver::{Call, DeviceAttribute};
+use alluvion::driver::{Call, Code, DeviceAttribute};
 use alluvion::share::{ExportWay, Shared, status};
+use alluvion::sim::Fault;
 use alluvion::source::Cuda;
 use alluvion::testing::Stall;
 use alluvion::{AnyResource, DeviceBuffer, DeviceVec, PoolConfig, ResourceExt};
@@ -106,6 +107,27 @@ fn without_shared_events_the_host_waits() {
     drop(imported);
     drop((shared.end().unwrap(), stream, its_stream));
     rig.assert_clean();
+}
+
+/// A process cannot have any number of events that others open.
+#[test]
+fn without_another_event_the_host_waits() {
+    for call in [Call::EventCreate, Call::EventHandle] {
+        let rig = Rig::new();
+        let (stream, its_stream) =
+            (rig.first.device(0).stream().unwrap(), rig.second.device(0).stream().unwrap());
+        let resource = AnyResource::new(Cuda::new(&rig.first.device(0)));
+        let vector = DeviceVec::filled_in(1000, 3_u8, &stream, resource).unwrap();
+        rig.first.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+        let shared = rig.share(vector, &stream);
+        rig.first.clear_faults();
+        assert!(stream.is_idle().unwrap(), "{call:?}");
+        let imported = rig.open(&shared, &its_stream).unwrap();
+        assert_eq!(imported.to_vec(&its_stream).unwrap(), [3; 1000], "{call:?}");
+        drop(imported);
+        drop((shared.end().unwrap(), stream, its_stream));
+        rig.assert_clean();
+    }
 }
 
 #[test]

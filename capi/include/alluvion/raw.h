@@ -291,7 +291,7 @@ typedef struct alv_message {
     size_t struct_size;
     // The bytes that are shared.
     size_t bytes;
-    // The bytes that become visible to an importer: the whole allocation, or the whole page, that the memory lies in.
+    // The bytes that become visible to an importer, at least: the whole allocation or page that the memory lies in.
     size_t visible_bytes;
     // The constants `ALV_MESSAGE_` that hold.
     uint32_t flags;

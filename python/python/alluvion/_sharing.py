@@ -9,7 +9,8 @@ while a process has the memory leaves it be until that process is done, or has d
 opened any more: `alluvion.errors.Stale`.
 
 An importer gets to see all of the allocation, or of the page, that the memory lies in: `Shared.visible_bytes`. What is nobody else's
-business is allocated apart, by a resource `cuda` for example.
+business is allocated apart, by a resource `cuda` for example, as a multiple of 2 MiB: of less, CUDA may lend a whole block with others'
+memory in it.
 """
 
 from __future__ import annotations
