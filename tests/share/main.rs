@@ -7,6 +7,7 @@ mod shareable;
 #[path = "../support/shared_directory.rs"]
 mod shared_directory;
 
+mod blocks;
 mod faults;
 mod figures;
 mod hand_over;
