@@ -61,34 +61,21 @@ pub(crate) fn tell_of_cut(path: &Path, trace: &Trace) {
     }
 }
 
-/// The part of a log that device `gpu` has; the log itself, if nobody asks for one.
-///
-/// Fails if a log is of several devices and none is asked for: a picture of addresses, and what was reserved, are of one device.
-pub(crate) fn of_device(trace: Trace, gpu: Option<u32>) -> Result<Trace, String> {
-    match gpu {
-        None if trace.devices <= 1 => Ok(trace),
-        None => Err(format!(
-            "it is of several devices, {}: name one, as `--gpu {}`",
-            named(trace.device_ordinals.iter().copied()),
-            trace.device_ordinals[0]
-        )),
-        Some(gpu) => match trace.device_ordinals.iter().position(|&ordinal| ordinal == gpu) {
-            Some(_) if trace.devices == 1 => Ok(trace),
-            Some(device) => Ok(trace.of_device(device as u32)),
-            None => Err(lacks(gpu, trace.device_ordinals.iter().copied())),
-        },
+/// The part of a log that device `gpu` has.
+pub(crate) fn of_device(trace: Trace, gpu: u32) -> Result<Trace, String> {
+    match trace.device_ordinals.iter().position(|&ordinal| ordinal == gpu) {
+        Some(_) if trace.devices == 1 => Ok(trace),
+        Some(device) => Ok(trace.of_device(device as u32)),
+        None => Err(lacks(gpu, trace.device_ordinals.iter().copied())),
     }
 }
 
 /// Nothing in a log of these devices is of that one.
 pub(crate) fn lacks(gpu: u32, ordinals: impl Iterator<Item = u32>) -> String {
-    format!("nothing in it is of gpu {gpu}: it is of {}", named(ordinals))
-}
-
-fn named(ordinals: impl Iterator<Item = u32>) -> String {
     let mut ordinals: Vec<_> = ordinals.collect();
     ordinals.sort_unstable();
-    ordinals.iter().map(|ordinal| format!("gpu {ordinal}")).collect::<Vec<_>>().join(", ")
+    let named: Vec<_> = ordinals.iter().map(|ordinal| format!("gpu {ordinal}")).collect();
+    format!("nothing in it is of gpu {gpu}: it is of {}", named.join(", "))
 }
 
 impl Input {

@@ -190,9 +190,6 @@ fn a_picture_is_of_one_device() {
     }
     let words = refused(1, &["viz", &together, "-o", &other.path("none.html"), "--gpu", "1"]);
     assert!(words.contains("nothing in it is of gpu 1: it is of gpu 0, gpu 3"), "{words}");
-    // A timeline is of one device; nobody is made to guess which.
-    let words = refused(1, &["export", &together, "--format", "perfetto"]);
-    assert!(words.contains("of several devices, gpu 0, gpu 3: name one, as `--gpu 0`"), "{words}");
     for format in ["perfetto", "memory-viz"] {
         let words = refused(1, &["export", &together, "--format", format, "--gpu", "1"]);
         assert!(words.contains("nothing in it is of gpu 1: it is of gpu 0, gpu 3"), "{words}");
@@ -221,4 +218,65 @@ fn figures_have_the_device_as_a_label() {
     wanted.sort();
     found.sort();
     assert_eq!(found, wanted);
+}
+
+/// The events of a timeline, by the processes of each device: the first of them is the device.
+fn events_of(timeline: &Value) -> Vec<(String, Vec<Value>)> {
+    let mut found: Vec<(String, u64, Vec<Value>)> = Vec::new();
+    for event in timeline["traceEvents"].as_array().expect("it is a list") {
+        let name = event["args"]["name"].as_str().unwrap_or_default();
+        let process = event["pid"].as_u64().expect("a number");
+        if event["ph"] == "M" && name.starts_with("gpu") {
+            found.push((name.to_owned(), process, Vec::new()));
+        }
+        let (_, first, events) = found.last_mut().expect("the device comes first");
+        assert!(process >= *first, "{event} is of the device before");
+        let mut event = event.clone();
+        event["pid"] = (process - *first).into();
+        // It is another number for each, and of one block the same.
+        event.as_object_mut().expect("it is an object").remove("id");
+        events.push(event);
+    }
+    found.into_iter().map(|(name, _, events)| (name, events)).collect()
+}
+
+#[test]
+fn a_timeline_has_each_device_as_it_is_alone() {
+    let folder = Folder::new("timeline-devices");
+    let (together, _) = logs(&folder, &[3, 0]);
+    let export = |more: &[&str]| -> Value {
+        let timeline = text(&[&["export", &together, "--format", "perfetto"][..], more].concat());
+        serde_json::from_str(&timeline).expect("it is JSON")
+    };
+    for more in [&[][..], &["--resource", "pool(growth=exact)"]] {
+        let all = export(more);
+        let alone = ["0", "3"].map(|gpu| events_of(&export(&[more, &["--gpu", gpu]].concat())).remove(0));
+        assert_eq!(events_of(&all), alone);
+        // No two blocks, and no two segments, of all devices have one number.
+        let mut begun = std::collections::HashSet::new();
+        let mut blocks = 0;
+        for event in all["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "b") {
+            assert!(begun.insert((event["cat"].to_string(), event["id"].to_string())), "{event}");
+            blocks += usize::from(event["cat"] == "block");
+        }
+        assert_eq!(blocks, 120);
+        let ends = all["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "e");
+        assert!(
+            ends.map(|event| (event["cat"].to_string(), event["id"].to_string()))
+                .all(|end| begun.contains(&end))
+        );
+    }
+    // Each is counted from the first event of any.
+    let log = "Thread,Time,Action,Pointer,Size,Stream,Device
+1,00:00:00.000007,allocate failure,(nil),300,0,4
+1,00:00:00.000010,allocate,0x100,300,0,0
+1,00:00:00.000030,allocate,0x100,300,0,4
+";
+    let path = folder.file("later.csv", log);
+    let timeline: Value = serde_json::from_str(&text(&["export", &path, "--format", "perfetto"])).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let blocks = events.iter().filter(|event| event["ph"] == "b" && event["cat"] == "block");
+    assert_eq!(blocks.map(|event| event["ts"].as_u64()).collect::<Vec<_>>(), [Some(3), Some(23)]);
+    let failed: Vec<_> = events.iter().filter(|event| event["ph"] == "i").collect();
+    assert_eq!((failed.len(), &failed[0]["ts"]), (1, &0.into()));
 }

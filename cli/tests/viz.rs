@@ -342,9 +342,14 @@ fn mangled_input_is_refused_or_drawn_but_never_ends_in_a_panic() {
         "7,09:00:00.000000,allocate,0x1000,1000,0,a,4096\n7,09:00:00.000100,free,0x1000,10,0x7f653d,,8192\n";
     let logs = format!("{HEADING},Tag,Reserved\n{rows}");
     let snapshot = fs::read_to_string(snapshot_path("pool")).unwrap();
+    let of_devices = format!(
+        "{HEADING},Device,Tag\n7,09:00:00.000000,allocate,0x1000,1000,0,1,a\n7,09:00:00.000001,allocate,0x2000,1000,0,0,b\n\
+         8,09:00:00.000002,allocate failure,(nil),1000,0,2,a;b\n7,09:00:00.000100,free,0x1000,10,0x7f653d,1,\n\
+         8,09:00:00.000101,free,0x3000,10,0x7f,0,\n"
+    );
     let (input, output) = (scratch("mangled"), scratch("mangled.html"));
-    for round in 0..60 {
-        let mut bytes = if round % 2 == 0 { logs.clone() } else { snapshot.clone() }.into_bytes();
+    for round in 0..90 {
+        let mut bytes = [&logs, &snapshot, &of_devices][round % 3].clone().into_bytes();
         for _ in 0..=next(4) {
             let at = next(bytes.len());
             match next(3) {

@@ -39,7 +39,7 @@ pub(crate) struct Export {
     /// Plays the log through this stack, on a simulated GPU, whatever it says was reserved
     #[arg(long, value_name = "LAYERS")]
     resource: Option<String>,
-    /// Writes the part of a log that this device has, by its number; needed for perfetto if a log is of several
+    /// Writes only the part of a log that this device has, by its number
     #[arg(long, value_name = "N")]
     gpu: Option<u32>,
     /// folded: what is live after the last event, in place of what was live at the peak
@@ -89,14 +89,13 @@ impl Export {
         if let Some(output) = &self.output {
             refuse_overwriting(&self.file, output, "export")?;
         }
-        // A timeline is of one device; the other formats keep devices apart, or sum over them.
-        let is_of_one = self.gpu.is_some() || self.format == Format::Perfetto;
-        let input = match Input::read(&self.file)? {
-            Input::Trace(trace) if is_of_one => {
-                let part = input::of_device(trace, self.gpu);
+        // The formats keep devices apart, or sum over them.
+        let input = match (Input::read(&self.file)?, self.gpu) {
+            (Input::Trace(trace), Some(gpu)) => {
+                let part = input::of_device(trace, gpu);
                 Input::Trace(part.map_err(|why| Failure::of_file(&self.file, why))?)
             }
-            input => input,
+            (input, _) => input,
         };
         if let Input::Snapshot(_) = input {
             if self.format == Format::Perfetto {
@@ -124,7 +123,9 @@ impl Export {
             }
             (Input::Snapshot(file), Format::MemoryViz) => memory_viz::write_snapshot(file, &mut output),
             (Input::Trace(trace), Format::Perfetto) => {
-                perfetto::write_trace(&playback(trace, stack), &mut output)
+                let parts: Vec<_> = of_each_device(trace).collect();
+                let playbacks: Vec<_> = parts.iter().map(|part| playback(part, stack)).collect();
+                perfetto::write_traces(&playbacks, &mut output)
             }
             (Input::Snapshot(_), Format::Perfetto) => Ok(()),
             (Input::Trace(trace), Format::Folded) => folded::write_trace(trace, moment, &mut output),
