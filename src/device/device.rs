@@ -259,6 +259,15 @@ impl Device {
         around.is_some_and(|around| around.start == address && bytes <= around.bytes)
     }
 
+    /// Calls code of others while the device is current. `None` if it cannot be made current.
+    pub(crate) fn in_context<T>(&self, function: impl FnOnce() -> T) -> Option<T> {
+        let (mut function, mut answer) = (Some(function), None);
+        let entered = self.driver().in_context(self.ordinal, &mut || {
+            answer = function.take().map(|function| function());
+        });
+        entered.ok().and(answer)
+    }
+
     pub(crate) fn machine_number(&self) -> u32 {
         self.machine.number()
     }

@@ -160,6 +160,18 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// [`Code::INVALID_DEVICE`] if there is no such device; as the driver says. The current context is then the one before.
     fn set_context(&self, ordinal: u32) -> DriverResult<()>;
 
+    /// Calls `function` while the device is current on this thread, and makes current again what was: for code of others that wants a
+    /// current device, and leaves it current. By default it is called as it is, for a driver whose devices nobody else knows.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says: `function` was not called.
+    fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
+        let _ = ordinal;
+        function();
+        Ok(())
+    }
+
     /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
     ///
     /// # Errors

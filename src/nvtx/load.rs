@@ -99,7 +99,7 @@ pub enum Announced {
 }
 
 /// Says which suballocators tell a tool about their blocks. It is for a program that wants to see into one stack, and not to slow the
-/// others down. Each one decides when it takes its first memory, and keeps to it.
+/// others down. It counts for memory that is taken from an upstream from then on, so it is to be said before suballocators are made.
 ///
 /// ```
 /// use alluvion::nvtx::{Announced, announce};

@@ -14,6 +14,14 @@ impl SimMachine {
         self.process.current_devices.get(&thread::current().id()).copied()
     }
 
+    /// Makes another device current, or none, and returns which one was.
+    pub(super) fn exchange_current_device(&mut self, ordinal: Option<u32>) -> Result<Option<u32>, Code> {
+        let thread = thread::current().id();
+        let Some(ordinal) = ordinal else { return Ok(self.process.current_devices.remove(&thread)) };
+        self.device(ordinal)?;
+        Ok(self.process.current_devices.insert(thread, ordinal))
+    }
+
     pub(super) fn set_current_device(&mut self, ordinal: u32) -> Result<(), Code> {
         self.device(ordinal)?;
         self.process.current_devices.insert(thread::current().id(), ordinal);

@@ -213,6 +213,15 @@ unsafe impl Driver for SimDriver {
         self.enter(call, None, 0)?.set_current_device(ordinal).map_err(of(call))
     }
 
+    fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
+        let call = Call::ContextEnter;
+        let before = self.enter(call, None, 0)?.exchange_current_device(Some(ordinal)).map_err(of(call))?;
+        function();
+        // What was current before can be so again.
+        let _ = self.enter(call, None, 0)?.exchange_current_device(before);
+        Ok(())
+    }
+
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
         let mut machine = self.enter(Call::CaptureMode, None, 0)?;
         Ok(machine.exchange_capture_mode(mode))

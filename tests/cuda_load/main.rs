@@ -332,6 +332,24 @@ fn libcuda_is_asked_about_addresses() {
 }
 
 #[test]
+fn code_of_others_runs_in_the_context_of_the_device() {
+    in_child("code_of_others_runs_in_the_context_of_the_device", &WHOLE, &[], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        let mut seen = Vec::new();
+        let mut look = || seen.push(current_context());
+        assert_eq!(driver.in_context(0, &mut look), Ok(()));
+        assert_eq!(current_context(), 0);
+        // A stranger's context is current again behind it.
+        push_context(0xF0);
+        assert_eq!(driver.in_context(0, &mut look), Ok(()));
+        assert_eq!(current_context(), 0xF0);
+        let refused = driver.in_context(1, &mut look);
+        assert_eq!(refused, Err(DriverError::new(Call::ContextEnter, Code::INVALID_DEVICE)));
+        assert_eq!(seen, [0xC0, 0xC0]);
+    });
+}
+
+#[test]
 fn libcuda_is_asked_about_streams_and_codes() {
     in_child("libcuda_is_asked_about_streams_and_codes", &WHOLE, &[], || {
         let driver = CudaDriver::load().expect("the stub starts");

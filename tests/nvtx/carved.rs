@@ -314,6 +314,21 @@ fn a_stack_can_be_chosen() {
             note(&format!("dead {:x} 1000", unknown.pointer.address()));
             unknown.free(streams[0].as_ref());
         }
+        // A guard tells of pieces of what is chosen.
+        let config = || GuardConfig::default().quarantine(0);
+        let unheard = [
+            AnyResource::new(pool().guard(config()).unwrap()),
+            AnyResource::new(Cuda::new(&sim.device(0)).guard(config()).unwrap()),
+        ];
+        for resource in unheard {
+            let block = Held::of(&resource, 1000, streams[0].as_ref());
+            note(&format!("dead {:x} 1000", block.pointer.address()));
+            block.free(streams[0].as_ref());
+        }
+        let heard = pool().announced().unwrap().guard(config()).unwrap();
+        let block = Held::of(&heard, 1000, streams[0].as_ref());
+        live(&block);
+        block.free(streams[0].as_ref());
         churn(&AnyResource::new(pool()).stats().announced().unwrap(), &streams, MIB, 40);
         let bins = Binning::over(pool().announced().unwrap()).blocks(8).range(12..=18).build().unwrap();
         churn(&bins, &streams, 2 * MIB, 41);

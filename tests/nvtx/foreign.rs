@@ -5,6 +5,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use alluvion::adaptor::GuardConfig;
+use alluvion::driver::Driver;
+use alluvion::sim::SimConfig;
 use alluvion::source::Cuda;
 use alluvion::tag::with_tag;
 use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
@@ -131,6 +134,48 @@ fn a_tool_may_call_back() {
     });
     let Some(picture) = picture else { return };
     assert!(picture.registers > 4 && picture.registers == picture.unregisters);
+}
+
+/// The machine whose current device the tool asks for.
+static MACHINE: OnceLock<Sim> = OnceLock::new();
+
+extern "C" fn ask_what_is_current() {
+    if let Some(sim) = MACHINE.get() {
+        note(&format!("mark 0 {:?}", sim.context_device()));
+    }
+}
+
+/// `compute-sanitizer` refuses heaps and marks of writes on a thread without a current device. This crate needs none, so a thread may
+/// have none, or another one; and that is so again when the tool has been told.
+#[test]
+fn a_tool_finds_the_device_current() {
+    let test = "foreign::a_tool_finds_the_device_current";
+    let log = log_of(test, "", || {
+        let sim = MACHINE.get_or_init(|| Sim::with_config(SimConfig::default().devices(2)));
+        for current in [None, Some(0), Some(1)] {
+            current.map_or(Ok(()), |ordinal| sim.set_context(ordinal)).unwrap();
+            let device = sim.device(1);
+            let stream = device.stream().unwrap();
+            let address = format!("{:x}", ask_what_is_current as *const () as usize);
+            // SAFETY: this process has one thread that reads its environment: this one.
+            unsafe { std::env::set_var("TOOL_CALLS", address) };
+            let guard = Cuda::new(&device).guard(GuardConfig::default().quarantine(0)).unwrap();
+            Held::of(&guard, 1000, stream.as_ref()).free(stream.as_ref());
+            drop(guard);
+            let pool = Cuda::new(&device).pool(PoolConfig::default()).unwrap();
+            Held::of(&pool, 1000, stream.as_ref()).free(stream.as_ref());
+            drop(pool);
+            assert_eq!(sim.context_device(), Ok(current));
+        }
+    });
+    let Some(log) = log else { return };
+    let lines: Vec<&str> = log.lines().collect();
+    let answers = |to: &str| {
+        let asked = lines.windows(2).filter(|pair| pair[0].starts_with(to) && pair[1].starts_with("mark "));
+        asked.map(|pair| pair[1].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(answers("heap "), ["mark 0 Ok(Some(1))"; 6]);
+    assert_eq!(answers("written "), ["mark 0 Ok(Some(1))"; 3]);
 }
 
 #[test]

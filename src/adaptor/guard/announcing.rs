@@ -24,8 +24,14 @@ impl Fence {
         // The upstream has been called, so the device has a context.
         nvtx::start();
         if nvtx::listens() {
-            let may_be_heap = || device.begins_an_allocation(self.origin.address(), self.plan.whole.bytes());
-            if !nvtx::divide(self.whole(), "Guard", may_be_heap) {
+            // Where chosen ones alone are announced, those are suballocators.
+            let may_be_heap = || {
+                nvtx::announces_all()
+                    && device.begins_an_allocation(self.origin.address(), self.plan.whole.bytes())
+            };
+            // A tool asks for a current device when it is told of a heap.
+            let divide = || nvtx::divide(self.whole(), "Guard", may_be_heap);
+            if device.in_context(divide) != Some(true) {
                 return;
             }
             let tag = Tag::current();
@@ -45,7 +51,8 @@ impl Fence {
         if nvtx::listens() {
             let pieces: SmallVec<[Piece; 2]> =
                 zones.iter().map(|zone| Piece::new(self.address(*zone), zone.bytes())).collect();
-            nvtx::vouch(&pieces, stream.raw().0 as usize);
+            // As of a heap. Without it, the tool reports what is read.
+            let _ = stream.device().in_context(|| nvtx::vouch(&pieces, stream.raw().0 as usize));
         }
     }
 

@@ -124,6 +124,13 @@ unsafe impl Driver for CudaDriver {
         check(Call::ContextSet, unsafe { (self.symbols.context_set_current)(context.0) })
     }
 
+    fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
+        let device = self.device(ordinal, Call::ContextEnter)?;
+        let _current = device.make_current(&self.symbols)?;
+        function();
+        Ok(())
+    }
+
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
         usable(Call::CaptureMode)?;
         let mut number = capture_mode(mode);

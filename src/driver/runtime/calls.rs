@@ -138,6 +138,13 @@ unsafe impl Driver for RuntimeDriver {
         self.check(Call::ContextSet, unsafe { (self.symbols.set_device)(device.ordinal()) })
     }
 
+    fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
+        let device = self.device(ordinal, Call::ContextEnter)?;
+        let _current = self.enter(device)?;
+        function();
+        Ok(())
+    }
+
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
         self.usable(Call::CaptureMode)?;
         // A library without modes forbids nothing on account of one.

@@ -28,8 +28,10 @@ impl<U: Resource> Engine<U> {
         let piece = Piece::new(address, bytes);
         // A bin over a chosen pool carves what the tool knows.
         if nvtx::announces_all() || self.book.is_chosen() || nvtx::knows(piece) {
-            let may_be_heap = || self.book.device.begins_an_allocation(address, bytes);
-            if nvtx::divide(piece, self.name, may_be_heap) {
+            let device = &self.book.device;
+            let may_be_heap = || device.begins_an_allocation(address, bytes);
+            // A tool asks for a current device when it is told of a heap.
+            if device.in_context(|| nvtx::divide(piece, self.name, may_be_heap)) == Some(true) {
                 self.book.is_plain_no_more();
             }
         }

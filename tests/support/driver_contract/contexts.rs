@@ -38,6 +38,25 @@ pub(crate) fn each_thread_has_a_current_device(driver: &dyn Driver) {
     });
 }
 
+pub(crate) fn code_of_others_runs_with_a_current_device(driver: &dyn Driver) {
+    let last = driver.device_count().expect("it knows") - 1;
+    let seen = |ordinal| {
+        let mut seen = None;
+        driver.in_context(ordinal, &mut || seen = Some(driver.context_device())).map(|()| seen)
+    };
+    on_a_new_thread(|| {
+        assert_eq!(seen(last), Ok(Some(Ok(Some(last)))));
+        assert_eq!(driver.context_device(), Ok(at_first(driver)));
+        assert_eq!(driver.set_context(GPU), Ok(()));
+        assert_eq!(seen(last), Ok(Some(Ok(Some(last)))));
+        assert_eq!(seen(GPU), Ok(Some(Ok(Some(GPU)))));
+        let mut is_called = false;
+        let refused = driver.in_context(last + 1, &mut || is_called = true);
+        assert_eq!((code(refused), is_called), (Err(Code::INVALID_DEVICE), false));
+        assert_eq!(driver.context_device(), Ok(Some(GPU)));
+    });
+}
+
 pub(crate) fn what_a_thread_has_made_current_stays_current(driver: &dyn Driver) {
     let last = driver.device_count().expect("it knows") - 1;
     let calls = || {
