@@ -232,6 +232,11 @@ class Pool:
         return sorted(chains, key=lambda chain: chain[0].address)
 
     @functools.cached_property
+    def firsts(self):
+        """Where each of the chains begins."""
+        return [chain[0].address for chain in self.chains]
+
+    @functools.cached_property
     def beginnings(self):
         """Where the blocks of each of the chains begin."""
         return [[block.address for block in chain] for chain in self.chains]
@@ -274,12 +279,12 @@ class Pool:
 
     def find(self, address):
         """The segment and the block that an address lies in, and which one of its chain that is."""
-        for chain, beginnings in zip(self.chains, self.beginnings):
-            if chain[0].address <= address < chain[-1].end:
-                at = bisect.bisect_right(beginnings, address) - 1
-                if at >= 0 and address < chain[at].end:
-                    return chain, at
-        return None
+        number = bisect.bisect_right(self.firsts, address) - 1
+        if number < 0:
+            return None
+        chain = self.chains[number]
+        at = bisect.bisect_right(self.beginnings[number], address) - 1
+        return (chain, at) if at >= 0 and chain[at].address <= address < chain[at].end else None
 
 
 def rolls():

@@ -7,7 +7,6 @@
 
 #![cfg_attr(unix, expect(unsafe_code, reason = "registers an exit handler with the C library"))]
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static EXITING: AtomicBool = AtomicBool::new(false);
@@ -18,17 +17,15 @@ extern "C" fn at_exit() {
     EXITING.store(true, Ordering::Relaxed);
 }
 
-/// Registers the exit handler for one library, whose `registered` it is. To be called when the library has started: handlers run in
-/// reverse order, so this one runs before the library's.
-pub(super) fn watch_for_exit(registered: &'static Once) {
-    registered.call_once(|| {
-        // SAFETY: `at_exit` does not unwind and stores to an atomic. Failure (no memory) leaves the flag false: calls then still
-        // reach the library.
-        #[cfg(unix)]
-        unsafe {
-            libc::atexit(at_exit)
-        };
-    });
+/// Registers the exit handler. To be called when a library has started, each time: handlers run in reverse order, so that this one runs
+/// before the library's.
+pub(super) fn watch_for_exit() {
+    // SAFETY: `at_exit` does not unwind and stores to an atomic. Failure (no memory) leaves the flag false: calls then still reach the
+    // library.
+    #[cfg(unix)]
+    unsafe {
+        libc::atexit(at_exit)
+    };
 }
 
 /// Returns `true` once the process has begun to exit.

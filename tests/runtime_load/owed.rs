@@ -454,6 +454,35 @@ fn a_fork_without_a_library_is_told_so() {
     });
 }
 
+/// A library that is loaded later shuts itself down earlier.
+#[test]
+fn an_exit_is_answered_without_a_call_of_a_second_library() {
+    static KEPT: OnceLock<Arc<RuntimeDriver>> = OnceLock::new();
+    extern "C" fn between() {
+        let refused = KEPT.get().is_some_and(|driver| {
+            let before = machine::questions();
+            driver.memory_info(0).is_err_and(|error| error.code == Code::DEINITIALIZED)
+                && machine::questions() == before
+        });
+        if !refused {
+            // SAFETY: it does not return. The status tells the parent.
+            unsafe { libc::_exit(3) };
+        }
+    }
+    let second = StandIn::new(Runtime::Hip, 6);
+    in_child("owed::an_exit_is_answered_without_a_call_of_a_second_library", HIP, &[], || {
+        let (sim, _first) = start(HIP);
+        // It runs before what the first library has registered, and after what the second one does.
+        // SAFETY: `between` does not unwind.
+        assert_eq!(unsafe { libc::atexit(between) }, 0);
+        second.put_behind(&sim, 2);
+        let driver = second.load();
+        assert!(driver.memory_info(0).is_ok());
+        std::mem::forget(sim);
+        assert!(KEPT.set(driver).is_ok());
+    });
+}
+
 #[test]
 fn an_exit_is_answered_without_a_call() {
     static KEPT: OnceLock<(Runtime, Arc<RuntimeDriver>)> = OnceLock::new();

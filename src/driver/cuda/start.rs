@@ -46,7 +46,8 @@ impl CudaDriver {
         let code = unsafe { (symbols.init)(0) };
         check(Call::Init, code).map_err(|error| failed_to_start(error.code.0))?;
         static EXIT_IS_WATCHED: Once = Once::new();
-        exit::watch_for_exit(&EXIT_IS_WATCHED);
+        // It is one library, however often it is started.
+        EXIT_IS_WATCHED.call_once(exit::watch_for_exit);
 
         let devices = devices(&symbols)?;
         Ok(Self { version, symbols, devices })

@@ -23,7 +23,7 @@ pub use family::Runtime;
 
 use core::fmt;
 use std::path::Path;
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
 
 use enter::RuntimeDevice;
 use symbols::Symbols;
@@ -82,12 +82,10 @@ static_assertions::assert_impl_all!(RuntimeDriver: Send, Sync);
 struct Standing {
     driver: OnceLock<Arc<RuntimeDriver>>,
     loaded_in: LoadedIn,
-    exit_is_watched: Once,
 }
 
-static STANDING: [Standing; Runtime::ALL.len()] = [const {
-    Standing { driver: OnceLock::new(), loaded_in: LoadedIn::no_process(), exit_is_watched: Once::new() }
-}; Runtime::ALL.len()];
+static STANDING: [Standing; Runtime::ALL.len()] =
+    [const { Standing { driver: OnceLock::new(), loaded_in: LoadedIn::no_process() } }; Runtime::ALL.len()];
 
 impl Runtime {
     fn standing(self) -> &'static Standing {

@@ -91,7 +91,8 @@ impl RuntimeDriver {
             unsafe { (symbols.get_last_error)() };
             return Err(refused(runtime, code));
         }
-        exit::watch_for_exit(&runtime.standing().exit_is_watched);
+        // For each: a library that is loaded later has its handler before those of the earlier ones.
+        exit::watch_for_exit();
         let devices = (0..count).map(|ordinal| RuntimeDevice::new(ordinal, &symbols)).collect();
         Ok(Self { runtime, version, major, symbols, devices })
     }
