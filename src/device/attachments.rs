@@ -10,7 +10,7 @@ pub(crate) trait Attachment: Any + Send + Sync {
 }
 
 /// The attachments of one device: a list that only grows, so that a reference to a value is valid as long as the list. It has one
-/// value for each type; today there is one type.
+/// value for each type, of which there is a handful.
 #[derive(Default)]
 pub(super) struct Attachments(OnceLock<Box<Attached>>);
 

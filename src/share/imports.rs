@@ -1,6 +1,6 @@
 //! `Imports`: the segments and leases of other processes that this one has open, each once.
 
-#![expect(unsafe_code, reason = "opens, maps and closes memory of other processes")]
+#![expect(unsafe_code, reason = "closes memory of other processes")]
 
 use core::mem;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -9,27 +9,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Weak;
 
-use super::device_side::sharing_of;
 use super::lease::{self, Hold, LeaseName};
 use super::message::Message;
+use super::open_segment::{OpenSegment, SegmentKey};
 use crate::device::{Attachment, Device};
-use crate::driver::{
-    Driver, DriverError, DriverResult, ExportedMemory, Location, MapAccess, RawMemory, RawPool,
-    RelaxedCapture,
-};
 use crate::error::Error;
-use crate::resource::ExportWay;
 use crate::sync::{Arc, AtomicU64, Mutex, nap};
-
-/// What tells segments apart: the exporter, and where the segment is there. While one of its leases is open, no other segment is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct SegmentKey {
-    exporter: [u8; 16],
-    segment: u64,
-    bytes: u64,
-    /// One segment may be shared in two ways.
-    way: ExportWay,
-}
 
 /// What is known of a segment. A block of a pool must not be imported a second time before the first is closed: the driver does not
 /// survive it. So one thread at a time opens or closes a segment.
@@ -106,7 +91,7 @@ impl Opened {
 
     /// Where the memory is that the message describes.
     pub(super) fn address(&self, message: &Message) -> Option<u64> {
-        self.segment.as_ref().map(|segment| segment.address + message.offset)
+        self.segment.as_ref().map(|segment| segment.address() + message.offset)
     }
 
     fn forget_figures(&self) {
@@ -139,8 +124,10 @@ impl Opened {
     pub(super) unsafe fn close(self) {
         self.forget_figures();
         if let Some(last) = self.segment.and_then(Arc::into_inner) {
-            // SAFETY: the caller's promise, and that of those who have closed before: nobody else has it.
-            if unsafe { last.close() }.is_err() {
+            // SAFETY: the caller's promise, and that of those who have closed before: nobody else has it, and it ends here.
+            let closed = unsafe { last.close() };
+            Imports::of(&self.device).note_closed(&last, closed.is_ok());
+            if closed.is_err() {
                 mem::forget(self.hold);
             }
         }
@@ -200,8 +187,7 @@ impl Imports {
         message: &Message,
         descriptor: Option<OwnedFd>,
     ) -> Result<Arc<OpenSegment>, Error> {
-        let Message { exporter, segment, segment_bytes: bytes, way, .. } = *message;
-        let key = SegmentKey { exporter, segment, bytes, way };
+        let key = SegmentKey::of(message);
         loop {
             match self.find(key)? {
                 Found::Open(open) => return Ok(open),
@@ -217,6 +203,16 @@ impl Imports {
             Err(_) => segments.remove(&key),
         };
         made
+    }
+
+    fn note_closed(&self, segment: &OpenSegment, is_closed: bool) {
+        let Some(mut segments) = self.segments.lock_here() else { return };
+        if !is_closed && segment.is_open_once() {
+            segments.insert(segment.key(), Place::Lost);
+        } else {
+            // Other memory may be opened a second time.
+            segments.remove(&segment.key());
+        }
     }
 
     /// The segment, if it is open; else the turn to open it, if nobody has that.
@@ -270,145 +266,4 @@ impl Drop for OpenHold {
         // Relaxed: see `abandon`.
         if self.is_abandoned.load(Ordering::Relaxed) { hold.abandon() } else { hold.end() }
     }
-}
-
-/// A segment of another process, at an address of this one. Stays open unless it is [closed](Self::close).
-#[derive(Debug)]
-struct OpenSegment {
-    device: Device,
-    key: SegmentKey,
-    address: u64,
-    bytes: u64,
-    form: SegmentForm,
-}
-
-#[derive(Debug)]
-enum SegmentForm {
-    Allocation,
-    /// A pool of its own for each block: it ends with that.
-    Pool(RawPool),
-    /// The handle, if it could not be released.
-    Pages(Option<RawMemory>),
-}
-
-impl OpenSegment {
-    /// Opens memory for a device, which is the memory's or reaches it.
-    fn open(
-        device: &Device,
-        key: SegmentKey,
-        message: &Message,
-        descriptor: Option<OwnedFd>,
-    ) -> Result<Self, Error> {
-        let sharing = sharing_of(device)?;
-        let _relaxed = RelaxedCapture::enter(&**device.driver())?;
-        let (ordinal, bytes) = (device.ordinal(), message.segment_bytes);
-        let by = || match descriptor {
-            Some(descriptor) if message.needs_descriptor() => ExportedMemory::FileDescriptor(descriptor),
-            _ => ExportedMemory::Fabric(Box::new(message.fabric)),
-        };
-        let (address, form) = match message.way {
-            ExportWay::Allocation => {
-                // SAFETY: the exporter has the memory, and does not free it before its lease ends, which it does not while this process
-                // has its part: the handle is the one that it wrote into the lease's file, with which the message was compared.
-                let address = unsafe { sharing.memory_open(ordinal, message.memory()) }?;
-                (address, SegmentForm::Allocation)
-            }
-            ExportWay::PoolByDescriptor | ExportWay::PoolByFabric => {
-                let pool = sharing.pool_import(ordinal, &by())?;
-                // SAFETY: the pool was imported just now. The exporter has the block, and does not free it before its lease ends, as
-                // above; nobody else here has imported it, because this thread has the turn.
-                let opened = unsafe { sharing.pool_import_pointer(ordinal, pool, message.pointer()) };
-                let address = opened.inspect_err(|_| {
-                    // SAFETY: it was imported just now, and none of its blocks is out.
-                    let _ = unsafe { device.driver().pool_destroy(ordinal, pool) };
-                })?;
-                (address, SegmentForm::Pool(pool))
-            }
-            ExportWay::PagesByDescriptor | ExportWay::PagesByFabric => {
-                let memory = sharing.memory_import(ordinal, &by())?;
-                let mapped = map(&**device.driver(), ordinal, memory, bytes as usize);
-                // The mapping keeps it, if there is one. SAFETY: it was imported above, and its handle is used no more, unless this fails.
-                let released = unsafe { device.driver().memory_release(ordinal, memory) };
-                (mapped?, SegmentForm::Pages(released.is_err().then_some(memory)))
-            }
-            ExportWay::Nothing => {
-                return Err(Error::malformed_file(
-                    "a message of shared memory: it has bytes of nothing".to_owned(),
-                ));
-            }
-        };
-        Ok(Self { device: device.clone(), key, address, bytes, form })
-    }
-
-    /// # Safety
-    ///
-    /// No work that is left uses it.
-    unsafe fn close(self) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
-        let closed = unsafe { self.close_now() };
-        if let Some(mut segments) = Imports::of(&self.device).segments.lock_here() {
-            match (&closed, &self.form) {
-                (Err(_), SegmentForm::Pool(_)) => segments.insert(self.key, Place::Lost),
-                // Other memory may be opened a second time.
-                _ => segments.remove(&self.key),
-            };
-        }
-        closed
-    }
-
-    /// # Safety
-    ///
-    /// As [`close`](Self::close), which calls it once.
-    unsafe fn close_now(&self) -> Result<(), Error> {
-        let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
-        let sharing = sharing_of(&self.device)?;
-        let _relaxed = RelaxedCapture::attempt(driver);
-        match self.form {
-            // SAFETY: it was opened once for each value, which ends here, and no work that is left uses it: the caller's promise.
-            SegmentForm::Allocation => unsafe { sharing.memory_close(ordinal, self.address) }?,
-            SegmentForm::Pages(memory) => {
-                // SAFETY: it is mapped there, whole, and no work that is left uses it: the caller's promise.
-                unsafe { driver.memory_unmap(ordinal, self.address, self.bytes as usize) }?;
-                // SAFETY: the range was reserved with so many bytes, and nothing is mapped there any more. A failure leaks addresses.
-                let _ = unsafe { driver.virtual_free(ordinal, self.address, self.bytes as usize) };
-                if let Some(memory) = memory {
-                    // SAFETY: it was imported, and its handle is used no more. A failure leaks it.
-                    let _ = unsafe { driver.memory_release(ordinal, memory) };
-                }
-            }
-            SegmentForm::Pool(pool) => {
-                let stream = self.device.service_stream()?;
-                // SAFETY: it was imported, and no work that is left uses it: the caller's promise. The stream is live, and of the
-                // device.
-                unsafe { driver.free_async(ordinal, self.address, stream.raw()) }?;
-                // The exporter may free it once this is over.
-                stream.synchronize()?;
-                // SAFETY: it was imported for this one block, whose free has run. A failure leaks an empty pool.
-                let _ = unsafe { driver.pool_destroy(ordinal, pool) };
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Maps all of an imported memory, where the device may use it.
-fn map(driver: &dyn Driver, ordinal: u32, memory: RawMemory, bytes: usize) -> DriverResult<u64> {
-    let address = driver.virtual_reserve(ordinal, bytes, driver.virtual_granularity(ordinal)?)?;
-    let mapped = (|| -> Result<(), DriverError> {
-        // SAFETY: the range was reserved just now, with so many bytes, which the exporter says the memory has; the driver refuses a
-        // memory of another size, if the descriptor is another one's.
-        unsafe { driver.memory_map(ordinal, address, bytes, memory) }?;
-        let (location, access) = (Location::Device(ordinal), MapAccess::ReadWrite);
-        // SAFETY: it only gives access.
-        unsafe { driver.memory_set_access(ordinal, address, bytes, location, access) }.inspect_err(|_| {
-            // SAFETY: it was mapped just now, and the address was not handed out.
-            let _ = unsafe { driver.memory_unmap(ordinal, address, bytes) };
-        })
-    })();
-    if let Err(error) = mapped {
-        // SAFETY: it was reserved just now, and nothing is mapped there, unless it could not be undone: then the driver refuses.
-        let _ = unsafe { driver.virtual_free(ordinal, address, bytes) };
-        return Err(error);
-    }
-    Ok(address)
 }

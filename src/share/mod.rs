@@ -53,6 +53,9 @@ mod imports;
 pub mod lease;
 mod loan;
 mod message;
+#[cfg(feature = "serde")]
+mod message_serde;
+mod open_segment;
 mod parked;
 mod share_config;
 mod shared;
