@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -119,8 +120,23 @@ def test_an_exporter_that_is_killed_leaves_what_is_open(other, way):
     assert there.tobytes() == PATTERN
     del there
     gc.collect()
-    with pytest.raises(errors.Stale):
-        alluvion.open_shared(message)
+    if "fd" not in way:
+        stale_in_the_end(message)
+
+
+def stale_in_the_end(message):
+    # The lock of a process that was killed is there until the kernel and the driver have let go of its memory.
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            late = alluvion.open_shared(message)
+        except errors.Stale:
+            return
+        except RuntimeError as problem:
+            late = problem
+        assert time.monotonic() < deadline, late
+        del late
+        time.sleep(0.01)
 
 
 def test_the_process_itself_cannot_open_it(gpu):
