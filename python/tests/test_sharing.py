@@ -362,11 +362,15 @@ def test_memory_that_cannot_be_shared_says_why(two):
 def test_faults_lose_nothing(two):
     sim, other = two
     buffer = alluvion.empty(100, resource="cuda")
-    for call in ("cuIpcGetMemHandle", "cuIpcGetEventHandle", "cuEventRecord"):
+    for call in ("cuIpcGetMemHandle", "cuEventRecord"):
         sim.fail(call, code="unknown")
         with pytest.raises(RuntimeError):
             buffer.share()
         sim.clear_faults()
+    # Without an event the host waits instead.
+    sim.fail("cuIpcGetEventHandle", code="unknown")
+    buffer.share().end(timeout=0)
+    assert sim.faults_left == 0
     shared = buffer.share()
     for call in ("cuIpcOpenMemHandle", "cuIpcOpenEventHandle", "cuEventQuery"):
         with other:
@@ -495,6 +499,76 @@ def test_a_socket_that_ends_or_lies(two):
         with pytest.raises(ValueError, match="announces"):
             alluvion.receive_shared(there)
     assert descriptors() == before
+
+
+class Ending:
+    """A socket that has a `Shared` ended, and the number of its descriptor taken by another file, before anything is sent."""
+
+    def __init__(self, connection, shared, elsewhere):
+        self.connection, self.shared, self.elsewhere = connection, shared, elsewhere
+
+    def sendmsg(self, *arguments):
+        number = self.shared.fileno()
+        self.shared.end(timeout=0)
+        self.opened = os.open(self.elsewhere, os.O_RDONLY)
+        if self.opened != number:
+            os.dup2(self.opened, number)
+            os.close(self.opened)
+            self.opened = number
+        return self.connection.sendmsg(*arguments)
+
+    def sendall(self, data):
+        self.connection.sendall(data)
+
+
+def test_an_end_meanwhile_sends_no_other_file(sim, tmp_path):
+    elsewhere = tmp_path / "private"
+    elsewhere.touch()
+    here, there = socket.socketpair()
+    with here, there, alluvion.using("mapped(handles=fd)"):
+        shared = alluvion.empty(100).share()
+        ending = Ending(here, shared, elsewhere)
+        alluvion.send_shared(ending, shared)
+        _, [received], _, _ = socket.recv_fds(there, 4096, 1)
+        assert not os.path.samestat(os.fstat(received), os.fstat(ending.opened))
+        os.close(received)
+        os.close(ending.opened)
+
+
+def test_a_child_of_a_fork_waits_for_no_thread_of_its_parent(sim):
+    buffer = alluvion.empty(100, resource="mapped(handles=fd)")
+    shared = buffer.share()
+    done = threading.Event()
+
+    def ask():
+        while not done.is_set():
+            shared.importers
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for _ in range(50):
+            pid = os.fork()
+            if pid == 0:
+                code = 1
+                try:
+                    # A child that waits for ever is ended.
+                    signal.alarm(60)
+                    answers = []
+                    for look in (lambda: shared.importers, shared.fileno, lambda: shared.end(timeout=0)):
+                        try:
+                            look()
+                        except errors.ShutDown:
+                            answers.append("shut down")
+                    code = 0 if len(answers) == 3 else 2
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        done.set()
+        thread.join()
+    shared.end(timeout=0)
+    del buffer, shared
 
 
 def test_many_threads_share_open_and_end(sim):

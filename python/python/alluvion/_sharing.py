@@ -15,6 +15,7 @@ memory in it.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from contextvars import ContextVar, Token
@@ -167,18 +168,23 @@ def _reduce(shared: Shared) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         raise ValueError("it is over: nobody can open the memory any more")
     if not shared.needs_descriptor:
         return _open_pickled, (shared.message, None, shared.is_writable)
-    from multiprocessing import reduction
+    from multiprocessing import context, reduction
 
-    # A copy for the process that is being started, or an address where the loading process fetches one.
-    return _open_pickled, (shared.message, reduction.DupFd(shared.fileno()), shared.is_writable)
+    # For a process that is being started the number is noted, and the descriptor goes along later; for another one it is copied at once,
+    # and the pickle has an address where the loading process fetches the copy.
+    if context.get_spawning_popen() is not None:
+        return _open_pickled, (shared.message, reduction.DupFd(shared.fileno()), shared.is_writable)
+    descriptor = shared._descriptor()
+    try:
+        return _open_pickled, (shared.message, reduction.DupFd(descriptor), shared.is_writable)
+    finally:
+        os.close(descriptor)
 
 
 def _open_pickled(message: bytes, descriptor: Any, writable: bool) -> DeviceBuffer:
     """Opens what a pickle has."""
     if descriptor is None:
         return open_shared(message, writable=writable)
-    import os
-
     fd = descriptor.detach()
     try:
         return open_shared(message, fd, writable=writable)
@@ -205,8 +211,13 @@ def send_shared(connection: socket.socket, shared: Shared) -> None:
     """
     message = shared.message
     framed = len(message).to_bytes(_LENGTH_BYTES, "big") + message
-    descriptors = [shared.fileno()] if shared.needs_descriptor else []
-    sent = socket.send_fds(connection, [framed], descriptors) if descriptors else 0
+    sent = 0
+    if shared.needs_descriptor:
+        descriptor = shared._descriptor()
+        try:
+            sent = socket.send_fds(connection, [framed], [descriptor])
+        finally:
+            os.close(descriptor)
     # The descriptor went with the first byte. A socket may take a part only.
     connection.sendall(framed[sent:])
 
@@ -220,8 +231,6 @@ def receive_shared(
     peer: bool = False,
 ) -> DeviceBuffer:
     """Opens what the other side of a Unix socket has sent with `send_shared`. The arguments are those of `open_shared`."""
-    import os
-
     descriptors: list[int] = []
     try:
         length = int.from_bytes(_receive(connection, _LENGTH_BYTES, descriptors), "big")

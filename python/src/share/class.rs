@@ -1,14 +1,14 @@
 //! The class `Shared`.
 
 use core::time::Duration;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use alluvion::Error;
 use alluvion::share::{Message, ShareConfig};
+use alluvion::{Device, Error};
 use pyo3::exceptions::{PyTimeoutError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// Set with `loan`, for those that cannot wait. Relaxed: it orders nothing.
     is_over: AtomicBool,
     message: Message,
+    /// Of the memory. Knows a child of a fork, where another thread of the parent may have the lock for ever.
+    device: Device,
 }
 
 impl Shared {
@@ -56,7 +58,7 @@ impl Shared {
         let stream = stream.into_handle();
         let loan = py.detach(|| {
             let device = of.device()?;
-            stream.with(&device, |stream| {
+            let loan = stream.with(&device, |stream| {
                 if let Some(memory) = &of.memory {
                     of.stream.with(&device, |own| {
                         memory.used_on(own);
@@ -64,21 +66,48 @@ impl Shared {
                     })?;
                 }
                 lend(of.memory.clone(), of.size, config, stream)
-            })
+            })?;
+            Ok((loan, device))
         });
-        let loan = raise(py, loan, During::Other)?;
+        let (loan, device) = raise(py, loan, During::Other)?;
         let message = loan.message().clone();
-        Ok(Self { loan: Mutex::new(Some(loan)), is_over: AtomicBool::new(false), message })
+        Ok(Self { loan: Mutex::new(Some(loan)), is_over: AtomicBool::new(false), message, device })
     }
 
-    fn loan(&self) -> MutexGuard<'_, Option<Loan>> {
-        self.loan.lock().unwrap_or_else(PoisonError::into_inner)
+    /// # Errors
+    ///
+    /// `ShutDown` in a child of the process that shares.
+    fn loan(&self) -> Result<MutexGuard<'_, Option<Loan>>, Error> {
+        self.device.require(&self.device)?;
+        Ok(self.loan.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What comes of the descriptor, which is open meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// An exception: there is none, or no more; as `look` says.
+    fn descriptor(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<i32> + Send,
+    ) -> PyResult<i32> {
+        if !self.message.needs_descriptor() {
+            return Err(PyValueError::new_err(
+                "the memory needs no descriptor: the message is all that is sent",
+            ));
+        }
+        let seen = py.detach(|| Ok(self.loan()?.as_ref().and_then(|loan| loan.descriptor()).map(look)));
+        match raise(py, seen, During::Other)? {
+            Some(number) => Ok(number?),
+            None => Err(PyValueError::new_err("it is over: nobody can open the memory any more")),
+        }
     }
 
     /// Ends it if no process has the memory, and returns whether it has ended. The calling thread is detached.
     fn try_end(&self) -> Result<bool, Error> {
         let ended = {
-            let mut loan = self.loan();
+            let mut loan = self.loan()?;
             let Some(shared) = loan.take() else { return Ok(true) };
             match shared.try_end() {
                 Ok(buffer) => {
@@ -145,20 +174,18 @@ impl Shared {
     /// How many processes have the memory open.
     #[getter]
     fn importers(&self, py: Python<'_>) -> PyResult<usize> {
-        let counted = py.detach(|| self.loan().as_ref().map_or(Ok(0), |loan| loan.importers()));
+        let counted = py.detach(|| self.loan()?.as_ref().map_or(Ok(0), |loan| loan.importers()));
         raise(py, counted, During::Other)
     }
 
     /// The descriptor to send beside the message, which is open as long as this is not over.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        if !self.message.needs_descriptor() {
-            return Err(PyValueError::new_err(
-                "the memory needs no descriptor: the message is all that is sent",
-            ));
-        }
-        let descriptor =
-            py.detach(|| self.loan().as_ref()?.descriptor().map(|descriptor| descriptor.as_raw_fd()));
-        descriptor.ok_or_else(|| PyValueError::new_err("it is over: nobody can open the memory any more"))
+        self.descriptor(py, |descriptor| Ok(descriptor.as_raw_fd()))
+    }
+
+    /// A descriptor of the caller's own to send: the other one may be closed by a thread that ends this, and its number be another's.
+    fn _descriptor(&self, py: Python<'_>) -> PyResult<i32> {
+        self.descriptor(py, |descriptor| Ok(descriptor.try_clone_to_owned()?.into_raw_fd()))
     }
 
     /// Waits until no process has the memory open, and ends it.
