@@ -62,7 +62,8 @@ fn log_of(events: u64, says_reserved: bool, devices: u64) -> String {
         (seed >> 33) % below
     };
     let mut live: Vec<(u64, u64, u64)> = Vec::new();
-    let (mut microseconds, mut known) = (0, 0_u64);
+    // The blocks of a device lie close together, as those of a pool do: a block far from all others is a region of the map of its own.
+    let (mut microseconds, mut known) = (0, vec![0_u64; devices as usize]);
     for _ in 0..events {
         microseconds += next(40);
         let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
@@ -71,8 +72,11 @@ fn log_of(events: u64, says_reserved: bool, devices: u64) -> String {
         let (action, (address, bytes, stream)) = if frees {
             ("free", live.swap_remove(next(live.len() as u64) as usize))
         } else {
-            known += 1;
-            live.push((0x7f00_0000_0000 + (known << 21), 256 << next(13), next(8)));
+            let (bytes, stream) = (256 << next(13), next(8));
+            let device = stream % devices;
+            let number = &mut known[device as usize];
+            *number += 1;
+            live.push((0x7f00_0000_0000 + (device << 38) + (*number << 21), bytes, stream));
             ("allocate", live[live.len() - 1])
         };
         let reserved = if says_reserved { (100 << 30).to_string() } else { String::new() };
