@@ -9,7 +9,7 @@
 use core::ffi::{c_int, c_uint, c_ushort, c_void};
 use core::ptr;
 
-use super::{Advice, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
+use super::{Advice, DriverResult, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
 
 /// `CUDA_SUCCESS`.
 pub(super) const SUCCESS: c_uint = 0;
@@ -48,12 +48,17 @@ impl MemLocation {
         Self { kind: 1, id: device }
     }
 
-    pub(super) const fn host() -> Self {
-        Self { kind: 2, id: 0 }
-    }
-
-    pub(super) const fn host_numa(node: c_int) -> Self {
-        Self { kind: 3, id: node }
+    /// `number` is what the function that takes the location calls a device by. Node numbers above `c_int::MAX` do not exist; they become
+    /// -1, which no library has.
+    pub(super) fn of(
+        location: Location,
+        number: impl FnOnce(u32) -> DriverResult<c_int>,
+    ) -> DriverResult<Self> {
+        Ok(match location {
+            Location::Device(ordinal) => Self::device(number(ordinal)?),
+            Location::Host => Self { kind: 2, id: 0 },
+            Location::HostNuma(node) => Self { kind: 3, id: c_int::try_from(node).unwrap_or(-1) },
+        })
     }
 
     /// The location as a device number, as CUDA named it before 12.2; nodes of the host had no name.

@@ -89,13 +89,8 @@ impl CudaDriver {
         }
     }
 
-    /// Node numbers above `c_int::MAX` do not exist; they become -1, which libcuda refuses.
     pub(super) fn location(&self, location: Location, call: Call) -> DriverResult<MemLocation> {
-        Ok(match location {
-            Location::Device(ordinal) => MemLocation::device(self.device(ordinal, call)?.number),
-            Location::Host => MemLocation::host(),
-            Location::HostNuma(node) => MemLocation::host_numa(c_int::try_from(node).unwrap_or(-1)),
-        })
+        MemLocation::of(location, |ordinal| Ok(self.device(ordinal, call)?.number))
     }
 
     /// Checks that mapped pinned memory has one address on the host and on the device. By CUDA's manual, write-combined and

@@ -5,13 +5,13 @@
 use core::ffi::c_int;
 
 use super::CudaDriver;
-use super::abi::{self, AccessDesc, AllocationProp, MemLocation, Portable};
+use super::abi::{self, AccessDesc, AllocationProp, Portable};
 use super::calls::{MISSING, event, pool};
 use super::context::check;
-use crate::driver::exported::{Descriptors, as_handle, exported};
+use crate::driver::exported::{Descriptors, as_handle, exported, require_home};
 use crate::driver::{
-    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess,
-    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location,
+    MapAccess, MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
 };
 
 // SAFETY: the promises of the contract are libcuda's own. The methods below add the rest: a device never reaches itself, and imported
@@ -191,7 +191,7 @@ unsafe impl Sharing for CudaDriver {
         accessor: u32,
         access: MapAccess,
     ) -> DriverResult<()> {
-        let location = MemLocation::device(self.device(accessor, Call::PoolSetAccess)?.number);
+        let location = self.location(Location::Device(accessor), Call::PoolSetAccess)?;
         let access = AccessDesc::new(location, access);
         self.call(ordinal, Call::PoolSetAccess, |symbols| match symbols.pool_set_access {
             // SAFETY: the pool is live, and no work needs what this takes away, as the caller promises; `access` is one whole
@@ -216,13 +216,8 @@ impl CudaDriver {
             // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
             unsafe { get(&raw mut properties, memory.0) }
         })?;
-        // Memory of the host is everybody's, and that of a device which this process does not see is nobody's.
         let home = properties.location().as_device();
         let home = home.and_then(|number| self.devices.iter().position(|device| device.number == number));
-        let reachable = match home {
-            Some(home) if home != ordinal as usize => self.can_reach(ordinal, home as u32)?,
-            _ => true,
-        };
-        if reachable { Ok(()) } else { Err(DriverError::new(Call::MemoryImport, Code::INVALID_VALUE)) }
+        require_home(self, ordinal, home)
     }
 }

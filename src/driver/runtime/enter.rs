@@ -250,7 +250,6 @@ impl RuntimeDriver {
         }
     }
 
-    /// Node numbers above `c_int::MAX` do not exist; they become -1, which no library has.
     /// `number` of a device is what the function calls it by.
     pub(super) fn location(
         &self,
@@ -258,11 +257,7 @@ impl RuntimeDriver {
         call: Call,
         number: fn(&RuntimeDevice) -> c_int,
     ) -> DriverResult<MemLocation> {
-        Ok(match location {
-            Location::Device(ordinal) => MemLocation::device(number(self.device(ordinal, call)?)),
-            Location::Host => MemLocation::host(),
-            Location::HostNuma(node) => MemLocation::host_numa(c_int::try_from(node).unwrap_or(-1)),
-        })
+        MemLocation::of(location, |ordinal| Ok(number(self.device(ordinal, call)?)))
     }
 
     /// Checks that mapped pinned memory has one address on the host and on the device. By the vendors' manuals, write-combined and

@@ -9,7 +9,7 @@ use super::calls::{MISSING, aligned};
 use super::enter::RuntimeDevice;
 use super::symbols::Symbols;
 use crate::driver::abi::{self, AccessDesc, AllocationProp, Portable};
-use crate::driver::exported::{Descriptors, as_handle, exported};
+use crate::driver::exported::{Descriptors, as_handle, exported, require_home};
 use crate::driver::{
     Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location,
     MapAccess, MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
@@ -272,13 +272,8 @@ impl RuntimeDriver {
             unsafe { get(&raw mut properties, memory.0) }
         };
         self.call(ordinal, CALL, &mut ask)?;
-        // Memory of the host is everybody's, and that of a device which this process does not see is nobody's.
         let home = properties.location().as_device();
         let home = home.and_then(|number| self.devices.iter().position(|device| device.number() == number));
-        let reachable = match home {
-            Some(home) if home != ordinal as usize => self.can_reach(ordinal, home as u32)?,
-            _ => true,
-        };
-        if reachable { Ok(()) } else { Err(DriverError::new(CALL, Code::INVALID_VALUE)) }
+        require_home(self, ordinal, home)
     }
 }
