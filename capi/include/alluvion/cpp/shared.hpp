@@ -14,13 +14,13 @@
 
 namespace alluvion {
 
-/// What other processes open a block by: bytes, to be sent by whatever means.
+/// The bytes by which other processes open a block, to be sent by whatever means.
 using message = std::vector<unsigned char>;
 
-/// What a message says.
+/// The figures that a message has of the block.
 using message_info = ::alv_message;
 
-/// What a device has open of other processes, and what of its own waits for others.
+/// The memory of other processes that a device has open, and the memory of its own that waits for others.
 using sharing_figures = ::alv_sharing;
 
 /// How a block is shared: to be read, unless it says otherwise. An empty directory is `/dev/shm`.
@@ -64,8 +64,8 @@ ALLUVION_BEGIN
 
 /// A buffer that other processes can open, until it is ended.
 ///
-/// It moves, and is empty then. If it goes while another process has the buffer, the library keeps the block, and frees it when nobody
-/// has it any more: at a later share, or by `sweep_shared`. That waits for the stream of the buffer.
+/// A `shared` moves, and is empty then. If one goes while another process has the buffer, the library keeps the block, and frees it
+/// when no process has it any more: at a later share, or by `sweep_shared`. The destructor waits for the stream of the buffer.
 class shared {
 public:
     /// Shares a buffer, and takes it over. What others do follows what the stream of the buffer has been given until now. If this
@@ -91,7 +91,7 @@ public:
     shared &operator=(shared const &) = delete;
     ~shared() { let_go(); }
 
-    /// What others open it by.
+    /// The bytes by which other processes open the buffer.
     [[nodiscard]] ::alluvion::message message() const {
         ::alluvion::message sent(ALV_MESSAGE_BYTES);
         std::size_t length = 0;
@@ -100,7 +100,7 @@ public:
         return sent;
     }
 
-    /// What has to be sent beside the message, over a Unix socket; -1 for memory that needs none. It stays the library's.
+    /// The descriptor to send beside the message, over a Unix socket; -1 for memory that needs none. It stays the library's.
     [[nodiscard]] int descriptor() const noexcept { return alv_shared_descriptor(handle_); }
 
     /// How many processes have it open.
@@ -157,8 +157,8 @@ private:
 
 /// Memory that another process shares, open in this one.
 ///
-/// It moves, and is empty then. When it goes it waits, on the host, for the work on the stream that it was opened on, behind which the
-/// caller has ordered all uses; the exporter may free the memory then.
+/// An `imported` moves, and is empty then. Its destructor waits, on the host, for the work on the stream that it was opened on, behind
+/// which the caller has ordered all uses; the exporter may free the memory then.
 class imported {
 public:
     /// Opens what a message describes, which came with a descriptor or without, on the device of a stream. The descriptor stays the
