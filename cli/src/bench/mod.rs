@@ -57,10 +57,10 @@ Stacks, outermost first, over the source of the driver:
   arena               Arena over Cuda or Null, of half of the device where the workload gives no size
   binning             Binning of 256 KiB to 4 MiB over a pool of segments
   fixed-size          FixedSize of 1 MiB; larger requests are left out, and fail a replay
-  cuda                the driver's own allocations; drivers cuda and sim only
-  mapped              pages of the driver for each block; drivers cuda and sim only
-  cuda-async          a pool of the driver; drivers cuda and sim only
-  null                no memory at all; driver null only";
+  cuda                the driver's own allocations; not over the driver null
+  mapped              pages of the driver for each block; not over the driver null
+  cuda-async          a pool of the driver; not over the driver null
+  null                no memory at all; over the driver null alone";
 
 #[derive(Subcommand)]
 enum Workload {
