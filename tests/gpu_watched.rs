@@ -1,5 +1,6 @@
 //! What `compute-sanitizer` finds inside of suballocators, on a GPU. Each test starts this program again under it, where kernels do
-//! what they must not, or only what they may, and reads its report.
+//! what they must not, or only what they may, and reads its report. With `ALLUVION_DRIVER=cudart` the memory is cudart's, and the
+//! reports are to be the same.
 
 #[path = "support/gpu_kernels.rs"]
 mod gpu_kernels;

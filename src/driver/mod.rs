@@ -35,6 +35,8 @@ mod host_call;
 mod load_error;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
 mod numa;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod plain_allocation;
 mod pointer;
 mod process;
 mod relaxed;
@@ -481,8 +483,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device) or
     /// [`allocate_managed`](Self::allocate_managed), whoever made that call of the driver. `None` for memory of pools and of graphs,
-    /// and for what is mapped, pinned, registered or unknown; and where the driver cannot tell, as by default. Tools that watch a
-    /// process take such an allocation for a heap, and nothing else.
+    /// and for what is mapped, pinned, registered or unknown; and where the driver cannot tell, as by default and through the libraries
+    /// of HIP and MACA. Tools that watch a process take such an allocation for a heap, and nothing else.
     ///
     /// # Errors
     ///

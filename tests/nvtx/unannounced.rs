@@ -120,7 +120,7 @@ fn a_pool_that_sleeps_is_not_announced() {
     }
 }
 
-/// Who cannot say what memory is, as the library of a runtime, has it left alone; and the request is served.
+/// Who cannot say what memory is, as HIP, has it left alone; and the request is served.
 #[test]
 fn memory_that_a_driver_cannot_tell_of_is_not_announced() {
     let picture = told("unannounced::memory_that_a_driver_cannot_tell_of_is_not_announced", "", || {

@@ -193,6 +193,11 @@ unsafe fn ask(sim: &SimDriver, call: Call, arguments: *const u64, answers: *mut 
                         },
                     );
                     put(1, info.ordinal.map_or(u64::MAX, u64::from));
+                    put(2, u64::from(sim.plain_allocation(a(0))?.is_some()));
+                }
+                if let Some(range) = sim.address_range(a(0))? {
+                    put(3, range.start);
+                    put(4, range.bytes as u64);
                 }
             }
             Call::AddressRange => {

@@ -20,6 +20,7 @@ mod loads;
 mod machine;
 mod named;
 mod owed;
+mod plain;
 #[path = "../support/rerun.rs"]
 mod rerun;
 #[path = "../support/shareable.rs"]

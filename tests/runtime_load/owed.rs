@@ -22,7 +22,7 @@ const MACA: StandIn = StandIn::new(Runtime::Maca, 3);
 const EVERY: [StandIn; 3] = [CUDART, HIP, MACA];
 
 /// A machine of two devices behind the library, and the driver over it.
-fn start(stand_in: StandIn) -> (Arc<SimDriver>, Arc<RuntimeDriver>) {
+pub(crate) fn start(stand_in: StandIn) -> (Arc<SimDriver>, Arc<RuntimeDriver>) {
     let sim = SimDriver::new(stand_in.config().devices(2).panic_on_unseen_hazards(false));
     stand_in.put_behind(&sim, 2);
     (sim, RuntimeDriver::load(stand_in.runtime).expect("the stand-in starts"))
@@ -192,7 +192,8 @@ fn an_error_of_the_driver_behind_the_library_takes_no_programs_back() {
         let malloc: unsafe extern "C" fn(*mut usize, usize) -> u32 = own(CUDART, "Malloc");
         let stream = driver.stream_create(0, StreamFlags::default()).expect("a stream can be made");
         let out = |call| DriverError::new(call, Code::OUT_OF_MEMORY);
-        for call in [Call::MemoryCreate, Call::VirtualReserve, Call::FillAsync] {
+        let calls = [Call::MemoryCreate, Call::VirtualReserve, Call::FillAsync, Call::PointerAttributes];
+        for call in calls {
             // A program has run out of memory, and has not asked yet.
             assert!(driver.set_context(0).is_ok());
             // SAFETY: the place is writable.
@@ -201,17 +202,21 @@ fn an_error_of_the_driver_behind_the_library_takes_no_programs_back() {
             let refused = match call {
                 Call::MemoryCreate => driver.memory_create(0, 2 << 20, HandleType::NONE).err(),
                 Call::VirtualReserve => driver.virtual_reserve(0, 2 << 20, 0).err(),
+                Call::PointerAttributes => driver.plain_allocation(7).err(),
                 // SAFETY: the stream is live, and the call is refused before anybody looks at the range.
                 _ => unsafe { driver.fill_async(0, 512, FillValue::U32(1), 1, stream) }.err(),
             };
             assert_eq!(refused, Some(out(call)));
             assert_eq!((peek(), take(), peek()), (2, 2, 0), "{call:?}");
         }
-        // The fill of single bytes is the library's.
+        // The fill of single bytes is the library's, and so is the question about the kind of memory.
         sim.inject(Fault::nth(Call::FillAsync, 1, Code::OUT_OF_MEMORY));
         // SAFETY: as above.
         let refused = unsafe { driver.fill_async(0, 512, FillValue::U8(1), 1, stream) };
         assert_eq!((refused, peek()), (Err(out(Call::FillAsync)), 0));
+        sim.inject(Fault::nth(Call::PointerAttributes, 1, Code::OUT_OF_MEMORY));
+        let refused = driver.pointer_attributes(7);
+        assert_eq!((refused, peek()), (Err(out(Call::PointerAttributes)), 0));
         // SAFETY: the stream was made above.
         assert_eq!(unsafe { driver.stream_destroy(0, stream) }, Ok(()));
     });

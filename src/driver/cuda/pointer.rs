@@ -6,13 +6,11 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::CudaDriver;
 use super::symbols::Symbols;
+use crate::driver::plain_allocation::plain_allocation;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
 const ATTRIBUTES: [c_uint; 3] = [2, 8, 9];
-/// What only the calls for one allocation give: `CU_POINTER_ATTRIBUTE_IS_MANAGED`, `..._IS_LEGACY_CUDA_IPC_CAPABLE`,
-/// `..._RANGE_START_ADDR`, `..._RANGE_SIZE`, `..._MEMPOOL_HANDLE`.
-const ATTRIBUTES_OF_ALLOCATIONS: [c_uint; 5] = [8, 10, 11, 12, 17];
 /// `CU_MEMORYTYPE_HOST`.
 const TYPE_HOST: c_uint = 1;
 /// `CU_MEMORYTYPE_DEVICE`.
@@ -76,32 +74,18 @@ impl CudaDriver {
     }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).
-    ///
-    /// Managed memory says so, and a pool may have managed memory, too. Of the rest, the handles of `cuIpcGetMemHandle` are for memory
-    /// of `cuMemAlloc` alone. All of it is asked in one call that does not fail because of the address: a tool may report a call that
-    /// fails as an error of the program.
     pub(super) fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         const CALL: Call = Call::PointerAttributes;
         let Some(get) = self.symbols.pointer_get_attributes else {
             return Err(DriverError::new(CALL, Code::NOT_FOUND));
         };
-        let (mut is_managed, mut is_capable): (c_uint, c_uint) = (0, 0);
-        let (mut start, mut bytes, mut pool) = (0_u64, 0_usize, 0_u64);
-        self.in_any_context(CALL, |_| {
-            let mut places: [*mut c_void; 5] = [
-                (&raw mut is_managed).cast(),
-                (&raw mut is_capable).cast(),
-                (&raw mut start).cast(),
-                (&raw mut bytes).cast(),
-                (&raw mut pool).cast(),
-            ];
-            // SAFETY:
-            // - both lists are five long.
-            // - each place is writable and as wide as its attribute: two booleans of at most four bytes, an address, a size, a handle.
-            // - any address may be queried.
-            unsafe { get(5, ATTRIBUTES_OF_ALLOCATIONS.as_ptr(), places.as_mut_ptr(), address) }
-        })?;
-        let is_plain = pool == 0 && (is_managed != 0 || is_capable != 0) && bytes > 0;
-        Ok(is_plain.then_some(AddressRange { start, bytes }))
+        plain_allocation(|count, attributes, places| {
+            self.in_any_context(CALL, |_| {
+                // SAFETY:
+                // - both lists are `count` long, and each place is writable and as wide as its attribute: `plain_allocation` says so.
+                // - any address may be queried.
+                unsafe { get(count, attributes, places, address) }
+            })
+        })
     }
 }

@@ -458,6 +458,10 @@ unsafe impl Driver for RuntimeDriver {
         self.range_around(address)
     }
 
+    fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        self.plain_range_around(address)
+    }
+
     unsafe fn allocate_async(
         &self,
         ordinal: u32,

@@ -2,9 +2,10 @@
 
 #![expect(unsafe_code, reason = "asks a vendor's library about addresses")]
 
-use super::RuntimeDriver;
 use super::symbols::Symbols;
-use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
+use super::{Runtime, RuntimeDriver};
+use crate::driver::plain_allocation::plain_allocation;
+use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo, abi};
 
 /// Words of 8 bytes for the answer: cudart 13 writes 88 bytes, HIP 32, cudart 12 24. Nobody may write more without another name.
 const ANSWER_WORDS: usize = 32;
@@ -61,6 +62,31 @@ impl RuntimeDriver {
             Err(DriverError { code: Code::INVALID_VALUE | Code::NOT_FOUND, .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).
+    ///
+    /// cudart does not say, and the driver behind it does. HIP and MACA are not asked: no tool is there that would be told.
+    pub(super) fn plain_range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        const CALL: Call = Call::PointerAttributes;
+        if self.runtime != Runtime::Cudart {
+            return Ok(None);
+        }
+        let Some(get) = self.symbols.pointer_get_attributes_of_driver else {
+            return Err(DriverError::new(CALL, Code::NOT_FOUND));
+        };
+        plain_allocation(|count, attributes, places| {
+            let mut code = abi::SUCCESS;
+            self.in_any_context(CALL, |_| {
+                // SAFETY:
+                // - both lists are `count` long, and each place is writable and as wide as its attribute: `plain_allocation` says so.
+                // - any address may be asked about.
+                code = unsafe { get(count, attributes, places, address) };
+                abi::SUCCESS
+            })?;
+            // By this call's name the library is asked elsewhere.
+            self.check_of_driver(CALL, code)
+        })
     }
 }
 

@@ -212,6 +212,8 @@ symbols! {
         host_register = ["cudaHostRegister", "hipHostRegister", "mcHostRegister"](*mut c_void, usize, c_uint);
         host_unregister = ["cudaHostUnregister", "hipHostUnregister", "mcHostUnregister"](*mut c_void);
         pointer_get_attributes = ["cudaPointerGetAttributes", "hipPointerGetAttributes", "mcPointerGetAttributes"](*mut u64, u64);
+        // What cudart does not say of an address.
+        pointer_get_attributes_of_driver = ["cuPointerGetAttributes", "", ""](c_uint, *const c_uint, *mut *mut c_void, u64);
         get_address_range = ["cuMemGetAddressRange", "hipMemGetAddressRange", "mcMemGetAddressRange"](
             *mut u64,
             *mut usize,

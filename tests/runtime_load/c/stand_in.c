@@ -456,8 +456,8 @@ typedef N(PointerAttribute_t) pointer_attributes_t;
 #endif
 
 API(PointerGetAttributes)(pointer_attributes_t *attributes, const void *pointer) {
-    /* Kinds of the machine: 0 for none, 1 of a device, 2 managed, 3 pinned. */
-    uint64_t answers[2] = {0, 0};
+    /* Kinds of the machine: 0 for none, 1 of a device, 2 managed, 3 pinned; whether it is a plain allocation, and the range of it. */
+    uint64_t answers[5] = {0};
     here();
     uint32_t code = ASK(PointerAttributes, answers, U(pointer));
     if (code != 0) return end(code);
@@ -719,6 +719,28 @@ DRIVER(MemGetAddressRange)(range_t *start, size_t *size, range_t address) {
     return done(code);
 }
 
+#if defined CUDART
+/* Of what the driver does not know, each value is 0, and that is no error. */
+static CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data, CUdeviceptr address) {
+    uint64_t answers[5] = {0};
+    if (current() == 0) return 201;
+    uint32_t code = ASK(PointerAttributes, answers, A(address));
+    if (code != 0) return (CUresult)code;
+    int is_device = answers[0] == 1, is_managed = answers[0] == 2, is_plain = answers[2] != 0;
+    for (unsigned int at = 0; at < count; at++) {
+        switch (attributes[at]) {
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(_Bool *)data[at] = is_managed; break;
+        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(_Bool *)data[at] = is_device && is_plain; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[at] = answers[3]; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data[at] = answers[4]; break;
+        case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: *(void **)data[at] = (void *)(uintptr_t)(is_managed && !is_plain ? 0xB001 : 0); break;
+        default: return 1;
+        }
+    }
+    return 0;
+}
+#endif
+
 DRIVER(MemsetD16Async)(range_t to, unsigned short value, size_t count, N(Stream_t) stream) {
     return done(ASK(FillAsync, NULL, (uint64_t)here(), A(to), 2, value, count, of(stream)));
 }
@@ -795,8 +817,8 @@ static const struct {
     {"cuStreamGetCtx", (void *)cuStreamGetCtx_v2, 12050},
     FUNCTION(cuStreamGetCtx), FUNCTION(cuDeviceGet), FUNCTION(cuDeviceGetName), FUNCTION(cuDeviceGetAttribute),
     FUNCTION(cuDevicePrimaryCtxRetain), FUNCTION(cuDevicePrimaryCtxGetState), FUNCTION(cuCtxGetCurrent), FUNCTION(cuCtxPushCurrent),
-    FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuMemGetAddressRange), FUNCTION(cuMemsetD16Async),
-    FUNCTION(cuMemsetD32Async), FUNCTION(cuMemGetAllocationGranularity), FUNCTION(cuMemAddressReserve), FUNCTION(cuMemAddressFree),
+    FUNCTION(cuCtxPopCurrent), FUNCTION(cuCtxGetDevice), FUNCTION(cuMemGetAddressRange), FUNCTION(cuPointerGetAttributes),
+    FUNCTION(cuMemsetD16Async), FUNCTION(cuMemsetD32Async), FUNCTION(cuMemGetAllocationGranularity), FUNCTION(cuMemAddressReserve), FUNCTION(cuMemAddressFree),
     FUNCTION(cuMemCreate), FUNCTION(cuMemRelease), FUNCTION(cuMemExportToShareableHandle), FUNCTION(cuMemMap), FUNCTION(cuMemUnmap),
     FUNCTION(cuMemSetAccess), FUNCTION(cuMemImportFromShareableHandle), FUNCTION(cuMemGetAllocationPropertiesFromHandle),
     FUNCTION(cuDeviceGetUuid)
