@@ -4,6 +4,7 @@ use core::mem;
 use std::collections::VecDeque;
 
 use super::loan::Loan;
+use crate::contain::contain;
 use crate::device::{Attachment, Device};
 use crate::sync::Mutex;
 
@@ -46,7 +47,9 @@ impl Parked {
             let Some(mut loan) = next else { break };
             match loan.loan().try_end() {
                 Ok(true) => {
-                    drop(loan);
+                    // Called from a share of something else, and from the end of the machine: what the keeper of a block throws is
+                    // none of theirs.
+                    contain(|| drop(loan));
                     freed += 1;
                 }
                 _ => self.park(loan),

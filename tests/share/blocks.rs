@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use alluvion::share::{SharedBlock, status, sweep};
 use alluvion::source::Cuda;
-use alluvion::{Device, DevicePtr, Layout, Resource, Stream};
+use alluvion::{AnyResource, Device, DevicePtr, DeviceVec, Layout, Resource, Stream};
 
 use crate::rig::Rig;
 
@@ -73,6 +73,37 @@ fn a_parked_block_can_be_opened_until_nobody_has_it_and_a_share_looks_after_it()
     lent.free(&stream);
     other.free(&stream);
     drop((device, stream, its_stream));
+    rig.assert_clean();
+}
+
+/// A keeper that is dropped by a share of something else, which has nothing to do with what it throws.
+#[test]
+fn a_keeper_that_panics_is_no_matter_of_the_next_share() {
+    struct Bomb {
+        _counted: Arc<()>,
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }
+    }
+    let rig = Rig::new();
+    let (device, stream) = (rig.first.device(0), rig.first.device(0).stream().unwrap());
+    let its_stream = rig.second.device(0).stream().unwrap();
+    let (lents, keeper) = ([(); 3].map(|()| Lent::new(&device, &stream)), Arc::new(()));
+    let imported = lents.each_ref().map(|lent| {
+        let shared = lent.share(&rig, &stream);
+        let imported = rig.import(shared.message(), None).open_bytes(&its_stream).unwrap();
+        shared.park(Bomb { _counted: Arc::clone(&keeper) });
+        imported
+    });
+    drop(imported);
+    let vector = DeviceVec::filled_in(100, 7_u8, &stream, AnyResource::new(Cuda::new(&device))).unwrap();
+    let vector = rig.share(vector, &stream).end().unwrap();
+    assert_eq!((Arc::strong_count(&keeper), status(&device).parked), (1, 0));
+    assert_eq!(vector.to_vec(&stream).unwrap(), [7; 100]);
+    lents.into_iter().for_each(|lent| lent.free(&stream));
+    drop((vector, device, stream, its_stream));
     rig.assert_clean();
 }
 
