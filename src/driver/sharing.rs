@@ -49,6 +49,12 @@ portable_handle! {
 /// As of [`Driver`](super::Driver). Memory that was opened or imported is the exporter's, at an address that overlaps no other
 /// memory of this process, and stays mapped until it is closed, whatever becomes of the exporter.
 pub unsafe trait Sharing: Debug + Send + Sync {
+    /// The process that memory is opened in. All machines over drivers of one process open it there, whichever library they call, and
+    /// the process may have it only once: see [`pool_import_pointer`](Self::pool_import_pointer). 0, unless the process is simulated.
+    fn process_number(&self) -> u64 {
+        0
+    }
+
     /// The number by which every process knows the device: of a slice of a device, where it is one.
     ///
     /// # Errors

@@ -84,7 +84,9 @@ impl<'m> Import<'m> {
     /// - `InvalidArgument` for elements of another type than were shared, and if the descriptor is missing;
     /// - `Malformed` if the message is not the one that the exporter made;
     /// - `DeviceMismatch` or `NoDevice`, with the device that it is on, if that is not the stream's;
-    /// - `Capture` if the stream captures; `InUse` if too many processes have it; `Unwritable`; as the driver says.
+    /// - `Capture` if the stream captures; `Unwritable`; as the driver says;
+    /// - `InUse` if too many processes have it, or, for a block of a pool of the driver, if another machine of this process has it open,
+    ///   such as that of another library.
     ///
     /// Nothing is left open then.
     pub fn open<'s, T: DeviceCopy>(self, stream: impl OnStream<'s>) -> Result<Imported<T>, Error> {

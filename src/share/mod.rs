@@ -47,6 +47,7 @@
 
 mod device_side;
 mod import;
+mod import_turn;
 mod imported;
 mod imported_memory;
 mod imports;

@@ -5,6 +5,7 @@
 use std::os::fd::OwnedFd;
 
 use super::device_side::sharing_of;
+use super::import_turn::ImportTurn;
 use super::message::Message;
 use crate::device::Device;
 use crate::driver::{
@@ -17,8 +18,8 @@ use crate::resource::ExportWay;
 /// What tells segments apart: the exporter, and where the segment is there. While one of its leases is open, no other segment is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SegmentKey {
-    exporter: [u8; 16],
-    segment: u64,
+    pub(super) exporter: [u8; 16],
+    pub(super) segment: u64,
     bytes: u64,
     /// One segment may be shared in two ways.
     way: ExportWay,
@@ -45,7 +46,7 @@ pub(super) struct OpenSegment {
 enum SegmentForm {
     Allocation,
     /// A pool of its own for each block: it ends with that.
-    Pool(RawPool),
+    Pool(RawPool, ImportTurn),
     /// The handle, if it could not be released.
     Pages(Option<RawMemory>),
 }
@@ -55,7 +56,7 @@ impl OpenSegment {
     ///
     /// # Errors
     ///
-    /// As the driver says; `Malformed` for a message of nothing.
+    /// As the driver says; `Malformed` for a message of nothing; `InUse` for a block of a pool that another machine of the process has.
     pub(super) fn open(
         device: &Device,
         key: SegmentKey,
@@ -77,15 +78,17 @@ impl OpenSegment {
                 (address, SegmentForm::Allocation)
             }
             ExportWay::PoolByDescriptor | ExportWay::PoolByFabric => {
-                let pool = sharing.pool_import(ordinal, &by())?;
+                let turn = ImportTurn::take(sharing, key)?;
+                let pool = sharing.pool_import(ordinal, &by()).inspect_err(|_| turn.end())?;
                 // SAFETY: the pool was imported just now. The exporter has the block, and does not free it before its lease ends, as
-                // above; nobody else here has imported it, because this thread has the turn.
+                // above; nobody else in this process has imported it: `turn`.
                 let opened = unsafe { sharing.pool_import_pointer(ordinal, pool, message.pointer()) };
                 let address = opened.inspect_err(|_| {
                     // SAFETY: it was imported just now, and none of its blocks is out.
                     let _ = unsafe { device.driver().pool_destroy(ordinal, pool) };
+                    turn.end();
                 })?;
-                (address, SegmentForm::Pool(pool))
+                (address, SegmentForm::Pool(pool, turn))
             }
             ExportWay::PagesByDescriptor | ExportWay::PagesByFabric => {
                 let memory = sharing.memory_import(ordinal, &by())?;
@@ -113,7 +116,7 @@ impl OpenSegment {
 
     /// Whether it must not be opened a second time before it was closed.
     pub(super) fn is_open_once(&self) -> bool {
-        matches!(self.form, SegmentForm::Pool(_))
+        matches!(self.form, SegmentForm::Pool(..))
     }
 
     /// # Safety
@@ -123,10 +126,10 @@ impl OpenSegment {
         let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
         let sharing = sharing_of(&self.device)?;
         let _relaxed = RelaxedCapture::attempt(driver);
-        match self.form {
+        match &self.form {
             // SAFETY: it was opened once for each value, which ends here, and no work that is left uses it: the caller's promise.
             SegmentForm::Allocation => unsafe { sharing.memory_close(ordinal, self.address) }?,
-            SegmentForm::Pages(memory) => {
+            &SegmentForm::Pages(memory) => {
                 // SAFETY: it is mapped there, whole, and no work that is left uses it: the caller's promise.
                 unsafe { driver.memory_unmap(ordinal, self.address, self.bytes as usize) }?;
                 // SAFETY: the range was reserved with so many bytes, and nothing is mapped there any more. A failure leaks addresses.
@@ -136,7 +139,7 @@ impl OpenSegment {
                     let _ = unsafe { driver.memory_release(ordinal, memory) };
                 }
             }
-            SegmentForm::Pool(pool) => {
+            SegmentForm::Pool(pool, turn) => {
                 let stream = self.device.service_stream()?;
                 // SAFETY: it was imported, and no work that is left uses it: the caller's promise. The stream is live, and of the
                 // device.
@@ -144,7 +147,8 @@ impl OpenSegment {
                 // The exporter may free it once this is over.
                 stream.synchronize()?;
                 // SAFETY: it was imported for this one block, whose free has run. A failure leaks an empty pool.
-                let _ = unsafe { driver.pool_destroy(ordinal, pool) };
+                let _ = unsafe { driver.pool_destroy(ordinal, *pool) };
+                turn.end();
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "launching a kernel is as unsafe as queueing a copy")]
 
 use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 use std::thread;
 
@@ -64,9 +65,12 @@ impl SimDriver {
 
     pub(super) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Arc<Self> {
         let is_explored = matches!(scheduler, Scheduler::Scripted(_));
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        // Relaxed: only that the numbers differ matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let machine = Mutex::new(SimMachine::new(config, scheduler));
         let (changed, host_call_runner) = (Condvar::default(), Once::new());
-        let shared = Arc::new(SharedMachine { machine, changed, host_call_runner });
+        let shared = Arc::new(SharedMachine { number, machine, changed, host_call_runner });
         Arc::new(Self { shared, process: ProcessId::FIRST, is_explored })
     }
 

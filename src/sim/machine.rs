@@ -28,6 +28,8 @@ const CHUNK: usize = 16 << 10;
 /// The machine, shared between threads, and a condition that is notified at each change.
 #[derive(Debug)]
 pub(super) struct SharedMachine {
+    /// From 1: the program that runs is no simulated machine.
+    pub(super) number: u32,
     pub(super) machine: Mutex<SimMachine>,
     pub(super) changed: Condvar,
     pub(super) host_call_runner: Once,

@@ -12,6 +12,10 @@ use crate::driver::{
 // backing until it is unmapped, whatever becomes of the exporter. A handle is none unless this machine made it (`Sealed`, and the names
 // of descriptors).
 unsafe impl Sharing for SimDriver {
+    fn process_number(&self) -> u64 {
+        u64::from(self.shared.number) << 32 | u64::from(self.process.0)
+    }
+
     fn device_uuid(&self, ordinal: u32) -> DriverResult<[u8; 16]> {
         let call = Call::DeviceUuid;
         let machine = self.enter(call, None, 0)?;

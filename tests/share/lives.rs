@@ -1,10 +1,13 @@
 //! Who ends first, who dies, and what is opened where it cannot be: an error or what the documentation says, and nothing is left.
 
-use alluvion::driver::{Call, CaptureMode};
-use alluvion::share::{Import, Shared, status, sweep};
+use std::sync::Arc;
+
+use alluvion::driver::{Call, CaptureMode, Code, Driver};
+use alluvion::share::{ExportWay, Import, Shared, status, sweep};
+use alluvion::sim::Fault;
 use alluvion::source::Cuda;
 use alluvion::testing::Stall;
-use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Sim, Stream};
+use alluvion::{AnyResource, DeviceVec, Error, ErrorKind, Machine, Sim, Stream};
 
 use crate::rig::{Rig, descriptors, mapped, sent, ways};
 
@@ -238,6 +241,42 @@ fn threads_that_open_and_close_the_same_take_turns() {
         drop((shared.try_end().unwrap(), stream, its_stream));
         rig.assert_clean();
     }
+}
+
+/// As libcuda and the runtime have in one program: each knows nothing of what the other has open, and a process has a block once.
+#[test]
+fn two_machines_of_one_process_have_a_block_one_after_the_other() {
+    let rig = Rig::new();
+    let driver: Arc<dyn Driver> = Arc::clone(rig.second.sim_driver()) as _;
+    let other = Machine::new(driver).unwrap();
+    let stream = rig.first.device(0).stream().unwrap();
+    let (its_stream, others_stream) =
+        (rig.second.device(0).stream().unwrap(), other.device(0).unwrap().stream().unwrap());
+    for (name, make) in ways() {
+        let vector = DeviceVec::filled_in(100, 7_u8, &stream, make(&rig.first.device(0))).unwrap();
+        let shared = rig.share(vector, &stream);
+        let first = rig.open(&shared, &its_stream).unwrap();
+        let second = rig.open(&shared, &others_stream);
+        if matches!(shared.message().way(), ExportWay::PoolByDescriptor | ExportWay::PoolByFabric) {
+            refused(second, ErrorKind::InUse, "another machine of this process");
+        } else {
+            assert_eq!(second.unwrap().to_vec(&others_stream).unwrap(), [7; 100], "{name}");
+        }
+        assert_eq!(first.to_vec(&its_stream).unwrap(), [7; 100], "{name}");
+        drop(first);
+        // A failure gives the turn back, too.
+        for call in [Call::PoolImport, Call::PoolImportPointer] {
+            rig.second.inject(Fault::every(call, Code::OUT_OF_MEMORY));
+            drop(rig.open(&shared, &its_stream));
+            rig.second.clear_faults();
+        }
+        let third = rig.open(&shared, &others_stream).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(third.to_vec(&others_stream).unwrap(), [7; 100], "{name}");
+        drop(third);
+        drop(shared.end().unwrap());
+    }
+    drop((stream, its_stream, others_stream, other));
+    rig.assert_clean();
 }
 
 #[test]
