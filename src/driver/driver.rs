@@ -1,0 +1,734 @@
+//! `Driver`: the part of a machine that the crate needs. The room has the contract of every method.
+
+#![expect(unsafe_code, reason = "declares what a driver's callers must guarantee")]
+
+use core::fmt::Debug;
+use core::ptr::NonNull;
+
+use super::{
+    AddressRange, Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, DriverError,
+    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
+    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
+    Sharing, StreamFlags,
+};
+
+/// A machine with devices: the seam between this crate and hardware.
+///
+/// Addresses are plain `u64`: the host must not dereference one, except where a method says so. `ordinal` is always the device
+/// that the call concerns.
+///
+/// # Safety
+///
+/// An implementation must keep the promises of the [module](super): in particular, memory that it hands out does not overlap other
+/// memory it has handed out and not been given back, work on one stream runs in the order of the calls, and a wait on an event
+/// waits for all that was on the recording stream at the time of the record. The crate releases memory of the host when a wait has
+/// succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both answers must be true.
+pub unsafe trait Driver: Debug + Send + Sync {
+    /// A short name: `cuda`, `sim`, `cudart`, `hip`, `maca`.
+    fn name(&self) -> &'static str;
+
+    /// The version of the driver, counted as CUDA counts its own: 13000 is 13.0. Another vendor's 6.3 is 6030.
+    fn version(&self) -> u32;
+
+    /// The number of devices.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn device_count(&self) -> DriverResult<u32>;
+
+    /// The name of the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device.
+    fn device_name(&self, ordinal: u32) -> DriverResult<String>;
+
+    /// One property of a device. An attribute that the driver does not know reads as 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device.
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32>;
+
+    /// One property of a device by its number in CUDA (`CUdevice_attribute`), also one that this crate has no name for.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] for a number that the driver does not know; [`Code::INVALID_DEVICE`] if there is no such device.
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32>;
+
+    /// The name of a code in CUDA, as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for one that neither the driver nor this crate knows.
+    fn code_name(&self, code: Code) -> Option<String> {
+        code.name().map(str::to_owned)
+    }
+
+    /// A code in the words of the driver, or of this crate where the driver has none.
+    fn code_text(&self, code: Code) -> Option<String> {
+        code.text().map(str::to_owned)
+    }
+
+    /// Free and total memory of the device.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo>;
+
+    /// Waits until all work of the device, on every stream of the context, is done. Breaks every capture of the device, in any
+    /// mode.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    fn context_synchronize(&self, ordinal: u32) -> DriverResult<()>;
+
+    /// Returns `true` if `error`, which a call for the device has returned, proves that nothing that was submitted to the
+    /// device runs any more: no copy that is queued or under way reads or writes memory from now on, for ever.
+    ///
+    /// `false` where the driver does not know that for certain. A lost context is not enough, and neither is a driver that has
+    /// shut down. By default only a wait that succeeds ends a transfer. The CUDA driver uses the default: when a kernel has lost
+    /// the context and every call fails, a GPU goes on with the copies of other streams.
+    fn proves_stopped(&self, ordinal: u32, error: DriverError) -> bool {
+        let _ = (ordinal, error);
+        false
+    }
+
+    /// The device of the context that is current on the calling thread, whoever made that context; `None` where none is current. A
+    /// library without contexts has a current device instead, which is device 0 at first. Makes no context.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says, also where the current context has been destroyed.
+    fn context_device(&self) -> DriverResult<Option<u32>>;
+
+    /// Makes the primary context of the device current on the calling thread, in place of the one that was current there, as
+    /// `cudaSetDevice` does. The context is made if there is none, and kept as long as the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_DEVICE`] if there is no such device; as the driver says. The current context is then the one before.
+    fn set_context(&self, ordinal: u32) -> DriverResult<()>;
+
+    /// Calls `function` while the device is current on this thread, and makes current again what was: for code of others that wants a
+    /// current device, and leaves it current. By default it is called as it is, for a driver whose devices nobody else knows.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says: `function` was not called.
+    fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
+        let _ = ordinal;
+        function();
+        Ok(())
+    }
+
+    /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;
+
+    /// The least and the greatest priority of a stream (the greatest is the lower number).
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)>;
+
+    /// Makes a stream.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream>;
+
+    /// Destroys a stream. Work on it still runs to its end. The value of the handle may be handed out again.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the handle is gone all the same.
+    ///
+    /// # Safety
+    ///
+    /// `stream` was made by `stream_create` for this device and is not used again.
+    unsafe fn stream_destroy(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
+
+    /// Waits until all work that was on the stream is done. Capture-unsafe; breaks the capture of the stream itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_synchronize(&self, ordinal: u32, stream: RawStream) -> DriverResult<()>;
+
+    /// Returns `true` if all work that was on the stream is done. Does not wait. Capture-unsafe; breaks the capture of the
+    /// stream itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_query(&self, ordinal: u32, stream: RawStream) -> DriverResult<bool>;
+
+    /// Makes later work on `stream` wait, on the device, for the work that `event` was last recorded after.
+    ///
+    /// An event that was never recorded makes nothing wait. The event may be recorded anew at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CAPTURE_ISOLATION`] if `stream` captures and the event was recorded outside.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device; `event` is live, of any device of this machine.
+    unsafe fn stream_wait_event(&self, ordinal: u32, stream: RawStream, event: RawEvent) -> DriverResult<()>;
+
+    /// Whether the stream is recording a graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus>;
+
+    /// The capture that the stream takes part in; `None` for a stream that does not capture, or whose capture is broken.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_FOUND`] if the driver is older than that; as the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
+    unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>>;
+
+    /// The driver's own number for the stream, never used twice while the process lives. Breaks the capture of the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_FOUND`] if the driver is older than that.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
+    unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
+
+    /// The device whose primary context the stream belongs to, directly or by a green context; `None` for a stream of another
+    /// context. Makes no context.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_HANDLE`] for a [default stream](RawStream::is_default), which belongs to whatever context is current;
+    /// [`Code::NOT_FOUND`] if the driver is older than that.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live, of any device of this machine.
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>>;
+
+    /// Begins to record the work that is queued on the stream, instead of running it.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] or another for the legacy stream, and for a stream that captures already.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_begin_capture(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        mode: CaptureMode,
+    ) -> DriverResult<()>;
+
+    /// Ends a capture on the stream that it was begun on. The stream captures no more, except after `CAPTURE_WRONG_THREAD`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::CAPTURE_INVALIDATED`] if something broke it; [`Code::CAPTURE_UNJOINED`]; [`Code::CAPTURE_WRONG_THREAD`].
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device.
+    unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph>;
+
+    /// Destroys a graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `graph` came from `stream_end_capture` of this device and is not used again, nor is memory that it allocates.
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()>;
+
+    /// Queues a function of the host on the stream. The function must not call the driver.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the function is then dropped without being called.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is live and belongs to this device. The function does not unwind.
+    unsafe fn stream_host_call(
+        &self,
+        ordinal: u32,
+        stream: RawStream,
+        function: Box<dyn FnOnce() + Send>,
+    ) -> DriverResult<()>;
+
+    /// Makes an event without timing.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent>;
+
+    /// Destroys an event. Earlier waits on it stay in force.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; the handle is gone all the same.
+    ///
+    /// # Safety
+    ///
+    /// `event` was made by `event_create` for this device and is not used again.
+    unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
+
+    /// Records the event after the work that is on the stream now. On a capturing stream it becomes part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `event` and `stream` are live and belong to this device.
+    unsafe fn event_record(&self, ordinal: u32, event: RawEvent, stream: RawStream) -> DriverResult<()>;
+
+    /// Returns `true` if the work that the event was last recorded after is done. Capture-unsafe. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    ///
+    /// # Safety
+    ///
+    /// `event` is live and belongs to this device.
+    unsafe fn event_query(&self, ordinal: u32, event: RawEvent) -> DriverResult<bool>;
+
+    /// Waits until the work that the event was last recorded after is done. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    ///
+    /// # Safety
+    ///
+    /// `event` is live and belongs to this device.
+    unsafe fn event_synchronize(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
+
+    /// Memory of the device, aligned to 256 at least. Capture-unsafe; may wait for the device.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] for 0 bytes.
+    fn allocate_device(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
+
+    /// Gives back device or managed memory. Waits for all work of the device first. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `address` came from `allocate_device` or `allocate_managed` of this device and is not used again.
+    unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()>;
+
+    /// Managed memory: the address may be dereferenced by the host too. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
+
+    /// Pinned memory of the host, aligned to 256 at least: driver 580 aligns 4096 bytes to less than a page. Device address and host
+    /// address are the same. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`.
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>>;
+
+    /// Gives back pinned memory. Waits for all work of the device first. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pointer` came from `allocate_pinned` of this device and is not used again.
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+
+    /// Pins memory that the host has mapped already. Afterwards it is as from `allocate_pinned`. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`]; [`Code::NOT_SUPPORTED`].
+    ///
+    /// # Safety
+    ///
+    /// The bytes are mapped, whole pages, and stay mapped until `unregister_host`.
+    unsafe fn register_host(
+        &self,
+        ordinal: u32,
+        pointer: NonNull<u8>,
+        bytes: usize,
+        flags: PinnedFlags,
+    ) -> DriverResult<()>;
+
+    /// Unpins what `register_host` pinned. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::HOST_MEMORY_NOT_REGISTERED`].
+    ///
+    /// # Safety
+    ///
+    /// `pointer` was registered, and the device has no work left that touches it.
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+
+    /// The memory that an address lies in: its kind and its device. `None` for memory that the driver did not hand out and that is
+    /// not registered. Any number may be asked about; with memory that was freed, the answer may be of the memory before.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>>;
+
+    /// The whole allocation that an address lies in; for addresses that were mapped, what was mapped there at once or more. `None`
+    /// where the driver does not know: always for addresses that [`pointer_attributes`](Self::pointer_attributes) knows nothing of.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>>;
+
+    /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device) or
+    /// [`allocate_managed`](Self::allocate_managed), whoever made that call of the driver. `None` for memory of pools and of graphs,
+    /// and for what is mapped, pinned, registered or unknown; and where the driver cannot tell, as by default and through the libraries
+    /// of HIP and MACA. Tools that watch a process take such an allocation for a heap, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says; never because of the address.
+    fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        let _ = address;
+        Ok(None)
+    }
+
+    /// Memory from a pool, usable by later work on the stream. Capture-unsafe, except on a stream that captures: there it
+    /// becomes part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live; `stream` is live and belongs to this device.
+    unsafe fn allocate_async(
+        &self,
+        ordinal: u32,
+        bytes: usize,
+        pool: RawPool,
+        stream: RawStream,
+    ) -> DriverResult<u64>;
+
+    /// Gives memory back to its pool once earlier work on the stream is done. Capture-unsafe, except on a stream that
+    /// captures: there it becomes part of the graph, and the memory must be of that graph.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `address` came from `allocate_async` and is not used again, except by work already ordered before this point of
+    /// the stream; `stream` is live and belongs to this device.
+    unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()>;
+
+    /// Makes a memory pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`]; [`Code::INVALID_VALUE`] for handle types that the device does not have.
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool>;
+
+    /// Destroys a pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pool` was made by `pool_create` and is not used again. None of its memory is out, and every free has run: the
+    /// manual permits both, and driver 580 crashes on either (SIGFPE and SIGSEGV within 200 pools).
+    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()>;
+
+    /// Gives unused memory of the pool back to the device until at most `keep_bytes` are left. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()>;
+
+    /// One property of a pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] or [`Code::INVALID_HANDLE`] for a pool that is gone, where the driver notices.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+    ) -> DriverResult<u64>;
+
+    /// Sets one property of a pool. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if it is read only.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is live.
+    unsafe fn pool_set_attribute(
+        &self,
+        ordinal: u32,
+        pool: RawPool,
+        attribute: PoolAttribute,
+        value: u64,
+    ) -> DriverResult<()>;
+
+    /// The device's own pool of one kind, which lives as long as the process.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`] (managed pools need driver 13.0).
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool>;
+
+    /// The unit in which virtual memory is reserved and mapped: a power of two.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::NOT_SUPPORTED`].
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize>;
+
+    /// Reserves addresses, without memory until they are mapped. With `align` 0 the driver chooses the alignment.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64>;
+
+    /// Gives reserved addresses back.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] while anything is mapped there.
+    ///
+    /// # Safety
+    ///
+    /// The range is one whole reservation of this device and is not used again.
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Physical memory of the device, without an address.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory>;
+
+    /// Releases physical memory; it returns to the device once it is no longer mapped.
+    ///
+    /// # Errors
+    ///
+    /// As the driver says.
+    ///
+    /// # Safety
+    ///
+    /// `memory` came from `memory_create` and is not used again by its handle.
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()>;
+
+    /// Exports physical memory for another process, as one of the handle types that it was created for.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] for a type that it was not created for, and for more than one; [`Code::NOT_PERMITTED`],
+    /// [`Code::NOT_SUPPORTED`] where the machine is not set up for it.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is live.
+    unsafe fn memory_export(
+        &self,
+        ordinal: u32,
+        memory: RawMemory,
+        handle_type: HandleType,
+    ) -> DriverResult<ExportedMemory>;
+
+    /// Maps a whole physical allocation to reserved addresses. It is not accessible until `memory_set_access`.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the range is not reserved, not aligned, or mapped already.
+    ///
+    /// # Safety
+    ///
+    /// `memory` is live and `bytes` is its size.
+    unsafe fn memory_map(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        memory: RawMemory,
+    ) -> DriverResult<()>;
+
+    /// Removes mappings. Does not wait: work that is still queued faults.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the range cuts a mapping. Unmapped parts are no error.
+    ///
+    /// # Safety
+    ///
+    /// No work of any stream of any device that touches the range is left.
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Sets the access that `accessor` has to a mapped range.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] unless the range is mapped; [`Code::INVALID_DEVICE`] where `accessor` cannot reach the memory.
+    ///
+    /// # Safety
+    ///
+    /// No work that is left needs an access that this takes away.
+    unsafe fn memory_set_access(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        accessor: Location,
+        access: MapAccess,
+    ) -> DriverResult<()>;
+
+    /// Copies and waits until it is done. Either side may be memory of a device or of the host. Capture-unsafe.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if a side is not memory that the device can reach.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges are live, and no other work touches them in a conflicting way meanwhile.
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()>;
+
+    /// Queues a copy on the stream.
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::copy`], at once or at a later synchronisation.
+    ///
+    /// # Safety
+    ///
+    /// Both ranges stay live until the copy has run, memory of the host included, and no unordered work conflicts.
+    unsafe fn copy_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        from: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Queues `count` repetitions of a value on the stream.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the address is not aligned to the value.
+    ///
+    /// # Safety
+    ///
+    /// The range stays live until the fill has run, and no unordered work conflicts.
+    unsafe fn fill_async(
+        &self,
+        ordinal: u32,
+        to: u64,
+        value: FillValue,
+        count: usize,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Queues the migration of managed memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the memory is not managed; [`Code::INVALID_DEVICE`].
+    ///
+    /// # Safety
+    ///
+    /// The range is live until the prefetch has run; `stream` is live and belongs to this device.
+    unsafe fn prefetch_async(
+        &self,
+        ordinal: u32,
+        address: u64,
+        bytes: usize,
+        to: Location,
+        stream: RawStream,
+    ) -> DriverResult<()>;
+
+    /// Advises on the use of managed or system memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Code::INVALID_VALUE`] if the memory cannot be advised on.
+    ///
+    /// # Safety
+    ///
+    /// The range is live.
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()>;
+
+    /// The calls by which other processes and other devices use memory; `None` for a driver without them.
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+}
+
+static_assertions::assert_obj_safe!(Driver);
