@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
 
-use super::{Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, Sharing};
+use super::{Call, Code, DriverError, DriverResult, ExportedMemory, HandleType};
 
 /// What `export` has written as a handle of that type. `export` is given where to.
 pub(super) fn exported(
@@ -36,17 +36,6 @@ pub(super) fn exported(
         }
         // Handle types of Windows, none, and more than one.
         _ => Err(DriverError::new(call, Code::INVALID_VALUE)),
-    }
-}
-
-/// Refuses imported memory of another device that the device `ordinal` does not reach. Memory of the host is everybody's, and that of a
-/// device which this process does not see is nobody's: `home` is `None`.
-pub(super) fn require_home(driver: &impl Sharing, ordinal: u32, home: Option<usize>) -> DriverResult<()> {
-    match home {
-        Some(home) if home != ordinal as usize && !driver.can_reach(ordinal, home as u32)? => {
-            Err(DriverError::new(Call::MemoryImport, Code::INVALID_VALUE))
-        }
-        _ => Ok(()),
     }
 }
 

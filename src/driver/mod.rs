@@ -41,6 +41,8 @@ mod pointer;
 mod process;
 mod relaxed;
 mod sharing;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
+mod vendor;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

@@ -5,14 +5,14 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use core::ptr::{self, NonNull};
 
-use super::abi::{self, AccessDesc, AllocationProp, MemLocation, PoolProps};
+use super::abi::{self, MemLocation, PoolProps};
 use super::context::check;
 use super::symbols::Symbols;
 use super::{CudaDriver, host_call, numa, usable};
 use crate::driver::answer::{
     MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
 };
-use crate::driver::exported::exported;
+use crate::driver::vendor::{answered_in, pages};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
@@ -540,107 +540,16 @@ unsafe impl Driver for CudaDriver {
         Ok(RawPool(pool as u64))
     }
 
-    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
-        let device = self.device(ordinal, Call::VirtualGranularity)?;
-        let properties = AllocationProp::new(device.number, HandleType::NONE);
-        self.read(ordinal, Call::VirtualGranularity, |symbols, bytes| match symbols.get_granularity {
-            // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
-            Some(get) => unsafe { get(bytes, &raw const properties, abi::GRANULARITY_MINIMUM) },
-            None => MISSING,
-        })
-    }
-
-    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64> {
-        not_empty(Call::VirtualReserve, bytes)?;
-        self.read(ordinal, Call::VirtualReserve, |symbols, address| match symbols.address_reserve {
-            // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
-            Some(reserve) => unsafe { reserve(address, bytes, align, 0, 0) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
-        self.call(ordinal, Call::VirtualFree, |symbols| match symbols.address_free {
-            // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
-            Some(free) => unsafe { free(address, bytes) },
-            None => MISSING,
-        })
-    }
-
-    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
-        not_empty(Call::MemoryCreate, bytes)?;
-        let device = self.device(ordinal, Call::MemoryCreate)?;
-        let properties = AllocationProp::new(device.number, handle_types);
-        self.read(ordinal, Call::MemoryCreate, |symbols, memory| match symbols.memory_create {
-            // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
-            Some(create) => unsafe { create(memory, bytes, &raw const properties, 0) },
-            None => MISSING,
-        })
-        .map(RawMemory)
-    }
-
-    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
-        self.call(ordinal, Call::MemoryRelease, |symbols| match symbols.memory_release {
-            // SAFETY: the caller's promise: the memory is live and its handle not used again.
-            Some(release) => unsafe { release(memory.0) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn memory_export(
-        &self,
-        ordinal: u32,
-        memory: RawMemory,
-        handle_type: HandleType,
-    ) -> DriverResult<ExportedMemory> {
-        exported(Call::MemoryExport, handle_type, |to| {
-            self.call(ordinal, Call::MemoryExport, |symbols| match symbols.memory_export {
-                // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that
-                // type is; the flags must be 0.
-                Some(export) => unsafe { export(to, memory.0, handle_type.0, 0) },
-                None => MISSING,
-            })
-        })
-    }
-
-    unsafe fn memory_map(
-        &self,
-        ordinal: u32,
-        address: u64,
-        bytes: usize,
-        memory: RawMemory,
-    ) -> DriverResult<()> {
-        self.call(ordinal, Call::MemoryMap, |symbols| match symbols.memory_map {
-            // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. libcuda
-            // checks the range.
-            Some(map) => unsafe { map(address, bytes, 0, memory.0, 0) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
-        self.call(ordinal, Call::MemoryUnmap, |symbols| match symbols.memory_unmap {
-            // SAFETY: no work that touches the range is left, as the caller promises.
-            Some(unmap) => unsafe { unmap(address, bytes) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn memory_set_access(
-        &self,
-        ordinal: u32,
-        address: u64,
-        bytes: usize,
-        accessor: Location,
-        access: MapAccess,
-    ) -> DriverResult<()> {
-        let location = self.location(accessor, Call::MemorySetAccess)?;
-        let access = AccessDesc::new(location, access);
-        self.call(ordinal, Call::MemorySetAccess, |symbols| match symbols.memory_set_access {
-            // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.
-            Some(set) => unsafe { set(address, bytes, &raw const access, 1) },
-            None => MISSING,
-        })
+    answered_in! { pages:
+        fn virtual_granularity(ordinal: u32) -> usize;
+        fn virtual_reserve(ordinal: u32, bytes: usize, align: usize) -> u64;
+        unsafe fn virtual_free(ordinal: u32, address: u64, bytes: usize) -> ();
+        fn memory_create(ordinal: u32, bytes: usize, handle_types: HandleType) -> RawMemory;
+        unsafe fn memory_release(ordinal: u32, memory: RawMemory) -> ();
+        unsafe fn memory_export(ordinal: u32, memory: RawMemory, handle_type: HandleType) -> ExportedMemory;
+        unsafe fn memory_map(ordinal: u32, address: u64, bytes: usize, memory: RawMemory) -> ();
+        unsafe fn memory_unmap(ordinal: u32, address: u64, bytes: usize) -> ();
+        unsafe fn memory_set_access(ordinal: u32, address: u64, bytes: usize, accessor: Location, access: MapAccess) -> ();
     }
 
     unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {

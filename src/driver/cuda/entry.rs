@@ -4,11 +4,43 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
-use super::abi::MemLocation;
+use super::abi::{self, MemLocation};
+use super::calls::MISSING;
 use super::context::{CudaDevice, check};
 use super::symbols::Symbols;
 use super::{CudaDriver, usable};
+use crate::driver::exported::Descriptors;
+use crate::driver::vendor::LibraryDriver;
+use crate::driver::vendor::pages::PageFunctions;
 use crate::driver::{Call, Code, DriverError, DriverResult, Location, RawStream};
+
+impl LibraryDriver for CudaDriver {
+    const MISSING: c_uint = MISSING;
+
+    fn pages(&self) -> &PageFunctions {
+        &self.symbols.pages
+    }
+
+    fn granularity(&self) -> c_uint {
+        abi::GRANULARITY_MINIMUM
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors::ByValue
+    }
+
+    fn device_number(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
+        Ok(self.device(ordinal, call)?.number)
+    }
+
+    fn ordinal_of(&self, number: c_int) -> Option<u32> {
+        self.devices.iter().position(|device| device.number == number).map(|ordinal| ordinal as u32)
+    }
+
+    fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
+        self.call(ordinal, call, |_| function())
+    }
+}
 
 impl CudaDriver {
     pub(super) fn device(&self, ordinal: u32, call: Call) -> DriverResult<&CudaDevice> {

@@ -5,13 +5,14 @@
 use core::ffi::c_int;
 
 use super::CudaDriver;
-use super::abi::{self, AccessDesc, AllocationProp, Portable};
+use super::abi::{self, AccessDesc, Portable};
 use super::calls::{MISSING, event, pool};
 use super::context::check;
-use crate::driver::exported::{Descriptors, as_handle, exported, require_home};
+use crate::driver::exported::{Descriptors, as_handle, exported};
+use crate::driver::vendor::{answered_in, pages};
 use crate::driver::{
-    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location,
-    MapAccess, MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+    Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location, MapAccess,
+    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
 };
 
 // SAFETY: the promises of the contract are libcuda's own. The methods below add the rest: a device never reaches itself, and imported
@@ -132,24 +133,8 @@ unsafe impl Sharing for CudaDriver {
         })
     }
 
-    fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory> {
-        let memory = self.read(ordinal, Call::MemoryImport, |symbols, memory| match symbols.memory_import {
-            Some(import) => as_handle(exported, Descriptors::ByValue, |handle, handle_type| {
-                // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
-                unsafe { import(memory, handle, handle_type.0) }
-            }),
-            None => MISSING,
-        });
-        let memory = RawMemory(memory?);
-        // SAFETY: the memory was just imported.
-        match unsafe { self.require_reachable(ordinal, memory) } {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                // A failure to release leaks memory that the exporter still has. SAFETY: nobody has been given the handle.
-                let _ = unsafe { self.memory_release(ordinal, memory) };
-                Err(error)
-            }
-        }
+    answered_in! { pages:
+        fn memory_import(ordinal: u32, exported: &ExportedMemory) -> RawMemory;
     }
 
     fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
@@ -199,25 +184,5 @@ unsafe impl Sharing for CudaDriver {
             Some(set) => unsafe { set(pool(raw), &raw const access, 1) },
             None => MISSING,
         })
-    }
-}
-
-impl CudaDriver {
-    /// Refuses memory of a device that the device `ordinal` does not reach: libcuda would only when it is mapped and access is asked
-    /// for.
-    ///
-    /// # Safety
-    ///
-    /// `memory` is live.
-    unsafe fn require_reachable(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
-        let mut properties = AllocationProp::new(0, HandleType::NONE);
-        let Some(get) = self.symbols.memory_get_properties else { return Ok(()) };
-        self.call(ordinal, Call::MemoryImport, |_| {
-            // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
-            unsafe { get(&raw mut properties, memory.0) }
-        })?;
-        let home = properties.location().as_device();
-        let home = home.and_then(|number| self.devices.iter().position(|device| device.number == number));
-        require_home(self, ordinal, home)
     }
 }

@@ -9,7 +9,9 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys;
 
-use super::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps, Portable};
+use super::abi::{AccessDesc, MemLocation, PoolProps, Portable};
+use crate::driver::vendor::functions::{FindFunctions, Names};
+use crate::driver::vendor::pages::PageFunctions;
 
 /// The function type that `cuLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -24,6 +26,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
+            pub(super) pages: PageFunctions,
         }
 
         impl Symbols {
@@ -37,13 +40,15 @@ macro_rules! symbols {
                     $($name: {
                         // SAFETY: the caller's promise; and the type is that of the function in every CUDA version
                         // from 12.0 on, because a function whose type changes gets a new suffix.
-                        unsafe { symbol(concat!($symbol, "\0").as_bytes()) }
+                        unsafe { symbol($symbol) }
                             .ok_or(concat!("the loaded libcuda has no function ", $symbol))?
                     },)+
                     $($optional: {
                         // SAFETY: as above.
-                        unsafe { symbol(concat!($optional_symbol, "\0").as_bytes()) }
+                        unsafe { symbol($optional_symbol) }
                     },)+
+                    // SAFETY: as above.
+                    pages: unsafe { PageFunctions::find(&mut Libcuda) },
                 })
             }
         }
@@ -124,15 +129,6 @@ symbols! {
         pool_set_attribute = "cuMemPoolSetAttribute"(usize, c_uint, *mut c_void);
         device_get_default_pool = "cuDeviceGetDefaultMemPool"(*mut usize, c_int);
         location_get_default_pool = "cuMemGetDefaultMemPool"(*mut usize, *mut MemLocation, c_uint);
-        get_granularity = "cuMemGetAllocationGranularity"(*mut usize, *const AllocationProp, c_uint);
-        address_reserve = "cuMemAddressReserve"(*mut u64, usize, usize, u64, c_ulonglong);
-        address_free = "cuMemAddressFree"(u64, usize);
-        memory_create = "cuMemCreate"(*mut u64, usize, *const AllocationProp, c_ulonglong);
-        memory_release = "cuMemRelease"(u64);
-        memory_export = "cuMemExportToShareableHandle"(*mut c_void, u64, c_uint, c_ulonglong);
-        memory_map = "cuMemMap"(u64, usize, usize, u64, c_ulonglong);
-        memory_unmap = "cuMemUnmap"(u64, usize);
-        memory_set_access = "cuMemSetAccess"(u64, usize, *const AccessDesc, usize);
         prefetch_to_location = "cuMemPrefetchAsync_v2"(u64, usize, MemLocation, c_uint, usize);
         prefetch_to_device = "cuMemPrefetchAsync"(u64, usize, c_int, usize);
         advise_location = "cuMemAdvise_v2"(u64, usize, c_uint, MemLocation);
@@ -148,8 +144,6 @@ symbols! {
         pool_export_pointer = "cuMemPoolExportPointer"(*mut Portable, u64);
         pool_import_pointer = "cuMemPoolImportPointer"(*mut u64, usize, *mut Portable);
         pool_set_access = "cuMemPoolSetAccess"(usize, *const AccessDesc, usize);
-        memory_import = "cuMemImportFromShareableHandle"(*mut u64, *mut c_void, c_uint);
-        memory_get_properties = "cuMemGetAllocationPropertiesFromHandle"(*mut AllocationProp, u64);
         device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
         context_enable_peer_access = "cuCtxEnablePeerAccess"(usize, c_uint);
     }
@@ -169,21 +163,31 @@ pub(super) fn is_library_present() -> bool {
 /// The library can be loaded.
 pub(super) unsafe fn driver_version() -> Option<Result<c_int, c_uint>> {
     // SAFETY: the caller's promise; the function takes a pointer to an `int` in every version.
-    let get_version: unsafe extern "C" fn(*mut c_int) -> c_uint = unsafe { symbol(b"cuDriverGetVersion\0") }?;
+    let get_version: unsafe extern "C" fn(*mut c_int) -> c_uint = unsafe { symbol("cuDriverGetVersion") }?;
     let mut version = 0;
     // SAFETY: `version` is writable; the function may be called before `cuInit`.
     let code = unsafe { get_version(&raw mut version) };
     Some(if code == super::abi::SUCCESS { Ok(version) } else { Err(code) })
 }
 
-/// One function by its name, which ends in a zero byte.
+/// The library, which can be loaded.
+struct Libcuda;
+
+impl FindFunctions for Libcuda {
+    unsafe fn find<F: Copy>(&mut self, names: &Names) -> Option<F> {
+        // SAFETY: the caller's promise.
+        unsafe { symbol(names.libcuda) }
+    }
+}
+
+/// One function by its name.
 ///
 /// # Safety
 ///
 /// The library can be loaded: cudarc panics otherwise. `F` is the type of that function.
-unsafe fn symbol<F: Copy>(name: &'static [u8]) -> Option<F> {
+unsafe fn symbol<F: Copy>(name: &'static str) -> Option<F> {
     // SAFETY: the caller's promise. cudarc never unloads the library again.
     let library = unsafe { sys::culib() };
     // SAFETY: `F` is the function's type, as the caller promises.
-    unsafe { library.get::<F>(name) }.ok().map(|symbol| *symbol)
+    unsafe { library.get::<F>(name.as_bytes()) }.ok().map(|symbol| *symbol)
 }

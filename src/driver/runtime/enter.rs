@@ -6,9 +6,13 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::calls::MISSING;
 use super::symbols::Symbols;
 use super::{RuntimeDriver, usable};
 use crate::driver::abi::{self, MemLocation};
+use crate::driver::exported::Descriptors;
+use crate::driver::vendor::LibraryDriver;
+use crate::driver::vendor::pages::PageFunctions;
 use crate::driver::{Call, Code, DriverError, DriverResult, Location, RawStream};
 
 /// A device, and the context that is behind it where the library has contexts.
@@ -83,6 +87,35 @@ impl Drop for Entered<'_> {
                 unsafe { (self.symbols.set_device)(before) };
             }
         }
+    }
+}
+
+impl LibraryDriver for RuntimeDriver {
+    const MISSING: c_uint = MISSING;
+
+    fn pages(&self) -> &PageFunctions {
+        &self.symbols.pages
+    }
+
+    fn granularity(&self) -> c_uint {
+        self.table().granularity
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        let by_value = self.version >= self.table().descriptors_by_value_since;
+        if by_value { Descriptors::ByValue } else { Descriptors::ByAddress }
+    }
+
+    fn device_number(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
+        Ok(self.device(ordinal, call)?.number)
+    }
+
+    fn ordinal_of(&self, number: c_int) -> Option<u32> {
+        self.devices.iter().position(|device| device.number == number).map(|ordinal| ordinal as u32)
+    }
+
+    fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
+        self.call(ordinal, call, |_| function())
     }
 }
 

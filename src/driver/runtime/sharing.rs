@@ -2,17 +2,17 @@
 
 #![expect(unsafe_code, reason = "calls a vendor's library")]
 
-use core::ffi::{c_int, c_uint};
+use core::ffi::c_int;
 
 use super::RuntimeDriver;
 use super::calls::{MISSING, aligned};
 use super::enter::RuntimeDevice;
-use super::symbols::Symbols;
-use crate::driver::abi::{self, AccessDesc, AllocationProp, Portable};
-use crate::driver::exported::{Descriptors, as_handle, exported, require_home};
+use crate::driver::abi::{self, AccessDesc, Portable};
+use crate::driver::exported::{Descriptors, as_handle, exported};
+use crate::driver::vendor::{answered_in, pages};
 use crate::driver::{
-    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location,
-    MapAccess, MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+    Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location, MapAccess,
+    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
 };
 
 // SAFETY: the promises of the contract are the libraries' own. The methods below add the rest: a device never reaches itself, it has a
@@ -153,26 +153,8 @@ unsafe impl Sharing for RuntimeDriver {
         })
     }
 
-    fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory> {
-        let by_value = self.version >= self.table().descriptors_by_value_since;
-        let descriptors = if by_value { Descriptors::ByValue } else { Descriptors::ByAddress };
-        let memory = self.read(ordinal, Call::MemoryImport, |symbols, memory| match symbols.memory_import {
-            Some(import) => as_handle(exported, descriptors, |handle, handle_type| {
-                // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
-                unsafe { import(memory, handle, handle_type.0) }
-            }),
-            None => MISSING,
-        });
-        let memory = RawMemory(memory?);
-        // SAFETY: the memory was just imported.
-        match unsafe { self.require_reachable(ordinal, memory) } {
-            Ok(()) => Ok(memory),
-            Err(error) => {
-                // A failure to release leaks memory that the exporter still has. SAFETY: nobody has been given the handle.
-                let _ = unsafe { self.memory_release(ordinal, memory) };
-                Err(error)
-            }
-        }
+    answered_in! { pages:
+        fn memory_import(ordinal: u32, exported: &ExportedMemory) -> RawMemory;
     }
 
     fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
@@ -255,25 +237,5 @@ impl RuntimeDriver {
             }
             Err(error) => Err(DriverError::new(Call::MemoryHandle, error.code)),
         }
-    }
-
-    /// Refuses memory of a device that the device `ordinal` does not reach: a library would only when it is mapped and access is asked
-    /// for.
-    ///
-    /// # Safety
-    ///
-    /// `memory` is live.
-    unsafe fn require_reachable(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
-        const CALL: Call = Call::MemoryImport;
-        let mut properties = AllocationProp::new(0, HandleType::NONE);
-        let Some(get) = self.symbols.memory_get_properties else { return Ok(()) };
-        let mut ask = |_: &Symbols| -> c_uint {
-            // SAFETY: `properties` is a whole structure of that call, and writable; the memory is live, as the caller promises.
-            unsafe { get(&raw mut properties, memory.0) }
-        };
-        self.call(ordinal, CALL, &mut ask)?;
-        let home = properties.location().as_device();
-        let home = home.and_then(|number| self.devices.iter().position(|device| device.number() == number));
-        require_home(self, ordinal, home)
     }
 }

@@ -6,7 +6,9 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation, PoolProps, Portable};
+use crate::driver::abi::{AccessDesc, MemLocation, PoolProps, Portable};
+use crate::driver::vendor::functions::{FindFunctions, Names};
+use crate::driver::vendor::pages::PageFunctions;
 
 /// The function type that `cudaLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -59,6 +61,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
+            pub(super) pages: PageFunctions,
             /// The names of those that are not there.
             pub(super) missing: Vec<&'static str>,
         }
@@ -88,6 +91,8 @@ macro_rules! symbols {
                         // SAFETY: as above.
                         unsafe { find(library, pick!(runtime, $optional_symbols), of, &mut missing) }
                     },)+
+                    // SAFETY: the caller's promise.
+                    pages: unsafe { PageFunctions::find(&mut Found { library, runtime, of, missing: &mut missing }) },
                     missing,
                 })
             }
@@ -95,7 +100,8 @@ macro_rules! symbols {
 
         /// Every function that is looked for in libraries of `runtime`.
         pub(super) fn all(runtime: Runtime) -> impl Iterator<Item = Named> {
-            [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+].into_iter().flat_map(names)
+            let here = [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+];
+            here.into_iter().chain(PageFunctions::NAMES.iter().map(move |names| of(runtime, names))).flat_map(names)
         }
     };
 }
@@ -258,30 +264,6 @@ symbols! {
             *mut MemLocation,
             c_uint
         );
-        get_granularity = ["cuMemGetAllocationGranularity", "hipMemGetAllocationGranularity", "mcMemGetAllocationGranularity"](
-            *mut usize,
-            *const AllocationProp,
-            c_uint
-        );
-        address_reserve = ["cuMemAddressReserve", "hipMemAddressReserve", "mcMemAddressReserve"](
-            *mut u64,
-            usize,
-            usize,
-            u64,
-            c_ulonglong
-        );
-        address_free = ["cuMemAddressFree", "hipMemAddressFree", "mcMemAddressFree"](u64, usize);
-        memory_create = ["cuMemCreate", "hipMemCreate", "mcMemCreate"](*mut u64, usize, *const AllocationProp, c_ulonglong);
-        memory_release = ["cuMemRelease", "hipMemRelease", "mcMemRelease"](u64);
-        memory_export = ["cuMemExportToShareableHandle", "hipMemExportToShareableHandle", "mcMemExportToShareableHandle"](
-            *mut c_void,
-            u64,
-            c_uint,
-            c_ulonglong
-        );
-        memory_map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
-        memory_unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
-        memory_set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
         // What other processes and other devices use. HIP's functions for the pools of other processes are left out: docs/runtimes.md
         // says why. MACA's have not been named.
         device_get_uuid = ["cuDeviceGetUuid", "hipDeviceGetUuid", "mcDeviceGetUuid"](*mut [u8; 16], c_int);
@@ -295,16 +277,6 @@ symbols! {
         pool_export_pointer = ["cudaMemPoolExportPointer", "", ""](*mut Portable, u64);
         pool_import_pointer = ["cudaMemPoolImportPointer", "", ""](*mut u64, usize, *mut Portable);
         pool_set_access = ["cudaMemPoolSetAccess", "hipMemPoolSetAccess", "mcMemPoolSetAccess"](usize, *const AccessDesc, usize);
-        memory_import = ["cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", "mcMemImportFromShareableHandle"](
-            *mut u64,
-            *mut c_void,
-            c_uint
-        );
-        memory_get_properties = [
-            "cuMemGetAllocationPropertiesFromHandle",
-            "hipMemGetAllocationPropertiesFromHandle",
-            "mcMemGetAllocationPropertiesFromHandle"
-        ](*mut AllocationProp, u64);
         device_can_access_peer = ["cudaDeviceCanAccessPeer", "hipDeviceCanAccessPeer", "mcDeviceCanAccessPeer"](
             *mut c_int,
             c_int,
@@ -337,12 +309,36 @@ impl Symbols {
 
     /// Whether it has what pages of other processes need.
     pub(super) fn lends_pages(&self) -> bool {
-        self.memory_export.is_some() && self.memory_import.is_some()
+        self.pages.export.is_some() && self.pages.import.is_some()
     }
 
     /// Whether it has what events of other processes need.
     pub(super) fn lends_events(&self) -> bool {
         self.event_get_portable.is_some() && self.event_open.is_some()
+    }
+}
+
+/// The name in libraries of `runtime`.
+const fn of(runtime: Runtime, names: &Names) -> &'static str {
+    match runtime {
+        Runtime::Cudart => names.cudart,
+        Runtime::Hip => names.hip,
+        Runtime::Maca => names.maca,
+    }
+}
+
+/// A library whose functions are being found.
+struct Found<'a> {
+    library: &'a Library,
+    runtime: Runtime,
+    of: (u32, u32),
+    missing: &'a mut Vec<&'static str>,
+}
+
+impl FindFunctions for Found<'_> {
+    unsafe fn find<F: Copy>(&mut self, names: &Names) -> Option<F> {
+        // SAFETY: the caller's promise.
+        unsafe { find(self.library, of(self.runtime, names), self.of, self.missing) }
     }
 }
 

@@ -1,0 +1,247 @@
+//! Pages: physical memory without an address, and reserved addresses without memory.
+//!
+//! cudart has no functions for them: it is the driver behind it that is asked. The others have copied those by name and type.
+
+#![expect(unsafe_code, reason = "calls the vendors' libraries")]
+
+use core::ffi::{c_uint, c_ulonglong, c_void};
+
+use super::LibraryDriver;
+use super::functions::{functions, names};
+use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation};
+use crate::driver::answer::not_empty;
+use crate::driver::exported::{as_handle, exported};
+use crate::driver::{
+    Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, Location, MapAccess, RawMemory,
+    Sharing,
+};
+
+functions! {
+    /// The functions for pages.
+    PageFunctions {
+        get_granularity = ["cuMemGetAllocationGranularity", "hipMemGetAllocationGranularity", "mcMemGetAllocationGranularity"](
+            *mut usize,
+            *const AllocationProp,
+            c_uint
+        );
+        address_reserve = ["cuMemAddressReserve", "hipMemAddressReserve", "mcMemAddressReserve"](
+            *mut u64,
+            usize,
+            usize,
+            u64,
+            c_ulonglong
+        );
+        address_free = ["cuMemAddressFree", "hipMemAddressFree", "mcMemAddressFree"](u64, usize);
+        create = ["cuMemCreate", "hipMemCreate", "mcMemCreate"](*mut u64, usize, *const AllocationProp, c_ulonglong);
+        release = ["cuMemRelease", "hipMemRelease", "mcMemRelease"](u64);
+        export = ["cuMemExportToShareableHandle", "hipMemExportToShareableHandle", "mcMemExportToShareableHandle"](
+            *mut c_void,
+            u64,
+            c_uint,
+            c_ulonglong
+        );
+        import = ["cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", "mcMemImportFromShareableHandle"](
+            *mut u64,
+            *mut c_void,
+            c_uint
+        );
+        get_properties = [
+            "cuMemGetAllocationPropertiesFromHandle",
+            "hipMemGetAllocationPropertiesFromHandle",
+            "mcMemGetAllocationPropertiesFromHandle"
+        ](*mut AllocationProp, u64);
+        map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
+        unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
+        set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
+    }
+}
+
+pub(in crate::driver) fn virtual_granularity(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+) -> DriverResult<usize> {
+    const CALL: Call = Call::VirtualGranularity;
+    let properties = AllocationProp::new(driver.device_number(ordinal, CALL)?, HandleType::NONE);
+    driver.read_with(ordinal, CALL, driver.pages().get_granularity, |get, bytes| {
+        // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
+        unsafe { get(bytes, &raw const properties, driver.granularity()) }
+    })
+}
+
+pub(in crate::driver) fn virtual_reserve(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    bytes: usize,
+    align: usize,
+) -> DriverResult<u64> {
+    const CALL: Call = Call::VirtualReserve;
+    not_empty(CALL, bytes)?;
+    driver.read_with(ordinal, CALL, driver.pages().address_reserve, |reserve, address| {
+        // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
+        unsafe { reserve(address, bytes, align, 0, 0) }
+    })
+}
+
+/// # Safety
+///
+/// As [`Driver::virtual_free`](crate::driver::Driver::virtual_free).
+pub(in crate::driver) unsafe fn virtual_free(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    address: u64,
+    bytes: usize,
+) -> DriverResult<()> {
+    driver.call_with(ordinal, Call::VirtualFree, driver.pages().address_free, |free| {
+        // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
+        unsafe { free(address, bytes) }
+    })
+}
+
+pub(in crate::driver) fn memory_create(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    bytes: usize,
+    handle_types: HandleType,
+) -> DriverResult<RawMemory> {
+    const CALL: Call = Call::MemoryCreate;
+    not_empty(CALL, bytes)?;
+    let properties = AllocationProp::new(driver.device_number(ordinal, CALL)?, handle_types);
+    let memory = driver.read_with(ordinal, CALL, driver.pages().create, |create, memory| {
+        // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
+        unsafe { create(memory, bytes, &raw const properties, 0) }
+    });
+    memory.map(RawMemory)
+}
+
+/// # Safety
+///
+/// As [`Driver::memory_release`](crate::driver::Driver::memory_release).
+pub(in crate::driver) unsafe fn memory_release(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    memory: RawMemory,
+) -> DriverResult<()> {
+    driver.call_with(ordinal, Call::MemoryRelease, driver.pages().release, |release| {
+        // SAFETY: the caller's promise: the memory is live and its handle not used again.
+        unsafe { release(memory.0) }
+    })
+}
+
+/// # Safety
+///
+/// As [`Driver::memory_export`](crate::driver::Driver::memory_export).
+pub(in crate::driver) unsafe fn memory_export(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    memory: RawMemory,
+    handle_type: HandleType,
+) -> DriverResult<ExportedMemory> {
+    exported(Call::MemoryExport, handle_type, |to| {
+        driver.call_with(ordinal, Call::MemoryExport, driver.pages().export, |export| {
+            // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that type is; the flags
+            // must be 0.
+            unsafe { export(to, memory.0, handle_type.0, 0) }
+        })
+    })
+}
+
+/// As [`Sharing::memory_import`].
+pub(in crate::driver) fn memory_import<D: LibraryDriver + Sharing>(
+    driver: &D,
+    ordinal: u32,
+    exported: &ExportedMemory,
+) -> DriverResult<RawMemory> {
+    let memory = driver.read_with(ordinal, Call::MemoryImport, driver.pages().import, |import, memory| {
+        as_handle(exported, driver.descriptors(), |handle, handle_type| {
+            // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
+            unsafe { import(memory, handle, handle_type.0) }
+        })
+    });
+    let memory = RawMemory(memory?);
+    // SAFETY: the memory was just imported.
+    match unsafe { require_reachable(driver, ordinal, memory) } {
+        Ok(()) => Ok(memory),
+        Err(error) => {
+            // A failure to release leaks memory that the exporter still has. SAFETY: nobody has been given the handle.
+            let _ = unsafe { memory_release(driver, ordinal, memory) };
+            Err(error)
+        }
+    }
+}
+
+/// Refuses imported memory of a device that the device `ordinal` does not reach: a library would only when it is mapped and access is
+/// asked for. Memory of the host is everybody's, and that of a device which this process does not see is nobody's.
+///
+/// # Safety
+///
+/// `memory` is live.
+unsafe fn require_reachable<D: LibraryDriver + Sharing>(
+    driver: &D,
+    ordinal: u32,
+    memory: RawMemory,
+) -> DriverResult<()> {
+    const CALL: Call = Call::MemoryImport;
+    let Some(get) = driver.pages().get_properties else { return Ok(()) };
+    let mut properties = AllocationProp::new(0, HandleType::NONE);
+    driver.on_device(ordinal, CALL, || {
+        // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
+        unsafe { get(&raw mut properties, memory.0) }
+    })?;
+    match properties.location().as_device().and_then(|number| driver.ordinal_of(number)) {
+        Some(home) if home != ordinal && !driver.can_reach(ordinal, home)? => {
+            Err(DriverError::new(CALL, Code::INVALID_VALUE))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// # Safety
+///
+/// As [`Driver::memory_map`](crate::driver::Driver::memory_map).
+pub(in crate::driver) unsafe fn memory_map(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    address: u64,
+    bytes: usize,
+    memory: RawMemory,
+) -> DriverResult<()> {
+    driver.call_with(ordinal, Call::MemoryMap, driver.pages().map, |map| {
+        // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. The library checks the range.
+        unsafe { map(address, bytes, 0, memory.0, 0) }
+    })
+}
+
+/// # Safety
+///
+/// As [`Driver::memory_unmap`](crate::driver::Driver::memory_unmap).
+pub(in crate::driver) unsafe fn memory_unmap(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    address: u64,
+    bytes: usize,
+) -> DriverResult<()> {
+    driver.call_with(ordinal, Call::MemoryUnmap, driver.pages().unmap, |unmap| {
+        // SAFETY: no work that touches the range is left, as the caller promises.
+        unsafe { unmap(address, bytes) }
+    })
+}
+
+/// # Safety
+///
+/// As [`Driver::memory_set_access`](crate::driver::Driver::memory_set_access).
+pub(in crate::driver) unsafe fn memory_set_access(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    address: u64,
+    bytes: usize,
+    accessor: Location,
+    access: MapAccess,
+) -> DriverResult<()> {
+    const CALL: Call = Call::MemorySetAccess;
+    let location = MemLocation::of(accessor, |accessor| driver.device_number(accessor, CALL))?;
+    let access = AccessDesc::new(location, access);
+    driver.call_with(ordinal, CALL, driver.pages().set_access, |set| {
+        // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.
+        unsafe { set(address, bytes, &raw const access, 1) }
+    })
+}
