@@ -2,17 +2,13 @@
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use core::ptr::{self, NonNull};
 
-use super::abi::{self, MemLocation, PoolProps};
 use super::context::check;
-use super::symbols::Symbols;
-use super::{CudaDriver, host_call, numa, usable};
-use crate::driver::answer::{
-    MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
-};
-use crate::driver::vendor::{answered_in, pages};
+use super::{CudaDriver, abi, host_call, numa, usable};
+use crate::driver::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::vendor::{answered_in, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
@@ -23,9 +19,6 @@ use crate::driver::{
 /// The code of a call whose function the loaded libcuda lacks.
 pub(super) const MISSING: c_uint = Code::NOT_FOUND.0;
 
-/// The driver that first had `CUmemPoolProps::maxSize`.
-const POOL_LIMIT_VERSION: u32 = 12020;
-
 // Handles travel as 64 bits and are pointers in C. What this driver makes fits, whatever the width.
 
 const fn stream(stream: RawStream) -> usize {
@@ -34,10 +27,6 @@ const fn stream(stream: RawStream) -> usize {
 
 pub(super) const fn event(event: RawEvent) -> usize {
     event.0 as usize
-}
-
-pub(super) const fn pool(pool: RawPool) -> usize {
-    pool.0 as usize
 }
 
 // SAFETY: the promises of the contract are libcuda's own: its allocations are disjoint, its streams run in order, and its waits
@@ -343,69 +332,11 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
-    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
-        not_empty(Call::AllocatePinned, bytes)?;
-        let mut start = ptr::null_mut();
-        self.call(ordinal, Call::AllocatePinned, |symbols| {
-            // SAFETY: `start` is writable.
-            unsafe { (symbols.host_allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
-        })?;
-        let pointer = NonNull::new(start.cast::<u8>())
-            .ok_or(DriverError::new(Call::AllocatePinned, Code::OUT_OF_MEMORY))?;
-        if flags.mapped {
-            // SAFETY: `start` was just pinned, and mapped.
-            let same = unsafe { self.check_same_address(ordinal, Call::AllocatePinned, start) };
-            if let Err(error) = same {
-                // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not
-                // returned.
-                let _ = unsafe { self.free_pinned(ordinal, pointer) };
-                return Err(error);
-            }
-        }
-        Ok(pointer)
-    }
-
-    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
-        self.call(ordinal, Call::FreePinned, |symbols| {
-            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
-            unsafe { (symbols.host_free)(pointer.as_ptr().cast()) }
-        })
-    }
-
-    unsafe fn register_host(
-        &self,
-        ordinal: u32,
-        pointer: NonNull<u8>,
-        bytes: usize,
-        flags: PinnedFlags,
-    ) -> DriverResult<()> {
-        // The bit of write-combining means "memory of a device" to this call, and the host's cache policy is settled.
-        if flags.write_combined {
-            return Err(DriverError::new(Call::RegisterHost, Code::INVALID_VALUE));
-        }
-        let start: *mut c_void = pointer.as_ptr().cast();
-        self.call(ordinal, Call::RegisterHost, |symbols| {
-            // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
-            unsafe { (symbols.host_register)(start, bytes, abi::pinned_flags(flags)) }
-        })?;
-        if flags.mapped {
-            // SAFETY: `start` was just registered, and mapped.
-            let same = unsafe { self.check_same_address(ordinal, Call::RegisterHost, start) };
-            if let Err(error) = same {
-                // A failure leaves the memory pinned, which is no harm while it is mapped.
-                // SAFETY: `pointer` was just registered, and no device has been given it.
-                let _ = unsafe { self.unregister_host(ordinal, pointer) };
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
-        self.call(ordinal, Call::UnregisterHost, |symbols| {
-            // SAFETY: no device has work left that touches the memory, as the caller promises.
-            unsafe { (symbols.host_unregister)(pointer.as_ptr().cast()) }
-        })
+    answered_in! { pinned:
+        fn allocate_pinned(ordinal: u32, bytes: usize, flags: PinnedFlags) -> NonNull<u8>;
+        unsafe fn free_pinned(ordinal: u32, pointer: NonNull<u8>) -> ();
+        unsafe fn register_host(ordinal: u32, pointer: NonNull<u8>, bytes: usize, flags: PinnedFlags) -> ();
+        unsafe fn unregister_host(ordinal: u32, pointer: NonNull<u8>) -> ();
     }
 
     fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
@@ -430,7 +361,7 @@ unsafe impl Driver for CudaDriver {
         not_empty(Call::AllocateAsync, bytes)?;
         self.read(ordinal, Call::AllocateAsync, |symbols, address| match symbols.pool_allocate_async {
             // SAFETY: `address` is writable; pool and stream are live, as the caller promises.
-            Some(allocate) => unsafe { allocate(address, bytes, pool(from), stream(raw)) },
+            Some(allocate) => unsafe { allocate(address, bytes, pools::handle(from), stream(raw)) },
             None => MISSING,
         })
     }
@@ -443,101 +374,13 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
-    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
-        let device = self.device(ordinal, Call::PoolCreate)?;
-        if properties.max_bytes != 0 && self.version < POOL_LIMIT_VERSION {
-            return Err(DriverError::new(Call::PoolCreate, Code::NOT_SUPPORTED));
-        }
-        let max_bytes = usize::try_from(properties.max_bytes).unwrap_or(usize::MAX);
-        let properties = PoolProps::new(device.number, properties.handle_types, max_bytes);
-        let pool: usize =
-            self.read(ordinal, Call::PoolCreate, |symbols, pool| match symbols.pool_create {
-                // SAFETY: `pool` is writable; `properties` is a whole `CUmemPoolProps`.
-                Some(create) => unsafe { create(pool, &raw const properties) },
-                None => MISSING,
-            })?;
-        Ok(RawPool(pool as u64))
-    }
-
-    unsafe fn pool_destroy(&self, ordinal: u32, raw: RawPool) -> DriverResult<()> {
-        self.call(ordinal, Call::PoolDestroy, |symbols| match symbols.pool_destroy {
-            // SAFETY: the caller's promise: the pool is live and nobody uses it again.
-            Some(destroy) => unsafe { destroy(pool(raw)) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn pool_trim(&self, ordinal: u32, raw: RawPool, keep_bytes: usize) -> DriverResult<()> {
-        self.call(ordinal, Call::PoolTrim, |symbols| match symbols.pool_trim {
-            // SAFETY: the pool is live, as the caller promises.
-            Some(trim) => unsafe { trim(pool(raw), keep_bytes.min(MOST_KEPT)) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn pool_attribute(
-        &self,
-        ordinal: u32,
-        raw: RawPool,
-        attribute: PoolAttribute,
-    ) -> DriverResult<u64> {
-        let (number, is_int) = abi::pool_attribute(attribute);
-        let get = |symbols: &Symbols, value: *mut c_void| match symbols.pool_get_attribute {
-            // SAFETY: the pool is live, as the caller promises; `value` points to what the attribute is as wide as.
-            Some(get) => unsafe { get(pool(raw), number, value) },
-            None => MISSING,
-        };
-        if is_int {
-            let value: c_int = self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut c_int| {
-                get(symbols, value.cast())
-            })?;
-            Ok(u64::from(value != 0))
-        } else {
-            self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut u64| get(symbols, value.cast()))
-        }
-    }
-
-    unsafe fn pool_set_attribute(
-        &self,
-        ordinal: u32,
-        raw: RawPool,
-        attribute: PoolAttribute,
-        value: u64,
-    ) -> DriverResult<()> {
-        let (number, is_int) = abi::pool_attribute(attribute);
-        let (mut flag, mut wide): (c_int, u64) = (0, value);
-        if is_int {
-            flag = match value {
-                0 | 1 => value as c_int,
-                _ => return Err(DriverError::new(Call::PoolSetAttribute, Code::INVALID_VALUE)),
-            };
-        }
-        let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
-        self.call(ordinal, Call::PoolSetAttribute, |symbols| match symbols.pool_set_attribute {
-            // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as.
-            Some(set) => unsafe { set(pool(raw), number, pointer) },
-            None => MISSING,
-        })
-    }
-
-    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
-        let device = self.device(ordinal, Call::PoolDefault)?.number;
-        let pool: usize = self.read(ordinal, Call::PoolDefault, |symbols, pool| match kind {
-            PoolKind::Device => match symbols.device_get_default_pool {
-                // SAFETY: `pool` is writable; `device` came from `cuDeviceGet`.
-                Some(get) => unsafe { get(pool, device) },
-                None => MISSING,
-            },
-            PoolKind::Managed => match symbols.location_get_default_pool {
-                Some(get) => {
-                    let mut location = MemLocation::device(device);
-                    // SAFETY: `pool` is writable; `location` is a whole `CUmemLocation`.
-                    unsafe { get(pool, &raw mut location, abi::ALLOCATION_MANAGED) }
-                }
-                None => Code::NOT_SUPPORTED.0,
-            },
-        })?;
-        Ok(RawPool(pool as u64))
+    answered_in! { pools:
+        fn pool_create(ordinal: u32, properties: PoolProperties) -> RawPool;
+        unsafe fn pool_destroy(ordinal: u32, pool: RawPool) -> ();
+        unsafe fn pool_trim(ordinal: u32, pool: RawPool, keep_bytes: usize) -> ();
+        unsafe fn pool_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute) -> u64;
+        unsafe fn pool_set_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute, value: u64) -> ();
+        fn pool_default(ordinal: u32, kind: PoolKind) -> RawPool;
     }
 
     answered_in! { pages:

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls libcuda")]
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_uint};
 
 use super::abi::{self, MemLocation};
 use super::calls::MISSING;
@@ -12,13 +12,33 @@ use super::{CudaDriver, usable};
 use crate::driver::exported::Descriptors;
 use crate::driver::vendor::LibraryDriver;
 use crate::driver::vendor::pages::PageFunctions;
+use crate::driver::vendor::pinned::PinnedFunctions;
+use crate::driver::vendor::pools::PoolFunctions;
 use crate::driver::{Call, Code, DriverError, DriverResult, Location, RawStream};
+
+/// The driver that first had `CUmemPoolProps::maxSize`.
+const POOL_LIMIT_VERSION: u32 = 12020;
 
 impl LibraryDriver for CudaDriver {
     const MISSING: c_uint = MISSING;
 
     fn pages(&self) -> &PageFunctions {
         &self.symbols.pages
+    }
+
+    fn pools(&self) -> &PoolFunctions {
+        &self.symbols.pools
+    }
+
+    fn pinned(&self) -> PinnedFunctions {
+        let symbols = &self.symbols;
+        PinnedFunctions {
+            allocate: symbols.host_allocate,
+            free: symbols.host_free,
+            get_device_pointer: symbols.host_get_device_pointer,
+            register: Some(symbols.host_register),
+            unregister: Some(symbols.host_unregister),
+        }
     }
 
     fn granularity(&self) -> c_uint {
@@ -29,12 +49,20 @@ impl LibraryDriver for CudaDriver {
         Descriptors::ByValue
     }
 
-    fn device_number(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
+    fn pool_limit_version(&self) -> u32 {
+        POOL_LIMIT_VERSION
+    }
+
+    fn number_for_pages(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
         Ok(self.device(ordinal, call)?.number)
     }
 
-    fn ordinal_of(&self, number: c_int) -> Option<u32> {
+    fn ordinal_for_pages(&self, number: c_int) -> Option<u32> {
         self.devices.iter().position(|device| device.number == number).map(|ordinal| ordinal as u32)
+    }
+
+    fn number_of(&self, ordinal: u32, call: Call) -> DriverResult<c_int> {
+        Ok(self.device(ordinal, call)?.number)
     }
 
     fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
@@ -123,25 +151,5 @@ impl CudaDriver {
 
     pub(super) fn location(&self, location: Location, call: Call) -> DriverResult<MemLocation> {
         MemLocation::of(location, |ordinal| Ok(self.device(ordinal, call)?.number))
-    }
-
-    /// Checks that mapped pinned memory has one address on the host and on the device. By CUDA's manual, write-combined and
-    /// registered memory need not on every platform.
-    ///
-    /// # Safety
-    ///
-    /// `pointer` is the start of memory that was pinned and mapped.
-    pub(super) unsafe fn check_same_address(
-        &self,
-        ordinal: u32,
-        call: Call,
-        pointer: *mut c_void,
-    ) -> DriverResult<()> {
-        let address: u64 = self.read(ordinal, call, |symbols, address| {
-            // SAFETY: `address` is writable; `pointer` is as the caller promises; the flags must be 0.
-            unsafe { (symbols.host_get_device_pointer)(address, pointer, 0) }
-        })?;
-        let same = address == pointer.addr() as u64;
-        if same { Ok(()) } else { Err(DriverError::new(call, Code::NOT_SUPPORTED)) }
     }
 }

@@ -5,14 +5,14 @@
 use core::ffi::c_int;
 
 use super::CudaDriver;
-use super::abi::{self, AccessDesc, Portable};
-use super::calls::{MISSING, event, pool};
+use super::abi::{self, Portable};
+use super::calls::{MISSING, event};
 use super::context::check;
 use crate::driver::exported::{Descriptors, as_handle, exported};
-use crate::driver::vendor::{answered_in, pages};
+use crate::driver::vendor::{answered_in, pages, pools};
 use crate::driver::{
-    Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, Location, MapAccess,
-    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+    Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess, MemoryHandle,
+    PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
 };
 
 // SAFETY: the promises of the contract are libcuda's own. The methods below add the rest: a device never reaches itself, and imported
@@ -89,7 +89,7 @@ unsafe impl Sharing for CudaDriver {
             self.call(ordinal, Call::PoolExport, |symbols| match symbols.pool_export {
                 // SAFETY: the pool is live, as the caller promises; `to` is writable and as long as a handle of that type is; the
                 // flags must be 0.
-                Some(export) => unsafe { export(to, pool(raw), handle_type.0, 0) },
+                Some(export) => unsafe { export(to, pools::handle(raw), handle_type.0, 0) },
                 None => MISSING,
             })
         })
@@ -107,30 +107,10 @@ unsafe impl Sharing for CudaDriver {
         Ok(RawPool(pool as u64))
     }
 
-    unsafe fn pool_export_pointer(&self, ordinal: u32, address: u64) -> DriverResult<PointerHandle> {
-        let handle: Portable = self.read(ordinal, Call::PoolExportPointer, |symbols, handle| {
-            match symbols.pool_export_pointer {
-                // SAFETY: `handle` is writable; the block is live, as the caller promises.
-                Some(export) => unsafe { export(handle, address) },
-                None => MISSING,
-            }
-        })?;
-        Ok(PointerHandle(handle.0))
-    }
-
-    unsafe fn pool_import_pointer(
-        &self,
-        ordinal: u32,
-        raw: RawPool,
-        handle: PointerHandle,
-    ) -> DriverResult<u64> {
-        let mut handle = Portable(handle.0);
-        self.read(ordinal, Call::PoolImportPointer, |symbols, address| match symbols.pool_import_pointer {
-            // SAFETY: `address` and `handle` are writable; the pool is live, and the block is not freed while it is here, as the caller
-            // promises.
-            Some(import) => unsafe { import(address, pool(raw), &raw mut handle) },
-            None => MISSING,
-        })
+    answered_in! { pools:
+        unsafe fn pool_export_pointer(ordinal: u32, address: u64) -> PointerHandle;
+        unsafe fn pool_import_pointer(ordinal: u32, pool: RawPool, block: PointerHandle) -> u64;
+        unsafe fn pool_set_access(ordinal: u32, pool: RawPool, accessor: u32, access: MapAccess) -> ();
     }
 
     answered_in! { pages:
@@ -167,22 +147,5 @@ unsafe impl Sharing for CudaDriver {
             Err(DriverError { code: Code::PEER_ACCESS_ALREADY_ENABLED, .. }) => Ok(()),
             enabled => enabled,
         }
-    }
-
-    unsafe fn pool_set_access(
-        &self,
-        ordinal: u32,
-        raw: RawPool,
-        accessor: u32,
-        access: MapAccess,
-    ) -> DriverResult<()> {
-        let location = self.location(Location::Device(accessor), Call::PoolSetAccess)?;
-        let access = AccessDesc::new(location, access);
-        self.call(ordinal, Call::PoolSetAccess, |symbols| match symbols.pool_set_access {
-            // SAFETY: the pool is live, and no work needs what this takes away, as the caller promises; `access` is one whole
-            // `CUmemAccessDesc`.
-            Some(set) => unsafe { set(pool(raw), &raw const access, 1) },
-            None => MISSING,
-        })
     }
 }

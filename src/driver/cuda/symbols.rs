@@ -9,9 +9,10 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys;
 
-use super::abi::{AccessDesc, MemLocation, PoolProps, Portable};
+use super::abi::{MemLocation, Portable};
 use crate::driver::vendor::functions::{FindFunctions, Names};
 use crate::driver::vendor::pages::PageFunctions;
+use crate::driver::vendor::pools::PoolFunctions;
 
 /// The function type that `cuLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -27,6 +28,7 @@ macro_rules! symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
             pub(super) pages: PageFunctions,
+            pub(super) pools: PoolFunctions,
         }
 
         impl Symbols {
@@ -49,6 +51,8 @@ macro_rules! symbols {
                     },)+
                     // SAFETY: as above.
                     pages: unsafe { PageFunctions::find(&mut Libcuda) },
+                    // SAFETY: as above.
+                    pools: unsafe { PoolFunctions::find(&mut Libcuda) },
                 })
             }
         }
@@ -122,13 +126,6 @@ symbols! {
         graph_destroy = "cuGraphDestroy"(usize);
         pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
         free_async = "cuMemFreeAsync"(u64, usize);
-        pool_create = "cuMemPoolCreate"(*mut usize, *const PoolProps);
-        pool_destroy = "cuMemPoolDestroy"(usize);
-        pool_trim = "cuMemPoolTrimTo"(usize, usize);
-        pool_get_attribute = "cuMemPoolGetAttribute"(usize, c_uint, *mut c_void);
-        pool_set_attribute = "cuMemPoolSetAttribute"(usize, c_uint, *mut c_void);
-        device_get_default_pool = "cuDeviceGetDefaultMemPool"(*mut usize, c_int);
-        location_get_default_pool = "cuMemGetDefaultMemPool"(*mut usize, *mut MemLocation, c_uint);
         prefetch_to_location = "cuMemPrefetchAsync_v2"(u64, usize, MemLocation, c_uint, usize);
         prefetch_to_device = "cuMemPrefetchAsync"(u64, usize, c_int, usize);
         advise_location = "cuMemAdvise_v2"(u64, usize, c_uint, MemLocation);
@@ -141,9 +138,6 @@ symbols! {
         event_open = "cuIpcOpenEventHandle"(*mut usize, Portable);
         pool_export = "cuMemPoolExportToShareableHandle"(*mut c_void, usize, c_uint, c_ulonglong);
         pool_import = "cuMemPoolImportFromShareableHandle"(*mut usize, *mut c_void, c_uint, c_ulonglong);
-        pool_export_pointer = "cuMemPoolExportPointer"(*mut Portable, u64);
-        pool_import_pointer = "cuMemPoolImportPointer"(*mut u64, usize, *mut Portable);
-        pool_set_access = "cuMemPoolSetAccess"(usize, *const AccessDesc, usize);
         device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
         context_enable_peer_access = "cuCtxEnablePeerAccess"(usize, c_uint);
     }

@@ -2,17 +2,14 @@
 
 #![expect(unsafe_code, reason = "calls a vendor's library")]
 
-use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use core::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use core::ptr::{self, NonNull};
 
 use super::RuntimeDriver;
 use super::enter::RuntimeDevice;
-use super::symbols::Symbols;
-use crate::driver::abi::{self, MemLocation, PoolProps};
-use crate::driver::answer::{
-    MOST_KEPT, capture_mode, capture_mode_of, capture_status_of, is_done, not_empty,
-};
-use crate::driver::vendor::{answered_in, pages};
+use crate::driver::abi;
+use crate::driver::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::vendor::{answered_in, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
@@ -80,7 +77,7 @@ unsafe impl Driver for RuntimeDriver {
             }
             // A device may have what the library has no function for.
             DeviceAttribute::MemoryPools => {
-                if_it(symbols.pool_create.is_some() && symbols.free_async.is_some())
+                if_it(symbols.pools.create.is_some() && symbols.free_async.is_some())
             }
             DeviceAttribute::ManagedMemory => if_it(symbols.memory_allocate_managed.is_some()),
             DeviceAttribute::ConcurrentManagedAccess => {
@@ -378,76 +375,18 @@ unsafe impl Driver for RuntimeDriver {
     }
 
     fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
-        const CALL: Call = Call::AllocatePinned;
-        not_empty(CALL, bytes)?;
-        let mut start = ptr::null_mut();
-        self.call(ordinal, CALL, |symbols| {
-            // SAFETY: `start` is writable.
-            unsafe { (symbols.host_allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
+        let pointer = pinned::allocate_pinned(self, ordinal, bytes, flags)?;
+        aligned(Call::AllocatePinned, pointer.as_ptr().addr() as u64, || {
+            // SAFETY: the memory was just pinned for this device, and nobody uses it.
+            unsafe { self.free_pinned(ordinal, pointer) }
         })?;
-        let pointer = NonNull::new(start.cast::<u8>()).ok_or(DriverError::new(CALL, Code::OUT_OF_MEMORY))?;
-        let mut usable = Ok(());
-        if flags.mapped {
-            // SAFETY: `start` was just pinned, and mapped.
-            usable = unsafe { self.check_same_address(ordinal, CALL, start) };
-        }
-        if !(start.addr() as u64).is_multiple_of(ALIGN) {
-            usable = Err(DriverError::new(CALL, Code::NOT_SUPPORTED));
-        }
-        if let Err(error) = usable {
-            // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not
-            // returned.
-            let _ = unsafe { self.free_pinned(ordinal, pointer) };
-            return Err(error);
-        }
         Ok(pointer)
     }
 
-    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
-        self.call(ordinal, Call::FreePinned, |symbols| {
-            // SAFETY: the caller's promise: the memory is live and nobody uses it again.
-            unsafe { (symbols.host_free)(pointer.as_ptr().cast()) }
-        })
-    }
-
-    unsafe fn register_host(
-        &self,
-        ordinal: u32,
-        pointer: NonNull<u8>,
-        bytes: usize,
-        flags: PinnedFlags,
-    ) -> DriverResult<()> {
-        // The bit of write-combining means "memory of a device" to this call, and the host's cache policy is settled.
-        if flags.write_combined {
-            return Err(DriverError::new(Call::RegisterHost, Code::INVALID_VALUE));
-        }
-        let start: *mut c_void = pointer.as_ptr().cast();
-        self.call(ordinal, Call::RegisterHost, |symbols| {
-            match symbols.host_register.filter(|_| symbols.host_unregister.is_some()) {
-                // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
-                Some(register) => unsafe { register(start, bytes, abi::pinned_flags(flags)) },
-                None => MISSING,
-            }
-        })?;
-        if flags.mapped {
-            // SAFETY: `start` was just registered, and mapped.
-            let same = unsafe { self.check_same_address(ordinal, Call::RegisterHost, start) };
-            if let Err(error) = same {
-                // A failure leaves the memory pinned, which is no harm while it is mapped.
-                // SAFETY: `pointer` was just registered, and no device has been given it.
-                let _ = unsafe { self.unregister_host(ordinal, pointer) };
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
-        self.call(ordinal, Call::UnregisterHost, |symbols| match symbols.host_unregister {
-            // SAFETY: no device has work left that touches the memory, as the caller promises.
-            Some(unregister) => unsafe { unregister(pointer.as_ptr().cast()) },
-            None => MISSING,
-        })
+    answered_in! { pinned:
+        unsafe fn free_pinned(ordinal: u32, pointer: NonNull<u8>) -> ();
+        unsafe fn register_host(ordinal: u32, pointer: NonNull<u8>, bytes: usize, flags: PinnedFlags) -> ();
+        unsafe fn unregister_host(ordinal: u32, pointer: NonNull<u8>) -> ();
     }
 
     fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
@@ -473,7 +412,7 @@ unsafe impl Driver for RuntimeDriver {
         let address =
             self.read(ordinal, Call::AllocateAsync, |symbols, address| match symbols.pool_allocate_async {
                 // SAFETY: `address` is writable; pool and stream are live, as the caller promises.
-                Some(allocate) => unsafe { allocate(address, bytes, pool.0 as usize, self.stream(raw)) },
+                Some(allocate) => unsafe { allocate(address, bytes, pools::handle(pool), self.stream(raw)) },
                 None => MISSING,
             })?;
         // SAFETY: the memory was just made on this stream, and nobody uses it.
@@ -488,101 +427,13 @@ unsafe impl Driver for RuntimeDriver {
         })
     }
 
-    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
-        let device = self.device(ordinal, Call::PoolCreate)?;
-        if properties.max_bytes != 0 && self.version < self.table().pool_limit_version {
-            return Err(DriverError::new(Call::PoolCreate, Code::NOT_SUPPORTED));
-        }
-        let max_bytes = usize::try_from(properties.max_bytes).unwrap_or(usize::MAX);
-        let properties = PoolProps::new(device.ordinal(), properties.handle_types, max_bytes);
-        let pool: usize =
-            self.read(ordinal, Call::PoolCreate, |symbols, pool| match symbols.pool_create {
-                // SAFETY: `pool` is writable; `properties` is a whole structure of that call.
-                Some(create) => unsafe { create(pool, &raw const properties) },
-                None => MISSING,
-            })?;
-        Ok(RawPool(pool as u64))
-    }
-
-    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()> {
-        self.call(ordinal, Call::PoolDestroy, |symbols| match symbols.pool_destroy {
-            // SAFETY: the caller's promise: the pool is live and nobody uses it again.
-            Some(destroy) => unsafe { destroy(pool.0 as usize) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()> {
-        self.call(ordinal, Call::PoolTrim, |symbols| match symbols.pool_trim {
-            // SAFETY: the pool is live, as the caller promises.
-            Some(trim) => unsafe { trim(pool.0 as usize, keep_bytes.min(MOST_KEPT)) },
-            None => MISSING,
-        })
-    }
-
-    unsafe fn pool_attribute(
-        &self,
-        ordinal: u32,
-        pool: RawPool,
-        attribute: PoolAttribute,
-    ) -> DriverResult<u64> {
-        let (number, is_int) = abi::pool_attribute(attribute);
-        let get = |symbols: &Symbols, value: *mut c_void| match symbols.pool_get_attribute {
-            // SAFETY: the pool is live, as the caller promises; `value` points to what the attribute is as wide as.
-            Some(get) => unsafe { get(pool.0 as usize, number, value) },
-            None => MISSING,
-        };
-        if is_int {
-            let value: c_int = self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut c_int| {
-                get(symbols, value.cast())
-            })?;
-            Ok(u64::from(value != 0))
-        } else {
-            self.read(ordinal, Call::PoolAttribute, |symbols, value: *mut u64| get(symbols, value.cast()))
-        }
-    }
-
-    unsafe fn pool_set_attribute(
-        &self,
-        ordinal: u32,
-        pool: RawPool,
-        attribute: PoolAttribute,
-        value: u64,
-    ) -> DriverResult<()> {
-        let (number, is_int) = abi::pool_attribute(attribute);
-        let (mut flag, mut wide): (c_int, u64) = (0, value);
-        if is_int {
-            flag = match value {
-                0 | 1 => value as c_int,
-                _ => return Err(DriverError::new(Call::PoolSetAttribute, Code::INVALID_VALUE)),
-            };
-        }
-        let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
-        self.call(ordinal, Call::PoolSetAttribute, |symbols| match symbols.pool_set_attribute {
-            // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as.
-            Some(set) => unsafe { set(pool.0 as usize, number, pointer) },
-            None => MISSING,
-        })
-    }
-
-    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
-        let device = self.device(ordinal, Call::PoolDefault)?.ordinal();
-        let pool: usize = self.read(ordinal, Call::PoolDefault, |symbols, pool| match kind {
-            PoolKind::Device => match symbols.device_get_default_pool {
-                // SAFETY: `pool` is writable; the library has a device of that ordinal.
-                Some(get) => unsafe { get(pool, device) },
-                None => MISSING,
-            },
-            PoolKind::Managed => match symbols.location_get_default_pool {
-                Some(get) => {
-                    let mut location = MemLocation::device(device);
-                    // SAFETY: `pool` is writable; `location` is a whole structure of that call.
-                    unsafe { get(pool, &raw mut location, abi::ALLOCATION_MANAGED) }
-                }
-                None => MISSING,
-            },
-        })?;
-        Ok(RawPool(pool as u64))
+    answered_in! { pools:
+        fn pool_create(ordinal: u32, properties: PoolProperties) -> RawPool;
+        unsafe fn pool_destroy(ordinal: u32, pool: RawPool) -> ();
+        unsafe fn pool_trim(ordinal: u32, pool: RawPool, keep_bytes: usize) -> ();
+        unsafe fn pool_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute) -> u64;
+        unsafe fn pool_set_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute, value: u64) -> ();
+        fn pool_default(ordinal: u32, kind: PoolKind) -> RawPool;
     }
 
     answered_in! { pages:

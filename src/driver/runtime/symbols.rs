@@ -6,9 +6,10 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::abi::{AccessDesc, MemLocation, PoolProps, Portable};
+use crate::driver::abi::{MemLocation, Portable};
 use crate::driver::vendor::functions::{FindFunctions, Names};
 use crate::driver::vendor::pages::PageFunctions;
+use crate::driver::vendor::pools::PoolFunctions;
 
 /// The function type that `cudaLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -62,6 +63,7 @@ macro_rules! symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
             pub(super) pages: PageFunctions,
+            pub(super) pools: PoolFunctions,
             /// The names of those that are not there.
             pub(super) missing: Vec<&'static str>,
         }
@@ -92,7 +94,13 @@ macro_rules! symbols {
                         unsafe { find(library, pick!(runtime, $optional_symbols), of, &mut missing) }
                     },)+
                     // SAFETY: the caller's promise.
-                    pages: unsafe { PageFunctions::find(&mut Found { library, runtime, of, missing: &mut missing }) },
+                    pages: unsafe {
+                        PageFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
+                    },
+                    // SAFETY: the caller's promise.
+                    pools: unsafe {
+                        PoolFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
+                    },
                     missing,
                 })
             }
@@ -100,8 +108,11 @@ macro_rules! symbols {
 
         /// Every function that is looked for in libraries of `runtime`.
         pub(super) fn all(runtime: Runtime) -> impl Iterator<Item = Named> {
-            let here = [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+];
-            here.into_iter().chain(PageFunctions::NAMES.iter().map(move |names| of(runtime, names))).flat_map(names)
+            let shared = PageFunctions::NAMES.iter().chain(PoolFunctions::NAMES);
+            [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+]
+                .into_iter()
+                .chain(shared.map(move |names| of(runtime, names)))
+                .flat_map(names)
         }
     };
 }
@@ -242,28 +253,6 @@ symbols! {
             usize
         );
         free_async = ["cudaFreeAsync", "hipFreeAsync", "mcFreeAsync"](u64, usize);
-        pool_create = ["cudaMemPoolCreate", "hipMemPoolCreate", "mcMemPoolCreate"](*mut usize, *const PoolProps);
-        pool_destroy = ["cudaMemPoolDestroy", "hipMemPoolDestroy", "mcMemPoolDestroy"](usize);
-        pool_trim = ["cudaMemPoolTrimTo", "hipMemPoolTrimTo", "mcMemPoolTrimTo"](usize, usize);
-        pool_get_attribute = ["cudaMemPoolGetAttribute", "hipMemPoolGetAttribute", "mcMemPoolGetAttribute"](
-            usize,
-            c_uint,
-            *mut c_void
-        );
-        pool_set_attribute = ["cudaMemPoolSetAttribute", "hipMemPoolSetAttribute", "mcMemPoolSetAttribute"](
-            usize,
-            c_uint,
-            *mut c_void
-        );
-        device_get_default_pool = ["cudaDeviceGetDefaultMemPool", "hipDeviceGetDefaultMemPool", "mcDeviceGetDefaultMemPool"](
-            *mut usize,
-            c_int
-        );
-        location_get_default_pool = ["13:cudaMemGetDefaultMemPool", "7:hipMemGetDefaultMemPool", ""](
-            *mut usize,
-            *mut MemLocation,
-            c_uint
-        );
         // What other processes and other devices use. HIP's functions for the pools of other processes are left out: docs/runtimes.md
         // says why. MACA's have not been named.
         device_get_uuid = ["cuDeviceGetUuid", "hipDeviceGetUuid", "mcDeviceGetUuid"](*mut [u8; 16], c_int);
@@ -274,9 +263,6 @@ symbols! {
         event_open = ["cudaIpcOpenEventHandle", "hipIpcOpenEventHandle", "mcIpcOpenEventHandle"](*mut usize, Portable);
         pool_export = ["cudaMemPoolExportToShareableHandle", "", ""](*mut c_void, usize, c_uint, c_uint);
         pool_import = ["cudaMemPoolImportFromShareableHandle", "", ""](*mut usize, *mut c_void, c_uint, c_uint);
-        pool_export_pointer = ["cudaMemPoolExportPointer", "", ""](*mut Portable, u64);
-        pool_import_pointer = ["cudaMemPoolImportPointer", "", ""](*mut u64, usize, *mut Portable);
-        pool_set_access = ["cudaMemPoolSetAccess", "hipMemPoolSetAccess", "mcMemPoolSetAccess"](usize, *const AccessDesc, usize);
         device_can_access_peer = ["cudaDeviceCanAccessPeer", "hipDeviceCanAccessPeer", "mcDeviceCanAccessPeer"](
             *mut c_int,
             c_int,
@@ -303,8 +289,8 @@ impl Symbols {
     pub(super) fn lends_pools(&self) -> bool {
         self.pool_export.is_some()
             && self.pool_import.is_some()
-            && self.pool_export_pointer.is_some()
-            && self.pool_import_pointer.is_some()
+            && self.pools.export_pointer.is_some()
+            && self.pools.import_pointer.is_some()
     }
 
     /// Whether it has what pages of other processes need.

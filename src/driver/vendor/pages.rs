@@ -61,7 +61,7 @@ pub(in crate::driver) fn virtual_granularity(
     ordinal: u32,
 ) -> DriverResult<usize> {
     const CALL: Call = Call::VirtualGranularity;
-    let properties = AllocationProp::new(driver.device_number(ordinal, CALL)?, HandleType::NONE);
+    let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, HandleType::NONE);
     driver.read_with(ordinal, CALL, driver.pages().get_granularity, |get, bytes| {
         // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
         unsafe { get(bytes, &raw const properties, driver.granularity()) }
@@ -105,7 +105,7 @@ pub(in crate::driver) fn memory_create(
 ) -> DriverResult<RawMemory> {
     const CALL: Call = Call::MemoryCreate;
     not_empty(CALL, bytes)?;
-    let properties = AllocationProp::new(driver.device_number(ordinal, CALL)?, handle_types);
+    let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, handle_types);
     let memory = driver.read_with(ordinal, CALL, driver.pages().create, |create, memory| {
         // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
         unsafe { create(memory, bytes, &raw const properties, 0) }
@@ -187,7 +187,7 @@ unsafe fn require_reachable<D: LibraryDriver + Sharing>(
         // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
         unsafe { get(&raw mut properties, memory.0) }
     })?;
-    match properties.location().as_device().and_then(|number| driver.ordinal_of(number)) {
+    match properties.location().as_device().and_then(|number| driver.ordinal_for_pages(number)) {
         Some(home) if home != ordinal && !driver.can_reach(ordinal, home)? => {
             Err(DriverError::new(CALL, Code::INVALID_VALUE))
         }
@@ -238,7 +238,7 @@ pub(in crate::driver) unsafe fn memory_set_access(
     access: MapAccess,
 ) -> DriverResult<()> {
     const CALL: Call = Call::MemorySetAccess;
-    let location = MemLocation::of(accessor, |accessor| driver.device_number(accessor, CALL))?;
+    let location = MemLocation::of(accessor, |accessor| driver.number_for_pages(accessor, CALL))?;
     let access = AccessDesc::new(location, access);
     driver.call_with(ordinal, CALL, driver.pages().set_access, |set| {
         // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.

@@ -1,0 +1,129 @@
+//! Pinned memory of the host: made, or registered.
+
+#![expect(unsafe_code, reason = "calls the vendors' libraries")]
+
+use core::ffi::{c_uint, c_void};
+use core::ptr::{self, NonNull};
+
+use super::LibraryDriver;
+use crate::driver::answer::not_empty;
+use crate::driver::{Call, Code, DriverError, DriverResult, PinnedFlags, abi};
+
+/// The functions for pinned memory. A driver says which of them its library must have.
+#[derive(Clone, Copy)]
+pub(in crate::driver) struct PinnedFunctions {
+    pub(in crate::driver) allocate: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_uint,
+    pub(in crate::driver) free: unsafe extern "C" fn(*mut c_void) -> c_uint,
+    pub(in crate::driver) get_device_pointer: unsafe extern "C" fn(*mut u64, *mut c_void, c_uint) -> c_uint,
+    pub(in crate::driver) register: Option<unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_uint>,
+    pub(in crate::driver) unregister: Option<unsafe extern "C" fn(*mut c_void) -> c_uint>,
+}
+
+pub(in crate::driver) fn allocate_pinned(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    bytes: usize,
+    flags: PinnedFlags,
+) -> DriverResult<NonNull<u8>> {
+    const CALL: Call = Call::AllocatePinned;
+    not_empty(CALL, bytes)?;
+    let mut start = ptr::null_mut();
+    driver.on_device(ordinal, CALL, || {
+        // SAFETY: `start` is writable.
+        unsafe { (driver.pinned().allocate)(&raw mut start, bytes, abi::pinned_flags(flags)) }
+    })?;
+    let pointer = NonNull::new(start.cast::<u8>()).ok_or(DriverError::new(CALL, Code::OUT_OF_MEMORY))?;
+    if flags.mapped {
+        // SAFETY: the memory was just pinned, and mapped.
+        let same = unsafe { check_same_address(driver, ordinal, CALL, pointer) };
+        if let Err(error) = same {
+            // A failure to free leaks memory that could not be used. SAFETY: `pointer` came from this device and was not returned.
+            let _ = unsafe { free_pinned(driver, ordinal, pointer) };
+            return Err(error);
+        }
+    }
+    Ok(pointer)
+}
+
+/// # Safety
+///
+/// As [`Driver::free_pinned`](crate::driver::Driver::free_pinned).
+pub(in crate::driver) unsafe fn free_pinned(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    pointer: NonNull<u8>,
+) -> DriverResult<()> {
+    driver.on_device(ordinal, Call::FreePinned, || {
+        // SAFETY: the caller's promise: the memory is live and nobody uses it again.
+        unsafe { (driver.pinned().free)(pointer.as_ptr().cast()) }
+    })
+}
+
+/// # Safety
+///
+/// As [`Driver::register_host`](crate::driver::Driver::register_host).
+pub(in crate::driver) unsafe fn register_host(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    pointer: NonNull<u8>,
+    bytes: usize,
+    flags: PinnedFlags,
+) -> DriverResult<()> {
+    const CALL: Call = Call::RegisterHost;
+    // The bit of write-combining means "memory of a device" to this call, and the host's cache policy is settled.
+    if flags.write_combined {
+        return Err(DriverError::new(CALL, Code::INVALID_VALUE));
+    }
+    let functions = driver.pinned();
+    // What could not be unregistered is not registered.
+    let register = functions.register.filter(|_| functions.unregister.is_some());
+    driver.call_with(ordinal, CALL, register, |register| {
+        // SAFETY: the bytes are mapped and stay so until they are unregistered, as the caller promises.
+        unsafe { register(pointer.as_ptr().cast(), bytes, abi::pinned_flags(flags)) }
+    })?;
+    if flags.mapped {
+        // SAFETY: the memory was just registered, and mapped.
+        let same = unsafe { check_same_address(driver, ordinal, CALL, pointer) };
+        if let Err(error) = same {
+            // A failure leaves the memory pinned, which is no harm while it is mapped.
+            // SAFETY: `pointer` was just registered, and no device has been given it.
+            let _ = unsafe { unregister_host(driver, ordinal, pointer) };
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+///
+/// As [`Driver::unregister_host`](crate::driver::Driver::unregister_host).
+pub(in crate::driver) unsafe fn unregister_host(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    pointer: NonNull<u8>,
+) -> DriverResult<()> {
+    driver.call_with(ordinal, Call::UnregisterHost, driver.pinned().unregister, |unregister| {
+        // SAFETY: no device has work left that touches the memory, as the caller promises.
+        unsafe { unregister(pointer.as_ptr().cast()) }
+    })
+}
+
+/// Checks that mapped pinned memory has one address on the host and on the device. By the vendors' manuals, write-combined and
+/// registered memory need not on every platform.
+///
+/// # Safety
+///
+/// `pointer` is the start of memory that was pinned and mapped.
+unsafe fn check_same_address(
+    driver: &impl LibraryDriver,
+    ordinal: u32,
+    call: Call,
+    pointer: NonNull<u8>,
+) -> DriverResult<()> {
+    let address: u64 = driver.read_on_device(ordinal, call, |address| {
+        // SAFETY: `address` is writable; `pointer` is as the caller promises; the flags must be 0.
+        unsafe { (driver.pinned().get_device_pointer)(address, pointer.as_ptr().cast(), 0) }
+    })?;
+    let same = address == pointer.as_ptr().addr() as u64;
+    if same { Ok(()) } else { Err(DriverError::new(call, Code::NOT_SUPPORTED)) }
+}
