@@ -7,17 +7,18 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
 use std::thread;
 
+use super::entry::of;
 use super::fault::Fault;
 use super::hazard::Hazard;
-use super::kernel::{Kernel, in_callback};
+use super::kernel::Kernel;
 use super::lane::Work;
 use super::live::Live;
-use super::machine::{MachineGuard, SharedMachine, SimMachine};
+use super::machine::{SharedMachine, SimMachine};
 use super::process::ProcessId;
 use super::schedule::{Scheduler, Seeded};
 use super::{CallCounts, SimConfig};
-use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
-use crate::sync::{Condvar, Mutex, assert_no_lock_is_held};
+use crate::driver::{Call, Code, DriverResult, RawStream};
+use crate::sync::{Condvar, Mutex};
 
 /// A simulated machine behind the [`Driver`](crate::driver::Driver) seam.
 ///
@@ -249,52 +250,6 @@ impl SimDriver {
         self.shared.lock_here_as(self.process).map(|mut machine| look(&mut machine))
     }
 
-    /// Begins a driver call: counts it, charges it, and fails if the call is not allowed.
-    pub(super) fn enter(
-        &self,
-        call: Call,
-        ordinal: Option<u32>,
-        bytes: u64,
-    ) -> DriverResult<MachineGuard<'_>> {
-        let mut machine = self.lock(call)?;
-        if let Err(code) = machine.charge(call, ordinal, bytes) {
-            // A sticky fault wakes the threads that wait for the device.
-            self.shared.changed.notify_all();
-            drop(self.shared.drop_discarded(machine));
-            return Err(DriverError::new(call, code));
-        }
-        if let Some(ordinal) = ordinal {
-            machine.health(ordinal).map_err(of(call))?;
-        }
-        machine.check_capture_modes(call, ordinal).map_err(of(call))?;
-        Ok(machine)
-    }
-
-    /// As [`Self::enter`], for a method that is no driver call.
-    pub(super) fn enter_uncounted(&self, call: Call, ordinal: u32) -> DriverResult<MachineGuard<'_>> {
-        let machine = self.lock(call)?;
-        machine.health(ordinal).map_err(of(call))?;
-        Ok(machine)
-    }
-
-    pub(super) fn lock(&self, call: Call) -> DriverResult<MachineGuard<'_>> {
-        // A driver may be foreign code, and a call of it may take as long as work of the device does.
-        assert_no_lock_is_held();
-        let Some(mut machine) = self.shared.lock_here_as(self.process) else {
-            return Err(DriverError::new(call, Code::NOT_INITIALIZED));
-        };
-        if machine.process.is_over() {
-            return Err(DriverError::new(call, Code::DEINITIALIZED));
-        }
-        if in_callback() {
-            use super::hazard::HazardKind::CallFromCallback;
-            let words = format!("{} was called from inside a kernel or a host function", call.symbol());
-            let code = machine.refuse(CallFromCallback, words, Code::NOT_PERMITTED);
-            return Err(DriverError::new(call, code));
-        }
-        Ok(machine)
-    }
-
     /// Starts the thread that runs host functions that no call waits for.
     pub(super) fn start_host_call_runner(&self) {
         self.shared.changed.notify_all();
@@ -309,11 +264,6 @@ impl SimDriver {
                 .spawn(move || shared.run_overdue_host_calls());
         });
     }
-}
-
-/// Names the call that a code came from.
-pub(super) fn of(call: Call) -> impl Fn(Code) -> DriverError {
-    move |code| DriverError::new(call, code)
 }
 
 impl fmt::Debug for SimDriver {

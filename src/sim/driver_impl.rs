@@ -7,15 +7,12 @@ use std::sync::Arc;
 
 use super::allocation::AllocationKind;
 use super::capture::WorkTarget;
-use super::clock::LaneClock;
-use super::driver::{SimDriver, of};
+use super::driver::SimDriver;
+use super::entry::of;
 use super::graph::SimGraph;
-use super::hazard::{AccessMode, HazardKind};
+use super::hazard::HazardKind;
 use super::host_function::QueuedFunction;
-use super::kernel::Range;
 use super::lane::Work;
-use super::machine::{MachineGuard, SimMachine};
-use super::memory::DEVICE_START;
 use super::stream::PRIORITY_RANGE;
 use super::virtual_memory::GRANULARITY;
 use crate::driver::{
@@ -33,116 +30,6 @@ const POOL_LIMIT_VERSION: u32 = 12_020;
 
 /// The first version with pools of managed memory: CUDA 13.0.
 const MANAGED_POOL_VERSION: u32 = 13_000;
-
-impl SimDriver {
-    /// Waits for `goal`, notes that the host has seen it done, and returns the health of the device.
-    fn wait_for<'a>(
-        &'a self,
-        machine: MachineGuard<'a>,
-        ordinal: u32,
-        goal: &LaneClock,
-        call: Call,
-    ) -> DriverResult<MachineGuard<'a>> {
-        let mut machine = self.shared.run_until(machine, goal);
-        machine.health(ordinal).map_err(of(call))?;
-        machine.host_waited(ordinal, goal);
-        Ok(machine)
-    }
-
-    fn wait_for_device<'a>(
-        &'a self,
-        machine: MachineGuard<'a>,
-        ordinal: u32,
-        call: Call,
-    ) -> DriverResult<MachineGuard<'a>> {
-        let goal = machine.lanes.all_of(machine.process.id, ordinal);
-        self.wait_for(machine, ordinal, &goal, call)
-    }
-
-    /// Answers a query: `true` if `goal` has run, which the host has then seen.
-    fn query<'a>(
-        &'a self,
-        machine: MachineGuard<'a>,
-        ordinal: u32,
-        goal: &LaneClock,
-        call: Call,
-    ) -> DriverResult<bool> {
-        let mut machine = self.shared.nudge(machine, goal);
-        machine.health(ordinal).map_err(of(call))?;
-        let done = machine.lanes.completed(goal);
-        if done {
-            machine.lanes.observe(goal);
-        }
-        Ok(done)
-    }
-
-    /// Enters a call that needs an attribute of the device.
-    pub(super) fn enter_with(
-        &self,
-        call: Call,
-        ordinal: u32,
-        bytes: usize,
-        attribute: DeviceAttribute,
-    ) -> DriverResult<MachineGuard<'_>> {
-        let machine = self.enter(call, Some(ordinal), bytes as u64)?;
-        machine.has(ordinal, attribute).map_err(of(call))?;
-        Ok(machine)
-    }
-}
-
-impl SimMachine {
-    /// Queues a copy; both sides must be memory.
-    fn queue_copy(
-        &mut self,
-        call: Call,
-        ordinal: u32,
-        to: u64,
-        from: u64,
-        bytes: usize,
-        stream: RawStream,
-    ) -> Result<LaneClock, Code> {
-        let stream = self.stream(ordinal, stream)?;
-        let target = self.target(&stream)?;
-        let bytes = bytes as u64;
-        if bytes > 0 {
-            let read = Range { address: from, bytes, mode: AccessMode::Read };
-            let written = Range { address: to, bytes, mode: AccessMode::Write };
-            let from = self.side(call, stream.lane, read)?;
-            let to = self.side(call, stream.lane, written)?;
-            self.put(target, Work::Copy { to, from, bytes }, call.symbol().into(), &[read, written]);
-        }
-        Ok(self.lanes.joined(stream.lane))
-    }
-
-    /// Managed memory, or ordinary memory on a device that can reach it. CUDA documents that a prefetch takes memory of a managed
-    /// pool as well, and does not document that for advice.
-    fn check_migratable(&self, call: Call, ordinal: u32, address: u64, bytes: usize) -> Result<(), Code> {
-        let is_managed = self.process.allocations.containing(address).is_some_and(|(start, allocation)| {
-            let kind = match allocation.kind {
-                AllocationKind::Managed => true,
-                AllocationKind::Pooled(pool) => {
-                    call == Call::PrefetchAsync && self.process.pools.is_managed(pool)
-                }
-                _ => false,
-            };
-            kind && address.saturating_add(bytes as u64) <= start + allocation.bytes
-        });
-        let is_pageable = address < DEVICE_START
-            && !self.process.memory.is_mapped(address)
-            && self.has(ordinal, DeviceAttribute::PageableMemoryAccess).is_ok();
-        if is_managed || is_pageable { Ok(()) } else { Err(Code::INVALID_VALUE) }
-    }
-
-    fn check_location(&self, location: Location) -> Result<(), Code> {
-        match location {
-            Location::Device(ordinal) => {
-                self.device(ordinal)?;
-                self.has(ordinal, DeviceAttribute::ConcurrentManagedAccess).map_err(|_| Code::INVALID_DEVICE)
-            }
-            Location::Host | Location::HostNuma(_) => Ok(()),
-        }
-    }
-}
 
 // SAFETY:
 // - live memory never overlaps: addresses of devices are taken from `AddressSpace::take_addresses` and given back
@@ -672,18 +559,7 @@ unsafe impl Driver for SimDriver {
         let call = Call::FillAsync;
         let bytes = (count as u64).saturating_mul(value.bytes() as u64);
         let mut machine = self.enter(call, Some(ordinal), bytes)?;
-        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
-        let target = machine.target(&stream).map_err(of(call))?;
-        if !to.is_multiple_of(value.bytes() as u64) || i64::try_from(bytes).is_err() {
-            return Err(DriverError::new(call, Code::INVALID_VALUE));
-        }
-        if count > 0 {
-            let written = Range { address: to, bytes, mode: AccessMode::Write };
-            let to = machine.side(call, stream.lane, written).map_err(of(call))?;
-            let work = Work::Fill { to, value, count: count as u64 };
-            machine.put(target, work, call.symbol().into(), &[written]);
-        }
-        Ok(())
+        machine.queue_fill(ordinal, to, value, count, bytes, stream).map_err(of(call))
     }
 
     unsafe fn prefetch_async(
@@ -696,25 +572,14 @@ unsafe impl Driver for SimDriver {
     ) -> DriverResult<()> {
         let call = Call::PrefetchAsync;
         let mut machine = self.enter(call, Some(ordinal), bytes as u64)?;
-        let stream = machine.stream(ordinal, stream).map_err(of(call))?;
-        machine.check_migratable(call, ordinal, address, bytes).map_err(of(call))?;
-        machine.check_location(to).map_err(of(call))?;
-        let ranges = [Range { address, bytes: bytes as u64, mode: AccessMode::Touch }];
-        let target = machine.target(&stream).map_err(of(call))?;
-        machine.put(target, Work::Nothing, call.symbol().into(), &ranges);
-        Ok(())
+        machine.queue_prefetch(ordinal, address, bytes, to, stream).map_err(of(call))
     }
 
     unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
         let call = Call::Advise;
-        let machine = self.enter(call, Some(ordinal), bytes as u64)?;
-        machine.check_migratable(call, ordinal, address, bytes).map_err(of(call))?;
-        match advice {
-            Advice::PreferredLocation(Some(location)) | Advice::AccessedBy(location, _) => {
-                machine.check_location(location).map_err(of(call))
-            }
-            Advice::ReadMostly(_) | Advice::PreferredLocation(None) => Ok(()),
-        }
+        self.enter(call, Some(ordinal), bytes as u64)?
+            .take_advice(ordinal, address, bytes, advice)
+            .map_err(of(call))
     }
 
     fn sharing(&self) -> Option<&dyn Sharing> {

@@ -51,6 +51,7 @@ mod descriptor;
 mod device_bytes;
 mod driver;
 mod driver_impl;
+mod entry;
 mod event;
 mod explore;
 mod fault;
@@ -76,6 +77,7 @@ mod sealed;
 mod shared_event;
 mod sharing;
 mod stream;
+mod transfer;
 mod virtual_memory;
 
 pub use calls::CallCounts;

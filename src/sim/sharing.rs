@@ -2,7 +2,8 @@
 
 #![expect(unsafe_code, reason = "implements the driver seam")]
 
-use super::driver::{SimDriver, of};
+use super::driver::SimDriver;
+use super::entry::of;
 use crate::driver::{
     Call, Code, DeviceAttribute, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType,
     MapAccess, MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
