@@ -7,6 +7,8 @@ use core::ffi::{CStr, c_void};
 use core::mem::size_of;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::abi::{
     COMPATIBLE_MEMORY, DomainCreate, Handle, Initialize, InitializeExtension, MODULE_MEMORY, ModuleInfo,
@@ -15,16 +17,24 @@ use super::abi::{
 use super::slots;
 use super::tool::Tool;
 use crate::contain::Inside;
-use crate::sync::{Global, assert_no_lock_is_held, yield_now};
+use crate::sync::{Global, assert_no_lock_is_held};
 
 /// The domain of all that is told.
 const DOMAIN: &CStr = c"alluvion";
 
 /// Nobody has called [`start`] yet.
 const FRESH: u8 = 0;
-/// A thread is in it.
+/// A thread is in it, and others wait for it.
 const STARTING: u8 = 1;
-const STARTED: u8 = 2;
+/// A thread is in it, and nobody waits for it any more: see [`PATIENCE`].
+const OVERDUE: u8 = 2;
+const STARTED: u8 = 3;
+
+/// How long others wait for the thread that lets the tool begin. A tool's function may wait in its turn, for a thread that waits here:
+/// one that it has started and that allocates. So the wait ends, once a process: what is allocated from then on until the tool has begun
+/// is not announced, and who waited goes on. A tool that waits for nobody is to have begun by then, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NAP: Duration = Duration::from_micros(50);
 
 static STATE: AtomicU8 = AtomicU8::new(FRESH);
 /// What the tool wants to hear: [`RANGES`], [`MEMORY`]. Written by the thread that starts, and cleared in a forked child.
@@ -75,7 +85,8 @@ impl Heard {
 /// device has a context. To have scopes of [`with_tag`](crate::tag::with_tag) drawn from the beginning, call it after the first call
 /// that makes one, such as [`Device::stream`](crate::Device::stream).
 ///
-/// A tool that calls this while it begins hears nothing.
+/// A tool that calls this while it begins hears nothing. Other threads wait meanwhile, for ten seconds at most: a tool may wait for
+/// one of them.
 ///
 /// ```
 /// // No tool has started this program.
@@ -149,16 +160,30 @@ fn start_once() {
     drop(IN_CHILD.lock());
     // Acquire: as in `start`.
     if STATE.compare_exchange(FRESH, STARTING, Ordering::Acquire, Ordering::Acquire).is_err() {
-        while STATE.load(Ordering::Acquire) == STARTING {
-            yield_now();
-        }
+        wait_for_who_starts();
         return;
     }
     let heard = find();
-    // Release: pairs with the fence of `Slot::function`, for a thread that has not called `start`.
-    HEARD.store(heard, Ordering::Release);
+    // Relaxed: only a fork by the tool's code has changed it, on this thread. Its child tells nothing.
+    if STATE.load(Ordering::Relaxed) != STARTED {
+        // Release: pairs with the fence of `Slot::function`, for a thread that has not called `start`.
+        HEARD.store(heard, Ordering::Release);
+    }
     // Release: pairs with the acquires above.
     STATE.store(STARTED, Ordering::Release);
+}
+
+/// Until the tool has begun; not for ever.
+fn wait_for_who_starts() {
+    let begun = Instant::now();
+    // Acquire: as in `start`.
+    while STATE.load(Ordering::Acquire) == STARTING {
+        if begun.elapsed() >= PATIENCE {
+            // Relaxed: it publishes nothing. A tool that has begun meanwhile has begun.
+            let _ = STATE.compare_exchange(STARTING, OVERDUE, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        thread::sleep(NAP);
+    }
 }
 
 /// Lets the tool begin, and returns what it wants to hear.

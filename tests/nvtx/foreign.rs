@@ -136,6 +136,58 @@ fn a_tool_may_call_back() {
     assert!(picture.registers > 4 && picture.registers == picture.unregisters);
 }
 
+/// Called by a thread of the tool's, while it begins.
+extern "C" fn use_another_pool() {
+    assert!(!alluvion::nvtx::start().memory(), "it has not begun");
+    use_a_pool();
+    note("mark 0 the thread was served");
+}
+
+/// A tool may wait for a thread of its own while it begins. The thread is served, and only what it has allocated is not announced.
+#[test]
+fn a_tool_may_wait_for_a_thread_that_allocates_while_it_begins() {
+    let test = "foreign::a_tool_may_wait_for_a_thread_that_allocates_while_it_begins";
+    let picture = told(test, "waits for a thread", || {
+        let address = format!("{:x}", use_another_pool as *const () as usize);
+        // SAFETY: this process has one thread that reads its environment: this one.
+        unsafe { std::env::set_var("TOOL_CALLS", &address) };
+        alluvion::nvtx::start();
+        // SAFETY: as above; the tool's thread has ended.
+        unsafe { std::env::remove_var("TOOL_CALLS") };
+        use_a_pool();
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!(
+        (picture.told.first().map(String::as_str), picture.registers),
+        (Some("the thread was served"), 3)
+    );
+}
+
+/// Threads that come at once all find the tool begun: nothing of theirs is left out.
+#[test]
+fn threads_that_come_first_at_once_are_all_heard() {
+    const THREADS: usize = 8;
+    let test = "foreign::threads_that_come_first_at_once_are_all_heard";
+    let picture = told(test, "", || {
+        let gate = std::sync::Barrier::new(THREADS);
+        let sim = Sim::new();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
+                    let stream = sim.device(0).stream().unwrap();
+                    gate.wait();
+                    Held::of(&pool, 1000, stream.as_ref()).free(stream.as_ref());
+                });
+            }
+        });
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!((picture.heaps_seen.len(), picture.registers), (THREADS, THREADS));
+}
+
 /// The machine whose current device the tool asks for.
 static MACHINE: OnceLock<Sim> = OnceLock::new();
 
@@ -200,6 +252,29 @@ fn a_child_of_a_fork_tells_nothing() {
     picture.assert_empty();
     assert_eq!(picture.registers, 3);
     assert!(!picture.told.contains(&"of the child".to_owned()));
+}
+
+/// So does one that the tool itself makes while it begins.
+#[test]
+fn a_child_that_the_tool_makes_tells_nothing() {
+    let picture = told("foreign::a_child_that_the_tool_makes_tells_nothing", "forks", || {
+        let parent = std::process::id();
+        let heard = alluvion::nvtx::start();
+        if std::process::id() != parent {
+            use_a_pool();
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(i32::from(heard.ranges() || heard.memory())) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        assert!(unsafe { libc::wait(&raw mut status) } > 0);
+        assert_eq!(status, 0);
+        assert!(heard.ranges() && heard.memory());
+        use_a_pool();
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!(picture.registers, 3);
 }
 
 #[test]

@@ -36,7 +36,7 @@ static TOOL: LazyLock<PathBuf> = LazyLock::new(|| {
     fs::create_dir_all(&directory).expect("the directory is writable");
     let (unfinished, library) = (directory.join(format!("{}.so", process::id())), directory.join("tool.so"));
     let built = Command::new("cc")
-        .args(["-std=gnu11", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+        .args(["-std=gnu11", "-shared", "-fPIC", "-pthread", "-O1", "-Wall", "-Werror", "-o"])
         .arg(&unfinished)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nvtx/tool.c"))
         .status();

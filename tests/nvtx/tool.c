@@ -2,6 +2,7 @@
 // in the file TOOL_LOG. Written from the public headers of NVTX 3 (nvToolsExt.h, nvToolsExtMem.h, nvToolsExtMemCudaRt.h, nvtxTypes.h, nvtxExtTypes.h), apart
 // from the library under test, so that two readings of them have to agree.
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -52,6 +53,13 @@ static void require(int holds, const char *what) {
 static void call_back(void) {
   const char *address = getenv("TOOL_CALLS");
   if (address) ((void (*)(void))(uintptr_t)strtoull(address, 0, 16))();
+}
+
+// The same on a thread of the tool's own, which it waits for.
+static void *call_back_there(void *nothing) { call_back(); return nothing; }
+static void call_back_elsewhere(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, 0, call_back_there, 0) || pthread_join(thread, 0)) abort();
 }
 
 static void *domain_create(const char *name) { say("domain %s", name); return (void *)0x77; }
@@ -161,7 +169,9 @@ int InitializeInjectionNvtx2(const void *(*getExportTable)(uint32_t)) {
   *table[4] = (void (*)(void))domain_push;
   *table[5] = (void (*)(void))domain_pop;
   *table[12] = (void (*)(void))domain_create;
-  call_back();
+  if (is("waits for a thread")) call_back_elsewhere(); else call_back();
+  // Both processes go on from here.
+  if (is("forks")) fork();
   say("began");
   return is("refuses") ? 0 : 1;
 }
