@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod apart;
 mod columns;
 mod cut;
 mod event;

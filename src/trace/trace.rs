@@ -1,10 +1,10 @@
 //! `Trace`: the allocations and frees of a program.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use super::apart::Apart;
 use super::{Cut, Event, EventKind, Moment, Refusal, TraceEvents, Unpacked};
 use crate::error::Error;
 use crate::resource::Layout;
@@ -143,50 +143,29 @@ impl Trace {
     /// If there is no such device.
     #[must_use]
     pub fn of_device(&self, device: u32) -> Self {
-        let mut part = Self {
-            tags: vec![String::new()],
-            device_ordinals: vec![self.device_ordinals[device as usize]],
-            devices: 1,
-            cut: self.cut.clone(),
-            ..Self::default()
-        };
-        let (mut streams, mut threads) = (Renumbered::default(), Renumbered::default());
-        let (mut blocks, mut tags) = (Renumbered::default(), Renumbered::default());
-        // No tag is the first of every trace.
-        tags.number(0);
-        let mut refusals = self.refusals.iter().peekable();
-        // One step past the end, for what was refused there.
-        for at in 0..=self.events.len() {
-            while let Some(refusal) = refusals.next_if(|refusal| refusal.after_events <= at) {
-                if self.stream_devices.get(refusal.stream as usize) == Some(&device) {
-                    part.refusals.push(Refusal {
-                        after_events: part.events.len(),
-                        stream: streams.number(refusal.stream),
-                        thread: threads.number(refusal.thread),
-                        moment: Moment { tag: tags.number(refusal.moment.tag), ..refusal.moment },
-                        ..*refusal
-                    });
-                }
-            }
-            let (Some(event), Some(moment)) = (self.events.get(at), self.moments.get(at)) else { break };
-            if self.device_of(event) == device {
-                part.events.push(Event {
-                    block: blocks.number(event.block),
-                    stream: streams.number(event.stream),
-                    thread: threads.number(event.thread),
-                    ..*event
-                });
-                part.moments.push(Moment { tag: tags.number(moment.tag), ..*moment });
-            }
-        }
-        part.failures = part.refusals.len();
-        part.stream_handles = streams.names(&self.stream_handles);
-        part.stream_devices = vec![0; part.stream_handles.len()];
-        part.thread_numbers = threads.names(&self.thread_numbers);
-        part.tags = tags.names(&self.tags);
-        part.blocks = blocks.known.len() as u32;
-        (part.streams, part.threads) = (streams.known.len() as u32, threads.known.len() as u32);
-        part
+        assert!(self.device_ordinals.len() > device as usize, "the trace has no device {device}");
+        Apart::of(self, device..device + 1).take(self.events.iter().zip(&self.moments)).swap_remove(0)
+    }
+
+    /// The parts of the trace that its devices have: of each what [`of_device`](Self::of_device) answers, in the order of
+    /// [`device_ordinals`](Self::device_ordinals). The trace is gone through once, however many there are.
+    ///
+    /// ```
+    /// use alluvion::trace::Trace;
+    ///
+    /// let log = "Thread,Time,Action,Pointer,Size,Stream,Device
+    /// 590,09:12:19.353101,allocate,0x302000000,1000,0,0
+    /// 590,09:12:19.357194,allocate,0x402000000,10,0,1
+    /// 590,09:12:19.540106,free,0x402000000,10,0,1
+    /// ";
+    /// let trace = Trace::from_rmm_csv(log.as_bytes())?;
+    /// assert_eq!(trace.by_device(), [trace.of_device(0), trace.of_device(1)]);
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn by_device(&self) -> Vec<Self> {
+        let devices = self.device_ordinals.len() as u32;
+        Apart::of(self, 0..devices).take(self.events.iter().zip(&self.moments))
     }
 
     fn peak_of<'t>(events: impl Iterator<Item = &'t Event>) -> u64 {
@@ -200,28 +179,5 @@ impl Trace {
             peak = peak.max(live);
         }
         peak
-    }
-}
-
-/// Numbers that are given anew, in the order in which they first appear.
-#[derive(Default)]
-struct Renumbered {
-    known: HashMap<u32, u32>,
-    /// The old ones, by the new.
-    old: Vec<u32>,
-}
-
-impl Renumbered {
-    fn number(&mut self, old: u32) -> u32 {
-        let next = self.old.len() as u32;
-        *self.known.entry(old).or_insert_with(|| {
-            self.old.push(old);
-            next
-        })
-    }
-
-    /// The names of those that appeared.
-    fn names<N: Clone>(&self, of_old: &[N]) -> Vec<N> {
-        self.old.iter().map(|&old| of_old[old as usize].clone()).collect()
     }
 }

@@ -167,8 +167,11 @@ fn the_part_of_a_device_is_the_trace_of_its_rows() {
     let all = of(&|_| true);
     assert_eq!((all.devices, all.strays), (3, 0));
     assert!(all.refusals.len() > 20 && all.events.len() > 200);
+    let parts = all.by_device();
+    assert_eq!(parts.len(), 3);
     for (device, &ordinal) in all.device_ordinals.iter().enumerate() {
         let (part, alone) = (all.of_device(device as u32), of(&|of| of == ordinal));
+        assert_eq!(parts[device], part, "gpu {ordinal}");
         assert_eq!(part, alone, "gpu {ordinal}");
         assert_eq!(part.of_device(0), part);
     }

@@ -117,13 +117,13 @@ impl Export {
         let mut output = Output::open(self.output.as_deref(), self.format == Format::MemoryViz)?;
         match (&input, self.format) {
             (Input::Trace(trace), Format::MemoryViz) => {
-                let parts: Vec<_> = of_each_device(trace).collect();
+                let parts = of_each_device(trace);
                 let playbacks: Vec<_> = parts.iter().map(|part| playback(part, stack)).collect();
                 memory_viz::write_traces(&playbacks, &mut output)
             }
             (Input::Snapshot(file), Format::MemoryViz) => memory_viz::write_snapshot(file, &mut output),
             (Input::Trace(trace), Format::Perfetto) => {
-                let parts: Vec<_> = of_each_device(trace).collect();
+                let parts = of_each_device(trace);
                 let playbacks: Vec<_> = parts.iter().map(|part| playback(part, stack)).collect();
                 perfetto::write_traces(&playbacks, &mut output)
             }
@@ -138,12 +138,13 @@ impl Export {
 }
 
 /// The parts of a trace that its devices have, in the order of their numbers; of one device, the trace itself.
-fn of_each_device(trace: &Trace) -> impl Iterator<Item = Cow<'_, Trace>> {
-    let mut devices: Vec<_> = (0..trace.devices).collect();
-    devices.sort_by_key(|&device| trace.device_ordinals[device as usize]);
-    let parts = devices.into_iter().filter(|_| trace.devices > 1).map(|device| trace.of_device(device));
-    let whole = (trace.devices <= 1).then_some(Cow::Borrowed(trace));
-    whole.into_iter().chain(parts.map(Cow::Owned))
+fn of_each_device(trace: &Trace) -> Vec<Cow<'_, Trace>> {
+    if trace.devices <= 1 {
+        return vec![Cow::Borrowed(trace)];
+    }
+    let mut parts = trace.by_device();
+    parts.sort_by_key(|part| part.device_ordinals[0]);
+    parts.into_iter().map(Cow::Owned).collect()
 }
 
 fn playback<'t>(trace: &'t Trace, stack: Option<&'t Recipe>) -> Playback<'t> {

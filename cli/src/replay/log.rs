@@ -61,18 +61,12 @@ impl Log {
         if self.trace.devices <= 1 {
             return vec![self];
         }
-        let mut logs: Vec<_> = (0..self.trace.devices)
-            .map(|device| {
-                let ordinal = self.trace.device_ordinals[device as usize];
-                (
-                    ordinal,
-                    Self { name: format!("{}@gpu{ordinal}", self.name), trace: self.trace.of_device(device) },
-                )
-            })
-            .filter(|(_, log)| !log.trace.events.is_empty())
-            .collect();
-        logs.sort_by_key(|(ordinal, _)| *ordinal);
-        logs.into_iter().map(|(_, log)| log).collect()
+        let mut parts = self.trace.by_device();
+        parts.retain(|part| !part.events.is_empty());
+        parts.sort_by_key(|part| part.device_ordinals[0]);
+        let named =
+            |trace: Trace| Self { name: format!("{}@gpu{}", self.name, trace.device_ordinals[0]), trace };
+        parts.into_iter().map(named).collect()
     }
 
     /// The most bytes that were live at once on all devices, each at its own peak, without the blocks that `is_left_out` says so of.
