@@ -425,7 +425,8 @@ pub unsafe extern "C" fn alv_log_flush(resource: *const ResourceHandle) -> Statu
     })
 }
 
-/// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource.
+/// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource. And what its device
+/// shares with other processes, as `alv_sharing_of` counts it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_metrics(
     resource: *const ResourceHandle,
@@ -441,6 +442,7 @@ pub unsafe extern "C" fn alv_metrics(
         let page = |resource: &AnyResource| {
             let mut page = Metrics::new();
             page.add_stack(name, resource);
+            page.add_sharing(resource.device());
             Ok(page.to_string())
         };
         // SAFETY: the contract of pointers.

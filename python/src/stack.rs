@@ -266,13 +266,14 @@ impl Stack {
         raise(py, py.detach(|| owner.find::<Logging>().map_or(Ok(()), |log| log.flush())), During::Other)
     }
 
-    /// The figures of every layer, as a page in the text format of Prometheus.
+    /// The figures of every layer, and of what the device shares with other processes, as a page in the text format of Prometheus.
     #[pyo3(signature = (name="stack"))]
     fn metrics(slf: &Bound<'_, Self>, name: &str) -> PyResult<String> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| {
             let mut page = Metrics::new();
             page.add_stack(name, &**owner);
+            page.add_sharing(owner.device());
             page.to_string()
         }))
     }

@@ -107,6 +107,7 @@ def test_a_page_of_metrics_says_what_is_shared(two):
     with other:
         there = opened(shared)
         assert share_lines(alluvion.metrics()) == (1, 100, 0, 0) == alluvion.sharing_figures()
+        assert share_lines(alluvion.resource("cuda").metrics()) == (1, 100, 0, 0)
     del shared
     gc.collect()
     assert share_lines(alluvion.metrics()) == (0, 0, 1, 100) == alluvion.sharing_figures()

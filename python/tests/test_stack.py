@@ -322,8 +322,10 @@ def test_a_log_is_written_and_drawn(sim, tmp_path):
 
 
 def test_metrics_are_a_page_of_prometheus(sim):
-    page = alluvion.resource("stats | pool | cuda-async").metrics("mine")
+    stack = alluvion.resource("stats | pool | cuda-async")
+    page = stack.metrics("mine")
     assert 'alluvion_reserved_bytes{resource="mine",device="0",depth="1",layer="Pool"}' in page
+    assert page == alluvion.metrics({"mine": stack})
 
 
 def test_recipes_are_explained():

@@ -536,8 +536,12 @@ alv_status alv_outstanding(const struct alv_resource *resource,
 // Writes the rows of the outermost layer `logging` to its file. Without one there is nothing to do.
 alv_status alv_log_flush(const struct alv_resource *resource);
 
-// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource.
-alv_status alv_metrics(const struct alv_resource *resource, const char *name, alv_write write, void *user);
+// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource. And what its device
+// shares with other processes, as `alv_sharing_of` counts it.
+alv_status alv_metrics(const struct alv_resource *resource,
+                       const char *name,
+                       alv_write write,
+                       void *user);
 
 // The message of the calling thread's last failed call: valid until the next failing call of the thread, and `""` before the
 // first. A call that succeeds does not touch it, as with `errno`. Never null.

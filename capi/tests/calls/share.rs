@@ -54,6 +54,43 @@ fn another_process_reads_and_writes_what_is_shared() {
     }
 }
 
+/// What a page of a resource says of its device.
+fn share_lines(resource: *const ResourceHandle) -> Vec<String> {
+    let mut text = String::new();
+    // SAFETY: a live handle, a name and a function that fills the text.
+    let status = unsafe { alv_metrics(resource, c"mine".as_ptr(), Some(append), (&raw mut text).cast()) };
+    assert_eq!(status, ALV_OK);
+    text.lines().filter(|line| line.starts_with("alluvion_share_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_page_of_metrics_says_what_is_shared() {
+    let lines = |imports, imported_bytes, parked, parked_bytes| {
+        [
+            format!("alluvion_share_imports{{device=\"0\"}} {imports}"),
+            format!("alluvion_share_imported_bytes{{device=\"0\"}} {imported_bytes}"),
+            format!("alluvion_share_parked{{device=\"0\"}} {parked}"),
+            format!("alluvion_share_parked_bytes{{device=\"0\"}} {parked_bytes}"),
+        ]
+    };
+    let pair = Pair::new();
+    let filled = Filled::new(&pair, "pool | cuda", 3000, 5);
+    let resource = filled.resource;
+    let shared = filled.share(&pair, 0);
+    let imported = pair.open(&sent(shared), -1, 0).expect("it is there");
+    assert_eq!(share_lines(pair.its_memory), lines(1, 3000, 0, 0));
+    assert_eq!(share_lines(resource), lines(0, 0, 0, 0));
+    // SAFETY: a live share, whose block the test gives up, and a live stream of its device.
+    assert_eq!(unsafe { alv_shared_park_on(shared, pair.stream) }, ALV_OK);
+    drop_shared(shared);
+    assert_eq!(share_lines(resource), lines(0, 0, 1, 3000));
+    drop_imported(imported);
+    assert_eq!(share_lines(pair.its_memory), lines(0, 0, 0, 0));
+    assert_eq!(sweep(&pair.first), 1);
+    assert_eq!(share_lines(resource), lines(0, 0, 0, 0));
+    release(resource);
+}
+
 #[test]
 fn bare_streams_will_do() {
     let pair = Pair::new();

@@ -297,7 +297,7 @@ public:
         return written([this](alv_write write, void *user) { return alv_snapshot_to(handle_, write, user); });
     }
 
-    /// The figures of every layer in the text format of Prometheus.
+    /// The figures of every layer in the text format of Prometheus, and what the device shares with other processes.
     [[nodiscard]] std::string metrics(std::string_view name) const {
         auto const text = ::alluvion::detail::c_text<Errors>(name);
         return written([&](alv_write write, void *user) { return alv_metrics(handle_, text.c_str(), write, user); });
