@@ -1,0 +1,120 @@
+//! Which point does a free carry, and which points are over?
+
+use super::Timeline;
+use crate::order::{Epoch, Stamp};
+use crate::sync::{Ordering, fence};
+
+/// The number of events after which a fleeting stream is one that comes again: the frees of a task that has a stream of its own are all
+/// covered. In the models after the first one.
+const COVERS_OF_A_GUEST: u64 = if cfg!(loom) { 1 } else { 256 };
+
+/// A free of a fleeting stream that comes again is covered at once from this size on.
+const DEFERRED_BYTES: usize = 64 << 10;
+
+/// At most this much is freed without an event, and so many times. An event costs 136 ns on an H200, and 6.6 us where sixteen threads
+/// record: a sixty-fourth of that is the cost of a pair or less. What no event covers waits for the stream, or for the device.
+const OPEN_BYTES: u64 = 512 << 10;
+const OPEN_FREES: u64 = if cfg!(loom) { 2 } else { 64 };
+
+/// With so many streams that have ended with frees that no event covers, every free is covered, until the device has been waited for:
+/// that much memory at most, times [`OPEN_BYTES`], waits for it.
+const OPEN_ENDS: u64 = 64;
+
+/// One free in the count of `open`, above its bytes.
+const ONE_FREE: u64 = 1 << 40;
+
+impl Timeline {
+    /// The point that all work submitted so far lies before. Frees and uses carry it.
+    #[inline]
+    pub(crate) fn now(&self) -> Stamp {
+        // Acquire: pairs with the fence in `advance`, through the driver's order of the stream: see the proof at the top of the
+        // folder. Nothing on x86, a load barrier on Arm.
+        fence(Ordering::Acquire);
+        // Relaxed: only the number is read from it, and the fence keeps it from being read too early.
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if self.fleeting {
+            // Relaxed: the lease of the caller is given up under the lock, where the number is read.
+            self.handed_out.fetch_max(epoch, Ordering::Relaxed);
+        }
+        Stamp { stream: self.id, epoch: Epoch(epoch) }
+    }
+
+    /// As [`now`](Self::now), for a free. A stream with another owner is covered at once.
+    #[inline]
+    pub(crate) fn release(&self) -> Stamp {
+        let stamp = self.now();
+        if self.eager {
+            // If no event can be recorded, as while the stream captures, the point stays uncovered until a wait for it, or the
+            // last handle, covers it.
+            let _ = self.cover(stamp.epoch);
+        }
+        stamp
+    }
+
+    /// As [`release`](Self::release), for a block of `bytes` bytes that the caller hands to no other stream before the point is
+    /// covered: the event may come with a later free.
+    #[inline]
+    pub(crate) fn release_block(&self, bytes: usize) -> Stamp {
+        if self.fleeting && bytes < DEFERRED_BYTES { self.defer(bytes) } else { self.release() }
+    }
+
+    fn defer(&self, bytes: usize) -> Stamp {
+        fence(Ordering::Acquire);
+        // Relaxed, with the fence: as in `now`.
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        // Each event begins an epoch.
+        if epoch <= COVERS_OF_A_GUEST || self.events.open_ends() >= OPEN_ENDS {
+            return self.release();
+        }
+        // Relaxed: the lease of the caller is given up under the lock, where the number is read.
+        self.deferred.fetch_max(epoch, Ordering::Relaxed);
+        let one = ONE_FREE + bytes as u64;
+        // Relaxed: a free that two threads count at once comes with an event too many, or one later.
+        let open = self.open.fetch_add(one, Ordering::Relaxed) + one;
+        if open >= OPEN_FREES * ONE_FREE || open % ONE_FREE >= OPEN_BYTES {
+            let _ = self.cover(Epoch(epoch));
+        }
+        Stamp { stream: self.id, epoch: Epoch(epoch) }
+    }
+
+    /// As [`release`](Self::release), if that takes no driver call.
+    #[inline]
+    pub(crate) fn release_at_once(&self) -> Option<Stamp> {
+        (!self.eager).then(|| self.now())
+    }
+
+    /// Ends the current epoch. Returns it.
+    pub(super) fn advance(&self) -> Epoch {
+        // Relaxed: the fence orders it.
+        let ended = Epoch(self.epoch.fetch_add(1, Ordering::Relaxed));
+        // Release: pairs with the fence in `now`. A thread that submits behind the next driver call of the caller reads a later
+        // epoch.
+        fence(Ordering::Release);
+        ended
+    }
+
+    pub(crate) fn is_done(&self, epoch: Epoch) -> bool {
+        // Acquire: pairs with the release in `finish`. The effects of the device up to there are visible after it.
+        epoch.0 <= self.done.load(Ordering::Acquire)
+    }
+
+    /// Notes that everything up to `epoch` is over on the device.
+    pub(crate) fn finish(&self, epoch: Epoch) {
+        // Release: pairs with the acquire in `is_done`.
+        self.done.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// Every epoch up to this one is known to be over on the device.
+    pub(crate) fn done(&self) -> Epoch {
+        // Acquire: as in `is_done`.
+        Epoch(self.done.load(Ordering::Acquire))
+    }
+
+    /// The point that all work ever submitted lies before: as [`now`](Self::now), but also valid if the stream is gone.
+    pub(crate) fn latest(&self) -> Stamp {
+        // Under the lock, so that an epoch that the last handle ends is not mistaken for one with work.
+        let state = self.state.lock_here();
+        let last = state.as_ref().and_then(|state| state.last);
+        Stamp { stream: self.id, epoch: last.unwrap_or_else(|| self.now().epoch) }
+    }
+}

@@ -1,0 +1,105 @@
+//! What has the stream waited for, and how is it waited for on the host?
+
+#![expect(unsafe_code, reason = "waits for raw streams, and asks them")]
+
+use super::Timeline;
+use super::state::Phase;
+use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, RelaxedCapture};
+use crate::order::past::Past;
+use crate::order::{Cover, Epoch, Stamp, StreamId};
+
+/// After this many waits, up to sixteen points of the clock are checked, in turn, and removed if they are over. So a wait checks
+/// two points for each one that it adds, and the clock shrinks while waits go on.
+const WAITS_A_LOOK: u32 = 8;
+
+impl Timeline {
+    pub(crate) fn has_waited_for(&self, stamp: Stamp) -> bool {
+        self.state.lock_here().is_some_and(|state| state.clock.includes(stamp))
+    }
+
+    /// The epoch of another stream up to which this one has waited for it; 0 if it has not.
+    pub(crate) fn waited_up_to(&self, stream: StreamId) -> Epoch {
+        self.state.lock_here().map_or(Epoch::NONE, |state| state.clock.known(stream))
+    }
+
+    /// Adds the points of a wait, already made, to the clock.
+    pub(crate) fn learn(&self, cover: &Cover) {
+        let Some(mut state) = self.state.lock_here() else { return };
+        let grown = Stamp { stream: self.id, epoch: state.grown };
+        if cover.past().teach(&mut state.clock, grown) {
+            state.grown = self.now().epoch;
+        }
+    }
+
+    /// Removes some of the points for which `is_over` returns `true`, where the clock is large and waits are made.
+    pub(crate) fn forget(&self, is_over: impl Fn(Stamp) -> bool) {
+        let points = {
+            let Some(mut guard) = self.state.lock_here() else { return };
+            let state = &mut *guard;
+            state.waits += 1;
+            if state.waits < WAITS_A_LOOK {
+                return;
+            }
+            state.waits = 0;
+            state.clock.next_points(&mut state.looked_up_to)
+        };
+        let mut points = points.unwrap_or_default();
+        points.retain(|stamp| is_over(*stamp));
+        if !points.is_empty() {
+            let mut state = self.state.lock();
+            points.into_iter().for_each(|stamp| state.clock.forget(stamp));
+        }
+    }
+
+    /// The points that are over once the host has waited for the stream: the stream up to now, and the points that it had waited
+    /// for. To be called before the wait, for the reason that an advance comes before a record.
+    pub(crate) fn begin_wait(&self) -> Past {
+        let clock = self.state.lock().clock.clone();
+        Past::new(Stamp { stream: self.id, epoch: self.advance() }, clock)
+    }
+
+    /// Waits, on the host, for all work submitted so far. Returns the points that are now over, this stream's included.
+    pub(crate) fn synchronize(&self) -> DriverResult<Past> {
+        self.state.require_here()?;
+        let past = self.begin_wait();
+        let _relaxed = RelaxedCapture::attempt(&*self.driver);
+        // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
+        unsafe { self.driver.stream_synchronize(self.ordinal, self.raw()) }?;
+        Ok(past)
+    }
+
+    /// As [`synchronize`](Self::synchronize), for a caller without a handle, where no event can be recorded. Breaks no capture.
+    ///
+    /// # Errors
+    ///
+    /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone, and for the legacy stream: no document says that
+    /// a wait for it waits for the streams that it is ordered with.
+    pub(crate) fn wait_out(&self) -> DriverResult<Past> {
+        self.state.require_here()?;
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Live || self.raw() == RawStream::LEGACY {
+                return Err(DriverError::new(Call::StreamSynchronize, Code::NOT_SUPPORTED));
+            }
+            state.pins += 1;
+        }
+        let waited = match self.is_capturing() {
+            Ok(true) => Err(DriverError::new(Call::StreamSynchronize, Code::CAPTURE_UNSUPPORTED)),
+            Err(error) if error.code.is_capture() => Err(error),
+            // A query that fails for another reason proves nothing about a capture; the wait reports the rest.
+            Ok(false) | Err(_) => self.synchronize(),
+        };
+        self.unpin(None);
+        waited
+    }
+
+    /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
+    pub(crate) fn query(&self) -> DriverResult<Option<Past>> {
+        self.state.require_here()?;
+        let past = self.begin_wait();
+        let _relaxed = RelaxedCapture::attempt(&*self.driver);
+        // SAFETY: the raw stream is live: the caller holds a handle to it.
+        let idle = unsafe { self.driver.stream_query(self.ordinal, self.raw()) }?;
+        Ok(idle.then_some(past))
+    }
+}
