@@ -10,6 +10,8 @@ mod at_once;
 mod edges;
 mod exact_sizes;
 mod faults;
+mod graph_programs;
+mod graph_rig;
 mod graphs;
 mod growing_bins;
 mod input;
