@@ -5,8 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use alluvion::driver::Location;
-use alluvion::{Device, Error};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -16,7 +15,7 @@ use super::array_interface::ArrayInterface;
 use super::host_buffer::{Direction, HostBuffer};
 use super::transfer::{Copy, is_managed, is_pageable};
 use super::view::{DeviceView, Form};
-use super::{Memory, functions};
+use super::{Memory, Snapshot, functions};
 use crate::block::Block;
 use crate::dlpack;
 use crate::error::{During, raise};
@@ -39,47 +38,13 @@ pub(crate) struct DeviceBuffer {
     state: Mutex<State>,
 }
 
-struct State {
+pub(super) struct State {
     /// `None` where nothing was allocated.
-    memory: Option<Arc<Memory>>,
-    size: usize,
-    stream: Arc<StreamHandle>,
+    pub(super) memory: Option<Arc<Memory>>,
+    pub(super) size: usize,
+    pub(super) stream: Arc<StreamHandle>,
     /// Where the memory comes from. `None` for a tensor that another library lent, and where there was no device to ask.
-    mr: Option<Py<DeviceMemoryResource>>,
-}
-
-/// What a buffer has at one moment, kept while a call uses it.
-pub(crate) struct Snapshot {
-    pub(crate) memory: Option<Arc<Memory>>,
-    pub(crate) size: usize,
-    pub(crate) stream: Arc<StreamHandle>,
-}
-
-impl Snapshot {
-    /// The address of the bytes: 0 without memory.
-    pub(crate) fn address(&self) -> u64 {
-        self.memory.as_ref().map_or(0, |memory| memory.address())
-    }
-
-    /// The device of the bytes, and the current one without memory.
-    pub(crate) fn device(&self) -> Result<Device, Error> {
-        self.memory.as_ref().map_or_else(machine::device, |memory| Ok(memory.device().clone()))
-    }
-}
-
-impl Drop for Snapshot {
-    /// Lets go of the memory. This may be its last handle, where another thread dropped or resized the buffer meanwhile.
-    fn drop(&mut self) {
-        if let Some(memory) = self.memory.take_if(|memory| Arc::strong_count(memory) == 1) {
-            let stream = Arc::clone(&self.stream);
-            // Attached already, as all code that takes snapshots is.
-            let _ = Python::try_attach(|py| memory.release(py, stream));
-        }
-        if !self.stream.is_default() && Arc::strong_count(&self.stream) == 1 {
-            let stream = core::mem::replace(&mut self.stream, StreamArgument::Missing.into_handle());
-            let _ = Python::try_attach(|py| stream.release(py));
-        }
-    }
+    pub(super) mr: Option<Py<DeviceMemoryResource>>,
 }
 
 impl DeviceBuffer {
@@ -114,7 +79,7 @@ impl DeviceBuffer {
         Ok(Self::over(Some(memory), size, stream, Some(mr)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,135 +90,9 @@ impl DeviceBuffer {
     }
 
     /// The resource that the buffer was made from, or the current one.
-    fn resource(&self, py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
+    pub(super) fn resource(&self, py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
         let known = self.state().mr.as_ref().map(|mr| mr.clone_ref(py));
         known.map_or_else(|| current_object(py), Ok)
-    }
-
-    /// Gives the buffer at least `capacity` bytes, and `size` of them if that is said, on `stream`, which it belongs to from then on.
-    fn grow(
-        &self,
-        py: Python<'_>,
-        capacity: usize,
-        size: Option<usize>,
-        stream: StreamArgument,
-    ) -> PyResult<()> {
-        let before = self.snapshot();
-        let has = before.memory.as_ref().map_or(0, |memory| memory.bytes());
-        let stream = stream.into_handle();
-        if capacity <= has {
-            self.move_to(py, before, size, stream)
-        } else {
-            self.reallocate(py, before, capacity, size, stream)
-        }
-    }
-
-    /// Changes the size within the capacity.
-    fn move_to(
-        &self,
-        py: Python<'_>,
-        before: Snapshot,
-        size: Option<usize>,
-        stream: Arc<StreamHandle>,
-    ) -> PyResult<()> {
-        let mut stream = stream;
-        if let Some(memory) = &before.memory
-            && !stream.is_same(&before.stream)
-        {
-            let device = memory.device();
-            stream = raise(py, stream.pinned_to_thread(device), During::Other)?;
-            let ordered = py.detach(|| {
-                before.stream.with(device, |own| {
-                    // Another holder of the memory frees it on the stream that it was allocated on, behind this.
-                    memory.used_on(own);
-                    Ok(())
-                })?;
-                stream.with(device, |stream| memory.order(stream))
-            });
-            raise(py, ordered, During::Other)?;
-        }
-        let stream_before = {
-            let mut state = self.state();
-            state.size = size.unwrap_or(state.size);
-            core::mem::replace(&mut state.stream, stream)
-        };
-        py.detach(move || drop(stream_before));
-        Ok(())
-    }
-
-    /// Moves the bytes into new memory.
-    fn reallocate(
-        &self,
-        py: Python<'_>,
-        before: Snapshot,
-        capacity: usize,
-        size: Option<usize>,
-        stream: Arc<StreamHandle>,
-    ) -> PyResult<()> {
-        let is_exported = |memory: &Arc<Memory>| memory.is_exported();
-        if before.memory.as_ref().is_some_and(is_exported) {
-            return Err(PyBufferError::new_err(format!(
-                "the buffer has {} bytes and must move for {capacity}, and a DLPack tensor of it is out, or it is shared with other \
-                 processes: let go of the tensor or end the sharing first, or reserve before",
-                before.memory.as_ref().map_or(0, |memory| memory.bytes())
-            )));
-        }
-        let mr = self.resource(py)?;
-        let (memory, stream) = allocate(py, &mr, capacity, stream)?;
-        let memory = Arc::new(memory);
-        if let Some(old) = &before.memory
-            && before.size > 0
-        {
-            let copy = Copy { to: memory.address(), from: old.address(), bytes: before.size };
-            let copied = py.detach(|| {
-                stream.with(memory.device(), |stream| {
-                    old.order(stream)?;
-                    copy.submit(stream)?;
-                    old.used_on(stream);
-                    Ok(())
-                })
-            });
-            if let Err(error) = copied {
-                memory.release(py, stream);
-                return raise(py, Err(error), During::Copy);
-            }
-        }
-        let was = {
-            let mut state = self.state();
-            let is_unchanged = match (&state.memory, &before.memory) {
-                (Some(now), Some(before)) => Arc::ptr_eq(now, before) && !now.is_exported(),
-                (None, None) => true,
-                _ => false,
-            };
-            is_unchanged.then(|| {
-                let size = size.unwrap_or(state.size);
-                let new = State {
-                    memory: Some(Arc::clone(&memory)),
-                    size,
-                    stream: Arc::clone(&stream),
-                    mr: Some(mr),
-                };
-                core::mem::replace(&mut *state, new)
-            })
-        };
-        // Before the state's own handle, which is then the last one.
-        drop(before);
-        match was {
-            Some(mut was) => {
-                if let Some(old) = was.memory.take() {
-                    old.release(py, Arc::clone(&was.stream));
-                }
-                was.stream.release(py);
-                drop(was.mr);
-                Ok(())
-            }
-            None => {
-                memory.release(py, stream);
-                Err(PyRuntimeError::new_err(
-                    "another thread resized or exported the buffer at the same time: nothing was changed",
-                ))
-            }
-        }
     }
 }
 
@@ -264,7 +103,7 @@ fn current_object(py: Python<'_>) -> PyResult<Py<DeviceMemoryResource>> {
 }
 
 /// New memory of `mr`, and its stream as every thread means it.
-fn allocate(
+pub(super) fn allocate(
     py: Python<'_>,
     mr: &Py<DeviceMemoryResource>,
     bytes: usize,

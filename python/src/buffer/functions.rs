@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::Memory;
-use super::class::Snapshot;
+use super::Snapshot;
 use super::host_buffer::{Direction, HostBuffer};
 use super::transfer::{Copy, Settled};
 use crate::error::{During, raise};

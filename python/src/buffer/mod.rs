@@ -7,16 +7,19 @@
 mod array_interface;
 mod class;
 mod functions;
+mod growing;
 mod host_buffer;
 mod imported;
 mod memory;
 mod opened;
+mod snapshot;
 mod transfer;
 mod view;
 
-pub(crate) use class::{DeviceBuffer, Snapshot};
+pub(crate) use class::DeviceBuffer;
 pub(crate) use functions::{copy_device_to_ptr, copy_host_to_ptr, copy_ptr_to_host};
 pub(crate) use imported::{Deleter, Imported};
 pub(crate) use memory::Memory;
 pub(crate) use opened::Opened;
+pub(crate) use snapshot::Snapshot;
 pub(crate) use view::{DeviceView, Form};

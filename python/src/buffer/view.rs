@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, intern};
 
-use super::class::{DeviceBuffer, Snapshot};
+use super::{DeviceBuffer, Snapshot};
 use crate::dlpack;
 use crate::error::{During, raise};
 
