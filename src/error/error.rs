@@ -1,18 +1,10 @@
 //! `Error`: one error for the whole crate.
 
-use core::fmt;
-use core::ops::Range;
 use std::sync::Arc;
 
 use super::detail::Detail;
-use super::foreign_error::ForeignError;
-use super::pointed::Pointed;
-use super::{Misuse, OutOfMemory};
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-use crate::driver::LoadError;
-use crate::driver::{Call, Code, DriverError};
-use crate::order::NotEntered;
-use crate::size::Size;
+use super::{ErrorKind, Misuse, OutOfMemory, Unsupported};
+use crate::driver::{Call, Code};
 
 /// Why something could not be done: a kind, the numbers that belong to it, and the driver's own code if it had one.
 ///
@@ -31,349 +23,37 @@ use crate::size::Size;
 /// ```
 #[derive(Clone)]
 pub struct Error {
-    kind: ErrorKind,
+    pub(super) kind: ErrorKind,
     /// The driver call that failed, if one did; `code` belongs to it.
-    call: Option<Call>,
-    code: u32,
+    pub(super) call: Option<Call>,
+    pub(super) code: u32,
     /// The first number of the kind: bytes asked for, an alignment, an index.
-    first: usize,
+    pub(super) first: usize,
     /// The second number of the kind: a limit, an element size, a length.
-    second: usize,
-    detail: Option<Arc<Detail>>,
+    pub(super) second: usize,
+    pub(super) detail: Option<Arc<Detail>>,
 }
 
 const _: () = assert!(size_of::<Error>() <= 4 * size_of::<usize>());
 static_assertions::assert_impl_all!(Error: Send, Sync, Clone, core::error::Error);
 
-/// The kind of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// There is not enough memory; freeing some and asking again may succeed.
-    OutOfMemory,
-    /// A size does not fit: more than `isize::MAX` bytes, or a product that overflows.
-    SizeOverflow,
-    /// An alignment is not a power of two.
-    InvalidAlignment,
-    /// An alignment is larger than the resource can honour.
-    UnsupportedAlignment,
-    /// A stream, an event or a block of one device was given to another.
-    DeviceMismatch,
-    /// An index or a range is outside of a container.
-    OutOfRange,
-    /// Two lengths that must be equal are not.
-    LengthMismatch,
-    /// An argument breaks a documented rule.
-    InvalidArgument,
-    /// The device or the driver cannot do it; the error says what would.
-    Unsupported,
-    /// No device with that ordinal.
-    NoDevice,
-    /// No driver: libcuda is missing, a stub, or too old.
-    NoDriver,
-    /// The call is illegal during a graph capture.
-    Capture,
-    /// The context was lost by an earlier error; every call in it fails.
-    ContextLost,
-    /// The driver shut down, or this process is a fork of the one that started it.
-    ShutDown,
-    /// The resource still has live blocks, or another process has the place.
-    InUse,
-    /// The memory sleeps: wake it, and ask again.
-    Asleep,
-    /// What another process shared is gone: it has ended, or has taken it back.
-    Stale,
-    /// What this process shares was to be opened in it: use the container itself.
-    OwnProcess,
-    /// A block was given back wrongly, and was not freed.
-    Misuse,
-    /// A file or a description is malformed; the error says in which line, and why.
-    Malformed,
-    /// A file cannot be read.
-    Unreadable,
-    /// A file cannot be written.
-    Unwritable,
-    /// Any other code of the driver.
-    Driver,
-    /// Code that is not the crate's failed, such as a callback: see [`Error::foreign`].
-    Foreign,
-}
-
-impl ErrorKind {
-    /// The words before the position in a text that an error points at.
-    const fn name_at_a_place(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::OutOfMemory => "out of memory",
-            Self::Unsupported => "unsupported",
-            Self::NoDevice => "no such device",
-            Self::Unreadable => "unreadable",
-            Self::Unwritable => "unwritable",
-            Self::Foreign => "foreign error",
-            _ => "invalid argument",
-        }
-    }
-}
-
-/// A missing feature, the reason, and a replacement.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Unsupported {
-    /// The feature that was asked for.
-    pub what: &'static str,
-    /// The reason why it is missing.
-    pub why: &'static str,
-    /// The replacement.
-    pub instead: &'static str,
-}
-
 impl Error {
-    #[cold]
-    const fn new(kind: ErrorKind, first: usize, second: usize) -> Self {
-        Self { kind, call: None, code: 0, first, second, detail: None }
-    }
-
-    /// Out of memory: `bytes` were wanted. For resources of your own.
-    #[cold]
+    /// The kind of the error.
     #[must_use]
-    pub const fn out_of_memory(bytes: usize) -> Self {
-        Self::new(ErrorKind::OutOfMemory, bytes, usize::MAX)
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
-    /// Out of memory against a limit: `bytes` were wanted where at most `limit_bytes` may be had.
-    #[cold]
+    /// The driver's code, if a driver call failed.
     #[must_use]
-    pub const fn over_limit(bytes: usize, limit_bytes: usize) -> Self {
-        Self::new(ErrorKind::OutOfMemory, bytes, limit_bytes)
+    pub fn code(&self) -> Option<Code> {
+        self.call.map(|_| Code(self.code))
     }
 
-    /// `count` elements of `element_bytes` do not fit in an allocation.
-    #[cold]
+    /// The driver call that failed, if one did.
     #[must_use]
-    pub const fn size_overflow(count: usize, element_bytes: usize) -> Self {
-        Self::new(ErrorKind::SizeOverflow, count, element_bytes)
-    }
-
-    /// `align` is not a power of two.
-    #[cold]
-    #[must_use]
-    pub const fn invalid_alignment(align: usize) -> Self {
-        Self::new(ErrorKind::InvalidAlignment, align, 0)
-    }
-
-    /// `align` is more than `max_align`, the most that the resource honours.
-    #[cold]
-    #[must_use]
-    pub const fn unsupported_alignment(align: usize, max_align: usize) -> Self {
-        Self::new(ErrorKind::UnsupportedAlignment, align, max_align)
-    }
-
-    /// An object of device `given` was passed to device `wanted`.
-    #[cold]
-    #[must_use]
-    pub const fn device_mismatch(wanted: u32, given: u32) -> Self {
-        Self::new(ErrorKind::DeviceMismatch, wanted as usize, given as usize)
-    }
-
-    /// An object of another machine was passed: of another driver, or of another simulator.
-    #[cold]
-    #[must_use]
-    pub fn machine_mismatch() -> Self {
-        Self::with_detail(
-            ErrorKind::DeviceMismatch,
-            "something of another machine",
-            "its streams and addresses mean nothing here",
-            "take both from clones of one `Machine`",
-        )
-    }
-
-    /// A stream of a context was passed that is not the primary one of a device.
-    #[cold]
-    #[must_use]
-    pub fn context_mismatch() -> Self {
-        Self::with_detail(
-            ErrorKind::DeviceMismatch,
-            "a stream of a context that is not the primary one of its device",
-            "all memory of this crate is of primary contexts",
-            "make the stream while the primary context is current, as after `cudaSetDevice`",
-        )
-    }
-
-    /// `index` is outside of `length` elements.
-    #[cold]
-    #[must_use]
-    pub const fn out_of_range(index: usize, length: usize) -> Self {
-        Self::new(ErrorKind::OutOfRange, index, length)
-    }
-
-    /// `given` elements where exactly `wanted` are needed.
-    #[cold]
-    #[must_use]
-    pub const fn length_mismatch(wanted: usize, given: usize) -> Self {
-        Self::new(ErrorKind::LengthMismatch, wanted, given)
-    }
-
-    /// There is no device `ordinal`; there are `count`.
-    #[cold]
-    #[must_use]
-    pub const fn no_device(ordinal: u32, count: u32) -> Self {
-        Self::new(ErrorKind::NoDevice, ordinal as usize, count as usize)
-    }
-
-    /// `blocks` blocks of the resource are still live.
-    #[cold]
-    #[must_use]
-    pub const fn in_use(blocks: usize) -> Self {
-        Self::new(ErrorKind::InUse, blocks, 0)
-    }
-
-    /// `what` is not available, because of `why`; `instead` names a replacement.
-    #[cold]
-    #[must_use]
-    pub fn unsupported(what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::Unsupported, what, why, instead)
-    }
-
-    /// The argument `what` breaks the rule `why`; `instead` says what to pass.
-    #[cold]
-    #[must_use]
-    pub fn invalid_argument(what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::InvalidArgument, what, why, instead)
-    }
-
-    /// `what` sleeps; `why` it cannot be served, and what to do `instead`.
-    #[cold]
-    #[must_use]
-    pub(crate) fn asleep(what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::Asleep, what, why, instead)
-    }
-
-    /// What another process shared is gone; `why` it may be.
-    #[cold]
-    #[must_use]
-    pub(crate) fn stale(why: &'static str) -> Self {
-        Self::new(ErrorKind::Stale, 0, 0).and(Detail::Text(why.into()))
-    }
-
-    /// What this process shares was to be opened in it.
-    #[cold]
-    #[must_use]
-    pub(crate) fn own_process() -> Self {
-        let why = "no process opens what it shares itself: use the container, which its `Shared` lends out";
-        Self::new(ErrorKind::OwnProcess, 0, 0).and(Detail::Text(why.into()))
-    }
-
-    /// Something of one device was given to another; `why` names them.
-    #[cold]
-    #[must_use]
-    pub(crate) fn device_mismatch_that(why: String) -> Self {
-        Self::new(ErrorKind::DeviceMismatch, 0, 0).and(Detail::Text(why.into()))
-    }
-
-    /// An argument breaks a rule; `why` has the numbers.
-    #[cold]
-    #[must_use]
-    pub(crate) fn invalid_argument_that(why: String) -> Self {
-        Self::new(ErrorKind::InvalidArgument, 0, 0).and(Detail::Text(why.into()))
-    }
-
-    /// There is no driver.
-    #[cold]
-    #[must_use]
-    pub fn no_driver(why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::NoDriver, "the driver", why, instead)
-    }
-
-    /// Line `line`, counted from 1, is malformed, for the reason `why`.
-    #[cold]
-    #[must_use]
-    pub fn malformed(line: usize, why: impl Into<Box<str>>) -> Self {
-        Self::new(ErrorKind::Malformed, line, 0).and(Detail::Text(why.into()))
-    }
-
-    /// A file is malformed that has no lines.
-    #[cold]
-    pub(crate) fn malformed_file(why: String) -> Self {
-        Self::malformed(0, why)
-    }
-
-    /// A place that others have.
-    #[cold]
-    pub(crate) fn in_use_that(why: String) -> Self {
-        Self::new(ErrorKind::InUse, 0, 0).and(Detail::Text(why.into()))
-    }
-
-    /// Others use `what`, as `why` says; `instead` says what to do.
-    #[cold]
-    #[must_use]
-    pub fn in_use_by_others(what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        Self::with_detail(ErrorKind::InUse, what, why, instead)
-    }
-
-    /// Line `line`, counted from 1, cannot be read.
-    #[cold]
-    #[must_use]
-    pub fn unreadable(line: usize, error: &std::io::Error) -> Self {
-        Self::new(ErrorKind::Unreadable, line, 0).and(Detail::Text(error.to_string().into()))
-    }
-
-    /// `what`, a file or another writer, cannot be written.
-    #[cold]
-    #[must_use]
-    pub fn unwritable(what: impl fmt::Display, error: &std::io::Error) -> Self {
-        Self::new(ErrorKind::Unwritable, 0, 0).and(Detail::Text(format!("{what}: {error}").into()))
-    }
-
-    /// An error of code that is not the crate's, such as a callback, which goes up through every layer unchanged.
-    /// [`foreign_error`](Self::foreign_error) returns it, and so does [`source`](core::error::Error::source).
-    ///
-    /// It is not out of memory: nobody frees memory for it, and no suballocator looks elsewhere. For a lack of memory with such an
-    /// error behind it there is [`OutOfMemory::upstream_error`].
-    ///
-    /// ```
-    /// use alluvion::source::Callback;
-    /// use alluvion::{Error, ErrorKind, Layout, PoolConfig, Resource, ResourceExt, Sim};
-    ///
-    /// let sim = Sim::new();
-    /// let device = sim.device(0);
-    /// let fails = |_: Layout, _: alluvion::StreamRef<'_>| Err(Error::foreign("interrupted".parse::<u32>().unwrap_err()));
-    /// // SAFETY: the closures hand out nothing.
-    /// let callback = unsafe { Callback::new(&device, fails, |_, _, _| {}) };
-    /// let pool = callback.pool(PoolConfig::default())?;
-    /// let error = pool.allocate_sync(Layout::from_bytes(100)?).unwrap_err();
-    /// assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Foreign, "foreign error: invalid digit found in string"));
-    /// assert!(error.foreign_error().is_some_and(|error| error.is::<std::num::ParseIntError>()));
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[cold]
-    #[must_use]
-    pub fn foreign(error: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> Self {
-        Self::new(ErrorKind::Foreign, 0, 0).and(Detail::Foreign(ForeignError::new(error.into())))
-    }
-
-    /// As [`of_driver`](Self::of_driver), with what is known beside the code.
-    #[cold]
-    pub(crate) fn of_driver_that(error: DriverError, bytes: usize, why: String) -> Self {
-        Self::of_driver(error, bytes).and(Detail::Text(why.into()))
-    }
-
-    /// An error at a position in a text: of the kind of `of`, the error that occurred there, or else `Malformed`.
-    #[cold]
-    pub(crate) fn pointing(text: &str, place: Range<usize>, why: String, of: Option<Self>) -> Self {
-        let (kind, call, code) =
-            of.as_ref().map_or((ErrorKind::Malformed, None, 0), |error| (error.kind, error.call, error.code));
-        let (pointed, line, column) = Pointed::new(text, place, why, of);
-        Self { call, code, ..Self::new(kind, line, column) }.and(Detail::Pointed(pointed))
-    }
-
-    /// The same error, said of one of several devices.
-    #[cold]
-    pub(crate) fn on_device(self, ordinal: u32) -> Self {
-        if self.device().is_some() {
-            return self;
-        }
-        let Self { kind, call, code, first, second, .. } = self;
-        Self { kind, call, code, first, second, detail: None }.and(Detail::OnDevice(ordinal, self))
+    pub const fn call(&self) -> Option<Call> {
+        self.call
     }
 
     /// The number of the device that failed, where several were asked at once.
@@ -394,94 +74,6 @@ impl Error {
             Some(Detail::OnDevice(ordinal, _)) => Some(*ordinal),
             _ => None,
         }
-    }
-
-    /// The content beyond the two numbers, whichever device it is about.
-    fn detail(&self) -> Option<&Detail> {
-        match self.detail.as_deref() {
-            Some(Detail::OnDevice(_, error)) => error.detail(),
-            detail => detail,
-        }
-    }
-
-    /// Names the variable that holds the text that this error points at. An error that points at no text, because there was no
-    /// memory for the resource that `text` describes, then points at all of it.
-    #[cold]
-    pub(crate) fn found_in(self, variable: &'static str, text: &str) -> Self {
-        let pointing = match self.detail.as_deref() {
-            Some(Detail::Pointed(_)) => self,
-            Some(Detail::OutOfMemory(report)) => {
-                Self::pointing(text, 0..text.len(), report.to_string(), Some(self.clone()))
-            }
-            _ => return self,
-        };
-        match pointing.detail.as_deref() {
-            Some(Detail::Pointed(pointed)) => {
-                let pointed = Detail::Pointed(pointed.found_in(variable));
-                Self { detail: None, ..pointing }.and(pointed)
-            }
-            _ => pointing,
-        }
-    }
-
-    #[cold]
-    fn with_detail(kind: ErrorKind, what: &'static str, why: &'static str, instead: &'static str) -> Self {
-        Self::new(kind, 0, 0).and(Detail::Unsupported(Unsupported { what, why, instead }))
-    }
-
-    #[cold]
-    fn and(self, detail: Detail) -> Self {
-        Self { detail: Some(Arc::new(detail)), ..self }
-    }
-
-    /// Device `peer` cannot access memory of device `own`.
-    #[cold]
-    pub(crate) fn peer_without_access(own: u32, peer: u32, said: Option<DriverError>) -> Self {
-        let said = said.map_or_else(String::new, |error| format!(" ({error})"));
-        let why =
-            format!("gpu {peer} has no access to memory of gpu {own}{said}: leave gpu {peer} out of `peers`");
-        Self::new(ErrorKind::InvalidArgument, 0, 0).and(Detail::RefusedPeer(peer, why.into()))
-    }
-
-    /// A block was given back wrongly.
-    #[cold]
-    pub(crate) fn of_misuse(misuse: Misuse) -> Self {
-        Self::new(ErrorKind::Misuse, misuse.bytes, 0).and(Detail::Misuse(misuse))
-    }
-
-    /// The error of a driver call that was asked for `bytes`.
-    #[cold]
-    #[must_use]
-    pub fn of_driver(error: DriverError, bytes: usize) -> Self {
-        let kind = match error.code {
-            Code::OUT_OF_MEMORY => ErrorKind::OutOfMemory,
-            Code::NOT_SUPPORTED | Code::NOT_FOUND => ErrorKind::Unsupported,
-            Code::NO_DEVICE | Code::INVALID_DEVICE => ErrorKind::NoDevice,
-            Code::STUB_LIBRARY | Code::SYSTEM_DRIVER_MISMATCH => ErrorKind::NoDriver,
-            code if code.is_capture() => ErrorKind::Capture,
-            code if code.is_shut_down() => ErrorKind::ShutDown,
-            code if code.is_sticky() => ErrorKind::ContextLost,
-            _ => ErrorKind::Driver,
-        };
-        Self { call: Some(error.call), code: error.code.0, ..Self::new(kind, bytes, usize::MAX) }
-    }
-
-    /// The kind of the error.
-    #[must_use]
-    pub const fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// The driver's code, if a driver call failed.
-    #[must_use]
-    pub fn code(&self) -> Option<Code> {
-        self.call.map(|_| Code(self.code))
-    }
-
-    /// The driver call that failed, if one did.
-    #[must_use]
-    pub const fn call(&self) -> Option<Call> {
-        self.call
     }
 
     /// The bytes that were asked for, if the error is about bytes.
@@ -578,6 +170,14 @@ impl Error {
         matches!(self.detail(), Some(Detail::Pointed(_))).then_some(self.second)
     }
 
+    /// The content beyond the two numbers, whichever device it is about.
+    pub(super) fn detail(&self) -> Option<&Detail> {
+        match self.detail.as_deref() {
+            Some(Detail::OnDevice(_, error)) => error.detail(),
+            detail => detail,
+        }
+    }
+
     /// The message, without the kind where the kind alone says nothing.
     pub(crate) fn reason(&self) -> String {
         match (self.kind, self.detail()) {
@@ -670,133 +270,6 @@ impl Error {
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.kind == ErrorKind::ShutDown
-    }
-}
-
-/// An out-of-memory error with its report. The driver's call and code are those of the upstream's error, if it has them.
-impl From<OutOfMemory> for Error {
-    #[cold]
-    fn from(report: OutOfMemory) -> Self {
-        let (call, code) = report.upstream_error.as_ref().map_or((None, 0), |error| (error.call, error.code));
-        let limit = report.maximum_bytes.unwrap_or(usize::MAX);
-        let plain = Self::new(ErrorKind::OutOfMemory, report.requested_bytes, limit);
-        Self { call, code, ..plain }.and(Detail::OutOfMemory(report))
-    }
-}
-
-impl From<DriverError> for Error {
-    fn from(error: DriverError) -> Self {
-        Self::of_driver(error, 0)
-    }
-}
-
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-impl From<LoadError> for Error {
-    fn from(error: LoadError) -> Self {
-        match error {
-            LoadError::NoDriver { why, instead } => Self::no_driver(why, instead),
-            LoadError::Refused(error) => error.into(),
-        }
-    }
-}
-
-impl From<NotEntered> for Error {
-    fn from(reason: NotEntered) -> Self {
-        match reason {
-            NotEntered::Refused(error) => error.into(),
-            NotEntered::Full => Self::unsupported(
-                "another stream",
-                "this machine has 1048576 that are not over",
-                "reuse streams, through a `StreamPool`",
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(on_device @ Detail::OnDevice(..)) = self.detail.as_deref() {
-            return on_device.fmt(f);
-        }
-        let (first, second) = (self.first, self.second);
-        match self.kind {
-            _ if self.column().is_some() => {
-                write!(f, "{}: ", self.kind.name_at_a_place())?;
-                if let Some(Detail::Pointed(pointed)) = self.detail()
-                    && let Some(variable) = pointed.variable()
-                {
-                    write!(f, "{variable}, ")?;
-                }
-                write!(f, "line {first}, column {second}")?;
-            }
-            ErrorKind::OutOfMemory if self.out_of_memory_report().is_some() => {
-                f.write_str("out of memory")?;
-            }
-            ErrorKind::OutOfMemory => {
-                write!(f, "out of memory: {:#} wanted", Size(first))?;
-                if second != usize::MAX {
-                    write!(f, ", the limit is {:#}", Size(second))?;
-                }
-            }
-            ErrorKind::SizeOverflow => write!(
-                f,
-                "size overflow: {first} elements of {second} bytes are more than an allocation can hold"
-            )?,
-            ErrorKind::InvalidAlignment => write!(f, "invalid alignment: {first} is not a power of two")?,
-            ErrorKind::UnsupportedAlignment => {
-                write!(f, "unsupported alignment: {first} wanted, the resource honours up to {second}")?;
-            }
-            ErrorKind::DeviceMismatch if self.detail.is_some() => f.write_str("device mismatch")?,
-            ErrorKind::DeviceMismatch => {
-                write!(f, "device mismatch: gpu {first} was given something of gpu {second}")?;
-            }
-            ErrorKind::OutOfRange => write!(f, "out of range: index {first} in {second} elements")?,
-            ErrorKind::LengthMismatch => {
-                write!(f, "length mismatch: {first} elements wanted, {second} given")?;
-            }
-            ErrorKind::InvalidArgument => f.write_str("invalid argument")?,
-            ErrorKind::Unsupported => f.write_str("unsupported")?,
-            ErrorKind::NoDevice if self.call.is_some() => f.write_str("no such device")?,
-            ErrorKind::NoDevice => {
-                write!(f, "no such device: gpu {first}, and the machine has {second}")?;
-            }
-            ErrorKind::NoDriver => f.write_str("no driver")?,
-            ErrorKind::Capture => f.write_str("illegal during a graph capture")?,
-            ErrorKind::ContextLost => {
-                f.write_str("context lost by an earlier error, nothing works on this device any more")?;
-            }
-            ErrorKind::ShutDown => {
-                f.write_str("the driver has shut down, or belongs to the parent process")?;
-            }
-            ErrorKind::InUse if self.detail.is_some() => f.write_str("in use")?,
-            ErrorKind::InUse => write!(f, "in use: {first} blocks are still out")?,
-            ErrorKind::Asleep => f.write_str("asleep")?,
-            ErrorKind::Stale => f.write_str("stale")?,
-            ErrorKind::OwnProcess => f.write_str("shared by this process")?,
-            ErrorKind::Misuse => f.write_str("misuse")?,
-            ErrorKind::Malformed if first == 0 => f.write_str("malformed")?,
-            ErrorKind::Malformed => write!(f, "malformed: line {first}")?,
-            ErrorKind::Unreadable => write!(f, "unreadable: line {first}")?,
-            ErrorKind::Unwritable => f.write_str("unwritable")?,
-            ErrorKind::Driver => f.write_str("driver error")?,
-            ErrorKind::Foreign => f.write_str("foreign error")?,
-        }
-        if let Some(detail) = &self.detail {
-            write!(f, ": {detail}")?;
-        }
-        // The report of a suballocator ends with the error of its upstream, including the call and its code. An error at a
-        // position in a text has them in its message.
-        let is_said = self.out_of_memory_report().is_some() || self.column().is_some();
-        if let Some(call) = self.call.filter(|_| !is_said) {
-            write!(f, " ({})", DriverError::new(call, Code(self.code)))?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}({self})", self.kind)
     }
 }
 

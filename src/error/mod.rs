@@ -6,7 +6,9 @@
 mod detail;
 #[expect(clippy::module_inception, reason = "file = type")]
 mod error;
+mod error_kind;
 mod foreign_error;
+mod made;
 mod member;
 mod misuse;
 mod out_of_memory;
@@ -14,10 +16,14 @@ mod pointed;
 mod snapshot_file;
 #[cfg(test)]
 mod tests;
+mod unsupported;
+mod written;
 
-pub use error::{Error, ErrorKind, Unsupported};
+pub use error::Error;
+pub use error_kind::ErrorKind;
 pub use member::Member;
 pub use misuse::{Misuse, MisuseKind};
 pub(crate) use out_of_memory::LimitName;
 pub use out_of_memory::{Cause, OutOfMemory};
 pub use snapshot_file::SnapshotFile;
+pub use unsupported::Unsupported;
