@@ -92,6 +92,13 @@ fn log_of(events: u64, says_reserved: bool, devices: u64) -> String {
     path.to_str().expect("its name is text").to_owned()
 }
 
+/// The log of the figures in `docs/design/program.md`.
+#[test]
+#[ignore = "writes 164 MB, for figures that are taken by hand"]
+fn a_log_of_three_million_events_of_two_devices() {
+    println!("{}", log_of(3_000_000, false, 2));
+}
+
 /// The memory that drawing a log takes: the most bytes that are live at once, and the bytes of the page.
 fn drawn(log: &str) -> (usize, u64) {
     let page = scratch("growth.html");
