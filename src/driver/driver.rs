@@ -359,7 +359,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// `address` came from `allocate_device` or `allocate_managed` of this device and is not used again.
     unsafe fn free_device(&self, ordinal: u32, address: u64) -> DriverResult<()>;
 
-    /// Managed memory: the address may be dereferenced by the host too. Capture-unsafe.
+    /// Managed memory: the address may be dereferenced by the host too, for as long as it is live, also when the context of the device is
+    /// lost. Capture-unsafe.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ static_assertions::assert_obj_safe!(DeviceAccessible, HostAccessible, Shareable)
 ///
 /// Every live block of the resource is memory that the host may read and write through a pointer to the block's address,
 /// whose provenance was exposed, as soon as [`Resource::allocate_sync`] has returned it, from any thread, at any time that
-/// no work of the device touches it.
+/// no work of the device touches it. A context that is lost ends no block: safe code goes on with what it has.
 #[diagnostic::on_unimplemented(
     message = "the host may not touch the blocks of `{Self}`",
     label = "not memory that the host reads and writes",

@@ -12,6 +12,8 @@ mod child;
 mod gpu_faults;
 #[path = "../support/gpu_module.rs"]
 mod gpu_module;
+#[path = "../support/lost_context.rs"]
+mod lost_context;
 #[path = "../support/own_context.rs"]
 mod own_context;
 #[path = "../support/process_ends.rs"]
@@ -33,7 +35,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alluvion::driver::DriverResult;
-use alluvion::source::Cuda;
+use alluvion::source::{Cuda, Managed};
 use alluvion::{Device, DeviceVec, Machine, PinnedAlloc, Stream};
 use child::{done, in_child};
 use cudarc::driver::sys;
@@ -198,6 +200,48 @@ fn the_error_of_a_kernel_is_told_before_anything_is_lent() {
             }
         }
         assert!(lent.iter().all(|byte| *byte == 0));
+        done();
+    });
+}
+
+/// A kernel that goes wrong.
+fn lose_by_a_kernel(device: &Device) {
+    let context = cudarc::driver::CudaContext::new(0).expect("these tests need a GPU");
+    context.bind_to_thread().expect("the context lives");
+    let stream = device.stream().unwrap();
+    launch(Fault::named("address").load(), raw(stream.as_ref()), None, Duration::ZERO);
+    assert!(stream.synchronize().is_err_and(|error| error.is_context_lost()));
+}
+
+/// A managed page that finds no room on the device: other memory has all of it, and cannot go elsewhere.
+fn lose_for_lack_of_room(device: &Device) {
+    let stream = device.stream().unwrap();
+    let mut all = Vec::new();
+    for bytes in [4 << 30, 256 << 20, 16 << 20, 2 << 20] {
+        while let Ok(vector) = DeviceVec::<u8, _>::uninit_in(bytes, stream.as_ref(), Cuda::new(device)) {
+            all.push(vector);
+        }
+    }
+    let managed = Managed::new(device).unwrap();
+    let filled = DeviceVec::filled_in(512 << 20, 7_u8, stream.as_ref(), managed);
+    let waited = stream.synchronize();
+    let error = filled.err().or(waited.err()).expect("there is no room for it");
+    assert!(error.is_context_lost(), "{error}");
+}
+
+/// Safe code that has memory of the host goes on with it when the context is lost.
+#[test]
+fn memory_of_the_host_stays_when_a_kernel_loses_the_context() {
+    in_child("memory_of_the_host_stays_when_a_kernel_loses_the_context", 1, || {
+        lost_context::memory_of_the_host_stays(&cuda().device(0).unwrap(), lose_by_a_kernel);
+        done();
+    });
+}
+
+#[test]
+fn memory_of_the_host_stays_when_a_page_finds_no_room() {
+    in_child("memory_of_the_host_stays_when_a_page_finds_no_room", 1, || {
+        lost_context::memory_of_the_host_stays(&cuda().device(0).unwrap(), lose_for_lack_of_room);
         done();
     });
 }

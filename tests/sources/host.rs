@@ -19,6 +19,7 @@ use proptest::prelude::*;
 
 use crate::host_contract;
 use crate::host_contract::{MAPPED, config, pinned};
+use crate::lost_context;
 
 /// The clauses hold whatever the machine leaves to chance, none of them is a hazard, and nothing is left behind.
 fn on_sim(clause: fn(&Device)) {
@@ -42,6 +43,14 @@ host_contract::clauses!(on_sim);
 
 mod without_registration {
     crate::host_contract::clauses!(super::on_sim_without_registration);
+}
+
+#[test]
+fn memory_of_the_host_stays_when_a_context_is_lost() {
+    let sim = Sim::new();
+    let lose = |device: &Device| sim.poison(device.ordinal(), Code::ILLEGAL_ADDRESS);
+    lost_context::memory_of_the_host_stays(&sim.device(0), lose);
+    assert!(sim.hazards().is_empty(), "{:#?}", sim.hazards());
 }
 
 /// Blocks of the driver, and registered ones.

@@ -4,6 +4,8 @@
 
 #[path = "../support/host_contract/mod.rs"]
 mod host_contract;
+#[path = "../support/lost_context.rs"]
+mod lost_context;
 #[path = "../support/source_contract/mod.rs"]
 mod source_contract;
 #[path = "../support/two_devices.rs"]
