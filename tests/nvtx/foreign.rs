@@ -254,7 +254,29 @@ fn a_child_of_a_fork_tells_nothing() {
     assert!(!picture.told.contains(&"of the child".to_owned()));
 }
 
-/// So does one that the tool itself makes while it begins.
+/// What has forked before its first memory has not met the tool. Each process has it begin for itself.
+#[test]
+fn a_child_of_a_fork_that_came_first_has_the_tool_begin() {
+    let picture = told("foreign::a_child_of_a_fork_that_came_first_has_the_tool_begin", "", || {
+        // SAFETY: the child allocates, as the C library permits here, and ends without running destructors of the parent.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            use_a_pool();
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(i32::from(!alluvion::nvtx::start().memory())) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable, and the child is this process's.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        use_a_pool();
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!(picture.registers, 6);
+}
+
+/// A child that the tool itself makes while it begins tells nothing either.
 #[test]
 fn a_child_that_the_tool_makes_tells_nothing() {
     let picture = told("foreign::a_child_that_the_tool_makes_tells_nothing", "forks", || {
