@@ -2,6 +2,8 @@
 //! what they must not, or only what they may, and reads its report. With `ALLUVION_DRIVER=cudart` the memory is cudart's, and the
 //! reports are to be the same.
 
+#![expect(unsafe_code, reason = "writes memory of the host, and frees on the driver's thread")]
+
 #[path = "support/gpu_kernels.rs"]
 mod gpu_kernels;
 #[path = "support/gpu_module.rs"]
@@ -14,8 +16,8 @@ mod rerun;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
+use std::{ptr, slice, thread};
 
 use alluvion::adaptor::GuardConfig;
 use alluvion::source::{Cuda, CudaAsync, Managed, Mapped, Pinned, PinnedConfig};
@@ -52,9 +54,9 @@ const STACKS: [&str; 14] = [
     "guard over cuda_async",
 ];
 
-/// Whether the tool hears of the blocks of a stack: nothing is announced of memory of driver pools, mapped memory and pinned memory.
+/// Whether the tool hears of the blocks of a stack: nothing is announced of memory of driver pools, and of mapped memory.
 fn is_heard(stack: &str) -> bool {
-    !["cuda_async", "mapped", "pinned"].iter().any(|kind| stack.ends_with(kind))
+    !["cuda_async", "mapped"].iter().any(|kind| stack.ends_with(kind))
 }
 
 /// What the reports of several stacks should not have said, all of it.
@@ -260,6 +262,57 @@ fn what_is_written_may_be_read() {
     faults.tell();
 }
 
+/// What the host writes, the tool does not see being written.
+#[test]
+fn what_the_host_has_written_may_be_read() {
+    let mut faults = Faults::default();
+    for tool in ["initcheck", "memcheck"] {
+        for stack in ["pool over managed", "pool over pinned", "pool over small pinned"] {
+            let said = report("what_the_host_has_written_may_be_read", stack, &["--tool", tool], |rig| {
+                for _ in 0..3 {
+                    let block = rig.block(1000);
+                    let words: *mut u32 = ptr::with_exposed_provenance_mut(block.pointer.address() as usize);
+                    // SAFETY: the block is out, no work uses it yet, and the host may write to such memory.
+                    unsafe { slice::from_raw_parts_mut(words, 250) }.fill(7);
+                    rig.read(block.pointer, 250);
+                    block.free(rig.stream.as_ref());
+                }
+                rig.wait();
+            });
+            let Some(said) = said else { return };
+            faults.expect(stack, &said, 0, "");
+        }
+    }
+    faults.tell();
+}
+
+/// A function that the driver calls on a thread of its own may free a block: the tool is told there, too.
+#[test]
+fn a_block_may_be_freed_on_the_drivers_thread() {
+    let mut faults = Faults::default();
+    for stack in ["pool over cuda", "pool over pinned"] {
+        let said = report("a_block_may_be_freed_on_the_drivers_thread", stack, &[], |rig| {
+            let driver = rig.resource.device().driver();
+            for round in 0..50 {
+                let block = rig.block(1000 + round);
+                rig.write(block.pointer, 250, Duration::from_millis(2));
+                let (pointer, layout) = block.into_parts();
+                let (resource, stream) = (rig.resource.clone(), rig.stream.clone());
+                let free = Box::new(move || Held::adopt(&resource, pointer, layout).free(stream.as_ref()));
+                // SAFETY: the stream is live. The free calls no driver: a thread's free puts the block into a cache.
+                unsafe { driver.stream_host_call(0, rig.stream.raw(), free) }.expect("it can be queued");
+                let beside = rig.block(70_000);
+                rig.write(beside.pointer, 70_000 / 4, Duration::ZERO);
+                beside.free(rig.stream.as_ref());
+            }
+            rig.wait();
+        });
+        let Some(said) = said else { return };
+        faults.expect(stack, &said, 0, "");
+    }
+    faults.tell();
+}
+
 #[test]
 fn one_element_beyond_a_block_is_found() {
     let test = "one_element_beyond_a_block_is_found";
@@ -303,7 +356,7 @@ fn a_block_that_was_freed_is_found() {
     faults.tell();
 }
 
-/// Also in memory that an earlier block has written. Of managed memory the tool reports no read.
+/// Also in memory that an earlier block has written. Of managed and pinned memory the tool reports no read.
 #[test]
 fn a_read_of_a_fresh_block_is_found() {
     let mut faults = Faults::default();
@@ -318,7 +371,8 @@ fn a_read_of_a_fresh_block_is_found() {
             second.free(rig.stream.as_ref());
         });
         let Some(said) = said else { return };
-        let count = usize::from(is_heard(stack) && !stack.ends_with("managed"));
+        let has_reads = !["managed", "pinned"].iter().any(|kind| stack.ends_with(kind));
+        let count = usize::from(is_heard(stack) && has_reads);
         faults.expect(stack, &said, count, "Uninitialized __global__ memory read of size 4 bytes");
     }
     faults.tell();

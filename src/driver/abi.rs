@@ -21,6 +21,8 @@ pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
 pub(super) const EVENT_INTERPROCESS: c_uint = 4;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag there is, and it must be given.
 pub(super) const IPC_LAZY_PEER_ACCESS: c_uint = 1;
+/// `CU_MEMORYTYPE_HOST`.
+pub(super) const MEMORY_TYPE_HOST: c_uint = 1;
 /// `CU_MEM_ATTACH_GLOBAL`.
 pub(super) const MEM_ATTACH_GLOBAL: c_uint = 1;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.

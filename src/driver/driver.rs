@@ -430,10 +430,11 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// As the driver says; never because of the address.
     fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>>;
 
-    /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device) or
-    /// [`allocate_managed`](Self::allocate_managed), whoever made that call of the driver. `None` for memory of pools and of graphs,
-    /// and for what is mapped, pinned, registered or unknown; and where the driver cannot tell, as by default and through the libraries
-    /// of HIP and MACA. Tools that watch a process take such an allocation for a heap, and nothing else.
+    /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device),
+    /// [`allocate_managed`](Self::allocate_managed), [`allocate_pinned`](Self::allocate_pinned) or
+    /// [`register_host`](Self::register_host), whoever made that call of the driver. `None` for memory of pools and of graphs, and for
+    /// what is mapped or unknown; and where the driver cannot tell, as by default and through the libraries of HIP and MACA. Tools that
+    /// watch a process take such an allocation for a heap, and nothing else.
     ///
     /// # Errors
     ///

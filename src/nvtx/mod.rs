@@ -8,8 +8,8 @@
 //!
 //! - Suballocators announce what they have as *heaps*, and the blocks of it that are out as *regions*, with the tags of the blocks as
 //!   names. So `compute-sanitizer` reports an access beyond a block, or to one that was freed, as it does for memory of the driver. It
-//!   takes allocations of [`Cuda`](crate::source::Cuda) and [`Managed`](crate::source::Managed) for heaps; of other memory, such as
-//!   that of driver pools, nothing is announced.
+//!   takes allocations of [`Cuda`](crate::source::Cuda), [`Managed`](crate::source::Managed) and [`Pinned`](crate::source::Pinned) for
+//!   heaps; of other memory, such as that of driver pools, nothing is announced.
 //! - Growth, waits, trims and sleep are ranges, steals and refusals are marks, and scopes of [`with_tag`](crate::tag::with_tag) are
 //!   ranges of their thread, all in the domain `alluvion`. Nsight Systems draws them.
 //!

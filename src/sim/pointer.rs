@@ -36,10 +36,19 @@ impl SimMachine {
         Some((info, AddressRange { start, bytes: bytes as usize }))
     }
 
-    /// The allocation of `allocate_device` or `allocate_managed` that an address lies in.
+    /// The allocation of `allocate_device`, `allocate_managed`, `allocate_pinned` or `register_host` that an address lies in.
     pub(super) fn plain_allocation_around(&self, address: u64) -> Option<AddressRange> {
         let (start, allocation) = self.process.allocations.containing(address)?;
-        let is_plain = matches!(allocation.kind, AllocationKind::Device | AllocationKind::Managed);
+        let is_plain = match allocation.kind {
+            AllocationKind::Device
+            | AllocationKind::Managed
+            | AllocationKind::Pinned
+            | AllocationKind::Registered => true,
+            AllocationKind::Pooled(_)
+            | AllocationKind::Graph(_)
+            | AllocationKind::Opened
+            | AllocationKind::Mapped => false,
+        };
         is_plain.then_some(AddressRange { start, bytes: allocation.bytes as usize })
     }
 }

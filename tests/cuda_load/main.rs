@@ -319,8 +319,10 @@ fn libcuda_is_asked_about_addresses() {
         assert_eq!(driver.plain_allocation(0x7000_0123), Ok(Some(range)));
         let managed = AddressRange { start: 0x8000_0000, ..range };
         assert_eq!(driver.plain_allocation(0x8000_0123), Ok(Some(managed)));
-        // Mapped memory, and memory of pools, also managed; memory of the host, an array, and what the stub does not know.
-        for address in [0x7040_0123, 0x7080_0123, 0x8080_0123, 0x8100_0123, 0x7100_0123, 7] {
+        let pinned = AddressRange { start: 0x8100_0000, ..range };
+        assert_eq!(driver.plain_allocation(0x8100_0123), Ok(Some(pinned)));
+        // Mapped memory, and memory of pools, also managed or the host's; an array, and what the stub does not know.
+        for address in [0x7040_0123, 0x7080_0123, 0x8080_0123, 0x8180_0123, 0x7100_0123, 7] {
             assert_eq!(driver.plain_allocation(address), Ok(None), "{address:x}");
         }
         assert_eq!(current_context(), 0);

@@ -3,7 +3,7 @@
 use std::thread;
 
 use alluvion::adaptor::GuardConfig;
-use alluvion::source::{Cuda, Managed};
+use alluvion::source::{Cuda, Managed, Pinned, PinnedConfig};
 use alluvion::suballoc::{Arena, ArenaConfig, Binning, FixedSize, FixedSizeConfig, Growth};
 use alluvion::tag::with_tag;
 use alluvion::{AnyResource, ErrorKind, Layout, PoolConfig, Resource, ResourceExt, Sim, Stream, nvtx};
@@ -104,6 +104,12 @@ fn a_pool_tells_of_each_block() {
             churn(&Cuda::new(&sim.device(0)).pool(config).unwrap(), &streams, 4 * MIB, seed);
         }
         churn(&Managed::new(&sim.device(0)).unwrap().pool(PoolConfig::default()).unwrap(), &streams, MIB, 4);
+        // What is mapped and registered, and what the driver allocates.
+        for (seed, huge) in [(7, 0), (8, usize::MAX)] {
+            let pinned = PinnedConfig::default().huge_bytes(huge);
+            let pinned = Pinned::with_config(&sim.device(0), pinned).unwrap();
+            churn(&pinned.pool(PoolConfig::default()).unwrap(), &streams, MIB, seed);
+        }
         let checked = PoolConfig::default().checked(true).initial(8 * MIB);
         churn(&Cuda::new(&sim.device(0)).pool(checked).unwrap(), &streams, MIB, 6);
     });

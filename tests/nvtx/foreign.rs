@@ -164,6 +164,45 @@ fn a_tool_may_wait_for_a_thread_that_allocates_while_it_begins() {
     );
 }
 
+/// Called by a thread of the tool's, while it begins because that pool grows.
+extern "C" fn use_the_pool_that_grows() {
+    // Relaxed: one thread at a time. When it has begun the tool calls this from its other functions, too.
+    if CALLS.fetch_add(1, Ordering::Relaxed) > 0 {
+        return;
+    }
+    let pool = POOL.get().expect("it was made before");
+    for bytes in [1000, 70_000, 40 << 20] {
+        Held::allocate_sync(pool, crate::raw_block::layout_of(bytes)).expect("there is memory").free_sync();
+    }
+    note("mark 0 the thread was served");
+}
+
+/// Also where what it allocates is of the very pool that is growing meanwhile.
+#[test]
+fn a_tool_may_wait_for_a_thread_that_allocates_of_the_pool_that_grows() {
+    let test = "foreign::a_tool_may_wait_for_a_thread_that_allocates_of_the_pool_that_grows";
+    let picture = told(test, "waits for a thread", || {
+        let address = format!("{:x}", use_the_pool_that_grows as *const () as usize);
+        // SAFETY: this process has one thread that reads its environment: this one.
+        unsafe { std::env::set_var("TOOL_CALLS", &address) };
+        let sim = Sim::new();
+        let stream = sim.device(0).stream().unwrap();
+        let pool = POOL.get_or_init(|| Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap());
+        let block = Held::of(pool, 1000, stream.as_ref());
+        // SAFETY: as above; the tool's thread has ended.
+        unsafe { std::env::remove_var("TOOL_CALLS") };
+        block.free(stream.as_ref());
+        stream.synchronize().unwrap();
+        pool.trim(0).unwrap();
+    });
+    let Some(picture) = picture else { return };
+    picture.assert_empty();
+    assert_eq!(
+        (picture.told.first().map(String::as_str), picture.registers),
+        (Some("the thread was served"), 1)
+    );
+}
+
 /// Threads that come at once all find the tool begun: nothing of theirs is left out.
 #[test]
 fn threads_that_come_first_at_once_are_all_heard() {
@@ -226,7 +265,8 @@ fn a_tool_finds_the_device_current() {
         let asked = lines.windows(2).filter(|pair| pair[0].starts_with(to) && pair[1].starts_with("mark "));
         asked.map(|pair| pair[1].to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(answers("heap "), ["mark 0 Ok(Some(1))"; 6]);
+    // A guard has a pool for its copies.
+    assert_eq!(answers("heap "), ["mark 0 Ok(Some(1))"; 9]);
     assert_eq!(answers("written "), ["mark 0 Ok(Some(1))"; 3]);
 }
 

@@ -122,6 +122,7 @@ impl Picture {
                     "what may not be used is in a region",
                 )?;
             }
+            "unheard" => require(!overlaps(&self.heaps, address(1), bytes(2)), "a heap of what is none")?,
             _ => return Err("what the tool found is wrong".to_owned()),
         }
         Ok(())

@@ -22,7 +22,7 @@ const MIB: usize = 1 << 20;
 fn use_unheard<R: Resource>(resource: &R, stream: &Stream) {
     for bytes in [1000, 70_000, 3 * MIB, 1000] {
         let block = Held::of(resource, bytes, stream.as_ref());
-        note(&format!("dead {:x} {bytes}", block.pointer.address()));
+        note(&format!("unheard {:x} {bytes}", block.pointer.address()));
         block.free(stream.as_ref());
     }
     stream.synchronize().unwrap();
@@ -38,7 +38,12 @@ fn use_heard<R: Resource>(resource: &R, stream: &Stream) {
 
 fn assert_unheard(picture: &crate::Picture) {
     assert!(picture.heaps_seen.is_empty(), "{:?}", picture.heaps_seen);
-    assert_eq!((picture.registers, picture.unregisters, picture.written.len()), (0, 0, 0));
+    assert_eq!((picture.registers, picture.unregisters), (0, 0));
+    assert_unwritten(picture);
+}
+
+fn assert_unwritten(picture: &crate::Picture) {
+    assert!(picture.written.is_empty());
     assert!(picture.told.iter().any(|told| told == "grow"), "the tool listens");
 }
 
@@ -47,7 +52,6 @@ fn sources(device: &Device) -> Vec<AnyResource> {
     vec![
         AnyResource::new(CudaAsync::new(device).unwrap()),
         AnyResource::new(CudaAsyncManaged::new(device).unwrap()),
-        AnyResource::new(Pinned::new(device).unwrap()),
         AnyResource::new(Mapped::new(device).unwrap()),
     ]
 }
@@ -83,6 +87,7 @@ fn memory_that_is_no_heap_is_not_announced() {
     assert_unheard(&picture);
 }
 
+/// But for the pinned memory that the guard copies to, which is a pool of its own.
 #[test]
 fn a_guard_over_memory_that_is_no_heap_is_not_announced() {
     let picture = told("unannounced::a_guard_over_memory_that_is_no_heap_is_not_announced", "", || {
@@ -96,7 +101,8 @@ fn a_guard_over_memory_that_is_no_heap_is_not_announced() {
         }
     });
     let Some(picture) = picture else { return };
-    assert_unheard(&picture);
+    assert!(!picture.heaps_seen.contains(&"Guard".to_owned()), "{:?}", picture.heaps_seen);
+    assert_unwritten(&picture);
 }
 
 #[test]
@@ -105,7 +111,7 @@ fn a_pool_that_sleeps_is_not_announced() {
         let device = Sim::new().device(0);
         let stream = device.stream().unwrap();
         let pool = Mapped::new(&device).unwrap().pool(PoolConfig::default()).unwrap();
-        let host = Pinned::new(&device).unwrap().pool(PoolConfig::default()).unwrap();
+        let host = Pinned::new(&device).unwrap();
         let block = Held::of(&pool, 3 * MIB, stream.as_ref());
         // SAFETY: no work uses the block, and it is not freed meanwhile.
         let mut sleeper = unsafe { pool.sleep(SleepConfig::default().keep_in(&host)) }.unwrap();

@@ -17,7 +17,8 @@ fn a_plain_allocation_is_known_by_any_address_in_it() {
             let (_sim, driver) = start(stand_in);
             let whole = driver.allocate_device(1, BYTES).expect("there is memory");
             let managed = driver.allocate_managed(1, BYTES).expect("there is memory");
-            for start in [whole, managed] {
+            let pinned = driver.allocate_pinned(1, BYTES, PinnedFlags::default()).expect("there is memory");
+            for start in [whole, managed, pinned.as_ptr().expose_provenance() as u64] {
                 let range = AddressRange { start, bytes: BYTES };
                 for address in [start, start + 1, start + BYTES as u64 - 1] {
                     assert_eq!(driver.plain_allocation(address), Ok(Some(range)), "{address:x}");
@@ -33,14 +34,13 @@ fn other_memory_is_no_plain_allocation() {
     in_child("plain::other_memory_is_no_plain_allocation", CUDART, &[], || {
         let (_sim, driver) = start(CUDART);
         let stream = driver.stream_create(1, StreamFlags::default()).expect("a stream can be made");
-        let pinned = driver.allocate_pinned(1, BYTES, PinnedFlags::default()).expect("there is memory");
         // Pools of managed memory, too: that memory is managed does not make it plain.
         let pooled = [PoolKind::Device, PoolKind::Managed].map(|kind| {
             let pool = driver.pool_default(1, kind).expect("the machine has one");
             // SAFETY: pool and stream are live, and of this device.
             unsafe { driver.allocate_async(1, BYTES, pool, stream) }.expect("there is memory")
         });
-        for address in [pinned.as_ptr().expose_provenance() as u64, pooled[0], pooled[1] + 1, 7] {
+        for address in [pooled[0], pooled[1] + 1, 7] {
             assert_eq!(driver.plain_allocation(address), Ok(None), "{address:x}");
         }
     });

@@ -7,12 +7,10 @@ use core::ffi::{c_int, c_uint, c_void};
 use super::CudaDriver;
 use super::symbols::Symbols;
 use crate::driver::plain_allocation::plain_allocation;
-use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
+use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo, abi};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
 const ATTRIBUTES: [c_uint; 3] = [2, 8, 9];
-/// `CU_MEMORYTYPE_HOST`.
-const TYPE_HOST: c_uint = 1;
 /// `CU_MEMORYTYPE_DEVICE`.
 const TYPE_DEVICE: c_uint = 2;
 /// `CU_MEMORYTYPE_UNIFIED`.
@@ -43,7 +41,7 @@ impl CudaDriver {
             _ if is_managed != 0 => MemoryKind::Managed,
             TYPE_UNIFIED => MemoryKind::Managed,
             TYPE_DEVICE => MemoryKind::Device,
-            TYPE_HOST => MemoryKind::PinnedHost,
+            abi::MEMORY_TYPE_HOST => MemoryKind::PinnedHost,
             _ => return Ok(None),
         };
         Ok(Some(PointerInfo { kind, ordinal: u32::try_from(ordinal).ok() }))

@@ -4,7 +4,7 @@
 //! the bytes that were asked for, after it was taken, and no more before it is put anywhere. So blocks that wait in caches are none to
 //! the tool. Memory that graphs have is announced whole, until it is released: a graph may be launched at any time.
 //!
-//! Of memory that tools take for no heap nothing is announced: memory of driver pools, pinned memory, and pages, which are mapped.
+//! Of memory that tools take for no heap nothing is announced: memory of driver pools, and pages, which are mapped.
 
 use core::sync::atomic::Ordering;
 

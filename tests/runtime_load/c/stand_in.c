@@ -729,6 +729,9 @@ static CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *
     int is_device = answers[0] == 1, is_managed = answers[0] == 2, is_plain = answers[2] != 0;
     for (unsigned int at = 0; at < count; at++) {
         switch (attributes[at]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            if (answers[0]) *(CUmemorytype *)data[at] = answers[0] == 3 ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+            break;
         case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(_Bool *)data[at] = is_managed; break;
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *(_Bool *)data[at] = is_device && is_plain; break;
         case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data[at] = answers[3]; break;
