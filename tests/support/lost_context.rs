@@ -37,8 +37,9 @@ fn written_by_both<R: HostAccessible + 'static>(resource: R, stream: &Stream) ->
     let half = vector[BYTES / 2..].as_mut_ptr().expose_provenance() as u64;
     let (device, value) = (stream.device(), FillValue::U8(OF_THE_DEVICE));
     // SAFETY: the half is live, and nobody looks at it before the stream has been waited for.
-    let filled =
-        unsafe { device.driver().fill_async(device.ordinal(), half, value, BYTES / 2, stream.as_ref().raw()) };
+    let filled = unsafe {
+        device.driver().fill_async(device.ordinal(), half, value, BYTES / 2, stream.as_ref().raw())
+    };
     filled.expect("the device may write to it");
     stream.synchronize().expect("the device is well");
     Box::new(vector)
