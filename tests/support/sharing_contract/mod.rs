@@ -125,6 +125,7 @@ macro_rules! clauses {
             what_was_not_made_for_it_is_not_lent
             an_imported_pool_does_not_allocate
             pages_live_while_a_descriptor_is_open
+            pages_of_several_descriptors_lie_side_by_side
             fabric_handles_are_lent_or_refused
             descriptors_are_given_back
             bytes_of_elsewhere_are_refused
@@ -369,6 +370,47 @@ pub(crate) fn pages_live_while_a_descriptor_is_open(stage: &Stage<'_>) {
         borrower.must(Op::MemoryRelease, [memory, 0, 0]);
         assert_eq!(borrower.read(address, BYTES), 0x81, "the mapping keeps them");
         borrower.must(Op::Unmap, [address, BYTES, 0]);
+    });
+}
+
+pub(crate) fn pages_of_several_descriptors_lie_side_by_side(stage: &Stage<'_>) {
+    if !stage.ways().any(|way| way == Way::Pages) {
+        return;
+    }
+    stage.leaves_nothing(|| {
+        let (lender, borrower) = stage.two();
+        let unit = lender.must(Op::Granularity, [0; 3]);
+        let all = 6 * unit;
+        let there = borrower.must(Op::Reserve, [all, 0, 0]);
+        let mut at = 0;
+        let pages = [(1, 0xA1), (3, 0xA2), (2, 0xA3)].map(|(units, byte)| {
+            let bytes = units * unit;
+            let memory = lender.must(Op::MemoryCreate, [bytes, DESCRIPTOR.into(), 0]);
+            let here = lender.must(Op::Map, [memory, bytes, 0]);
+            lender.write(here, byte, bytes);
+            let lent = lender.export(Op::MemoryExport, memory, DESCRIPTOR).expect("it was made for it");
+            let imported = borrower.import(Op::MemoryImport, &lent).expect("it is lent");
+            // One of another size would cut its neighbours.
+            let wrong = borrower.ask(Op::MapAt, [imported, there + at, bytes + unit]);
+            refused("a page in place of a longer one", wrong);
+            borrower.must(Op::MapAt, [imported, there + at, bytes]);
+            borrower.must(Op::MemoryRelease, [imported, 0, 0]);
+            at += bytes;
+            (memory, here, there + at - bytes, bytes, byte)
+        });
+        borrower.must(Op::Access, [there, all, 0]);
+        for (_, _, there, bytes, byte) in pages {
+            assert_eq!(borrower.read(there, bytes), u64::from(byte));
+        }
+        // Over all of their borders at once.
+        borrower.write(there, 0xB4, all);
+        for (memory, here, there, bytes, _) in pages {
+            assert_eq!(lender.read(here, bytes), 0xB4);
+            borrower.must(Op::UnmapAt, [there, bytes, 0]);
+            lender.must(Op::Unmap, [here, bytes, 0]);
+            lender.must(Op::MemoryRelease, [memory, 0, 0]);
+        }
+        borrower.must(Op::Unreserve, [there, all, 0]);
     });
 }
 

@@ -43,6 +43,7 @@ ops! {
     PoolSetAccess,
     AllocateAsync, FreeAsync,
     MemoryCreate, MemoryRelease, MemoryExport, MemoryImport, Map, Unmap, Granularity,
+    Reserve, MapAt, Access, UnmapAt, Unreserve,
     Uuid, Range, Descriptors, Leave,
 }
 
@@ -139,6 +140,17 @@ impl Worker {
                     driver.memory_unmap(ordinal, a, b as usize)?;
                     driver.virtual_free(ordinal, a, b as usize)?;
                 }
+                Op::Reserve => return driver.virtual_reserve(ordinal, a as usize, 0),
+                Op::MapAt => driver.memory_map(ordinal, b, c as usize, memory)?,
+                Op::Access => {
+                    let here = Location::Device(ordinal);
+                    driver.memory_set_access(ordinal, a, b as usize, here, MapAccess::ReadWrite)?;
+                }
+                Op::UnmapAt => {
+                    driver.stream_synchronize(ordinal, stream)?;
+                    driver.memory_unmap(ordinal, a, b as usize)?;
+                }
+                Op::Unreserve => driver.virtual_free(ordinal, a, b as usize)?,
                 Op::Granularity => return driver.virtual_granularity(ordinal).map(|bytes| bytes as u64),
                 Op::Uuid => answer.handle[..16].copy_from_slice(&sharing.device_uuid(ordinal)?),
                 Op::Range => {
