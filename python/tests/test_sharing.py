@@ -468,6 +468,32 @@ def test_a_pickle_has_a_descriptor_where_one_is_needed(two):
         del buffer
 
 
+def test_a_block_on_several_pages_goes_by_one_descriptor(two):
+    from multiprocessing import resource_sharer
+
+    _, other = two
+    here, there = socket.socketpair()
+    sent_bytes = bytes(range(256)) * (3 << 12)
+    # One page is there, of 2 MiB, and the block is longer.
+    with here, there, alluvion.using("pool(initial=2MiB) | mapped(handles=fd)"), alluvion.sharing() as given:
+        buffer = alluvion.Buffer.to_device(sent_bytes)
+        shared = buffer.share()
+        assert (shared.nbytes, shared.visible_bytes) == (3 << 20, 4 << 20)
+        alluvion.send_shared(here, shared)
+        try:
+            pickled = pickle.dumps(buffer)
+            with other:
+                got = [opened(shared), alluvion.receive_shared(there), pickle.loads(pickled)]
+                assert all(one.tobytes() == sent_bytes for one in got)
+                del got
+        finally:
+            # Its thread and its socket are the standard library's.
+            resource_sharer.stop()
+        given.end(timeout=0)
+        shared.end(timeout=0)
+        del buffer, shared
+
+
 @pytest.mark.parametrize("way", ["cuda", "cuda-async(handles=fd)", "mapped(handles=fd)"])
 def test_a_socket_carries_message_and_descriptor(two, way):
     _, other = two

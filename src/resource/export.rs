@@ -22,6 +22,8 @@ pub enum ExportWay {
     PagesByDescriptor,
     /// Physical memory that a fabric handle stands for.
     PagesByFabric,
+    /// Several pieces of physical memory, side by side: a descriptor of each, all of which are sent as one.
+    AdjacentPagesByDescriptor,
 }
 
 /// Memory that a block lies in, in a form that other processes can open: see [`Resource::export`](crate::Resource::export).
@@ -44,6 +46,26 @@ pub(crate) enum ExportForm {
     Allocation(MemoryHandle),
     Pool(Arc<ExportedMemory>, PointerHandle),
     Pages(Arc<ExportedMemory>),
+    /// Two or more, in their order, each with its bytes. None is by a fabric handle.
+    AdjacentPages(Vec<(Arc<ExportedMemory>, usize)>),
+}
+
+/// The most pages that a block is shared on. A page of a pool is 1/1024 of the device's memory or less: where pages are long, this is
+/// all of a device. The exporter has so many descriptors open for a moment, of the 1024 that a process has unless it asks for more.
+pub(crate) const MOST_PAGES: usize = 1012;
+
+/// # Errors
+///
+/// `Unsupported` for more than [`MOST_PAGES`].
+pub(crate) fn require_few_pages(pages: usize) -> Result<(), Error> {
+    if pages <= MOST_PAGES {
+        return Ok(());
+    }
+    Err(Error::unsupported(
+        "memory for other processes",
+        "the block lies on more than 1012 pages, each of which has a descriptor of its own",
+        "allocate it from `Mapped` itself, from an `Arena` over it, or from a pool over `Cuda`",
+    ))
 }
 
 impl Export {
@@ -71,6 +93,49 @@ impl Export {
         Self { form: ExportForm::Pages(memory), segment: address, segment_bytes: bytes, offset: 0 }
     }
 
+    /// Several pieces of physical memory that are mapped, whole and side by side, from that address on: each with its bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for more than 1012, and for several of which one is by a fabric handle: a message has room for one of these.
+    pub fn of_adjacent_pages(
+        pages: impl IntoIterator<Item = (Arc<ExportedMemory>, usize)>,
+        address: u64,
+    ) -> Result<Self, Error> {
+        let pages: Vec<_> = pages.into_iter().collect();
+        require_few_pages(pages.len())?;
+        if pages.len() > 1 && pages.iter().any(|(memory, _)| is_fabric(memory)) {
+            return Err(Error::unsupported(
+                "memory for other processes",
+                "the block lies on several pages, and a message has room for one fabric handle",
+                "make the pages with descriptors, or allocate it from `Mapped` itself, or from an `Arena` over it",
+            ));
+        }
+        let segment_bytes = pages.iter().map(|(_, bytes)| bytes).sum();
+        Ok(Self { form: ExportForm::of_pages(pages), segment: address, segment_bytes, offset: 0 })
+    }
+
+    /// The same without the pages that `bytes` bytes from the piece's beginning do not lie on.
+    pub(crate) fn narrowed(mut self, bytes: usize) -> Self {
+        let ExportForm::AdjacentPages(pages) = &self.form else { return self };
+        let wanted = self.offset..self.offset + bytes.max(1);
+        let (mut kept, mut at, mut before) = (Vec::new(), 0, 0);
+        for (memory, page_bytes) in pages {
+            let page = at..at + page_bytes;
+            at = page.end;
+            if page.end <= wanted.start {
+                before = page.end;
+            } else if page.start < wanted.end {
+                kept.push((Arc::clone(memory), *page_bytes));
+            }
+        }
+        self.segment += before as u64;
+        self.offset -= before;
+        self.segment_bytes = kept.iter().map(|(_, bytes)| bytes).sum();
+        self.form = ExportForm::of_pages(kept);
+        self
+    }
+
     /// A piece that begins so many bytes further on.
     #[must_use]
     pub fn within(mut self, offset: usize) -> Self {
@@ -81,14 +146,14 @@ impl Export {
     /// Which way it goes.
     #[must_use]
     pub fn way(&self) -> ExportWay {
-        let by_descriptor = |memory: &ExportedMemory| !matches!(memory, ExportedMemory::Fabric(_));
         match &self.form {
             ExportForm::Nothing => ExportWay::Nothing,
             ExportForm::Allocation(_) => ExportWay::Allocation,
-            ExportForm::Pool(pool, _) if by_descriptor(pool) => ExportWay::PoolByDescriptor,
+            ExportForm::Pool(pool, _) if !is_fabric(pool) => ExportWay::PoolByDescriptor,
             ExportForm::Pool(..) => ExportWay::PoolByFabric,
-            ExportForm::Pages(memory) if by_descriptor(memory) => ExportWay::PagesByDescriptor,
+            ExportForm::Pages(memory) if !is_fabric(memory) => ExportWay::PagesByDescriptor,
             ExportForm::Pages(_) => ExportWay::PagesByFabric,
+            ExportForm::AdjacentPages(_) => ExportWay::AdjacentPagesByDescriptor,
         }
     }
 
@@ -104,6 +169,19 @@ impl Export {
     pub fn offset(&self) -> usize {
         self.offset
     }
+}
+
+impl ExportForm {
+    fn of_pages(mut pages: Vec<(Arc<ExportedMemory>, usize)>) -> Self {
+        if pages.len() > 1 {
+            return Self::AdjacentPages(pages);
+        }
+        pages.pop().map_or(Self::Nothing, |(memory, _)| Self::Pages(memory))
+    }
+}
+
+fn is_fabric(memory: &ExportedMemory) -> bool {
+    matches!(memory, ExportedMemory::Fabric(_))
 }
 
 impl fmt::Debug for Export {

@@ -35,7 +35,7 @@ pub use any_resource::AnyResource;
 pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
 pub use export::{Export, ExportWay};
-pub(crate) use export::{ExportForm, no_export};
+pub(crate) use export::{ExportForm, MOST_PAGES, no_export, require_few_pages};
 pub use figures::{Figure, FigureKind, FigureValue, Figures};
 pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};

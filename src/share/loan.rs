@@ -1,10 +1,11 @@
 //! `Loan`: what an exporter keeps while others have its memory. Not generic.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::device_side::{SharedEvent, key_of, sharing_of};
 use super::lease::Lease;
-use super::message::{Element, Message};
+use super::message::{CONTENTS_BYTES, Element, Message, contents};
+use super::parcel;
 use super::share_config::ShareConfig;
 use crate::device::Device;
 use crate::driver::{Call, Code, DriverError, ExportedMemory, RelaxedCapture};
@@ -41,7 +42,7 @@ impl Loan {
     pub(super) fn begin(lent: Lent, config: ShareConfig, stream: StreamRef<'_>) -> Result<Self, Error> {
         let Lent { export, bytes, element } = lent;
         let ShareConfig { is_writable, directory } = config;
-        let device = stream.device();
+        let (device, export) = (stream.device(), export.narrowed(bytes));
         if stream.is_capturing()? {
             return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
         }
@@ -57,6 +58,10 @@ impl Loan {
             ExportForm::Allocation(handle) => (handle.0, None),
             ExportForm::Pool(pool, block) => (block.0, Some(pool)),
             ExportForm::Pages(memory) => ([0; 64], Some(memory)),
+            ExportForm::AdjacentPages(pages) => {
+                let contents = contents(exporter, export.segment, export.segment_bytes as u64);
+                ([0; 64], Some(Arc::new(ExportedMemory::FileDescriptor(packed(contents, &pages)?))))
+            }
         };
         let fabric = match exported.as_deref() {
             Some(ExportedMemory::Fabric(fabric)) => **fabric,
@@ -122,4 +127,14 @@ impl Loan {
         self.device.machine().require_here()?;
         self.lease.try_end()
     }
+}
+
+/// The descriptors of several pages, as one.
+fn packed(contents: [u8; CONTENTS_BYTES], pages: &[(Arc<ExportedMemory>, usize)]) -> Result<OwnedFd, Error> {
+    let descriptors = pages.iter().filter_map(|(memory, bytes)| match &**memory {
+        #[cfg(unix)]
+        ExportedMemory::FileDescriptor(descriptor) => Some((descriptor.as_fd(), *bytes as u64)),
+        _ => None,
+    });
+    parcel::pack(contents, &descriptors.collect::<Vec<_>>())
 }

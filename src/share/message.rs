@@ -118,6 +118,18 @@ pub(super) const BYTES: usize = 352;
 
 const _: () = assert!(BYTES <= super::lease::MESSAGE_BYTES);
 
+/// The bytes of [`contents`].
+pub(super) const CONTENTS_BYTES: usize = 32;
+
+/// What a parcel says that it has: a segment of an exporter, by which a message finds its own.
+pub(super) fn contents(exporter: [u8; 16], segment: u64, segment_bytes: u64) -> [u8; CONTENTS_BYTES] {
+    let mut contents = [0; CONTENTS_BYTES];
+    contents[..16].copy_from_slice(&exporter);
+    contents[16..24].copy_from_slice(&segment.to_le_bytes());
+    contents[24..].copy_from_slice(&segment_bytes.to_le_bytes());
+    contents
+}
+
 impl Message {
     /// The bytes to send.
     #[must_use]
@@ -206,7 +218,7 @@ impl Message {
         self.bytes as usize
     }
 
-    /// The bytes that become visible to an importer, or the fewest: the whole allocation, or the whole page, that the memory lies in.
+    /// The bytes that become visible to an importer, or the fewest: the whole allocation, or the whole pages, that the memory lies in.
     /// An importer that computes wrong addresses meets its neighbours. CUDA may serve an allocation that is no multiple of 2 MiB from a
     /// block which others lie in too, and lends that whole.
     #[must_use]
@@ -229,7 +241,10 @@ impl Message {
     /// Whether a descriptor has to be sent beside the bytes, over a Unix socket.
     #[must_use]
     pub fn needs_descriptor(&self) -> bool {
-        matches!(self.way, ExportWay::PoolByDescriptor | ExportWay::PagesByDescriptor)
+        matches!(
+            self.way,
+            ExportWay::PoolByDescriptor | ExportWay::PagesByDescriptor | ExportWay::AdjacentPagesByDescriptor
+        )
     }
 
     /// The bytes of an element.
@@ -250,6 +265,11 @@ impl Message {
         self.device
     }
 
+    /// What the parcel has that is sent beside it, if it is one.
+    pub(super) fn contents(&self) -> [u8; CONTENTS_BYTES] {
+        contents(self.exporter, self.segment, self.segment_bytes)
+    }
+
     pub(super) fn memory(&self) -> MemoryHandle {
         MemoryHandle(self.handle)
     }
@@ -260,13 +280,14 @@ impl Message {
 }
 
 /// Which number stands for which way.
-const WAYS: [ExportWay; 6] = [
+const WAYS: [ExportWay; 7] = [
     ExportWay::Nothing,
     ExportWay::Allocation,
     ExportWay::PoolByDescriptor,
     ExportWay::PoolByFabric,
     ExportWay::PagesByDescriptor,
     ExportWay::PagesByFabric,
+    ExportWay::AdjacentPagesByDescriptor,
 ];
 
 fn number_of(way: ExportWay) -> u8 {

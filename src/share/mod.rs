@@ -13,9 +13,13 @@
 //! | [`Mapped`](crate::source::Mapped) with `handle_types` | physical memory | yes, unless by fabric handles |
 //!
 //! A suballocator over one of them shares pieces of its segments: a segment is opened once in each importing process, however many
-//! blocks of it are shared. A block of a [`Pool`](crate::Pool) over `Mapped` that lies on several pages cannot be shared.
+//! blocks of it are shared. A block of a [`Pool`](crate::Pool) over `Mapped` may lie on several pages, up to 1012 of them: an importer
+//! maps them side by side, and one descriptor stands for all. That is on Linux, and not for fabric handles.
 //!
-//! An importer sees the whole allocation or page that the memory lies in, with whatever else is there:
+//! The descriptors of such a block wait in a socket for as long as it is shared. Linux lets as many of one user wait, over all of his
+//! processes, as a process may have open (`ulimit -n`), unless that is privileged: beyond, a share is `Unwritable`.
+//!
+//! An importer sees the whole allocation, or the whole pages, that the memory lies in, with whatever else is there:
 //! [`Message::visible_bytes`] says how much that is. The containers keep to what was shared; kernels that compute wrong addresses do
 //! not, in either process. So what is nobody else's business is allocated apart, from `Cuda` itself, for example, and as a multiple
 //! of 2 MiB: CUDA's manual says that a smaller allocation may lie with others in one block, which is lent whole.
@@ -57,6 +61,11 @@ mod message;
 #[cfg(feature = "serde")]
 mod message_serde;
 mod open_segment;
+#[cfg(target_os = "linux")]
+mod parcel;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_parcel.rs"]
+mod parcel;
 mod parked;
 mod share_config;
 mod shared;

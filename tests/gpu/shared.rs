@@ -13,11 +13,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use alluvion::share::{Import, Imported, ImportedMut, Message, ShareConfig, Shared};
+use alluvion::driver::HandleType;
+use alluvion::share::{ExportWay, Import, Imported, ImportedMut, Message, ShareConfig, Shared};
 use alluvion::testing::Stall;
-use alluvion::{AnyResource, Device, DeviceVec, Error, Machine, Stream};
+use alluvion::{
+    AnyResource, Device, DeviceVec, Error, Machine, PoolConfig, Resource as _, ResourceExt, Stream,
+};
 
-use crate::shareable::{Shareable, ways_of};
+use crate::shareable::{Shareable, mapped, ways_of};
 use crate::sharing_contract::wire;
 
 /// What a child is to be: `import`, or `export` and the number of a way.
@@ -385,5 +388,67 @@ fn many_pieces_between_two_processes() {
         }
         drop(resource);
     }
+    before.require_again(&device);
+}
+
+/// More short pages than one message of the system carries descriptors.
+const PAGES: usize = 300;
+
+/// Shares a block on [`PAGES`] pages, with a process that is killed while it writes. Prints what the first share and open took.
+fn hundreds_of_pages(device: &Device, stream: &Stream) {
+    let source = mapped(device);
+    let page = source.pages().expect("it has pages").page_bytes();
+    // There is no room for longer pages than these, which come one by one.
+    let pool = AnyResource::new(
+        source.pool(PoolConfig::default().maximum(PAGES * page)).expect("nothing is asked for yet"),
+    );
+    let single = || DeviceVec::<u8, _>::uninit_in(page, stream, pool.clone()).expect("there is memory");
+    let short: Vec<_> = (0..PAGES).map(|_| single()).collect();
+    drop(short);
+    stream.synchronize().expect("nothing has failed");
+    let written: Vec<u32> =
+        (0..(PAGES * page / size_of::<u32>()) as u32).map(|at| at.wrapping_mul(0x9E37_79B9)).collect();
+    let vector = DeviceVec::from_slice_in(&written, stream, pool.clone()).expect("there is room");
+    stream.synchronize().expect("nothing has failed");
+    let begun = Instant::now();
+    let shared = Shared::with_config(vector, ShareConfig::default().writable(), stream)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let took = begun.elapsed();
+    assert_eq!(shared.message().way(), ExportWay::AdjacentPagesByDescriptor);
+    assert_eq!(shared.message().visible_bytes(), PAGES * page);
+    let other = Other::start("import");
+    assert_eq!(other.reach(STARTED), 0);
+    other.go_on();
+    send(&other.socket, &shared);
+    assert_eq!(other.reach(RECEIVED), 0);
+    let begun = Instant::now();
+    other.go_on();
+    assert_eq!(other.reach(OPENED), 0);
+    println!("fact: {PAGES} pages of {page} bytes: shared in {took:?}, opened in {:?}", begun.elapsed());
+    other.go_on();
+    assert_eq!(other.reach(READ), checksum(&written), "what the importer has read");
+    assert_eq!(shared.importers().expect("the file is there"), 1);
+    other.go_on();
+    assert_eq!(other.reach(WRITING), 0);
+    other.kill();
+    let vector = shared.end().unwrap_or_else(|error| panic!("{error}"));
+    let read = vector.to_vec(stream).expect("it can be read");
+    assert!(read[..COUNT / 2] == written[..COUNT / 2], "what nobody wrote");
+    let later = read[COUNT / 2..].iter().zip(&written[COUNT / 2..]);
+    assert!(later.into_iter().all(|(now, old)| now == old || *now == WRITTEN));
+}
+
+#[test]
+fn a_block_on_hundreds_of_pages() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    let capabilities = device.capabilities().expect("it can be asked");
+    if !capabilities.page_handle_types.contains(HandleType::POSIX_FILE_DESCRIPTOR) {
+        println!("not tested: the device has no pages that are lent by descriptors");
+        return;
+    }
+    hundreds_of_pages(&device, &stream);
+    let before = Before::look(&device);
+    hundreds_of_pages(&device, &stream);
     before.require_again(&device);
 }

@@ -170,20 +170,3 @@ fn a_view_exports_as_its_owner_does() {
     // SAFETY: as above, and nothing uses it.
     unsafe { owner.deallocate_sync(block, layout) };
 }
-
-#[test]
-fn a_block_on_several_pages_says_so() {
-    let rig = Rig::new();
-    let stream = rig.first.device(0).stream().unwrap();
-    let pool = AnyResource::new(mapped(&rig.first.device(0)).pool(PoolConfig::default()).unwrap());
-    // The first page is of one size, and the second block has to lie on two.
-    let small = DeviceVec::filled_in(3 << 19, 1_u8, &stream, pool.clone()).unwrap();
-    let vector = DeviceVec::filled_in(3 << 20, 2_u8, &stream, pool.clone()).unwrap();
-    let outcome = vector.share(&stream);
-    if let Err(refused) = outcome {
-        assert!(refused.error().to_string().contains("several pages"), "{}", refused.error());
-        assert_eq!(refused.into_container().get(0, &stream).unwrap(), 2, "it is as it was");
-    }
-    drop((small, pool, stream));
-    rig.assert_clean();
-}

@@ -15,5 +15,6 @@ mod layers;
 mod lease;
 mod lives;
 mod message;
+mod pages;
 mod rig;
 mod stress;

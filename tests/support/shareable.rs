@@ -1,11 +1,18 @@
 //! Resources whose memory can be shared, in every way that there is.
 
 #![allow(dead_code, reason = "some tests need a part of it")]
+#![expect(unsafe_code, reason = "keeps a block, and passes the others on")]
+
+use std::fmt;
 
 use alluvion::driver::HandleType;
+use alluvion::resource::Export;
 use alluvion::source::{Cuda, CudaAsync, CudaAsyncConfig, Mapped, MappedConfig};
 use alluvion::suballoc::ArenaConfig;
-use alluvion::{AnyResource, Device, PoolConfig, ResourceExt};
+use alluvion::{
+    AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt,
+    ResourceId, StreamRef,
+};
 
 pub(crate) fn pooled(device: &Device) -> CudaAsync {
     CudaAsync::with_config(device, CudaAsyncConfig::default().handle_types(HandleType::POSIX_FILE_DESCRIPTOR))
@@ -17,11 +24,97 @@ pub(crate) fn mapped(device: &Device) -> Mapped {
         .expect("it has pages")
 }
 
+/// The bytes that [`Straddling`] leaves of its first page.
+pub(crate) const LEFT: usize = 256;
+
+/// A pool over pages, whose first page has a block on it up to its last [`LEFT`] bytes: a block that is longer begins there, and ends on
+/// another page.
+pub(crate) struct Straddling {
+    pool: Pool<Mapped>,
+    front: (DevicePtr, Layout),
+}
+
+impl Straddling {
+    pub(crate) fn new(device: &Device) -> Self {
+        let pool = mapped(device).pool(PoolConfig::default()).expect("there is memory");
+        let page = pool.upstream().pages().expect("it has pages").page_bytes();
+        let layout = Layout::from_bytes(page - LEFT).expect("it is no large number");
+        let front = (pool.allocate_sync(layout).expect("there is memory"), layout);
+        Self { pool, front }
+    }
+}
+
+impl Drop for Straddling {
+    fn drop(&mut self) {
+        let (block, layout) = self.front;
+        // SAFETY: the pool made it with this layout, and nothing uses it.
+        unsafe { self.pool.deallocate_sync(block, layout) };
+    }
+}
+
+// SAFETY: all is the pool's, which keeps the contract.
+unsafe impl Resource for Straddling {
+    fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
+        self.pool.allocate(layout, stream)
+    }
+
+    unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
+        // SAFETY: the caller's promises.
+        unsafe { self.pool.deallocate(block, layout, stream) }
+    }
+
+    fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
+        self.pool.allocate_sync(layout)
+    }
+
+    unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
+        // SAFETY: the caller's promises.
+        unsafe { self.pool.deallocate_sync(block, layout) }
+    }
+
+    fn device(&self) -> &Device {
+        self.pool.device()
+    }
+
+    fn id(&self) -> ResourceId {
+        self.pool.id()
+    }
+
+    fn fmt_layer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Straddling > ")?;
+        self.pool.fmt_layer(f)
+    }
+
+    fn max_align(&self) -> usize {
+        self.pool.max_align()
+    }
+
+    fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
+        self.pool.trim(keep_bytes)
+    }
+
+    unsafe fn export(&self, block: DevicePtr, layout: Layout) -> Result<Export, Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.pool.export(block, layout) }
+    }
+}
+
+// SAFETY: the blocks are the pool's.
+unsafe impl DeviceAccessible for Straddling {}
+
+impl alluvion::Shareable for Straddling {}
+
+impl fmt::Debug for Straddling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_layer(f)
+    }
+}
+
 /// A way of making memory that can be shared, and its name.
 pub(crate) type Shareable = (&'static str, fn(&Device) -> AnyResource);
 
 /// Every way that a machine with descriptors has.
-pub(crate) const BY_DESCRIPTORS: [Shareable; 7] = [
+pub(crate) const BY_DESCRIPTORS: [Shareable; 8] = [
     ("cuda", |device| AnyResource::new(Cuda::new(device))),
     ("pool of cuda", |device| {
         AnyResource::new(Cuda::new(device).pool(PoolConfig::default()).expect("there is memory"))
@@ -34,6 +127,7 @@ pub(crate) const BY_DESCRIPTORS: [Shareable; 7] = [
     ("pool of mapped", |device| {
         AnyResource::new(mapped(device).pool(PoolConfig::default()).expect("there is memory"))
     }),
+    ("several pages of mapped", |device| AnyResource::new(Straddling::new(device))),
     ("arena of mapped", |device| {
         AnyResource::new(
             mapped(device).arena(ArenaConfig::default().bytes(8 << 20)).expect("there is memory"),

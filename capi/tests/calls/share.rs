@@ -255,3 +255,26 @@ fn a_descriptor_stays_the_callers() {
     drop_shared(shared);
     filled.free(&pair);
 }
+
+#[test]
+fn a_block_on_several_pages_goes_by_one_descriptor() {
+    let pair = Pair::new();
+    // One page is there, of 2 MiB, and the block is longer.
+    let filled = Filled::new(&pair, "pool(initial=2MiB) | mapped(handles=fd)", 3 << 20, 5);
+    let shared = filled.share(&pair, ALV_SHARE_WRITABLE);
+    let imported = pair
+        .open(&sent(shared), descriptor(shared), ALV_OPEN_WRITABLE)
+        .unwrap_or_else(|_| panic!("{}", message()));
+    let range = range(imported);
+    assert_eq!((range.bytes, range.visible_bytes), (3 << 20, 4 << 20));
+    // SAFETY: a live stream.
+    let its_stream = unsafe { alv_stream_handle(pair.its_stream) };
+    assert_eq!(copied(pair.its_memory, range.data, 3 << 20, its_stream), [5; 3 << 20]);
+    // SAFETY: the memory is open to be written until it is released, which waits for this.
+    assert_eq!(unsafe { alv_fill_raw(pair.its_memory, range.data, 6, 3 << 20, its_stream) }, ALV_OK);
+    drop_imported(imported);
+    assert_eq!(end(shared, 0), ALV_OK);
+    assert_eq!(filled.bytes(&pair), [6; 3 << 20]);
+    drop_shared(shared);
+    filled.free(&pair);
+}

@@ -8,7 +8,7 @@ The memory lives until no process has it: `Shared.end` waits for that, and so do
 while a process has the memory leaves it be until that process is done, or has died. One that is dropped before it was opened cannot be
 opened any more: `alluvion.errors.Stale`.
 
-An importer gets to see all of the allocation, or of the page, that the memory lies in: `Shared.visible_bytes`. What is nobody else's
+An importer gets to see all of the allocation, or of the pages, that the memory lies in: `Shared.visible_bytes`. What is nobody else's
 business is allocated apart, by a resource `cuda` for example, as a multiple of 2 MiB: of less, CUDA may lend a whole block with others'
 memory in it.
 """

@@ -14,12 +14,11 @@ pub(crate) struct Segment {
 }
 
 /// What the upstream has made of which a block is a part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Around {
     Segment(Segment),
-    Page(Extent),
-    /// The block lies on several pages, or on one that has no memory in part.
-    Pages,
+    /// The pages that the block lies on, side by side.
+    Pages(Vec<Extent>),
     /// It is no block, or has no memory.
     Nothing,
 }
@@ -110,11 +109,12 @@ impl Core {
         if !self.ranges.has(segment.address) {
             return Around::Segment(segment);
         }
-        match self.ranges.touching(address, address + bytes)[..] {
-            [] => Around::Nothing,
-            [page] if page.address <= address && address + bytes <= page.end() => Around::Page(page),
-            _ => Around::Pages,
-        }
+        let pages = self.ranges.touching(address, address + bytes);
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Around::Nothing };
+        let is_whole = first.address <= address
+            && address + bytes <= last.end()
+            && pages.windows(2).all(|pair| pair[0].end() == pair[1].address);
+        if is_whole { Around::Pages(pages) } else { Around::Nothing }
     }
 
     /// Takes out the largest empty, unowned segment of at most `at_most` units: the largest, because each segment is

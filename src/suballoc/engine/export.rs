@@ -1,11 +1,11 @@
-//! What other processes open of a block: the segment, or the page, that it lies in.
+//! What other processes open of a block: the segment, or the pages, that it lies in.
 
 #![expect(unsafe_code, reason = "exports segments and pages of the upstream")]
 
 use super::Engine;
 use super::grow::segment_layout;
 use crate::error::Error;
-use crate::resource::{DevicePtr, Export, Layout, Page, Resource, no_export};
+use crate::resource::{DevicePtr, Export, Layout, Page, Resource, no_export, require_few_pages};
 use crate::suballoc::core::Around;
 
 impl<U: Resource> Engine<U> {
@@ -31,18 +31,19 @@ impl<U: Resource> Engine<U> {
                 let export = unsafe { self.upstream.export(start, whole) }?;
                 Ok(export.within((at - segment.address) as usize))
             }
-            Around::Page(extent) => {
+            Around::Pages(extents) => {
                 let pages = self.pages().ok_or_else(foreign)?;
-                let bytes = extent.units as usize * Layout::MIN_ALIGN;
-                // SAFETY: the page is one of the upstream, and stays mapped while the block on it is live.
-                let memory = unsafe { pages.export_page(Page::new(extent.number, bytes)) }?;
-                Ok(Export::of_pages(memory, extent.address, bytes).within((at - extent.address) as usize))
+                require_few_pages(extents.len())?;
+                let first = extents.first().map_or(at, |extent| extent.address);
+                let exported = extents.into_iter().map(|extent| {
+                    let bytes = extent.units as usize * Layout::MIN_ALIGN;
+                    // SAFETY: the page is one of the upstream, and stays mapped while the block on it is live.
+                    unsafe { pages.export_page(Page::new(extent.number, bytes)) }
+                        .map(|memory| (memory, bytes))
+                });
+                let exported = exported.collect::<Result<Vec<_>, Error>>()?;
+                Ok(Export::of_adjacent_pages(exported, first)?.within((at - first) as usize))
             }
-            Around::Pages => Err(Error::unsupported(
-                "memory for other processes",
-                "the block lies on several pages, each of which is memory of its own",
-                "allocate it from `Mapped` itself, from an `Arena` over it, or from a pool over `Cuda`",
-            )),
             Around::Nothing => Err(foreign()),
         }
     }
