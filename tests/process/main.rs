@@ -13,6 +13,9 @@ mod raw_block;
 #[path = "../support/rerun.rs"]
 mod rerun;
 #[cfg(target_os = "linux")]
+#[path = "../support/shareable.rs"]
+mod shareable;
+#[cfg(target_os = "linux")]
 #[path = "../support/shared_directory.rs"]
 mod shared_directory;
 #[path = "../support/transfer_ends.rs"]
@@ -33,3 +36,5 @@ mod privileges;
 mod recipe_environment;
 #[cfg(target_os = "linux")]
 mod shared_limit;
+#[cfg(target_os = "linux")]
+mod shared_pages;
