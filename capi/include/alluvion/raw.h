@@ -291,7 +291,7 @@ typedef struct alv_message {
     size_t struct_size;
     // The bytes that are shared.
     size_t bytes;
-    // The bytes that become visible to an importer, at least: the whole allocation or page that the memory lies in.
+    // The bytes that become visible to an importer, at least: all of the allocation, or of the pages, that it lies in.
     size_t visible_bytes;
     // The constants `ALV_MESSAGE_` that hold.
     uint32_t flags;
@@ -321,7 +321,7 @@ typedef struct alv_range {
     void *data;
     // The bytes that are shared.
     size_t bytes;
-    // The bytes of the allocation or the page that they lie in: what lies beside them is the exporter's.
+    // The bytes of the allocation or the pages that they lie in: what lies beside them is the exporter's.
     size_t visible_bytes;
     // The number of the device that opened it.
     int32_t device;

@@ -26,7 +26,7 @@ pub struct MessageInfo {
     pub struct_size: usize,
     /// The bytes that are shared.
     pub bytes: usize,
-    /// The bytes that become visible to an importer, at least: the whole allocation or page that the memory lies in.
+    /// The bytes that become visible to an importer, at least: all of the allocation, or of the pages, that it lies in.
     pub visible_bytes: usize,
     /// The constants `ALV_MESSAGE_` that hold.
     pub flags: u32,

@@ -71,7 +71,7 @@ pub struct ImportedRange {
     pub data: *mut c_void,
     /// The bytes that are shared.
     pub bytes: usize,
-    /// The bytes of the allocation or the page that they lie in: what lies beside them is the exporter's.
+    /// The bytes of the allocation or the pages that they lie in: what lies beside them is the exporter's.
     pub visible_bytes: usize,
     /// The number of the device that opened it.
     pub device: i32,

@@ -141,7 +141,7 @@ impl Shared {
         self.message.bytes()
     }
 
-    /// How many bytes become visible to an importer, at least: all of the allocation, or of the page, that the memory lies in.
+    /// How many bytes become visible to an importer, at least: all of the allocation, or of the pages, that the memory lies in.
     #[getter]
     fn visible_bytes(&self) -> usize {
         self.message.visible_bytes()

@@ -199,7 +199,7 @@ public:
     [[nodiscard]] bool is_empty() const noexcept { return range_.bytes == 0; }
     [[nodiscard]] bool is_writable() const noexcept { return (range_.flags & ALV_OPEN_WRITABLE) != 0; }
 
-    /// The bytes of the allocation or the page that they lie in: what lies beside them is the exporter's.
+    /// The bytes of the allocation or the pages that they lie in: what lies beside them is the exporter's.
     [[nodiscard]] std::size_t visible_bytes() const noexcept { return range_.visible_bytes; }
 
     /// The device that opened it.
