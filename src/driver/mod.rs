@@ -14,10 +14,6 @@
 //! - Calls marked *capture-unsafe* return [`Code::CAPTURE_UNSUPPORTED`], and invalidate the capture, while a capture
 //!   forbids them on the calling thread; [`RelaxedCapture`] lifts that for a scope.
 
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod abi;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod answer;
 mod attribute;
 mod call;
 mod code;
@@ -26,17 +22,9 @@ mod device_ptr;
 mod driver;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
 mod exit;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod exported;
 mod handle;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
-mod host_call;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
 mod load_error;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod numa;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod plain_allocation;
 mod pointer;
 mod process;
 mod relaxed;

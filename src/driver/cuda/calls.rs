@@ -6,18 +6,16 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use core::ptr::{self, NonNull};
 
 use super::context::check;
+use super::entry::MISSING;
 use super::{CudaDriver, abi, host_call, numa, usable};
-use crate::driver::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
-use crate::driver::vendor::{answered_in, pages, pinned, pools};
+use crate::driver::vendor::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::vendor::{address_range, answered_in, migration, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream, Sharing, StreamFlags,
 };
-
-/// The code of a call whose function the loaded libcuda lacks.
-pub(super) const MISSING: c_uint = Code::NOT_FOUND.0;
 
 // Handles travel as 64 bits and are pointers in C. What this driver makes fits, whatever the width.
 
@@ -343,8 +341,8 @@ unsafe impl Driver for CudaDriver {
         self.pointer_info(address)
     }
 
-    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
-        self.range_around(address)
+    answered_in! { address_range:
+        fn address_range(address: u64) -> Option<AddressRange>;
     }
 
     fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
@@ -446,41 +444,9 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
-    unsafe fn prefetch_async(
-        &self,
-        ordinal: u32,
-        address: u64,
-        bytes: usize,
-        to: Location,
-        raw: RawStream,
-    ) -> DriverResult<()> {
-        let location = self.location(to, Call::PrefetchAsync)?;
-        self.call(ordinal, Call::PrefetchAsync, |symbols| {
-            match (symbols.prefetch_to_location, symbols.prefetch_to_device, location.as_device()) {
-                // SAFETY: the range stays live until then and the stream is live, as the caller promises.
-                (Some(prefetch), ..) => unsafe { prefetch(address, bytes, location, 0, stream(raw)) },
-                // SAFETY: as above.
-                (None, Some(prefetch), Some(device)) => unsafe {
-                    prefetch(address, bytes, device, stream(raw))
-                },
-                _ => MISSING,
-            }
-        })
-    }
-
-    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
-        let (number, location) = abi::advice(advice);
-        // An advice without a location ignores the one that is given.
-        let location = self.location(location.unwrap_or(Location::Device(ordinal)), Call::Advise)?;
-        self.call(ordinal, Call::Advise, |symbols| {
-            match (symbols.advise_location, symbols.advise_device, location.as_device()) {
-                // SAFETY: the range is live, as the caller promises.
-                (Some(advise), ..) => unsafe { advise(address, bytes, number, location) },
-                // SAFETY: as above.
-                (None, Some(advise), Some(device)) => unsafe { advise(address, bytes, number, device) },
-                _ => MISSING,
-            }
-        })
+    answered_in! { migration:
+        unsafe fn prefetch_async(ordinal: u32, address: u64, bytes: usize, to: Location, stream: RawStream) -> ();
+        unsafe fn advise(ordinal: u32, address: u64, bytes: usize, advice: Advice) -> ();
     }
 
     fn sharing(&self) -> Option<&dyn Sharing> {

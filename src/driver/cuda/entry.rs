@@ -4,17 +4,17 @@
 
 use core::ffi::{c_int, c_uint};
 
-use super::abi::{self, MemLocation};
-use super::calls::MISSING;
+use super::abi;
 use super::context::{CudaDevice, check};
 use super::symbols::Symbols;
 use super::{CudaDriver, usable};
-use crate::driver::exported::Descriptors;
 use crate::driver::vendor::LibraryDriver;
-use crate::driver::vendor::pages::PageFunctions;
-use crate::driver::vendor::pinned::PinnedFunctions;
-use crate::driver::vendor::pools::PoolFunctions;
-use crate::driver::{Call, Code, DriverError, DriverResult, Location, RawStream};
+use crate::driver::vendor::exported::Descriptors;
+use crate::driver::vendor::functions::{PinnedFunctions, SharedFunctions};
+use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
+
+/// The code of a call whose function the loaded libcuda lacks.
+pub(super) const MISSING: c_uint = Code::NOT_FOUND.0;
 
 /// The driver that first had `CUmemPoolProps::maxSize`.
 const POOL_LIMIT_VERSION: u32 = 12020;
@@ -22,12 +22,8 @@ const POOL_LIMIT_VERSION: u32 = 12020;
 impl LibraryDriver for CudaDriver {
     const MISSING: c_uint = MISSING;
 
-    fn pages(&self) -> &PageFunctions {
-        &self.symbols.pages
-    }
-
-    fn pools(&self) -> &PoolFunctions {
-        &self.symbols.pools
+    fn functions(&self) -> &SharedFunctions {
+        &self.symbols.shared
     }
 
     fn pinned(&self) -> PinnedFunctions {
@@ -65,8 +61,16 @@ impl LibraryDriver for CudaDriver {
         Ok(self.device(ordinal, call)?.number)
     }
 
+    fn stream_of(&self, stream: RawStream) -> usize {
+        stream.0 as usize
+    }
+
     fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
         self.call(ordinal, call, |_| function())
+    }
+
+    fn on_any_device(&self, call: Call, mut function: impl FnMut() -> c_uint) -> DriverResult<()> {
+        self.in_any_context(call, |_| function())
     }
 }
 
@@ -147,9 +151,5 @@ impl CudaDriver {
             Code::INVALID_VALUE => Ok(None),
             _ => check(Call::Attribute, code).map(|()| Some(value)),
         }
-    }
-
-    pub(super) fn location(&self, location: Location, call: Call) -> DriverResult<MemLocation> {
-        MemLocation::of(location, |ordinal| Ok(self.device(ordinal, call)?.number))
     }
 }

@@ -21,7 +21,8 @@ use std::sync::OnceLock;
 use context::CudaDevice;
 use symbols::Symbols;
 
-use super::{Call, Code, DriverError, DriverResult, abi, exit, host_call, numa, process::LoadedIn};
+use super::vendor::{abi, host_call, numa};
+use super::{Call, Code, DriverError, DriverResult, exit, process::LoadedIn};
 use crate::sync::Arc;
 
 /// The machine's GPUs, through libcuda.

@@ -5,9 +5,9 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use super::CudaDriver;
-use super::symbols::Symbols;
-use crate::driver::plain_allocation::plain_allocation;
-use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo, abi};
+use super::abi;
+use crate::driver::vendor::plain_allocation::plain_allocation;
+use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.
 const ATTRIBUTES: [c_uint; 3] = [2, 8, 9];
@@ -45,30 +45,6 @@ impl CudaDriver {
             _ => return Ok(None),
         };
         Ok(Some(PointerInfo { kind, ordinal: u32::try_from(ordinal).ok() }))
-    }
-
-    /// As [`Driver::address_range`](crate::driver::Driver::address_range).
-    pub(super) fn range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
-        const CALL: Call = Call::AddressRange;
-        let Some(get) = self.symbols.get_address_range else {
-            return Err(DriverError::new(CALL, Code::NOT_FOUND));
-        };
-        let Some(info) = self.pointer_info(address)? else { return Ok(None) };
-        let (mut start, mut bytes) = (0, 0);
-        let mut ask = |_: &Symbols| {
-            // SAFETY: both are writable; any address may be queried.
-            unsafe { get(&raw mut start, &raw mut bytes, address) }
-        };
-        // In the context of the memory's device, which other devices' contexts need not know the range of.
-        let asked = match info.ordinal {
-            Some(ordinal) => self.call(ordinal, CALL, &mut ask),
-            None => self.in_any_context(CALL, &mut ask),
-        };
-        match asked {
-            Ok(()) => Ok(Some(AddressRange { start, bytes })),
-            Err(DriverError { code: Code::INVALID_VALUE | Code::NOT_FOUND, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).

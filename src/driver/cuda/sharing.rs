@@ -6,9 +6,10 @@ use core::ffi::c_int;
 
 use super::CudaDriver;
 use super::abi::{self, Portable};
-use super::calls::{MISSING, event};
+use super::calls::event;
 use super::context::check;
-use crate::driver::exported::{Descriptors, as_handle, exported};
+use super::entry::MISSING;
+use crate::driver::vendor::exported::{Descriptors, as_handle, exported};
 use crate::driver::vendor::{answered_in, pages, pools};
 use crate::driver::{
     Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess, MemoryHandle,

@@ -1,5 +1,7 @@
 //! The functions of libcuda, found once by their exact names.
 //!
+//! Those that the runtime libraries have by the same type are in `vendor/functions.rs`.
+//!
 //! cudarc opens the library, and would find functions too, but it panics where one is missing. Here a missing function is a value:
 //! loading fails without the required functions, and a call without its optional function returns an error.
 
@@ -9,10 +11,8 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 
 use cudarc::driver::sys;
 
-use super::abi::{MemLocation, Portable};
-use crate::driver::vendor::functions::{FindFunctions, Names};
-use crate::driver::vendor::pages::PageFunctions;
-use crate::driver::vendor::pools::PoolFunctions;
+use super::abi::Portable;
+use crate::driver::vendor::functions::{FindFunctions, Names, SharedFunctions};
 
 /// The function type that `cuLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -27,8 +27,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
-            pub(super) pages: PageFunctions,
-            pub(super) pools: PoolFunctions,
+            pub(super) shared: SharedFunctions,
         }
 
         impl Symbols {
@@ -50,9 +49,7 @@ macro_rules! symbols {
                         unsafe { symbol($optional_symbol) }
                     },)+
                     // SAFETY: as above.
-                    pages: unsafe { PageFunctions::find(&mut Libcuda) },
-                    // SAFETY: as above.
-                    pools: unsafe { PoolFunctions::find(&mut Libcuda) },
+                    shared: unsafe { SharedFunctions::find(&mut Libcuda) },
                 })
             }
         }
@@ -110,7 +107,6 @@ symbols! {
         stream_get_context = "cuStreamGetCtx"(usize, *mut usize);
         stream_get_contexts = "cuStreamGetCtx_v2"(usize, *mut usize, *mut usize);
         pointer_get_attributes = "cuPointerGetAttributes"(c_uint, *const c_uint, *mut *mut c_void, u64);
-        get_address_range = "cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
         copy_peer_async = "cuMemcpyPeerAsync"(u64, usize, u64, usize, usize, usize);
         stream_get_id = "cuStreamGetId"(usize, *mut c_ulonglong);
         stream_get_capture_info = "cuStreamGetCaptureInfo_v2"(
@@ -126,10 +122,6 @@ symbols! {
         graph_destroy = "cuGraphDestroy"(usize);
         pool_allocate_async = "cuMemAllocFromPoolAsync"(*mut u64, usize, usize, usize);
         free_async = "cuMemFreeAsync"(u64, usize);
-        prefetch_to_location = "cuMemPrefetchAsync_v2"(u64, usize, MemLocation, c_uint, usize);
-        prefetch_to_device = "cuMemPrefetchAsync"(u64, usize, c_int, usize);
-        advise_location = "cuMemAdvise_v2"(u64, usize, c_uint, MemLocation);
-        advise_device = "cuMemAdvise"(u64, usize, c_uint, c_int);
         device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], c_int);
         memory_get_portable = "cuIpcGetMemHandle"(*mut Portable, u64);
         memory_open = "cuIpcOpenMemHandle_v2"(*mut u64, Portable, c_uint);

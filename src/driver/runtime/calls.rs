@@ -6,19 +6,16 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use core::ptr::{self, NonNull};
 
 use super::RuntimeDriver;
-use super::enter::RuntimeDevice;
-use crate::driver::abi;
-use crate::driver::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
-use crate::driver::vendor::{answered_in, pages, pinned, pools};
+use super::enter::MISSING;
+use crate::driver::vendor::abi;
+use crate::driver::vendor::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::vendor::{address_range, answered_in, host_call, migration, numa, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, Sharing, StreamFlags, host_call, numa,
+    RawPool, RawStream, Sharing, StreamFlags,
 };
-
-/// The code of a call whose function the loaded library lacks.
-pub(super) const MISSING: c_uint = Code::NOT_SUPPORTED.0;
 
 /// `cudaMemcpyDefault`: the library finds out from the addresses which side is where.
 const COPY_DEFAULT: c_uint = 4;
@@ -77,14 +74,14 @@ unsafe impl Driver for RuntimeDriver {
             }
             // A device may have what the library has no function for.
             DeviceAttribute::MemoryPools => {
-                if_it(symbols.pools.create.is_some() && symbols.free_async.is_some())
+                if_it(symbols.shared.pool_create.is_some() && symbols.free_async.is_some())
             }
             DeviceAttribute::ManagedMemory => if_it(symbols.memory_allocate_managed.is_some()),
-            DeviceAttribute::ConcurrentManagedAccess => {
-                if_it(symbols.prefetch_to_location.is_some() || symbols.prefetch_to_device.is_some())
-            }
+            DeviceAttribute::ConcurrentManagedAccess => if_it(
+                symbols.shared.prefetch_to_location.is_some() || symbols.shared.prefetch_to_device.is_some(),
+            ),
             DeviceAttribute::VirtualMemory => {
-                if_it(symbols.pages.get_granularity.is_some() && symbols.pages.set_access.is_some())
+                if_it(symbols.shared.get_granularity.is_some() && symbols.shared.memory_set_access.is_some())
             }
             DeviceAttribute::PoolHandleTypes => if_it(symbols.lends_pools()),
             DeviceAttribute::MemoryFabricHandles => if_it(symbols.lends_pages()),
@@ -393,8 +390,8 @@ unsafe impl Driver for RuntimeDriver {
         self.pointer_info(address)
     }
 
-    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
-        self.range_around(address)
+    answered_in! { address_range:
+        fn address_range(address: u64) -> Option<AddressRange>;
     }
 
     fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
@@ -515,41 +512,9 @@ unsafe impl Driver for RuntimeDriver {
         }
     }
 
-    unsafe fn prefetch_async(
-        &self,
-        ordinal: u32,
-        address: u64,
-        bytes: usize,
-        to: Location,
-        raw: RawStream,
-    ) -> DriverResult<()> {
-        let location = self.location(to, Call::PrefetchAsync, RuntimeDevice::ordinal)?;
-        let stream = self.stream(raw);
-        self.call(ordinal, Call::PrefetchAsync, |symbols| {
-            match (symbols.prefetch_to_location, symbols.prefetch_to_device, location.as_device()) {
-                // SAFETY: the range stays live until then and the stream is live, as the caller promises.
-                (Some(prefetch), ..) => unsafe { prefetch(address, bytes, location, 0, stream) },
-                // SAFETY: as above.
-                (None, Some(prefetch), Some(device)) => unsafe { prefetch(address, bytes, device, stream) },
-                _ => MISSING,
-            }
-        })
-    }
-
-    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
-        let (number, location) = abi::advice(advice);
-        // An advice without a location ignores the one that is given.
-        let location = location.unwrap_or(Location::Device(ordinal));
-        let location = self.location(location, Call::Advise, RuntimeDevice::ordinal)?;
-        self.call(ordinal, Call::Advise, |symbols| {
-            match (symbols.advise_location, symbols.advise_device, location.as_device()) {
-                // SAFETY: the range is live, as the caller promises.
-                (Some(advise), ..) => unsafe { advise(address, bytes, number, location) },
-                // SAFETY: as above.
-                (None, Some(advise), Some(device)) => unsafe { advise(address, bytes, number, device) },
-                _ => MISSING,
-            }
-        })
+    answered_in! { migration:
+        unsafe fn prefetch_async(ordinal: u32, address: u64, bytes: usize, to: Location, stream: RawStream) -> ();
+        unsafe fn advise(ordinal: u32, address: u64, bytes: usize, advice: Advice) -> ();
     }
 
     fn sharing(&self) -> Option<&dyn Sharing> {

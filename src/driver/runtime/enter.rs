@@ -6,16 +6,13 @@ use core::ffi::{c_int, c_uint};
 use core::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::calls::MISSING;
 use super::symbols::Symbols;
 use super::{RuntimeDriver, usable};
-use crate::driver::abi::{self, MemLocation};
-use crate::driver::exported::Descriptors;
 use crate::driver::vendor::LibraryDriver;
-use crate::driver::vendor::pages::PageFunctions;
-use crate::driver::vendor::pinned::PinnedFunctions;
-use crate::driver::vendor::pools::PoolFunctions;
-use crate::driver::{Call, Code, DriverError, DriverResult, Location, RawStream};
+use crate::driver::vendor::abi;
+use crate::driver::vendor::exported::Descriptors;
+use crate::driver::vendor::functions::{PinnedFunctions, SharedFunctions};
+use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 
 /// A device, and the context that is behind it where the library has contexts.
 #[derive(Debug)]
@@ -92,15 +89,14 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// The code of a call whose function the loaded library lacks.
+pub(super) const MISSING: c_uint = Code::NOT_SUPPORTED.0;
+
 impl LibraryDriver for RuntimeDriver {
     const MISSING: c_uint = MISSING;
 
-    fn pages(&self) -> &PageFunctions {
-        &self.symbols.pages
-    }
-
-    fn pools(&self) -> &PoolFunctions {
-        &self.symbols.pools
+    fn functions(&self) -> &SharedFunctions {
+        &self.symbols.shared
     }
 
     fn pinned(&self) -> PinnedFunctions {
@@ -139,8 +135,16 @@ impl LibraryDriver for RuntimeDriver {
         Ok(self.device(ordinal, call)?.ordinal)
     }
 
+    fn stream_of(&self, stream: RawStream) -> usize {
+        self.stream(stream)
+    }
+
     fn on_device(&self, ordinal: u32, call: Call, function: impl FnOnce() -> c_uint) -> DriverResult<()> {
         self.call(ordinal, call, |_| function())
+    }
+
+    fn on_any_device(&self, call: Call, mut function: impl FnMut() -> c_uint) -> DriverResult<()> {
+        self.in_any_context(call, |_| function())
     }
 }
 
@@ -306,15 +310,5 @@ impl RuntimeDriver {
             Err(DriverError { code: Code::INVALID_VALUE, .. }) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// `number` of a device is what the function calls it by.
-    pub(super) fn location(
-        &self,
-        location: Location,
-        call: Call,
-        number: fn(&RuntimeDevice) -> c_int,
-    ) -> DriverResult<MemLocation> {
-        MemLocation::of(location, |ordinal| Ok(number(self.device(ordinal, call)?)))
     }
 }

@@ -5,7 +5,8 @@
 use core::ffi::c_uint;
 
 use super::RuntimeDriver;
-use crate::driver::{Call, DriverError, DriverResult, abi};
+use crate::driver::vendor::abi;
+use crate::driver::{Call, DriverError, DriverResult};
 
 impl RuntimeDriver {
     /// The code of a call, as CUDA numbers it. A code that the library remembers as the thread's last error is taken back there:

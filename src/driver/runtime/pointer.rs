@@ -2,10 +2,10 @@
 
 #![expect(unsafe_code, reason = "asks a vendor's library about addresses")]
 
-use super::symbols::Symbols;
 use super::{Runtime, RuntimeDriver};
-use crate::driver::plain_allocation::plain_allocation;
-use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo, abi};
+use crate::driver::vendor::abi;
+use crate::driver::vendor::plain_allocation::plain_allocation;
+use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// Words of 8 bytes for the answer: cudart 13 writes 88 bytes, HIP 32, cudart 12 24. Nobody may write more without another name.
 const ANSWER_WORDS: usize = 32;
@@ -39,29 +39,6 @@ impl RuntimeDriver {
         };
         // -1 and -2 stand for the host and for none.
         Ok(Some(PointerInfo { kind, ordinal: u32::try_from(ordinal as i32).ok() }))
-    }
-
-    /// As [`Driver::address_range`](crate::driver::Driver::address_range).
-    pub(super) fn range_around(&self, address: u64) -> DriverResult<Option<AddressRange>> {
-        const CALL: Call = Call::AddressRange;
-        let Some(get) = self.symbols.get_address_range else {
-            return Err(DriverError::new(CALL, Code::NOT_FOUND));
-        };
-        let Some(info) = self.pointer_info(address)? else { return Ok(None) };
-        let (mut start, mut bytes) = (0, 0);
-        let mut ask = |_: &Symbols| {
-            // SAFETY: both are writable; any address may be asked about.
-            unsafe { get(&raw mut start, &raw mut bytes, address) }
-        };
-        let asked = match info.ordinal {
-            Some(ordinal) => self.call(ordinal, CALL, &mut ask),
-            None => self.in_any_context(CALL, &mut ask),
-        };
-        match asked {
-            Ok(()) => Ok(Some(AddressRange { start, bytes })),
-            Err(DriverError { code: Code::INVALID_VALUE | Code::NOT_FOUND, .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// As [`Driver::plain_allocation`](crate::driver::Driver::plain_allocation).

@@ -5,14 +5,14 @@
 use core::ffi::c_int;
 
 use super::RuntimeDriver;
-use super::calls::{MISSING, aligned};
-use super::enter::RuntimeDevice;
-use crate::driver::abi::{self, Portable};
-use crate::driver::exported::{Descriptors, as_handle, exported};
+use super::calls::aligned;
+use super::enter::{MISSING, RuntimeDevice};
+use crate::driver::vendor::abi::{self, Portable};
+use crate::driver::vendor::exported::{Descriptors, as_handle, exported};
 use crate::driver::vendor::{answered_in, pages, pools};
 use crate::driver::{
-    Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess, MemoryHandle,
-    PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
+    Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess,
+    MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,
 };
 
 // SAFETY: the promises of the contract are the libraries' own. The methods below add the rest: a device never reaches itself, it has a
@@ -190,7 +190,7 @@ impl RuntimeDriver {
 
     /// Where the allocation starts that an address lies in.
     fn start_of(&self, address: u64) -> DriverResult<u64> {
-        match self.range_around(address) {
+        match self.address_range(address) {
             Ok(Some(range)) => Ok(range.start),
             Ok(None) => Err(DriverError::new(Call::MemoryHandle, Code::INVALID_VALUE)),
             // A library that does not say.

@@ -10,7 +10,8 @@ use super::enter::RuntimeDevice;
 use super::library::Library;
 use super::symbols::{Named, Symbols};
 use super::{Runtime, RuntimeDriver};
-use crate::driver::{Call, Code, DriverError, LoadError, abi, exit};
+use crate::driver::vendor::abi;
+use crate::driver::{Call, Code, DriverError, LoadError, exit};
 
 impl RuntimeDriver {
     /// Opens the first library that is there and that the driver behind it is new enough for, and starts it.

@@ -1,4 +1,5 @@
-//! The functions of the libraries: one name for each library, and one type for all.
+//! The functions of the libraries: one name for each library, and one type for all. Those that libcuda has by the same type are in
+//! `vendor/functions.rs`.
 
 #![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
 
@@ -6,10 +7,8 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::abi::{MemLocation, Portable};
-use crate::driver::vendor::functions::{FindFunctions, Names};
-use crate::driver::vendor::pages::PageFunctions;
-use crate::driver::vendor::pools::PoolFunctions;
+use crate::driver::vendor::abi::Portable;
+use crate::driver::vendor::functions::{FindFunctions, Names, SharedFunctions};
 
 /// The function type that `cudaLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);
@@ -62,8 +61,7 @@ macro_rules! symbols {
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> c_uint,)+
             $(pub(super) $optional: Option<unsafe extern "C" fn($($optional_argument),*) -> c_uint>,)+
-            pub(super) pages: PageFunctions,
-            pub(super) pools: PoolFunctions,
+            pub(super) shared: SharedFunctions,
             /// The names of those that are not there.
             pub(super) missing: Vec<&'static str>,
         }
@@ -94,12 +92,8 @@ macro_rules! symbols {
                         unsafe { find(library, pick!(runtime, $optional_symbols), of, &mut missing) }
                     },)+
                     // SAFETY: the caller's promise.
-                    pages: unsafe {
-                        PageFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
-                    },
-                    // SAFETY: the caller's promise.
-                    pools: unsafe {
-                        PoolFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
+                    shared: unsafe {
+                        SharedFunctions::find(&mut Found { library, runtime, of, missing: &mut missing })
                     },
                     missing,
                 })
@@ -108,7 +102,7 @@ macro_rules! symbols {
 
         /// Every function that is looked for in libraries of `runtime`.
         pub(super) fn all(runtime: Runtime) -> impl Iterator<Item = Named> {
-            let shared = PageFunctions::NAMES.iter().chain(PoolFunctions::NAMES);
+            let shared = SharedFunctions::NAMES.iter();
             [$(pick!(runtime, $symbols),)+ $(pick!(runtime, $optional_symbols),)+]
                 .into_iter()
                 .chain(shared.map(move |names| of(runtime, names)))
@@ -231,11 +225,6 @@ symbols! {
         pointer_get_attributes = ["cudaPointerGetAttributes", "hipPointerGetAttributes", "mcPointerGetAttributes"](*mut u64, u64);
         // What cudart does not say of an address.
         pointer_get_attributes_of_driver = ["cuPointerGetAttributes", "", ""](c_uint, *const c_uint, *mut *mut c_void, u64);
-        get_address_range = ["cuMemGetAddressRange", "hipMemGetAddressRange", "mcMemGetAddressRange"](
-            *mut u64,
-            *mut usize,
-            u64
-        );
         copy_peer_async = ["cudaMemcpyPeerAsync", "hipMemcpyPeerAsync", "mcMemcpyPeerAsync"](
             u64,
             c_int,
@@ -253,8 +242,7 @@ symbols! {
             usize
         );
         free_async = ["cudaFreeAsync", "hipFreeAsync", "mcFreeAsync"](u64, usize);
-        // What other processes and other devices use. HIP's functions for the pools of other processes are left out: docs/runtimes.md
-        // says why. MACA's have not been named.
+        // What other processes and other devices use. The flags of the two for pools are 64 bits wide in libcuda.
         device_get_uuid = ["cuDeviceGetUuid", "hipDeviceGetUuid", "mcDeviceGetUuid"](*mut [u8; 16], c_int);
         memory_get_portable = ["cudaIpcGetMemHandle", "hipIpcGetMemHandle", "mcIpcGetMemHandle"](*mut Portable, u64);
         memory_open = ["cudaIpcOpenMemHandle", "hipIpcOpenMemHandle", "mcIpcOpenMemHandle"](*mut u64, Portable, c_uint);
@@ -272,15 +260,6 @@ symbols! {
             c_int,
             c_uint
         );
-        // CUDA 13 gave the names of the forms with a device to those with a location, which a driver older than 12.2 cannot serve.
-        prefetch_to_location = [
-            "13:cudaMemPrefetchAsync 12:cudaMemPrefetchAsync_v2@12020",
-            "7:hipMemPrefetchAsync_v2",
-            ""
-        ](u64, usize, MemLocation, c_uint, usize);
-        prefetch_to_device = ["12:cudaMemPrefetchAsync", "hipMemPrefetchAsync", "mcMemPrefetchAsync"](u64, usize, c_int, usize);
-        advise_location = ["13:cudaMemAdvise 12:cudaMemAdvise_v2@12020", "7:hipMemAdvise_v2", ""](u64, usize, c_uint, MemLocation);
-        advise_device = ["12:cudaMemAdvise", "hipMemAdvise", "mcMemAdvise"](u64, usize, c_uint, c_int);
     }
 }
 
@@ -289,13 +268,13 @@ impl Symbols {
     pub(super) fn lends_pools(&self) -> bool {
         self.pool_export.is_some()
             && self.pool_import.is_some()
-            && self.pools.export_pointer.is_some()
-            && self.pools.import_pointer.is_some()
+            && self.shared.pool_export_pointer.is_some()
+            && self.shared.pool_import_pointer.is_some()
     }
 
     /// Whether it has what pages of other processes need.
     pub(super) fn lends_pages(&self) -> bool {
-        self.pages.export.is_some() && self.pages.import.is_some()
+        self.shared.memory_export.is_some() && self.shared.memory_import.is_some()
     }
 
     /// Whether it has what events of other processes need.

@@ -2,7 +2,8 @@
 //!
 //! docs/runtimes.md says where each number comes from.
 
-use crate::driver::{Code, DeviceAttribute, MemoryKind, abi};
+use crate::driver::vendor::abi;
+use crate::driver::{Code, DeviceAttribute, MemoryKind};
 
 /// How one vendor's library differs from the others.
 #[derive(Debug)]

@@ -4,57 +4,14 @@
 
 #![expect(unsafe_code, reason = "calls the vendors' libraries")]
 
-use core::ffi::{c_uint, c_ulonglong, c_void};
-
-use super::LibraryDriver;
-use super::functions::{functions, names};
-use crate::driver::abi::{AccessDesc, AllocationProp, MemLocation};
-use crate::driver::answer::not_empty;
-use crate::driver::exported::{as_handle, exported};
+use super::abi::{AccessDesc, AllocationProp, MemLocation};
+use super::answer::not_empty;
+use super::exported::{as_handle, exported};
+use super::library_driver::LibraryDriver;
 use crate::driver::{
     Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, Location, MapAccess, RawMemory,
     Sharing,
 };
-
-functions! {
-    /// The functions for pages.
-    PageFunctions {
-        get_granularity = ["cuMemGetAllocationGranularity", "hipMemGetAllocationGranularity", "mcMemGetAllocationGranularity"](
-            *mut usize,
-            *const AllocationProp,
-            c_uint
-        );
-        address_reserve = ["cuMemAddressReserve", "hipMemAddressReserve", "mcMemAddressReserve"](
-            *mut u64,
-            usize,
-            usize,
-            u64,
-            c_ulonglong
-        );
-        address_free = ["cuMemAddressFree", "hipMemAddressFree", "mcMemAddressFree"](u64, usize);
-        create = ["cuMemCreate", "hipMemCreate", "mcMemCreate"](*mut u64, usize, *const AllocationProp, c_ulonglong);
-        release = ["cuMemRelease", "hipMemRelease", "mcMemRelease"](u64);
-        export = ["cuMemExportToShareableHandle", "hipMemExportToShareableHandle", "mcMemExportToShareableHandle"](
-            *mut c_void,
-            u64,
-            c_uint,
-            c_ulonglong
-        );
-        import = ["cuMemImportFromShareableHandle", "hipMemImportFromShareableHandle", "mcMemImportFromShareableHandle"](
-            *mut u64,
-            *mut c_void,
-            c_uint
-        );
-        get_properties = [
-            "cuMemGetAllocationPropertiesFromHandle",
-            "hipMemGetAllocationPropertiesFromHandle",
-            "mcMemGetAllocationPropertiesFromHandle"
-        ](*mut AllocationProp, u64);
-        map = ["cuMemMap", "hipMemMap", "mcMemMap"](u64, usize, usize, u64, c_ulonglong);
-        unmap = ["cuMemUnmap", "hipMemUnmap", "mcMemUnmap"](u64, usize);
-        set_access = ["cuMemSetAccess", "hipMemSetAccess", "mcMemSetAccess"](u64, usize, *const AccessDesc, usize);
-    }
-}
 
 pub(in crate::driver) fn virtual_granularity(
     driver: &impl LibraryDriver,
@@ -62,7 +19,7 @@ pub(in crate::driver) fn virtual_granularity(
 ) -> DriverResult<usize> {
     const CALL: Call = Call::VirtualGranularity;
     let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, HandleType::NONE);
-    driver.read_with(ordinal, CALL, driver.pages().get_granularity, |get, bytes| {
+    driver.read_with(ordinal, CALL, driver.functions().get_granularity, |get, bytes| {
         // SAFETY: `bytes` is writable; `properties` is a whole `CUmemAllocationProp`.
         unsafe { get(bytes, &raw const properties, driver.granularity()) }
     })
@@ -76,7 +33,7 @@ pub(in crate::driver) fn virtual_reserve(
 ) -> DriverResult<u64> {
     const CALL: Call = Call::VirtualReserve;
     not_empty(CALL, bytes)?;
-    driver.read_with(ordinal, CALL, driver.pages().address_reserve, |reserve, address| {
+    driver.read_with(ordinal, CALL, driver.functions().address_reserve, |reserve, address| {
         // SAFETY: `address` is writable; no address is asked for; the flags must be 0.
         unsafe { reserve(address, bytes, align, 0, 0) }
     })
@@ -91,7 +48,7 @@ pub(in crate::driver) unsafe fn virtual_free(
     address: u64,
     bytes: usize,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::VirtualFree, driver.pages().address_free, |free| {
+    driver.call_with(ordinal, Call::VirtualFree, driver.functions().address_free, |free| {
         // SAFETY: the range is one whole reservation that nobody uses again, as the caller promises.
         unsafe { free(address, bytes) }
     })
@@ -106,7 +63,7 @@ pub(in crate::driver) fn memory_create(
     const CALL: Call = Call::MemoryCreate;
     not_empty(CALL, bytes)?;
     let properties = AllocationProp::new(driver.number_for_pages(ordinal, CALL)?, handle_types);
-    let memory = driver.read_with(ordinal, CALL, driver.pages().create, |create, memory| {
+    let memory = driver.read_with(ordinal, CALL, driver.functions().memory_create, |create, memory| {
         // SAFETY: `memory` is writable; `properties` is a whole `CUmemAllocationProp`; the flags must be 0.
         unsafe { create(memory, bytes, &raw const properties, 0) }
     });
@@ -121,7 +78,7 @@ pub(in crate::driver) unsafe fn memory_release(
     ordinal: u32,
     memory: RawMemory,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryRelease, driver.pages().release, |release| {
+    driver.call_with(ordinal, Call::MemoryRelease, driver.functions().memory_release, |release| {
         // SAFETY: the caller's promise: the memory is live and its handle not used again.
         unsafe { release(memory.0) }
     })
@@ -137,7 +94,7 @@ pub(in crate::driver) unsafe fn memory_export(
     handle_type: HandleType,
 ) -> DriverResult<ExportedMemory> {
     exported(Call::MemoryExport, handle_type, |to| {
-        driver.call_with(ordinal, Call::MemoryExport, driver.pages().export, |export| {
+        driver.call_with(ordinal, Call::MemoryExport, driver.functions().memory_export, |export| {
             // SAFETY: the memory is live, as the caller promises; `to` is writable and as long as a handle of that type is; the flags
             // must be 0.
             unsafe { export(to, memory.0, handle_type.0, 0) }
@@ -151,12 +108,13 @@ pub(in crate::driver) fn memory_import<D: LibraryDriver + Sharing>(
     ordinal: u32,
     exported: &ExportedMemory,
 ) -> DriverResult<RawMemory> {
-    let memory = driver.read_with(ordinal, Call::MemoryImport, driver.pages().import, |import, memory| {
-        as_handle(exported, driver.descriptors(), |handle, handle_type| {
-            // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
-            unsafe { import(memory, handle, handle_type.0) }
-        })
-    });
+    let memory =
+        driver.read_with(ordinal, Call::MemoryImport, driver.functions().memory_import, |import, memory| {
+            as_handle(exported, driver.descriptors(), |handle, handle_type| {
+                // SAFETY: `memory` is writable; `handle` is what a handle of that type is.
+                unsafe { import(memory, handle, handle_type.0) }
+            })
+        });
     let memory = RawMemory(memory?);
     // SAFETY: the memory was just imported.
     match unsafe { require_reachable(driver, ordinal, memory) } {
@@ -181,7 +139,7 @@ unsafe fn require_reachable<D: LibraryDriver + Sharing>(
     memory: RawMemory,
 ) -> DriverResult<()> {
     const CALL: Call = Call::MemoryImport;
-    let Some(get) = driver.pages().get_properties else { return Ok(()) };
+    let Some(get) = driver.functions().memory_get_properties else { return Ok(()) };
     let mut properties = AllocationProp::new(0, HandleType::NONE);
     driver.on_device(ordinal, CALL, || {
         // SAFETY: `properties` is a whole `CUmemAllocationProp`, and writable; the memory is live, as the caller promises.
@@ -205,7 +163,7 @@ pub(in crate::driver) unsafe fn memory_map(
     bytes: usize,
     memory: RawMemory,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryMap, driver.pages().map, |map| {
+    driver.call_with(ordinal, Call::MemoryMap, driver.functions().memory_map, |map| {
         // SAFETY: the memory is live and `bytes` long, as the caller promises; offset and flags must be 0. The library checks the range.
         unsafe { map(address, bytes, 0, memory.0, 0) }
     })
@@ -220,7 +178,7 @@ pub(in crate::driver) unsafe fn memory_unmap(
     address: u64,
     bytes: usize,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::MemoryUnmap, driver.pages().unmap, |unmap| {
+    driver.call_with(ordinal, Call::MemoryUnmap, driver.functions().memory_unmap, |unmap| {
         // SAFETY: no work that touches the range is left, as the caller promises.
         unsafe { unmap(address, bytes) }
     })
@@ -240,7 +198,7 @@ pub(in crate::driver) unsafe fn memory_set_access(
     const CALL: Call = Call::MemorySetAccess;
     let location = MemLocation::of(accessor, |accessor| driver.number_for_pages(accessor, CALL))?;
     let access = AccessDesc::new(location, access);
-    driver.call_with(ordinal, CALL, driver.pages().set_access, |set| {
+    driver.call_with(ordinal, CALL, driver.functions().memory_set_access, |set| {
         // SAFETY: `access` is one whole `CUmemAccessDesc`; no work needs what it takes away, as the caller promises.
         unsafe { set(address, bytes, &raw const access, 1) }
     })

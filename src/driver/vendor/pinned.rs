@@ -2,22 +2,12 @@
 
 #![expect(unsafe_code, reason = "calls the vendors' libraries")]
 
-use core::ffi::{c_uint, c_void};
 use core::ptr::{self, NonNull};
 
-use super::LibraryDriver;
-use crate::driver::answer::not_empty;
-use crate::driver::{Call, Code, DriverError, DriverResult, PinnedFlags, abi};
-
-/// The functions for pinned memory. A driver says which of them its library must have.
-#[derive(Clone, Copy)]
-pub(in crate::driver) struct PinnedFunctions {
-    pub(in crate::driver) allocate: unsafe extern "C" fn(*mut *mut c_void, usize, c_uint) -> c_uint,
-    pub(in crate::driver) free: unsafe extern "C" fn(*mut c_void) -> c_uint,
-    pub(in crate::driver) get_device_pointer: unsafe extern "C" fn(*mut u64, *mut c_void, c_uint) -> c_uint,
-    pub(in crate::driver) register: Option<unsafe extern "C" fn(*mut c_void, usize, c_uint) -> c_uint>,
-    pub(in crate::driver) unregister: Option<unsafe extern "C" fn(*mut c_void) -> c_uint>,
-}
+use super::abi;
+use super::answer::not_empty;
+use super::library_driver::LibraryDriver;
+use crate::driver::{Call, Code, DriverError, DriverResult, PinnedFlags};
 
 pub(in crate::driver) fn allocate_pinned(
     driver: &impl LibraryDriver,

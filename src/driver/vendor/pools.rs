@@ -2,56 +2,15 @@
 
 #![expect(unsafe_code, reason = "calls the vendors' libraries")]
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 
-use super::LibraryDriver;
-use super::functions::{functions, names};
-use crate::driver::abi::{self, AccessDesc, MemLocation, PoolProps, Portable};
-use crate::driver::answer::MOST_KEPT;
+use super::abi::{self, AccessDesc, MemLocation, PoolProps, Portable};
+use super::answer::MOST_KEPT;
+use super::library_driver::LibraryDriver;
 use crate::driver::{
     Call, Code, DriverError, DriverResult, MapAccess, PointerHandle, PoolAttribute, PoolKind, PoolProperties,
     RawPool,
 };
-
-functions! {
-    /// The functions for pools that all libraries have by one type. HIP's for the pools of other processes are left out: docs/runtimes.md
-    /// says why. MACA's have not been named.
-    PoolFunctions {
-        create = ["cuMemPoolCreate", "cudaMemPoolCreate", "hipMemPoolCreate", "mcMemPoolCreate"](*mut usize, *const PoolProps);
-        destroy = ["cuMemPoolDestroy", "cudaMemPoolDestroy", "hipMemPoolDestroy", "mcMemPoolDestroy"](usize);
-        trim = ["cuMemPoolTrimTo", "cudaMemPoolTrimTo", "hipMemPoolTrimTo", "mcMemPoolTrimTo"](usize, usize);
-        get_attribute = [
-            "cuMemPoolGetAttribute",
-            "cudaMemPoolGetAttribute",
-            "hipMemPoolGetAttribute",
-            "mcMemPoolGetAttribute"
-        ](usize, c_uint, *mut c_void);
-        set_attribute = [
-            "cuMemPoolSetAttribute",
-            "cudaMemPoolSetAttribute",
-            "hipMemPoolSetAttribute",
-            "mcMemPoolSetAttribute"
-        ](usize, c_uint, *mut c_void);
-        default_of_device = [
-            "cuDeviceGetDefaultMemPool",
-            "cudaDeviceGetDefaultMemPool",
-            "hipDeviceGetDefaultMemPool",
-            "mcDeviceGetDefaultMemPool"
-        ](*mut usize, c_int);
-        default_of_location = ["cuMemGetDefaultMemPool", "13:cudaMemGetDefaultMemPool", "7:hipMemGetDefaultMemPool", ""](
-            *mut usize,
-            *mut MemLocation,
-            c_uint
-        );
-        export_pointer = ["cuMemPoolExportPointer", "cudaMemPoolExportPointer", "", ""](*mut Portable, u64);
-        import_pointer = ["cuMemPoolImportPointer", "cudaMemPoolImportPointer", "", ""](*mut u64, usize, *mut Portable);
-        set_access = ["cuMemPoolSetAccess", "cudaMemPoolSetAccess", "hipMemPoolSetAccess", "mcMemPoolSetAccess"](
-            usize,
-            *const AccessDesc,
-            usize
-        );
-    }
-}
 
 /// The pool as the functions take it: handles are pointers in C, and what a library makes fits, whatever the width.
 pub(in crate::driver) const fn handle(pool: RawPool) -> usize {
@@ -70,7 +29,7 @@ pub(in crate::driver) fn pool_create(
     }
     let max_bytes = usize::try_from(properties.max_bytes).unwrap_or(usize::MAX);
     let properties = PoolProps::new(device, properties.handle_types, max_bytes);
-    let pool: usize = driver.read_with(ordinal, CALL, driver.pools().create, |create, pool| {
+    let pool: usize = driver.read_with(ordinal, CALL, driver.functions().pool_create, |create, pool| {
         // SAFETY: `pool` is writable; `properties` is a whole `CUmemPoolProps`.
         unsafe { create(pool, &raw const properties) }
     })?;
@@ -85,7 +44,7 @@ pub(in crate::driver) unsafe fn pool_destroy(
     ordinal: u32,
     pool: RawPool,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::PoolDestroy, driver.pools().destroy, |destroy| {
+    driver.call_with(ordinal, Call::PoolDestroy, driver.functions().pool_destroy, |destroy| {
         // SAFETY: the caller's promise: the pool is live and nobody uses it again.
         unsafe { destroy(handle(pool)) }
     })
@@ -100,7 +59,7 @@ pub(in crate::driver) unsafe fn pool_trim(
     pool: RawPool,
     keep_bytes: usize,
 ) -> DriverResult<()> {
-    driver.call_with(ordinal, Call::PoolTrim, driver.pools().trim, |trim| {
+    driver.call_with(ordinal, Call::PoolTrim, driver.functions().pool_trim, |trim| {
         // SAFETY: the pool is live, as the caller promises.
         unsafe { trim(handle(pool), keep_bytes.min(MOST_KEPT)) }
     })
@@ -118,7 +77,7 @@ pub(in crate::driver) unsafe fn pool_attribute(
     let (number, is_int) = abi::pool_attribute(attribute);
     let (mut flag, mut wide): (c_int, u64) = (0, 0);
     let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
-    driver.call_with(ordinal, Call::PoolAttribute, driver.pools().get_attribute, |get| {
+    driver.call_with(ordinal, Call::PoolAttribute, driver.functions().pool_get_attribute, |get| {
         // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as, and is writable.
         unsafe { get(handle(pool), number, pointer) }
     })?;
@@ -145,7 +104,7 @@ pub(in crate::driver) unsafe fn pool_set_attribute(
         };
     }
     let pointer: *mut c_void = if is_int { (&raw mut flag).cast() } else { (&raw mut wide).cast() };
-    driver.call_with(ordinal, CALL, driver.pools().set_attribute, |set| {
+    driver.call_with(ordinal, CALL, driver.functions().pool_set_attribute, |set| {
         // SAFETY: the pool is live, as the caller promises; `pointer` points to what the attribute is as wide as.
         unsafe { set(handle(pool), number, pointer) }
     })
@@ -160,13 +119,13 @@ pub(in crate::driver) fn pool_default(
     let device = driver.number_of(ordinal, CALL)?;
     let pool: usize = match kind {
         PoolKind::Device => {
-            driver.read_with(ordinal, CALL, driver.pools().default_of_device, |get, pool| {
+            driver.read_with(ordinal, CALL, driver.functions().device_get_default_pool, |get, pool| {
                 // SAFETY: `pool` is writable; the library has a device of that number.
                 unsafe { get(pool, device) }
             })
         }
         PoolKind::Managed => {
-            driver.read_on_device(ordinal, CALL, |pool| match driver.pools().default_of_location {
+            driver.read_on_device(ordinal, CALL, |pool| match driver.functions().location_get_default_pool {
                 Some(get) => {
                     let mut location = MemLocation::device(device);
                     // SAFETY: `pool` is writable; `location` is a whole `CUmemLocation`.
@@ -188,11 +147,15 @@ pub(in crate::driver) unsafe fn pool_export_pointer(
     ordinal: u32,
     address: u64,
 ) -> DriverResult<PointerHandle> {
-    let exported: Portable =
-        driver.read_with(ordinal, Call::PoolExportPointer, driver.pools().export_pointer, |export, to| {
+    let exported: Portable = driver.read_with(
+        ordinal,
+        Call::PoolExportPointer,
+        driver.functions().pool_export_pointer,
+        |export, to| {
             // SAFETY: `to` is writable; the block is live, as the caller promises.
             unsafe { export(to, address) }
-        })?;
+        },
+    )?;
     Ok(PointerHandle(exported.0))
 }
 
@@ -206,11 +169,16 @@ pub(in crate::driver) unsafe fn pool_import_pointer(
     block: PointerHandle,
 ) -> DriverResult<u64> {
     let mut block = Portable(block.0);
-    driver.read_with(ordinal, Call::PoolImportPointer, driver.pools().import_pointer, |import, address| {
-        // SAFETY: `address` and `block` are writable; the pool is live, and the block is not freed while it is here, as the caller
-        // promises.
-        unsafe { import(address, handle(pool), &raw mut block) }
-    })
+    driver.read_with(
+        ordinal,
+        Call::PoolImportPointer,
+        driver.functions().pool_import_pointer,
+        |import, address| {
+            // SAFETY: `address` and `block` are writable; the pool is live, and the block is not freed while it is here, as the caller
+            // promises.
+            unsafe { import(address, handle(pool), &raw mut block) }
+        },
+    )
 }
 
 /// # Safety
@@ -225,7 +193,7 @@ pub(in crate::driver) unsafe fn pool_set_access(
 ) -> DriverResult<()> {
     const CALL: Call = Call::PoolSetAccess;
     let access = AccessDesc::new(MemLocation::device(driver.number_of(accessor, CALL)?), access);
-    driver.call_with(ordinal, CALL, driver.pools().set_access, |set| {
+    driver.call_with(ordinal, CALL, driver.functions().pool_set_access, |set| {
         // SAFETY: the pool is live, and no work needs what this takes away, as the caller promises; `access` is one whole
         // `CUmemAccessDesc`.
         unsafe { set(handle(pool), &raw const access, 1) }

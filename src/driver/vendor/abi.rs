@@ -1,5 +1,5 @@
 //! The structures and numbers of CUDA's binary interface that this crate hands to the driver. The libraries of
-//! [`runtime`](super::runtime) have the same ones.
+//! [`runtime`](crate::driver::runtime) have the same ones.
 //!
 //! They are written here, as plain integers, and not taken from cudarc: cudarc's are those of *one* CUDA version, and some are
 //! Rust enums, which must not hold a value that only a newer driver knows. The layouts are frozen by NVIDIA (what a version adds
@@ -9,50 +9,50 @@
 use core::ffi::{c_int, c_uint, c_ushort, c_void};
 use core::ptr;
 
-use super::{Advice, DriverResult, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
+use crate::driver::{Advice, DriverResult, HandleType, Location, MapAccess, PinnedFlags, PoolAttribute};
 
 /// `CUDA_SUCCESS`.
-pub(super) const SUCCESS: c_uint = 0;
+pub(in crate::driver) const SUCCESS: c_uint = 0;
 /// `CU_STREAM_NON_BLOCKING`.
-pub(super) const STREAM_NON_BLOCKING: c_uint = 1;
+pub(in crate::driver) const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
-pub(super) const EVENT_DISABLE_TIMING: c_uint = 2;
+pub(in crate::driver) const EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_EVENT_INTERPROCESS`.
-pub(super) const EVENT_INTERPROCESS: c_uint = 4;
+pub(in crate::driver) const EVENT_INTERPROCESS: c_uint = 4;
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: the only flag there is, and it must be given.
-pub(super) const IPC_LAZY_PEER_ACCESS: c_uint = 1;
+pub(in crate::driver) const IPC_LAZY_PEER_ACCESS: c_uint = 1;
 /// `CU_MEMORYTYPE_HOST`.
-pub(super) const MEMORY_TYPE_HOST: c_uint = 1;
+pub(in crate::driver) const MEMORY_TYPE_HOST: c_uint = 1;
 /// `CU_MEM_ATTACH_GLOBAL`.
-pub(super) const MEM_ATTACH_GLOBAL: c_uint = 1;
+pub(in crate::driver) const MEM_ATTACH_GLOBAL: c_uint = 1;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const ALLOCATION_PINNED: c_uint = 1;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`.
-pub(super) const ALLOCATION_MANAGED: c_uint = 2;
+pub(in crate::driver) const ALLOCATION_MANAGED: c_uint = 2;
 /// `CU_MEM_ALLOC_GRANULARITY_MINIMUM`.
-pub(super) const GRANULARITY_MINIMUM: c_uint = 0;
+pub(in crate::driver) const GRANULARITY_MINIMUM: c_uint = 0;
 /// `CU_DEVICE_CPU`: the host, where a call older than 12.2 wants a device.
 const DEVICE_CPU: c_int = -1;
 
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM`.
-pub(super) const REGISTERED_SAME_ADDRESS: i32 = 91;
+pub(in crate::driver) const REGISTERED_SAME_ADDRESS: i32 = 91;
 
 /// `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct MemLocation {
+pub(in crate::driver) struct MemLocation {
     kind: c_uint,
     id: c_int,
 }
 
 impl MemLocation {
-    pub(super) const fn device(device: c_int) -> Self {
+    pub(in crate::driver) const fn device(device: c_int) -> Self {
         Self { kind: 1, id: device }
     }
 
     /// `number` is what the function that takes the location calls a device by. Node numbers above `c_int::MAX` do not exist; they become
     /// -1, which no library has.
-    pub(super) fn of(
+    pub(in crate::driver) fn of(
         location: Location,
         number: impl FnOnce(u32) -> DriverResult<c_int>,
     ) -> DriverResult<Self> {
@@ -64,7 +64,7 @@ impl MemLocation {
     }
 
     /// The location as a device number, as CUDA named it before 12.2; nodes of the host had no name.
-    pub(super) const fn as_device(self) -> Option<c_int> {
+    pub(in crate::driver) const fn as_device(self) -> Option<c_int> {
         match self.kind {
             1 => Some(self.id),
             2 => Some(DEVICE_CPU),
@@ -75,7 +75,7 @@ impl MemLocation {
 
 /// `CUmemPoolProps` of 12.2 and later. Before, `max_bytes` was reserved and had to be 0.
 #[repr(C)]
-pub(super) struct PoolProps {
+pub(in crate::driver) struct PoolProps {
     allocation: c_uint,
     handle_types: c_uint,
     location: MemLocation,
@@ -85,7 +85,7 @@ pub(super) struct PoolProps {
 }
 
 impl PoolProps {
-    pub(super) const fn new(device: c_int, handle_types: HandleType, max_bytes: usize) -> Self {
+    pub(in crate::driver) const fn new(device: c_int, handle_types: HandleType, max_bytes: usize) -> Self {
         Self {
             allocation: ALLOCATION_PINNED,
             handle_types: handle_types.0,
@@ -99,7 +99,7 @@ impl PoolProps {
 
 /// `CUmemAllocationProp`.
 #[repr(C)]
-pub(super) struct AllocationProp {
+pub(in crate::driver) struct AllocationProp {
     allocation: c_uint,
     handle_types: c_uint,
     location: MemLocation,
@@ -111,7 +111,7 @@ pub(super) struct AllocationProp {
 }
 
 impl AllocationProp {
-    pub(super) const fn new(device: c_int, handle_types: HandleType) -> Self {
+    pub(in crate::driver) const fn new(device: c_int, handle_types: HandleType) -> Self {
         Self {
             allocation: ALLOCATION_PINNED,
             handle_types: handle_types.0,
@@ -124,20 +124,20 @@ impl AllocationProp {
         }
     }
 
-    pub(super) const fn location(&self) -> MemLocation {
+    pub(in crate::driver) const fn location(&self) -> MemLocation {
         self.location
     }
 }
 
 /// `CUmemAccessDesc`.
 #[repr(C)]
-pub(super) struct AccessDesc {
+pub(in crate::driver) struct AccessDesc {
     location: MemLocation,
     flags: c_uint,
 }
 
 impl AccessDesc {
-    pub(super) const fn new(location: MemLocation, access: MapAccess) -> Self {
+    pub(in crate::driver) const fn new(location: MemLocation, access: MapAccess) -> Self {
         let flags = match access {
             MapAccess::None => 0,
             MapAccess::Read => 1,
@@ -151,7 +151,7 @@ impl AccessDesc {
 /// which C would pass by its address.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Portable(pub(super) [u8; 64]);
+pub(in crate::driver) struct Portable(pub(in crate::driver) [u8; 64]);
 
 impl Default for Portable {
     fn default() -> Self {
@@ -177,7 +177,7 @@ const _: () = assert!(size_of::<AllocationProp>() == size_of::<cudarc::driver::s
 const _: () = assert!(size_of::<AccessDesc>() == size_of::<cudarc::driver::sys::CUmemAccessDesc>());
 
 /// The number of a pool's attribute, and whether its value is a C `int`; else it is 64 bits wide.
-pub(super) const fn pool_attribute(attribute: PoolAttribute) -> (c_uint, bool) {
+pub(in crate::driver) const fn pool_attribute(attribute: PoolAttribute) -> (c_uint, bool) {
     match attribute {
         PoolAttribute::ReuseFollowEventDependencies => (1, true),
         PoolAttribute::ReuseAllowOpportunistic => (2, true),
@@ -191,12 +191,12 @@ pub(super) const fn pool_attribute(attribute: PoolAttribute) -> (c_uint, bool) {
 }
 
 /// The flags of `cuMemHostAlloc`; those of `cuMemHostRegister` share the first two.
-pub(super) const fn pinned_flags(flags: PinnedFlags) -> c_uint {
+pub(in crate::driver) const fn pinned_flags(flags: PinnedFlags) -> c_uint {
     (flags.portable as c_uint) | (flags.mapped as c_uint) << 1 | (flags.write_combined as c_uint) << 2
 }
 
 /// The number of an advice, and its location, if any.
-pub(super) const fn advice(advice: Advice) -> (c_uint, Option<Location>) {
+pub(in crate::driver) const fn advice(advice: Advice) -> (c_uint, Option<Location>) {
     match advice {
         Advice::ReadMostly(true) => (1, None),
         Advice::ReadMostly(false) => (2, None),

@@ -5,10 +5,10 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
 
-use super::{Call, Code, DriverError, DriverResult, ExportedMemory, HandleType};
+use crate::driver::{Call, Code, DriverError, DriverResult, ExportedMemory, HandleType};
 
 /// What `export` has written as a handle of that type. `export` is given where to.
-pub(super) fn exported(
+pub(in crate::driver) fn exported(
     call: Call,
     handle_type: HandleType,
     export: impl FnOnce(*mut c_void) -> DriverResult<()>,
@@ -41,7 +41,7 @@ pub(super) fn exported(
 
 /// How a library takes a descriptor that it imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Descriptors {
+pub(in crate::driver) enum Descriptors {
     /// The pointer's own value is the descriptor.
     ByValue,
     /// The pointer leads to the descriptor, as in HIP before 7.1.
@@ -50,7 +50,7 @@ pub(super) enum Descriptors {
 }
 
 /// Calls `import` with a handle as the library takes it, and with its type. A fabric handle is where the pointer leads to.
-pub(super) fn as_handle(
+pub(in crate::driver) fn as_handle(
     exported: &ExportedMemory,
     descriptors: Descriptors,
     import: impl FnOnce(*mut c_void, HandleType) -> c_uint,

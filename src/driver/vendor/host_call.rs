@@ -10,7 +10,7 @@ use crate::contain::contain;
 type Closure = Box<dyn FnOnce() + Send>;
 
 /// The closure as a pointer, to be given to [`call`] or to [`take_back`], once.
-pub(super) fn into_raw(function: Closure) -> *mut c_void {
+pub(in crate::driver) fn into_raw(function: Closure) -> *mut c_void {
     Box::into_raw(Box::new(function)).cast()
 }
 
@@ -19,7 +19,7 @@ pub(super) fn into_raw(function: Closure) -> *mut c_void {
 /// # Safety
 ///
 /// `data` came from [`into_raw`] and nobody else uses it now or later.
-pub(super) unsafe fn take_back(data: *mut c_void) -> Closure {
+pub(in crate::driver) unsafe fn take_back(data: *mut c_void) -> Closure {
     // SAFETY: `into_raw` made it from a `Box<Closure>`, and the caller hands it over.
     *unsafe { Box::from_raw(data.cast::<Closure>()) }
 }
@@ -29,7 +29,7 @@ pub(super) unsafe fn take_back(data: *mut c_void) -> Closure {
 /// # Safety
 ///
 /// As [`take_back`].
-pub(super) unsafe extern "C" fn call(data: *mut c_void) {
+pub(in crate::driver) unsafe extern "C" fn call(data: *mut c_void) {
     // SAFETY: the caller's promise is the same.
     let function = unsafe { take_back(data) };
     contain(function);
