@@ -19,6 +19,7 @@ mod event;
 mod lent;
 mod on_stream;
 mod poll;
+mod raw_stream_table;
 mod raw_streams;
 mod reach;
 mod registered;

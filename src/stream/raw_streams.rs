@@ -6,17 +6,13 @@ use core::cell::RefCell;
 use std::sync::Weak;
 
 use super::lent::Lent;
-use super::registered::Registered;
+use super::raw_stream_table::{Part, RawEntry, RawIdentity, RawStreamTable};
 use super::{PerThreadStream, Stream, StreamKind, StreamRef};
-use crate::device::{Attachment, Device};
+use crate::device::Device;
 use crate::driver::RawStream;
 use crate::error::Error;
-use crate::order::{Ending, Timeline, Underlying};
-use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
-
-/// The number of entries that are kept though nobody uses them. Programs have a handful of streams, PyTorch at most 64 a device.
-/// A model has two.
-const KEPT: usize = if cfg!(loom) { 1 } else { 128 };
+use crate::order::{Ending, Underlying};
+use crate::sync::Arc;
 
 /// The streams of one device by their raw handles: for a C function or a plugin, which is handed a bare stream with every call.
 ///
@@ -76,45 +72,6 @@ impl Device {
     pub fn raw_streams(&self) -> RawStreams<'_> {
         RawStreams { device: self, table: self.attached() }
     }
-}
-
-/// A stream of the driver, as far as it can be told apart from the others that have had its handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RawIdentity {
-    raw: RawStream,
-    part: Part,
-}
-
-/// What tells a stream apart from others with its handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// The driver's number for the stream.
-    Stream(u64),
-    /// The number of the capture that it takes part in.
-    Capture(u64),
-}
-
-/// A stream that was found once.
-#[derive(Debug)]
-struct RawEntry {
-    identity: RawIdentity,
-    timeline: Arc<Timeline>,
-    /// The turn of the table in which it was used last.
-    used: AtomicU64,
-}
-
-/// The streams of one device that came by their handles.
-#[derive(Debug, Default)]
-struct RawStreamTable {
-    registered: Registered,
-    entries: Mutex<Vec<Arc<RawEntry>>>,
-    /// The number of streams that have been entered: the time by which entries are old.
-    turn: AtomicU64,
-}
-
-impl Attachment for RawStreamTable {
-    /// An entry keeps no machine alive.
-    fn release(&self) {}
 }
 
 /// The entry that a thread found last, on whatever device.
@@ -354,7 +311,7 @@ impl RawStreams<'_> {
         })?;
         // Nobody else has it yet, so it has not ended.
         timeline.wake();
-        let entry = Arc::new(RawEntry { identity, timeline, used: AtomicU64::new(0) });
+        let entry = RawEntry::new(identity, timeline);
         for idle in self.table.add(&entry) {
             if idle.timeline.end_at_rest() {
                 self.device.note_ended(idle.timeline.id());
@@ -367,53 +324,9 @@ impl RawStreams<'_> {
     }
 }
 
-impl RawStreamTable {
-    /// The entry of a stream, with a lease.
-    fn find(&self, identity: RawIdentity) -> Option<Arc<RawEntry>> {
-        let known = {
-            let entries = self.entries.lock();
-            entries.iter().find(|entry| entry.identity == identity).map(Arc::clone)
-        };
-        let entry = known.filter(|entry| entry.timeline.wake())?;
-        self.note_use(&entry);
-        Some(entry)
-    }
-
-    fn note_use(&self, entry: &RawEntry) {
-        // Relaxed: a wrong turn costs a stream its place, and with it one look-up.
-        entry.used.store(self.turn.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// Adds an entry. Takes out those that are not in use, the oldest first, beyond the number that is kept.
-    ///
-    /// Two threads that come with one stream for the first time may both add an entry. Then it is two streams to this crate, which
-    /// wait for each other: slower, and in the same order.
-    fn add(&self, entry: &Arc<RawEntry>) -> Vec<Arc<RawEntry>> {
-        // Relaxed: as in `note_use`.
-        entry.used.store(self.turn.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        let mut entries = self.entries.lock();
-        entries.push(Arc::clone(entry));
-        let excess = entries.len().saturating_sub(KEPT);
-        if excess == 0 {
-            return Vec::new();
-        }
-        entries.sort_by_key(|entry| entry.used.load(Ordering::Relaxed));
-        let mut left = excess;
-        let is_idle = |entry: &mut Arc<RawEntry>| {
-            let goes = left > 0 && entry.timeline.is_resting();
-            left -= usize::from(goes);
-            goes
-        };
-        entries.extract_if(.., is_idle).collect()
-    }
-
-    fn put_back(&self, entry: Arc<RawEntry>) {
-        self.entries.lock().push(entry);
-    }
-}
-
 #[cfg(all(test, feature = "testing", not(loom)))]
 mod tests {
+    use super::super::raw_stream_table::KEPT;
     use super::*;
     use crate::driver::{Call, CaptureMode, Code, Driver, StreamFlags};
     use crate::error::ErrorKind;

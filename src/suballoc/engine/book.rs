@@ -19,22 +19,20 @@ use super::grow::Caller;
 use super::largest::Largest;
 use super::requester::Requester;
 use super::sleeping::Sleepers;
+use super::spill::spill_all;
 use crate::device::Device;
 use crate::driver::DriverResult;
 use crate::nvtx;
 use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::PageBudget;
-use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, Spilled, UNIT, Want};
+use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, UNIT, Want};
 use crate::suballoc::ledger::Ledger;
 use crate::suballoc::roll::{Kind, Listed, Record, Text};
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
 /// Caches for the blocks of synchronous calls. Threads are spread over them; with four, sixteen threads seldom meet.
 const HOST_CACHES: usize = if cfg!(loom) { 1 } else { 4 };
-
-/// Merging is skipped while a free block fits this many times the largest recent request.
-const PLENTY: u32 = 4;
 
 /// How far a requester comes after other streams. By stream and not by [`Owner`], because it is found without the
 /// mutex: the place of an owner may be another stream's once the mutex is taken again.
@@ -66,7 +64,7 @@ pub(super) struct Inner {
     pub(super) peak_reserved: u64,
     pub(super) misses: u64,
     /// The longest recent request.
-    largest: Largest,
+    pub(super) largest: Largest,
     pub(super) emptying: Emptying,
     pub(super) steals: u64,
     /// The most units that were live when it grew.
@@ -127,13 +125,6 @@ impl Deref for Desk {
     }
 }
 
-/// The blocks that have come back from caches.
-pub(super) struct Emptied {
-    pub(super) blocks: usize,
-    /// All caches are empty.
-    pub(super) is_all: bool,
-}
-
 /// Counters outside of the locks.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -174,7 +165,7 @@ pub struct SuballocBook {
     /// The most that it may reserve of its upstream.
     pub(super) maximum_units: u64,
     /// See [`EngineConfig`](super::EngineConfig).
-    claim_units: u32,
+    pub(super) claim_units: u32,
     /// The unit of the upstream's pages; 0 where it has none, or where they are not used.
     pub(super) page_units: u32,
     pub(super) page_budget: Option<PageBudget>,
@@ -189,7 +180,7 @@ pub struct SuballocBook {
     pub(super) graphs: Graphs,
     /// Dropped before what it leads to, which is all that follows.
     _listed: Listed,
-    shards: Places<Box<CacheShard>>,
+    pub(super) shards: Places<Box<CacheShard>>,
     pub(super) inner: Box<Desk>,
     pub(super) counters: Apart<Counters>,
 }
@@ -363,7 +354,7 @@ impl SuballocBook {
     /// of 76 then hold no more than expandable segments do. With all above 64 KiB they are 88; but sixteen threads that
     /// free such blocks would take turns at the mutex, 3 million operations a second instead of 200 on an H200's host.
     #[inline]
-    fn is_cached(&self, want: Want) -> bool {
+    pub(super) fn is_cached(&self, want: Want) -> bool {
         self.page_units == 0 || want.stack().is_some()
     }
 
@@ -390,180 +381,6 @@ impl SuballocBook {
         cache
     }
 
-    /// A block from the core, blocks within `reach` included; if there is none, once more after the requester's own
-    /// cache is emptied.
-    pub(super) fn serve(&self, request: &Request<'_>, reach: &[(StreamId, Epoch)]) -> Option<DevicePtr> {
-        self.serve_with(request, reach, |_| ())
-    }
-
-    /// As [`serve`](Self::serve), after calling `first` under the same lock.
-    pub(super) fn serve_with(
-        &self,
-        request: &Request<'_>,
-        reach: &[(StreamId, Epoch)],
-        first: impl FnOnce(&mut Inner),
-    ) -> Option<DevicePtr> {
-        let mut inner = self.inner.lock();
-        first(&mut inner);
-        let steals = inner.steals;
-        let served = self.serve_locked(&mut inner, request, reach);
-        let is_stolen = inner.steals != steals;
-        drop(inner);
-        if is_stolen {
-            request.emit_steal();
-        }
-        served
-    }
-
-    /// As [`serve`](Self::serve); if there is no block, calls `or` under the same lock.
-    pub(super) fn serve_or<T>(
-        &self,
-        request: &Request<'_>,
-        or: impl FnOnce(&mut Inner) -> T,
-    ) -> Result<DevicePtr, T> {
-        let mut inner = self.inner.lock();
-        // With no reach, only the requester's own and unowned blocks are used: no block is stolen.
-        self.serve_locked(&mut inner, request, &[]).ok_or_else(|| or(&mut inner))
-    }
-
-    fn serve_locked(
-        &self,
-        inner: &mut Inner,
-        request: &Request<'_>,
-        reach: &[(StreamId, Epoch)],
-    ) -> Option<DevicePtr> {
-        let mut cache = self.cache(&mut inner.core, request.requester.id());
-        // Read while the cache is locked, so that no block in the cache or the core has a later epoch: another thread
-        // may free on this stream.
-        let now = request.requester.now();
-        if request.is_long() {
-            inner.largest.note(request.want.units());
-            let owner = cache.owner();
-            if !has_plenty(inner, owner, request) {
-                cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
-            }
-        }
-        let reach = &of_owners(&inner.core, reach);
-        let claim = self.claim_units;
-        let address = match carve(inner, &mut cache, request, now, reach, claim) {
-            Some(address) => address,
-            // For a long request the long blocks of the cache are in the core already, and the short ones stay in the
-            // cache.
-            None if !request.is_long() && spill_all(&mut cache, &mut inner.core) > 0 => {
-                carve(inner, &mut cache, request, now, reach, claim)?
-            }
-            None => return None,
-        };
-        inner.misses += 1;
-        if cache.miss(request.want) {
-            inner.emptying.note_return();
-        }
-        DevicePtr::new(address)
-    }
-
-    /// The slow path of a free: a block that its cache did not take at once.
-    pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
-        // In a forked child the parent's memory is leaked.
-        if let Some(mut inner) = self.inner.lock_here() {
-            self.put_or_take_back(&mut inner, want, block, stream, epoch);
-        }
-    }
-
-    /// Puts a freed block into the cache, after making room there if needed; else into the core.
-    pub(super) fn put_or_take_back(
-        &self,
-        inner: &mut Inner,
-        want: Want,
-        block: DevicePtr,
-        stream: Option<StreamId>,
-        epoch: Epoch,
-    ) {
-        let mut cache = self.cache(&mut inner.core, stream);
-        let owner = cache.owner();
-        if self.is_cached(want) {
-            if cache.put(want, block.address(), epoch) {
-                // The cache had room: only its token was taken.
-                return;
-            }
-            cache.make_room(want, |spilled| return_to_core(&mut inner.core, owner, spilled));
-            if cache.put(want, block.address(), epoch) {
-                return;
-            }
-        }
-        return_to_core(&mut inner.core, owner, Spilled { address: block.address(), epoch });
-    }
-
-    /// Empties the cache of one requester. Returns the number of blocks.
-    pub(super) fn spill_own(&self, requester: Option<StreamId>) -> usize {
-        let mut inner = self.inner.lock();
-        let mut cache = self.cache(&mut inner.core, requester);
-        spill_all(&mut cache, &mut inner.core)
-    }
-
-    /// Empties every cache. Returns the number of blocks.
-    pub(super) fn spill(&self) -> usize {
-        self.spill_locked(&mut self.inner.lock())
-    }
-
-    /// As [`spill`](Self::spill), after the suballocator could not grow.
-    pub(super) fn spill_where_none_grows(&self) -> usize {
-        let mut inner = self.inner.lock();
-        inner.emptying.note_refusal();
-        self.spill_locked(&mut inner)
-    }
-
-    /// Empties one cache after another, and releases the mutex in between. A block that moves from one cache to another
-    /// meanwhile may be missed.
-    pub(super) fn spill_in_turn(&self) {
-        for shard in self.shards() {
-            let mut inner = self.inner.lock();
-            spill_all(&mut shard.lock(), &mut inner.core);
-        }
-    }
-
-    /// As [`spill`](Self::spill). All caches are locked at once: else a block may move from a later cache to one that
-    /// has been emptied.
-    pub(super) fn spill_locked(&self, inner: &mut Inner) -> usize {
-        self.caches().iter_mut().map(|cache| spill_all(cache, &mut inner.core)).sum()
-    }
-
-    /// Empties caches for a request, before the suballocator grows: the requester's own, and the others that
-    /// [`Emptying`] selects. A long request gets the long blocks of all caches, because a segment of memory costs more
-    /// there than the time of a call.
-    pub(super) fn spill_for(&self, request: &Request<'_>) -> Emptied {
-        let (mut inner, own) = (self.inner.lock(), request.requester.id());
-        let inner = &mut *inner;
-        if inner.emptying.is_for_all() {
-            let (mut blocks, mut emptied) = (0, 0);
-            for cache in &mut self.caches() {
-                let (owner, is_own) = (cache.owner(), cache.stream() == own);
-                let return_to_core = |spilled| return_to_core(&mut inner.core, owner, spilled);
-                let gone =
-                    if is_own { cache.spill(return_to_core) } else { cache.spill_for_other(return_to_core) };
-                blocks += gone;
-                emptied += usize::from(gone > 0 && !is_own);
-            }
-            inner.emptying.note_emptied(emptied);
-            return Emptied { blocks, is_all: true };
-        }
-        let mut blocks = spill_all(&mut self.cache(&mut inner.core, own), &mut inner.core);
-        if request.is_long() {
-            for shard in self.shards() {
-                let mut cache = shard.lock();
-                let owner = cache.owner();
-                blocks += cache.spill_long(|spilled| return_to_core(&mut inner.core, owner, spilled));
-            }
-        }
-        let (first, looks) = inner.emptying.next_looks(self.shards().count(), inner.misses);
-        for shard in self.shards().cycle().skip(first).take(looks) {
-            let mut cache = shard.lock();
-            if cache.is_idle() {
-                blocks += spill_all(&mut cache, &mut inner.core);
-            }
-        }
-        Emptied { blocks, is_all: false }
-    }
-
     /// The units that may still be reserved of the upstream.
     pub(super) fn room(&self, inner: &Inner) -> u64 {
         let taken = inner.core.reserved_units() + inner.pledged + inner.leaving;
@@ -578,107 +395,5 @@ impl SuballocBook {
     /// The caches of streams, then those of synchronous calls.
     pub(super) fn shards(&self) -> impl Iterator<Item = &CacheShard> + Clone {
         self.shards.iter().map(|shard| &**shard).chain(&self.inner.host)
-    }
-}
-
-/// Returns `true` if a free block fits [`PLENTY`] times the longest recent request.
-pub(super) fn has_plenty(inner: &Inner, owner: Owner, request: &Request<'_>) -> bool {
-    let longest = inner.largest.longest().max(request.want.units());
-    inner.core.has_whole(owner, longest.saturating_mul(PLENTY))
-}
-
-/// Takes a block out of the core. For a small request takes more blocks of that size, and puts them into the cache.
-fn carve(
-    inner: &mut Inner,
-    cache: &mut Cache,
-    request: &Request<'_>,
-    now: Epoch,
-    reach: &[(Owner, Epoch)],
-    claim: u32,
-) -> Option<u64> {
-    let (owner, units) = (cache.owner(), request.want.units());
-    let count = if request.align_units == 1 { cache.run(request.want) } else { 1 };
-    if count > 1 {
-        let mut run = SmallVec::new();
-        if let Some(from) = inner.core.allocate_run(owner, units, count, &mut run) {
-            claim_more(inner, owner, from, units, claim, now);
-            // Last in, first out: the lowest address is taken next.
-            for &address in run[1..].iter().rev() {
-                if !cache.put(request.want, address, now) {
-                    return_to_core(&mut inner.core, owner, Spilled { address, epoch: now });
-                }
-            }
-            return Some(run[0]);
-        }
-    }
-    let taken = inner.core.allocate(owner, units, request.align_units, reach)?;
-    inner.steals += u64::from(taken.from != owner && taken.from != Owner::UNOWNED);
-    claim_more(inner, owner, taken.from, units, claim, now);
-    Some(taken.address)
-}
-
-/// After a small block was taken from unowned memory: reserves more of it for the stream.
-fn claim_more(inner: &mut Inner, owner: Owner, from: Owner, units: u32, claim: u32, now: Epoch) {
-    if units >= claim || from != Owner::UNOWNED || owner == Owner::UNOWNED {
-        return;
-    }
-    if let Some(claimed) = inner.core.allocate(Owner::UNOWNED, claim, 1, &[]) {
-        let known = inner.core.release(claimed.address, owner, now);
-        debug_assert!(known.is_ok());
-    }
-}
-
-fn spill_all(cache: &mut Cache, core: &mut Core) -> usize {
-    let owner = cache.owner();
-    cache.spill(|spilled| return_to_core(core, owner, spilled))
-}
-
-/// Returns a cached block to the core. If a caller has freed an address that is no block of this core, it is ignored.
-pub(super) fn return_to_core(core: &mut Core, owner: Owner, spilled: Spilled) {
-    let known = core.release(spilled.address, owner, spilled.epoch);
-    debug_assert!(known.is_ok(), "a block that the core does not know was freed: {spilled:?}");
-}
-
-#[cfg(all(test, feature = "sim", not(loom)))]
-mod tests {
-    use core::cell::Cell;
-    use std::rc::Rc;
-
-    use super::*;
-    use crate::source::Cuda;
-    use crate::sync::when_it_waits;
-    use crate::{DeviceVec, PoolConfig, ResourceExt, Sim};
-
-    /// Else a block may move meanwhile from a later cache to one that has been emptied.
-    #[test]
-    fn no_cache_is_spilled_before_all_are_held() {
-        let sim = Sim::new();
-        let device = sim.device(0);
-        let streams = [(); 2].map(|()| device.stream().expect("there are numbers left"));
-        // The code in the middle of the spill must not borrow.
-        let pool = Cuda::new(&device).pool(PoolConfig::default()).expect("a right configuration");
-        let pool: &'static _ = Box::leak(Box::new(pool));
-        let book: &'static SuballocBook = pool.find::<SuballocBook>().expect("a pool has one");
-        for stream in &streams {
-            drop(DeviceVec::<u8, _>::uninit_in(256, stream.as_ref(), pool).expect("there is room"));
-        }
-        let [first, second] = streams.each_ref().map(|stream| stream.id().index());
-        assert!(first < second, "it is looked at first");
-        let cache = |place| &**book.shards.get(place).expect("it was used");
-        let (of_first, of_second) = (cache(first), cache(second).lock());
-        let has_waited = Rc::new(Cell::new(false));
-        when_it_waits({
-            let has_waited = Rc::clone(&has_waited);
-            move || {
-                assert!(
-                    of_first.try_lock().is_none(),
-                    "the first one is let go of before the second one is held"
-                );
-                drop(of_second);
-                has_waited.set(true);
-            }
-        });
-        assert!(book.spill() >= 2);
-        assert!(has_waited.get());
     }
 }

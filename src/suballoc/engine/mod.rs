@@ -19,9 +19,11 @@ mod premerge;
 mod report;
 mod requester;
 mod resource_impl;
+mod serve;
 mod shut_down;
 mod sleeping;
 mod slow_path;
+mod spill;
 mod strategy;
 
 use core::sync::atomic::{AtomicUsize, Ordering};

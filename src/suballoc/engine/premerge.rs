@@ -1,6 +1,8 @@
 //! Merges memory of completed work, before a long block is cut from a much longer one.
 
-use super::book::{Request, SuballocBook, has_plenty, return_to_core};
+use super::book::{Request, SuballocBook};
+use super::serve::has_plenty;
+use super::spill::return_to_core;
 use crate::suballoc::core::Owned;
 
 /// Only requests longer than this merge first, in units: 1 MiB. With 64 KiB the footprint is above that of RMM's pool

@@ -5,9 +5,10 @@
 
 use core::sync::atomic::Ordering;
 
-use super::book::{Counters, Reach, Request, SuballocBook, of_owners, return_to_core};
+use super::book::{Counters, Reach, Request, SuballocBook, of_owners};
 use super::events::event;
 use super::requester::Requester;
+use super::spill::return_to_core;
 use super::strategy::{Strategy, in_order};
 use super::{Engine, Growth};
 use crate::error::Error;

@@ -4,7 +4,8 @@ use core::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::super::book::{SuballocBook, return_to_core};
+use super::super::book::SuballocBook;
+use super::super::spill::return_to_core;
 use super::Sleepers;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, SleepRecord, SleepingBlock};
