@@ -34,8 +34,10 @@ pub use access::{DeviceAccessible, HostAccessible, Shareable};
 pub use any_resource::AnyResource;
 pub(crate) use any_resource::WeakResource;
 pub use describe::Describe;
+#[cfg(target_os = "linux")]
+pub(crate) use export::MOST_PAGES;
 pub use export::{Export, ExportWay};
-pub(crate) use export::{ExportForm, MOST_PAGES, no_export, require_few_pages};
+pub(crate) use export::{ExportForm, no_export, require_few_pages};
 pub use figures::{Figure, FigureKind, FigureValue, Figures};
 pub(crate) use layer::find;
 pub use layer::{Layer, LayerBook};
