@@ -113,6 +113,9 @@ impl fmt::Debug for Straddling {
 /// A way of making memory that can be shared, and its name.
 pub(crate) type Shareable = (&'static str, fn(&Device) -> AnyResource);
 
+/// The way by which a block of more than [`LEFT`] bytes, the first one, lies on several pages.
+pub(crate) const SEVERAL_PAGES: &str = "several pages of mapped";
+
 /// Every way that a machine with descriptors has.
 pub(crate) const BY_DESCRIPTORS: [Shareable; 8] = [
     ("cuda", |device| AnyResource::new(Cuda::new(device))),
@@ -127,7 +130,7 @@ pub(crate) const BY_DESCRIPTORS: [Shareable; 8] = [
     ("pool of mapped", |device| {
         AnyResource::new(mapped(device).pool(PoolConfig::default()).expect("there is memory"))
     }),
-    ("several pages of mapped", |device| AnyResource::new(Straddling::new(device))),
+    (SEVERAL_PAGES, |device| AnyResource::new(Straddling::new(device))),
     ("arena of mapped", |device| {
         AnyResource::new(
             mapped(device).arena(ArenaConfig::default().bytes(8 << 20)).expect("there is memory"),
