@@ -50,7 +50,7 @@ pub enum ErrorKind {
     Unwritable,
     /// Any other code of the driver.
     Driver,
-    /// Code that is not the crate's failed, such as a callback: see [`Error::foreign`].
+    /// Code that is not the crate's failed, such as a callback: see [`Error::foreign`](crate::Error::foreign).
     Foreign,
 }
 
