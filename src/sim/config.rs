@@ -24,6 +24,7 @@ pub struct SimConfig {
     pub(super) cost: CostModel,
     pub(super) streams_keep_up: bool,
     pub(super) peers: bool,
+    pub(super) is_announced: bool,
     /// The device, or `None` for all of them; the attribute; its value.
     pub(super) attributes: Vec<(Option<u32>, DeviceAttribute, i32)>,
 }
@@ -42,6 +43,7 @@ impl Default for SimConfig {
             cost: CostModel::free(),
             streams_keep_up: false,
             peers: true,
+            is_announced: false,
             attributes: Vec::new(),
         }
     }
@@ -144,6 +146,28 @@ impl SimConfig {
     #[must_use]
     pub const fn peers(mut self, peers: bool) -> Self {
         self.peers = peers;
+        self
+    }
+
+    /// Whether a tool that watches the process hears of memory of this machine, through NVTX, as of that of a GPU. Default: it does not.
+    /// `compute-sanitizer` knows no memory but a driver's, and counts a heap elsewhere as an error of the program; and two machines have
+    /// the same addresses. It is for a test of a tool of your own.
+    ///
+    /// ```
+    /// use alluvion::driver::Driver;
+    /// use alluvion::sim::{SimConfig, SimDriver};
+    ///
+    /// for announced in [false, true] {
+    ///     let driver = SimDriver::new(SimConfig::default().announced(announced));
+    ///     let address = driver.allocate_device(0, 4096)?;
+    ///     assert_eq!(driver.plain_allocation(address)?.is_some(), announced);
+    ///     # unsafe { driver.free_device(0, address) }?;
+    /// }
+    /// # Ok::<(), alluvion::driver::DriverError>(())
+    /// ```
+    #[must_use]
+    pub const fn announced(mut self, announced: bool) -> Self {
+        self.is_announced = announced;
         self
     }
 

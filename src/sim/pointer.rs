@@ -36,8 +36,12 @@ impl SimMachine {
         Some((info, AddressRange { start, bytes: bytes as usize }))
     }
 
-    /// The allocation of `allocate_device`, `allocate_managed`, `allocate_pinned` or `register_host` that an address lies in.
+    /// The allocation of `allocate_device`, `allocate_managed`, `allocate_pinned` or `register_host` that an address lies in. `None`
+    /// where tools are to hear of none.
     pub(super) fn plain_allocation_around(&self, address: u64) -> Option<AddressRange> {
+        if !self.config.is_announced {
+            return None;
+        }
         let (start, allocation) = self.process.allocations.containing(address)?;
         let is_plain = match allocation.kind {
             AllocationKind::Device

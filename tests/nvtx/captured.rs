@@ -4,15 +4,15 @@
 
 use alluvion::driver::CaptureMode;
 use alluvion::source::Cuda;
-use alluvion::{PoolConfig, Resource, ResourceExt, Sim};
+use alluvion::{PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::Held;
-use crate::{note, told};
+use crate::{announced_sim, note, told};
 
 #[test]
 fn memory_of_a_graph_is_announced_until_it_is_released() {
     let picture = told("captured::memory_of_a_graph_is_announced_until_it_is_released", "", || {
-        let sim = Sim::new();
+        let sim = announced_sim();
         let stream = sim.device(0).stream().unwrap();
         let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
         let before = Held::of(&pool, 5000, stream.as_ref());

@@ -9,7 +9,7 @@ use alluvion::tag::with_tag;
 use alluvion::{AnyResource, ErrorKind, Layout, PoolConfig, Resource, ResourceExt, Sim, Stream, nvtx};
 
 use crate::raw_block::{Held, layout_of};
-use crate::{Picture, log_of, note, told};
+use crate::{Picture, announced_sim, log_of, note, told};
 
 const MIB: usize = 1 << 20;
 
@@ -85,7 +85,7 @@ fn churn_beside<R: Resource>(resource: &R, streams: &[Stream], largest: usize, s
 
 /// A machine, and streams of it.
 fn rig() -> (Sim, Vec<Stream>) {
-    let sim = Sim::new();
+    let sim = announced_sim();
     let streams = (0..3).map(|_| sim.device(0).stream().expect("it makes one")).collect();
     (sim, streams)
 }

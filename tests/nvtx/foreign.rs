@@ -13,7 +13,7 @@ use alluvion::tag::with_tag;
 use alluvion::{DevicePtr, Error, Layout, Pool, PoolConfig, Resource, ResourceExt, Sim, Stream};
 
 use crate::raw_block::Held;
-use crate::{log_of, note, told};
+use crate::{announced_sim, log_of, note, told};
 
 /// Frees a block that may be none.
 pub(crate) fn try_free(
@@ -28,7 +28,7 @@ pub(crate) fn try_free(
 
 /// A few blocks of a pool.
 fn use_a_pool() {
-    let sim = Sim::new();
+    let sim = announced_sim();
     let stream = sim.device(0).stream().unwrap();
     let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
     for bytes in [1000, 70_000, 3 << 20] {
@@ -121,7 +121,7 @@ fn a_tool_may_call_back() {
     let picture = told("foreign::a_tool_may_call_back", "", || {
         // SAFETY: this process has one thread that reads its environment: this one.
         unsafe { std::env::set_var("TOOL_CALLS", format!("{:x}", call_back as *const () as usize)) };
-        let sim = Sim::new();
+        let sim = announced_sim();
         let stream = sim.device(0).stream().unwrap();
         let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
         let pool = POOL.get_or_init(|| pool);
@@ -185,7 +185,7 @@ fn a_tool_may_wait_for_a_thread_that_allocates_of_the_pool_that_grows() {
         let address = format!("{:x}", use_the_pool_that_grows as *const () as usize);
         // SAFETY: this process has one thread that reads its environment: this one.
         unsafe { std::env::set_var("TOOL_CALLS", &address) };
-        let sim = Sim::new();
+        let sim = announced_sim();
         let stream = sim.device(0).stream().unwrap();
         let pool = POOL.get_or_init(|| Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap());
         let block = Held::of(pool, 1000, stream.as_ref());
@@ -210,7 +210,7 @@ fn threads_that_come_first_at_once_are_all_heard() {
     let test = "foreign::threads_that_come_first_at_once_are_all_heard";
     let picture = told(test, "", || {
         let gate = std::sync::Barrier::new(THREADS);
-        let sim = Sim::new();
+        let sim = announced_sim();
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
@@ -242,7 +242,7 @@ extern "C" fn ask_what_is_current() {
 fn a_tool_finds_the_device_current() {
     let test = "foreign::a_tool_finds_the_device_current";
     let log = log_of(test, "", || {
-        let sim = MACHINE.get_or_init(|| Sim::with_config(SimConfig::default().devices(2)));
+        let sim = MACHINE.get_or_init(|| Sim::with_config(SimConfig::default().devices(2).announced(true)));
         for current in [None, Some(0), Some(1)] {
             current.map_or(Ok(()), |ordinal| sim.set_context(ordinal)).unwrap();
             let device = sim.device(1);
@@ -360,7 +360,7 @@ fn what_is_no_library_is_no_tool() {
 fn without_a_tool_a_hit_stays_a_hit() {
     const TEST: &str = "foreign::without_a_tool_a_hit_stays_a_hit";
     let body = || {
-        let sim = Sim::new();
+        let sim = announced_sim();
         let stream = sim.device(0).stream().unwrap();
         let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default()).unwrap();
         let block = Held::of(&pool, 1000, stream.as_ref());

@@ -7,10 +7,10 @@ use std::{env, fs};
 
 use alluvion::source::Cuda;
 use alluvion::tag::with_tag;
-use alluvion::{PoolConfig, Resource, ResourceExt, Sim};
+use alluvion::{PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::{Held, layout_of};
-use crate::{LOG, TOOL, log_of};
+use crate::{LOG, TOOL, announced_sim, log_of};
 
 fn include() -> Option<PathBuf> {
     let named = env::var_os("NVTX3_INCLUDE").map(PathBuf::from);
@@ -20,7 +20,7 @@ fn include() -> Option<PathBuf> {
 
 /// A block of a pool, a refusal, and a trim.
 fn use_the_library() {
-    let sim = Sim::new();
+    let sim = announced_sim();
     let stream = sim.device(0).stream().unwrap();
     let config = PoolConfig::default().initial(4 << 20).maximum(4 << 20);
     let pool = Cuda::new(&sim.device(0)).pool(config).unwrap();

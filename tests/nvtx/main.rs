@@ -22,8 +22,15 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::LazyLock;
 
+use alluvion::Sim;
+use alluvion::sim::SimConfig;
 use picture::Picture;
 use rerun::{is_child, run_child};
+
+/// A machine of whose memory the tool hears.
+fn announced_sim() -> Sim {
+    Sim::with_config(SimConfig::default().announced(true))
+}
 
 /// Where the tool writes.
 const LOG: &str = "TOOL_LOG";

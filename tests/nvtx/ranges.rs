@@ -4,17 +4,17 @@ use alluvion::source::{Cuda, Mapped};
 use alluvion::suballoc::Reuse;
 use alluvion::tag::{Tag, with_tag};
 use alluvion::testing::Stall;
-use alluvion::{PoolConfig, Resource, ResourceExt, Sim};
+use alluvion::{PoolConfig, Resource, ResourceExt};
 
 use crate::raw_block::Held;
-use crate::{note, told};
+use crate::{announced_sim, note, told};
 
 const MIB: usize = 1 << 20;
 
 #[test]
 fn the_ways_of_finding_memory_are_ranges_and_marks() {
     let picture = told("ranges::the_ways_of_finding_memory_are_ranges_and_marks", "", || {
-        let sim = Sim::new();
+        let sim = announced_sim();
         let device = sim.device(0);
         let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
         alluvion::nvtx::start();
@@ -77,7 +77,7 @@ fn a_scope_that_began_before_the_tool_is_none_to_it() {
 #[test]
 fn pages_that_move_are_marks() {
     let picture = told("ranges::pages_that_move_are_marks", "", || {
-        let sim = Sim::new();
+        let sim = announced_sim();
         let (device, page) = (sim.device(0), 2 * MIB);
         let stream = device.stream().unwrap();
         let pool = Mapped::new(&device).unwrap().pool(PoolConfig::default().maximum(4 * page)).unwrap();

@@ -14,7 +14,7 @@ use alluvion::{
 };
 
 use crate::raw_block::{Held, layout_of};
-use crate::{note, told};
+use crate::{announced_sim, note, told};
 
 const MIB: usize = 1 << 20;
 
@@ -59,7 +59,7 @@ fn sources(device: &Device) -> Vec<AnyResource> {
 #[test]
 fn memory_that_is_no_heap_is_not_announced() {
     let picture = told("unannounced::memory_that_is_no_heap_is_not_announced", "", || {
-        let device = Sim::new().device(0);
+        let device = announced_sim().device(0);
         let stream = device.stream().unwrap();
         for source in sources(&device) {
             for checked in [false, true] {
@@ -91,7 +91,7 @@ fn memory_that_is_no_heap_is_not_announced() {
 #[test]
 fn a_guard_over_memory_that_is_no_heap_is_not_announced() {
     let picture = told("unannounced::a_guard_over_memory_that_is_no_heap_is_not_announced", "", || {
-        let device = Sim::new().device(0);
+        let device = announced_sim().device(0);
         let stream = device.stream().unwrap();
         for kept in [0, MIB] {
             let config = || GuardConfig::default().quarantine(kept);
@@ -108,7 +108,7 @@ fn a_guard_over_memory_that_is_no_heap_is_not_announced() {
 #[test]
 fn a_pool_that_sleeps_is_not_announced() {
     let picture = told("unannounced::a_pool_that_sleeps_is_not_announced", "", || {
-        let device = Sim::new().device(0);
+        let device = announced_sim().device(0);
         let stream = device.stream().unwrap();
         let pool = Mapped::new(&device).unwrap().pool(PoolConfig::default()).unwrap();
         let host = Pinned::new(&device).unwrap();
@@ -130,7 +130,7 @@ fn a_pool_that_sleeps_is_not_announced() {
 #[test]
 fn memory_that_a_driver_cannot_tell_of_is_not_announced() {
     let picture = told("unannounced::memory_that_a_driver_cannot_tell_of_is_not_announced", "", || {
-        let sim = Sim::new();
+        let sim = announced_sim();
         let device = sim.device(0);
         let stream = device.stream().unwrap();
         sim.inject(Fault::every(Call::PointerAttributes, Code::NOT_SUPPORTED));
@@ -141,11 +141,25 @@ fn memory_that_a_driver_cannot_tell_of_is_not_announced() {
     assert_unheard(&picture);
 }
 
+/// A tool that knows a GPU's memory alone would take it for a mistake of the program.
+#[test]
+fn simulated_memory_is_not_announced_unless_somebody_says_so() {
+    let picture = told("unannounced::simulated_memory_is_not_announced_unless_somebody_says_so", "", || {
+        let device = Sim::new().device(0);
+        let stream = device.stream().unwrap();
+        use_unheard(&Cuda::new(&device).pool(PoolConfig::default()).unwrap(), &stream);
+        use_unheard(&Pinned::new(&device).unwrap().pool(PoolConfig::default()).unwrap(), &stream);
+        use_unheard(&Cuda::new(&device).guard(GuardConfig::default()).unwrap(), &stream);
+    });
+    let Some(picture) = picture else { return };
+    assert_unheard(&picture);
+}
+
 /// It is the memory that counts, and not who has it: also where a pool has some of each kind.
 #[test]
 fn of_memory_of_several_kinds_the_heaps_are_announced() {
     let picture = told("unannounced::of_memory_of_several_kinds_the_heaps_are_announced", "", || {
-        let device = Sim::new().device(0);
+        let device = announced_sim().device(0);
         let stream = device.stream().unwrap();
         let first = CudaAsync::new(&device).unwrap().limiting(4 * MIB);
         let pool = first.fallback(Managed::new(&device).unwrap()).unwrap();
@@ -166,7 +180,7 @@ fn of_memory_of_several_kinds_the_heaps_are_announced() {
 #[test]
 fn memory_of_closures_is_what_the_driver_says() {
     let picture = told("unannounced::memory_of_closures_is_what_the_driver_says", "", || {
-        let device = Sim::new().device(0);
+        let device = announced_sim().device(0);
         let stream = device.stream().unwrap();
         for (front, kind) in [(0, 0), (256, 0), (0, 1)] {
             let source =

@@ -98,14 +98,15 @@ impl StandIn {
         file
     }
 
-    /// The simulated machine that is behind it: as old as the library says, and with what a HIP 5 can say.
+    /// The simulated machine that is behind it: as old as the library says, with what a HIP 5 can say, and knowing
+    /// plain allocations, which the driver behind cudart does.
     pub(crate) fn config(self) -> SimConfig {
         let version = match (self.runtime, self.major, self.lacks) {
             (Runtime::Cudart, 12, "LACKS_DRIVER") => 12_000,
             (Runtime::Cudart, 12, _) => 12_080,
             _ => 13_000,
         };
-        SimConfig::default().version(version)
+        SimConfig::default().version(version).announced(true)
     }
 
     /// A driver over it.
