@@ -55,6 +55,9 @@ const PAGE: u64 = 32 << 20;
 /// The same on the smallest device.
 const SMALLEST_PAGE: u64 = 2 << 20;
 
+/// A pool of managed memory takes a page of the device itself when it grows, for what says where its pages are.
+const ROOM_TO_GROW: u64 = 2 << 20;
+
 /// A device has at least this many pages. It matters for devices of less than 256 MiB, which no hardware has.
 const PAGES: u64 = 8;
 
@@ -521,6 +524,14 @@ impl SimMachine {
         if held > self.config.pinned_bytes as u64 || reserved > pool.max_bytes {
             return None;
         }
+        let ordinal = pool.ordinal;
+        if self.devices.get(ordinal as usize).is_some_and(|device| device.free_bytes < ROOM_TO_GROW) {
+            let words =
+                "a pool of managed memory grows while its device has no room; driver 580 ends the process";
+            self.report(Hazard::rule(HazardKind::Undefined, words.to_owned()));
+            return None;
+        }
+        let pool = self.process.pools.pools.get_mut(&handle)?;
         let block = HostBytes::allocate(usize::try_from(bytes).ok()?)?;
         self.pinned_bytes = held;
         let address = block.address();

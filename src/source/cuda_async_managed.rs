@@ -21,6 +21,10 @@ use crate::stream::{OnStream, StreamRef};
 /// The pool belongs to the driver and is shared with other code: none of its attributes is changed, so it keeps as much as its
 /// release threshold says (nothing, unless other code has raised it). Two of these sources on one device free each other's blocks.
 ///
+/// Driver 580 ends the process by signal 11 where the pool has to grow and other processes have all memory of the device. A request
+/// looks for room first, and is out of memory where there is none; but what another process takes in that very moment nobody sees.
+/// [`Managed`](super::Managed) under a [`Pool`](crate::Pool) asks the driver otherwise, and is not concerned.
+///
 /// # Stream ordering
 ///
 /// As for [`CudaAsync`](super::CudaAsync). The host may access a block after a wait for the stream that it was allocated on, which
@@ -82,7 +86,8 @@ impl CudaAsyncManaged {
             driver.pool_default(device.ordinal(), PoolKind::Managed)?
         };
         // SAFETY: the driver has just named it, for this device, and keeps it as long as the process.
-        Ok(Self { pool: unsafe { DriverPool::new("CudaAsyncManaged", device, raw) } })
+        let pool = unsafe { DriverPool::new("CudaAsyncManaged", device, raw) };
+        Ok(Self { pool: pool.of_managed_memory() })
     }
 
     /// The driver's handle.

@@ -30,6 +30,8 @@ pub(super) struct DriverPool {
     maximum_bytes: usize,
     /// Set once the driver has said that the pool is gone, for a pool whose owner may destroy it; `None` for a pool that lives.
     is_gone: Option<Arc<AtomicBool>>,
+    /// It is of managed memory.
+    is_managed: bool,
     postponed: Arc<PostponedFrees>,
     /// The handle types that it was made for, as far as that is known.
     handle_types: HandleType,
@@ -44,10 +46,10 @@ impl DriverPool {
     ///
     /// `raw` is a pool of `device`, and lives until the last use of the returned value and of its clones.
     pub(super) unsafe fn new(source: &'static str, device: &Device, raw: RawPool) -> Self {
-        let (maximum_bytes, is_gone) = (usize::MAX, None);
+        let (maximum_bytes, is_gone, is_managed) = (usize::MAX, None, false);
         let (handle_types, exported) = (HandleType::NONE, Arc::default());
         let (device, postponed) = (device.clone(), Arc::default());
-        Self { device, raw, source, maximum_bytes, is_gone, postponed, handle_types, exported }
+        Self { device, raw, source, maximum_bytes, is_gone, is_managed, postponed, handle_types, exported }
     }
 
     /// As [`new`](Self::new), for a pool that may be destroyed.
@@ -137,6 +139,46 @@ impl DriverPool {
         Ok(Export::of_pool(pool, handle.map_err(refused_export)?, block.address(), layout.bytes()))
     }
 
+    /// The pool is of managed memory.
+    pub(super) fn of_managed_memory(mut self) -> Self {
+        self.is_managed = true;
+        self
+    }
+
+    /// Refuses a request that a pool of managed memory has to grow for while its device has no room.
+    ///
+    /// Driver 580 does not look whether such a pool could grow, and reads a null pointer where it could not: with 3 MiB free each of four
+    /// programs on an H200 ended so, with 25 MiB two of eight, with 105 MiB none of eight. Managed pages count as taken and make room for others,
+    /// so where little is free, some is asked for. Another process may take it in the moment between.
+    fn require_room_to_grow(&self, layout: Layout) -> Result<(), Error> {
+        // More than twice what kept every program alive.
+        const PLENTY: usize = 256 << 20;
+        // Eight pages of a device. How many a growth takes is not known.
+        const SOME: usize = 16 << 20;
+        let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
+        let number_of = |attribute| {
+            // SAFETY: the pool is live, or the call fails: the constructor's caller promised it.
+            unsafe { driver.pool_attribute(ordinal, self.raw, attribute) }
+        };
+        let spare =
+            number_of(PoolAttribute::ReservedCurrent)?.saturating_sub(number_of(PoolAttribute::UsedCurrent)?);
+        if spare >= layout.bytes() as u64 || driver.memory_info(ordinal)?.free_bytes >= PLENTY {
+            return Ok(());
+        }
+        match driver.memory_create(ordinal, SOME, HandleType::NONE) {
+            Ok(memory) => {
+                // SAFETY: it was made just now, and is mapped nowhere. A failure leaks it.
+                let _ = unsafe { driver.memory_release(ordinal, memory) };
+                Ok(())
+            }
+            Err(error) if error.code == Code::OUT_OF_MEMORY => {
+                Err(refusal::failed(self.source, &self.device, layout, error, || self.memory_info()))
+            }
+            // A device without such memory cannot be asked.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// The pool was made with this maximum, where 0 is none.
     pub(super) fn at_most(mut self, bytes: u64) -> Self {
         self.maximum_bytes =
@@ -167,6 +209,9 @@ impl DriverPool {
         self.require_pool(Call::AllocateAsync, layout.bytes())?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
+        if self.is_managed {
+            self.require_room_to_grow(layout)?;
+        }
         // SAFETY:
         // - the pool is live, or the call fails: the constructor's caller promised it.
         // - the stream is live, because it is borrowed, and of this device: compared above.

@@ -619,3 +619,33 @@ mod capture {
         system_keeps_its_block(&sim, &blocking, &device.default_stream());
     }
 }
+
+/// Driver 580 does not survive a pool of managed memory that cannot grow for want of room on the device.
+#[test]
+fn a_pool_of_managed_memory_looks_for_room_before_it_grows() {
+    let sim = Sim::new();
+    let (device, stream) = (sim.device(0), sim.device(0).stream().unwrap());
+    let (cuda, managed) = (Cuda::new(&device), CudaAsyncManaged::new(&device).unwrap());
+    let wanted = layout(1 << 20);
+    let first = managed.allocate(wanted, stream.as_ref()).unwrap();
+    let mut all = Vec::new();
+    for bytes in [1 << 30, 16 << 20, 2 << 20] {
+        while let Ok(block) = cuda.allocate_sync(layout(bytes)) {
+            all.push((block, layout(bytes)));
+        }
+    }
+    let error = managed.allocate(layout(64 << 20), stream.as_ref()).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
+    assert_eq!(error.requested_bytes(), Some(64 << 20));
+    for (block, layout) in all {
+        // SAFETY: the block came from the resource with this layout, and nothing uses it.
+        unsafe { cuda.deallocate_sync(block, layout) };
+    }
+    let second = managed.allocate(layout(64 << 20), stream.as_ref()).unwrap();
+    // SAFETY: as above.
+    unsafe { managed.deallocate(second, layout(64 << 20), stream.as_ref()) };
+    // SAFETY: as above.
+    unsafe { managed.deallocate(first, wanted, stream.as_ref()) };
+    assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
+    assert_eq!(sim.live().physical, 0);
+}
