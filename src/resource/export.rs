@@ -50,8 +50,8 @@ pub(crate) enum ExportForm {
     AdjacentPages(Vec<(Arc<ExportedMemory>, usize)>),
 }
 
-/// The most pages that a block is shared on. A page of a pool is 1/1024 of the device's memory or less: where pages are long, this is
-/// all of a device. The exporter has so many descriptors open for a moment, of the 1024 that a process has unless it asks for more.
+/// The most pages that a block is shared on. A page of a pool is 1/1024 of the device's memory, rounded down to a power of two: on an H200
+/// these are 126 GiB of 140. The exporter has so many descriptors open for a moment, and a process has 1024 unless it asks for more.
 pub(crate) const MOST_PAGES: usize = 1012;
 
 /// # Errors

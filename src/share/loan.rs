@@ -1,10 +1,11 @@
 //! `Loan`: what an exporter keeps while others have its memory. Not generic.
 
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::device_side::{SharedEvent, key_of, sharing_of};
 use super::lease::Lease;
-use super::message::{CONTENTS_BYTES, Element, Message, contents};
+use super::message::{CONTENTS_BYTES, Element, Message, contents, handle_of_parcel};
 use super::parcel;
 use super::share_config::ShareConfig;
 use crate::device::Device;
@@ -59,8 +60,12 @@ impl Loan {
             ExportForm::Pool(pool, block) => (block.0, Some(pool)),
             ExportForm::Pages(memory) => ([0; 64], Some(memory)),
             ExportForm::AdjacentPages(pages) => {
-                let contents = contents(exporter, export.segment, export.segment_bytes as u64);
-                ([0; 64], Some(Arc::new(ExportedMemory::FileDescriptor(packed(contents, &pages)?))))
+                static NEXT: AtomicUsize = AtomicUsize::new(1);
+                // Relaxed: only that the numbers of an exporter differ matters.
+                let number = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
+                let contents = contents(exporter, export.segment, export.segment_bytes as u64, number);
+                let parcel = ExportedMemory::FileDescriptor(packed(contents, &pages)?);
+                (handle_of_parcel(number), Some(Arc::new(parcel)))
             }
         };
         let fabric = match exported.as_deref() {

@@ -119,15 +119,29 @@ pub(super) const BYTES: usize = 352;
 const _: () = assert!(BYTES <= super::lease::MESSAGE_BYTES);
 
 /// The bytes of [`contents`].
-pub(super) const CONTENTS_BYTES: usize = 32;
+pub(super) const CONTENTS_BYTES: usize = 40;
 
-/// What a parcel says that it has: a segment of an exporter, by which a message finds its own.
-pub(super) fn contents(exporter: [u8; 16], segment: u64, segment_bytes: u64) -> [u8; CONTENTS_BYTES] {
+/// What a parcel says that it has, by which a message finds its own: a segment of an exporter, and which of his parcels it is. Other pages
+/// may lie at the same addresses later, while somebody still has the first ones.
+pub(super) fn contents(
+    exporter: [u8; 16],
+    segment: u64,
+    segment_bytes: u64,
+    parcel: u64,
+) -> [u8; CONTENTS_BYTES] {
     let mut contents = [0; CONTENTS_BYTES];
     contents[..16].copy_from_slice(&exporter);
     contents[16..24].copy_from_slice(&segment.to_le_bytes());
-    contents[24..].copy_from_slice(&segment_bytes.to_le_bytes());
+    contents[24..32].copy_from_slice(&segment_bytes.to_le_bytes());
+    contents[32..].copy_from_slice(&parcel.to_le_bytes());
     contents
+}
+
+/// The handle of a message whose memory is in a parcel: the number of that.
+pub(super) fn handle_of_parcel(number: u64) -> [u8; 64] {
+    let mut handle = [0; 64];
+    handle[..8].copy_from_slice(&number.to_le_bytes());
+    handle
 }
 
 impl Message {
@@ -267,7 +281,7 @@ impl Message {
 
     /// What the parcel has that is sent beside it, if it is one.
     pub(super) fn contents(&self) -> [u8; CONTENTS_BYTES] {
-        contents(self.exporter, self.segment, self.segment_bytes)
+        contents(self.exporter, self.segment, self.segment_bytes, u64::from_le_bytes(part(&self.handle[..8])))
     }
 
     pub(super) fn memory(&self) -> MemoryHandle {

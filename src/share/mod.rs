@@ -14,7 +14,8 @@
 //!
 //! A suballocator over one of them shares pieces of its segments: a segment is opened once in each importing process, however many
 //! blocks of it are shared. A block of a [`Pool`](crate::Pool) over `Mapped` may lie on several pages, up to 1012 of them: an importer
-//! maps them side by side, and one descriptor stands for all. That is on Linux, and not for fabric handles.
+//! maps them side by side, and one descriptor stands for all. That is on Linux, and not for fabric handles. The pages of such a block
+//! are one segment: a page that is in two of them is mapped twice.
 //!
 //! The descriptors of such a block wait in a socket for as long as it is shared. Linux lets as many of one user wait, over all of his
 //! processes, as a process may have open (`ulimit -n`), unless that is privileged: beyond, a share is `Unwritable`.

@@ -24,6 +24,10 @@ const IN_A_MESSAGE: usize = 253;
 
 const _: () = assert!(MOST_PAGES <= IN_A_MESSAGE * IN_A_MESSAGE, "a parcel of parcels has room");
 
+/// The type of a descriptor of the sender's process, which a socket adds that somebody has told to (`SO_PASSPIDFD`). The crate `libc`
+/// does not name it.
+const SCM_PIDFD: libc::c_int = 4;
+
 const MAGIC: [u8; 4] = *b"ALVP";
 /// Of the words. A library reads the version that it writes.
 const VERSION: u8 = 1;
@@ -39,8 +43,8 @@ enum Kind {
 const AT_VERSION: usize = 4;
 const AT_KIND: usize = 5;
 const AT_FIRST: Range<usize> = 8..16;
-const AT_CONTENTS: Range<usize> = 16..48;
-const WORDS: usize = 48;
+const AT_CONTENTS: Range<usize> = 16..16 + CONTENTS_BYTES;
+const WORDS: usize = AT_CONTENTS.end;
 const LONGEST: usize = WORDS + IN_A_MESSAGE * size_of::<u64>();
 
 /// Packs the descriptors of pages, each with its bytes.
@@ -87,7 +91,7 @@ fn words(contents: [u8; CONTENTS_BYTES], kind: Kind, first: usize) -> [u8; WORDS
 }
 
 /// Opens a parcel of these contents, page by page: each descriptor, and the bytes of its page. At most as many descriptors are open
-/// at once as a message has.
+/// at once as two messages have, one in the other.
 ///
 /// # Errors
 ///
@@ -227,7 +231,7 @@ fn looked_at(parcel: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     // All of them are taken over, so that none stays open, whatever is wrong.
     let descriptors = descriptors_in(control.get(..filled).unwrap_or(&[]));
     if flags & libc::MSG_CTRUNC != 0 {
-        // There was room: the process has no more descriptors.
+        // There was room, so mostly the process has no more descriptors.
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
     if flags & libc::MSG_TRUNC != 0 {
@@ -244,10 +248,20 @@ fn descriptors_in(mut control: &[u8]) -> Vec<OwnedFd> {
     while control.len() >= HEAD {
         let length = control[LENGTH].try_into().map_or(0, usize::from_ne_bytes);
         let Some(data) = control.get(HEAD..length) else { break };
-        if (int(LEVEL, control), int(TYPE, control)) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+        let (level, kind) = (int(LEVEL, control), int(TYPE, control));
+        if level == libc::SOL_SOCKET && [libc::SCM_RIGHTS, SCM_PIDFD].contains(&kind) {
             for number in data.as_chunks().0 {
+                let number = RawFd::from_ne_bytes(*number);
+                // In place of a descriptor of a process the kernel may give an error.
+                if number < 0 {
+                    continue;
+                }
                 // SAFETY: the kernel has opened it for this call, which is the one that knows it.
-                found.push(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*number)) });
+                let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+                // That of a process is closed again: it is nobody's page.
+                if kind == libc::SCM_RIGHTS {
+                    found.push(descriptor);
+                }
             }
         }
         control = control.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or(&[]);
