@@ -22,8 +22,9 @@ use crate::stream::{OnStream, StreamRef};
 /// release threshold says (nothing, unless other code has raised it). Two of these sources on one device free each other's blocks.
 ///
 /// Driver 580 ends the process by signal 11 where the pool has to grow and other processes have all memory of the device. A request
-/// looks for room first, and is out of memory where there is none; but what another process takes in that very moment nobody sees.
-/// [`Managed`](super::Managed) under a [`Pool`](crate::Pool) asks the driver otherwise, and is not concerned.
+/// looks for room first, and is out of memory where there is little, which makes that rare. It can still happen: where another thread
+/// or process takes the room, or what the pool has to spare, in that very moment, and where what is spare lies in pieces or is still in
+/// use by other streams. A [`CudaAsyncView`](super::CudaAsyncView) of such a pool does not look. [`Managed`](super::Managed) under a [`Pool`](crate::Pool) asks the driver otherwise, and is not concerned.
 ///
 /// # Stream ordering
 ///

@@ -149,12 +149,13 @@ impl DriverPool {
     ///
     /// Driver 580 does not look whether such a pool could grow, and reads a null pointer where it could not: with 3 MiB free each of four
     /// programs on an H200 ended so, with 25 MiB two of eight, with 105 MiB none of eight. Managed pages count as taken and make room for others,
-    /// so where little is free, some is asked for. Another process may take it in the moment between.
+    /// so where little is free, some is asked for. That makes the end rare and not impossible: another process or thread may take the
+    /// room, or what is spare, in the moment between, and what is spare may lie in pieces, or still be in use by another stream.
     fn require_room_to_grow(&self, layout: Layout) -> Result<(), Error> {
         // More than twice what kept every program alive.
         const PLENTY: usize = 256 << 20;
-        // Eight pages of a device. How many a growth takes is not known.
-        const SOME: usize = 16 << 20;
+        // More than was free where programs ended. How much a growth takes is not known.
+        const SOME: usize = 32 << 20;
         let (driver, ordinal) = (&**self.device.driver(), self.device.ordinal());
         let number_of = |attribute| {
             // SAFETY: the pool is live, or the call fails: the constructor's caller promised it.
@@ -172,7 +173,9 @@ impl DriverPool {
                 Ok(())
             }
             Err(error) if error.code == Code::OUT_OF_MEMORY => {
-                Err(refusal::failed(self.source, &self.device, layout, error, || self.memory_info()))
+                // Without what is free, which may be more than the request, and is too little for the pool to grow.
+                let free = || Err(Error::of_driver(error, SOME));
+                Err(refusal::failed(self.source, &self.device, layout, error, free))
             }
             // A device without such memory cannot be asked.
             Err(_) => Ok(()),
