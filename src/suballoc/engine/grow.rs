@@ -40,10 +40,9 @@ const SMALL_MAXIMUM: u64 = (32 << 20) / Layout::MIN_ALIGN as u64;
 /// Under loom more often than the models preempt a thread, so that the other thread always answers.
 const PATIENCE: usize = if cfg!(loom) { 6 } else { 4096 };
 
-/// But no longer than that, which is looked at every so many times. Where others compute on the same processor a yield takes as long as
-/// their turns, and the thread that grows may wait for one that waits here.
+/// But no longer than that. Where others compute on the same processor a yield takes as long as their turns, and the thread that grows
+/// may wait for one that waits here.
 const LONGEST: Duration = Duration::from_secs(1);
-const LOOKS: usize = 64;
 
 /// How often, in one request, a thread that must not call the upstream sleeps after that, for a millisecond: ten
 /// seconds in all, because pinning 4 GiB takes more than one. The bound is needed because the other thread may wait for
@@ -296,7 +295,7 @@ impl SuballocBook {
         let (mut patience, begun) = (PATIENCE, Instant::now());
         while patience > 0 && comes(&self.inner.lock()) {
             patience -= 1;
-            if patience.is_multiple_of(LOOKS) && begun.elapsed() > LONGEST {
+            if begun.elapsed() > LONGEST {
                 break;
             }
             yield_now();
