@@ -1,6 +1,8 @@
 //! Two processes on one machine, a directory for their leases, and ways to make memory that can be shared.
 
 use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use alluvion::driver::{DeviceAttribute, HandleType};
 use alluvion::share::{Import, Imported, ImportedMut, Message, ShareConfig, Shared};
@@ -96,6 +98,21 @@ pub(crate) fn sent<C: alluvion::share::Container>(shared: &Shared<C>) -> Option<
 /// The descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("Linux says").count()
+}
+
+/// Waits until this process has fewer descriptors than that: other tests of this program have some open for a while, up to some hundreds.
+/// Fails after a minute, which is a hundred times what the slowest of them takes.
+#[track_caller]
+pub(crate) fn await_fewer_descriptors(than: usize) {
+    let begun = Instant::now();
+    while descriptors() >= than {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{} descriptors, and no fewer than {than}",
+            descriptors()
+        );
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Every way of making memory that can be shared, with its name.
