@@ -426,7 +426,8 @@ pub unsafe extern "C" fn alv_log_flush(resource: *const ResourceHandle) -> Statu
 }
 
 /// Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource. And what its device
-/// shares with other processes, as `alv_sharing_of` counts it.
+/// shares with other processes, as `alv_sharing_of` counts it: that is the same on the page of every resource of the device, and is to be
+/// kept once where pages are put together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_metrics(
     resource: *const ResourceHandle,

@@ -266,7 +266,8 @@ impl Stack {
         raise(py, py.detach(|| owner.find::<Logging>().map_or(Ok(()), |log| log.flush())), During::Other)
     }
 
-    /// The figures of every layer, and of what the device shares with other processes, as a page in the text format of Prometheus.
+    /// The figures of every layer, and of what the device shares with other processes, as a page in the text format of Prometheus. The
+    /// latter are the same on the page of every stack of the device: `alluvion.metrics` puts several on one page, with these once.
     #[pyo3(signature = (name="stack"))]
     fn metrics(slf: &Bound<'_, Self>, name: &str) -> PyResult<String> {
         let owner = owner_of(slf)?;

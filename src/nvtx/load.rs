@@ -33,7 +33,7 @@ const STARTED: u8 = 3;
 /// How long others wait for the thread that lets the tool begin. A tool's function may wait in its turn, for a thread that waits here:
 /// one that it has started and that allocates. So the wait ends, once a process: what is allocated from then on until the tool has begun
 /// is not announced, and who waited goes on. A tool that waits for nobody is to have begun by then, also on a busy machine:
-/// `compute-sanitizer`, which is loaded with the process, has within 30 µs.
+/// `compute-sanitizer`, which is loaded with the process, took 30 µs at most in ten programs on an H200.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_micros(50);
 

@@ -13,8 +13,8 @@
 //! - Growth, waits, trims and sleep are ranges, steals and refusals are marks, and scopes of [`with_tag`](crate::tag::with_tag) are
 //!   ranges of their thread, all in the domain `alluvion`. Nsight Systems draws them.
 //!
-//! A program with raised privileges loads no library that its environment names. A child of a fork tells nothing, unless the tool
-//! had not begun by then: in the child it may begin, and hears of the child alone.
+//! A program with raised privileges loads no library that its environment names. A child of a fork tells nothing, unless nobody
+//! had called on the tool by then: in the child it may begin, and hears of the child alone.
 //!
 //! ```
 //! let heard = alluvion::nvtx::start();

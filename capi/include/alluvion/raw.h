@@ -537,7 +537,8 @@ alv_status alv_outstanding(const struct alv_resource *resource,
 alv_status alv_log_flush(const struct alv_resource *resource);
 
 // Writes the figures of every layer in the text format of Prometheus, with `name` as the name of the resource. And what its device
-// shares with other processes, as `alv_sharing_of` counts it.
+// shares with other processes, as `alv_sharing_of` counts it: that is the same on the page of every resource of the device, and is to be
+// kept once where pages are put together.
 alv_status alv_metrics(const struct alv_resource *resource,
                        const char *name,
                        alv_write write,

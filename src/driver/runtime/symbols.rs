@@ -1,5 +1,5 @@
-//! The functions of the libraries: one name for each library, and one type for all. Those that libcuda has by the same type are in
-//! `vendor/functions.rs`.
+//! The functions of the libraries: one name for each library, and one type for all. Those that libcuda's driver calls by the
+//! same text are in `vendor/functions.rs`.
 
 #![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
 

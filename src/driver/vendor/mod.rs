@@ -1,7 +1,7 @@
 //! What do drivers over vendors' libraries have in common?
 //!
 //! The libraries copy one interface, CUDA's: its structures and numbers are in `abi`, and `answer`, `exported` and `plain_allocation` have
-//! its oddities. Functions that all of them have by one type are one table, `functions`. Over that, and over what a driver says of its
+//! its oddities. Functions that both drivers call by one text are one table, `functions`. Over that, and over what a driver says of its
 //! library as a [`LibraryDriver`], each of `pages`, `pools`, `pinned`, `migration` and `address_range` is one text for all.
 
 pub(super) mod abi;
