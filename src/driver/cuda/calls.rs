@@ -330,20 +330,17 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
+    answered_in! { pinned of Driver }
+
     answered_in! { pinned:
         fn allocate_pinned(ordinal: u32, bytes: usize, flags: PinnedFlags) -> NonNull<u8>;
-        unsafe fn free_pinned(ordinal: u32, pointer: NonNull<u8>) -> ();
-        unsafe fn register_host(ordinal: u32, pointer: NonNull<u8>, bytes: usize, flags: PinnedFlags) -> ();
-        unsafe fn unregister_host(ordinal: u32, pointer: NonNull<u8>) -> ();
     }
 
     fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
         self.pointer_info(address)
     }
 
-    answered_in! { address_range:
-        fn address_range(address: u64) -> Option<AddressRange>;
-    }
+    answered_in! { address_range of Driver }
 
     fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
         self.plain_range_around(address)
@@ -372,26 +369,9 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
-    answered_in! { pools:
-        fn pool_create(ordinal: u32, properties: PoolProperties) -> RawPool;
-        unsafe fn pool_destroy(ordinal: u32, pool: RawPool) -> ();
-        unsafe fn pool_trim(ordinal: u32, pool: RawPool, keep_bytes: usize) -> ();
-        unsafe fn pool_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute) -> u64;
-        unsafe fn pool_set_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute, value: u64) -> ();
-        fn pool_default(ordinal: u32, kind: PoolKind) -> RawPool;
-    }
+    answered_in! { pools of Driver }
 
-    answered_in! { pages:
-        fn virtual_granularity(ordinal: u32) -> usize;
-        fn virtual_reserve(ordinal: u32, bytes: usize, align: usize) -> u64;
-        unsafe fn virtual_free(ordinal: u32, address: u64, bytes: usize) -> ();
-        fn memory_create(ordinal: u32, bytes: usize, handle_types: HandleType) -> RawMemory;
-        unsafe fn memory_release(ordinal: u32, memory: RawMemory) -> ();
-        unsafe fn memory_export(ordinal: u32, memory: RawMemory, handle_type: HandleType) -> ExportedMemory;
-        unsafe fn memory_map(ordinal: u32, address: u64, bytes: usize, memory: RawMemory) -> ();
-        unsafe fn memory_unmap(ordinal: u32, address: u64, bytes: usize) -> ();
-        unsafe fn memory_set_access(ordinal: u32, address: u64, bytes: usize, accessor: Location, access: MapAccess) -> ();
-    }
+    answered_in! { pages of Driver }
 
     unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {
         self.call(ordinal, Call::Copy, |symbols| {
@@ -444,10 +424,7 @@ unsafe impl Driver for CudaDriver {
         })
     }
 
-    answered_in! { migration:
-        unsafe fn prefetch_async(ordinal: u32, address: u64, bytes: usize, to: Location, stream: RawStream) -> ();
-        unsafe fn advise(ordinal: u32, address: u64, bytes: usize, advice: Advice) -> ();
-    }
+    answered_in! { migration of Driver }
 
     fn sharing(&self) -> Option<&dyn Sharing> {
         Some(self)

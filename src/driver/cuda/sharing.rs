@@ -108,15 +108,9 @@ unsafe impl Sharing for CudaDriver {
         Ok(RawPool(pool as u64))
     }
 
-    answered_in! { pools:
-        unsafe fn pool_export_pointer(ordinal: u32, address: u64) -> PointerHandle;
-        unsafe fn pool_import_pointer(ordinal: u32, pool: RawPool, block: PointerHandle) -> u64;
-        unsafe fn pool_set_access(ordinal: u32, pool: RawPool, accessor: u32, access: MapAccess) -> ();
-    }
+    answered_in! { pools of Sharing }
 
-    answered_in! { pages:
-        fn memory_import(ordinal: u32, exported: &ExportedMemory) -> RawMemory;
-    }
+    answered_in! { pages of Sharing }
 
     fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
         let device = self.device(ordinal, Call::CanReach)?.number;
