@@ -24,7 +24,8 @@ use crate::stream::{OnStream, StreamRef};
 /// Driver 580 ends the process by signal 11 where the pool has to grow and other processes have all memory of the device. A request
 /// looks for room first, and is out of memory where there is little, which makes that rare. It can still happen: where another thread
 /// or process takes the room, or what the pool has to spare, in that very moment, and where what is spare lies in pieces or is still in
-/// use by other streams. A [`CudaAsyncView`](super::CudaAsyncView) of such a pool does not look. [`Managed`](super::Managed) under a [`Pool`](crate::Pool) asks the driver otherwise, and is not concerned.
+/// use by other streams. A [`CudaAsyncView`](super::CudaAsyncView) of such a pool does not look. [`Managed`](super::Managed) under a
+/// [`Pool`](crate::Pool) asks the driver otherwise, and is not concerned.
 ///
 /// # Stream ordering
 ///

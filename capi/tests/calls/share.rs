@@ -54,7 +54,7 @@ fn another_process_reads_and_writes_what_is_shared() {
     }
 }
 
-/// What a page of a resource says of its device.
+/// The lines about sharing on the page of a resource.
 fn share_lines(resource: *const ResourceHandle) -> Vec<String> {
     let mut text = String::new();
     // SAFETY: a live handle, a name and a function that fills the text.

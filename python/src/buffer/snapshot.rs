@@ -9,7 +9,7 @@ use super::Memory;
 use crate::machine;
 use crate::stream::{StreamArgument, StreamHandle};
 
-/// What a buffer has at one moment, kept while a call uses it.
+/// The memory, size and stream of a buffer at one moment, kept while a call uses them.
 pub(crate) struct Snapshot {
     pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) size: usize,

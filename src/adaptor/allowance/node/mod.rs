@@ -37,7 +37,7 @@ pub(super) struct AllowanceNode {
     pub(super) hard: u64,
     above: Above,
     pub(super) soft: SoftLimit,
-    /// What is out and what is lent, which together are never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
+    /// The bytes that are out and those that are lent, together never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
     /// root, and below by who has the turn.
     taken: AtomicU64,
     /// As `taken`, without the bit.
@@ -51,7 +51,7 @@ pub(super) struct AllowanceNode {
     tree: Arc<Tree>,
 }
 
-/// What a node takes from, too.
+/// The limit above a node: the node takes from that, too.
 pub(super) enum Above {
     Nothing,
     Parent(Allowance),
@@ -109,7 +109,7 @@ impl AllowanceNode {
         taken.saturating_sub(credit)
     }
 
-    /// What is out and what is lent.
+    /// The bytes that are out and those that are lent.
     #[inline]
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed) & !LENT

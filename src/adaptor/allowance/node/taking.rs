@@ -168,7 +168,7 @@ impl AllowanceNode {
                         .too_large(bytes)
                         .unwrap_or_else(|| LimitRefusal { shared, ..refusing.refuse(height, taken) }));
                 }
-                // What no room is enough for calls nothing back.
+                // A request that no room is enough for calls nothing back.
                 Err(_) if bytes > self.largest() => {
                     drop(lenders);
                     return Err(self.too_large(bytes).unwrap_or_else(|| self.refuse(0, self.used())));
