@@ -74,7 +74,7 @@ fn soak_one<S: Subject>(threads: usize, largest: usize, make: impl Fn(&Device) -
     let sim = Sim::with_config(SimConfig::default().memory_bytes(128 << 20));
     let subject = make(&sim.device(0));
     let kernels = Kernels { sim: &sim, wrong: Arc::default() };
-    soak(&subject, &kernels, Plan { threads, duration: duration(), largest });
+    soak(&subject, &kernels, Plan { threads, duration: duration(), largest }, &[]);
     drop(subject);
     assert_eq!(sim.live().allocations(), 0);
 }

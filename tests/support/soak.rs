@@ -254,8 +254,11 @@ impl<'p, S: Subject> Worker<'_, 'p, S> {
 /// A soak has at least so many steps: some hundreds of steals, on the smallest pools.
 const LEAST_STEPS: usize = 1024;
 
+/// What goes on beside the threads of a plan, for as long as it is answered that they go on.
+pub(crate) type Beside<'p> = dyn Fn(&dyn Fn() -> bool) + Sync + 'p;
+
 /// Runs the plan. In the end nothing is live, nothing is lost, and nobody has found what was another's.
-pub(crate) fn soak<S: Subject>(subject: &S, hand: &dyn Hand, plan: Plan) {
+pub(crate) fn soak<S: Subject>(subject: &S, hand: &dyn Hand, plan: Plan, beside: &[&Beside<'_>]) {
     let shared = Shared {
         plan,
         subject,
@@ -268,7 +271,13 @@ pub(crate) fn soak<S: Subject>(subject: &S, hand: &dyn Hand, plan: Plan) {
         refused: AtomicUsize::new(0),
     };
     let begun = Instant::now();
+    // On a machine that is busy with other things, until there have been enough steps.
+    let goes_on = || begun.elapsed() < plan.duration || shared.steps.load(Ordering::Relaxed) < LEAST_STEPS;
     thread::scope(|scope| {
+        let goes_on = &goes_on;
+        for work in beside {
+            scope.spawn(move || work(goes_on));
+        }
         for thread in 0..plan.threads {
             let (shared, device) = (&shared, subject.device().clone());
             scope.spawn(move || {
@@ -277,8 +286,7 @@ pub(crate) fn soak<S: Subject>(subject: &S, hand: &dyn Hand, plan: Plan) {
                 let seed = 0x9E37_79B9_7F4A_7C15 ^ (thread as u64) << 32;
                 let (chance, next_word) = (Chance(seed), thread as u32 + 1);
                 let mut worker = Worker { shared, device, chance, streams, out: Vec::new(), next_word };
-                // On a machine that is busy with other things, until there have been enough steps.
-                while begun.elapsed() < plan.duration || shared.steps.load(Ordering::Relaxed) < LEAST_STEPS {
+                while goes_on() {
                     (0..64).for_each(|_| worker.step());
                     shared.steps.fetch_add(64, Ordering::Relaxed);
                 }
