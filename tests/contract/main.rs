@@ -11,6 +11,8 @@ mod every_source;
 mod every_suballocator;
 #[path = "../support/not_sync.rs"]
 mod not_sync;
+#[path = "../support/trials.rs"]
+mod trials;
 
 mod adaptors;
 mod adaptors_forward;

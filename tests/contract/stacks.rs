@@ -6,6 +6,8 @@ use alluvion::recipe::Recipe;
 use alluvion::testing::{Bench, suite};
 use alluvion::{AnyResource, Device};
 
+use crate::trials::trials;
+
 /// Layers that may stand anywhere over anything. Those that limit leave room for what a clause asks for.
 const LAYERS: &[&str] = &[
     "stats",
@@ -107,10 +109,10 @@ fn bench() -> Bench {
 
 /// Every clause for as many stacks; each test has stacks of its own.
 fn hold(seed: u64) {
-    // Eight stacks take 10 s of one core in a debug build.
-    const STACKS: usize = 8;
+    // In a night, which take 10 s of one core in a debug build. A few begin with the same ones.
+    const STACKS: u32 = 8;
     let mut numbers = Numbers(seed);
-    for _ in 0..STACKS {
+    for _ in 0..trials(STACKS) {
         let line = numbers.stack();
         // Shown when a clause fails, and only then.
         println!("{line}");

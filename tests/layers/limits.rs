@@ -21,6 +21,7 @@ use alluvion::{
 use proptest::prelude::*;
 
 use crate::raw_block::{Held, layout_of};
+use crate::trials::trials;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -388,7 +389,7 @@ fn step(nodes: usize) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(trials(256)))]
 
     /// Random trees and programs, against sums over what is held.
     #[test]

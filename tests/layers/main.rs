@@ -9,6 +9,8 @@ mod raw_block;
 #[cfg(target_os = "linux")]
 #[path = "../support/shared_directory.rs"]
 mod shared_directory;
+#[path = "../support/trials.rs"]
+mod trials;
 
 mod contract;
 mod failure_callback;

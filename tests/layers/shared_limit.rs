@@ -13,6 +13,7 @@ use alluvion::{Error, ErrorKind, Layout, PoolConfig, Resource, ResourceExt, Sim}
 use proptest::prelude::*;
 
 use crate::shared_directory::{SharedDirectory, remove_from_shared_memory};
+use crate::trials::trials;
 
 const KIB: usize = 1 << 10;
 
@@ -292,7 +293,7 @@ fn a_file_that_is_overwritten_under_its_members_refuses_them() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(trials(200)))]
 
     /// Whatever is in the file, before it is opened or while it is open: an error or an answer.
     #[test]

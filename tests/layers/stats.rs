@@ -14,6 +14,7 @@ use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, Resource, ResourceExt,
 use proptest::prelude::*;
 
 use crate::raw_block::{Held, layout_of};
+use crate::trials::trials;
 
 /// Live, peak and total of the bytes, then of the allocations.
 fn numbers(counts: &Counts) -> [[i64; 3]; 2] {
@@ -242,7 +243,7 @@ impl Plain {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: trials(200), ..ProptestConfig::default() })]
 
     /// One thread: every number is exact at every step, peaks in scopes too, whatever the slack.
     #[test]

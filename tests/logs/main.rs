@@ -6,6 +6,8 @@ mod log_files;
 mod parsers;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
+#[path = "../support/trials.rs"]
+mod trials;
 
 mod devices;
 mod faults;

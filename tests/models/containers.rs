@@ -7,6 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
+use crate::trials::trials;
+
 /// Cases. One takes about two milliseconds.
 const CASES: u32 = 1500;
 /// Vectors that live at once: enough for each to copy from another.
@@ -238,7 +240,7 @@ impl<'r> Model<'r> {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: CASES,
+        cases: trials(CASES),
         max_shrink_iters: 4000,
         // What has failed once is kept beside this file, and tried first.
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),

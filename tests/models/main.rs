@@ -6,6 +6,8 @@ mod every_source;
 mod raw_block;
 #[path = "../support/soak.rs"]
 mod soak;
+#[path = "../support/trials.rs"]
+mod trials;
 
 mod containers;
 mod pool_program;

@@ -19,8 +19,9 @@ use proptest::test_runner::{FailurePersistence, FileFailurePersistence, TestRunn
 
 use crate::pool_program::op::{Op, THREADS, ops};
 use crate::pool_program::{StatsBook, Subject, World, worker};
+use crate::trials::trials;
 
-/// Programs that are tried, unless `PROPTEST_CASES` says otherwise. One takes 11 ms, unoptimised.
+/// Programs of a night. One takes 11 ms, unoptimised.
 const PROGRAMS: u32 = 1200;
 
 /// The device's memory. Programs run out of it, or of what their pool may have.
@@ -125,11 +126,7 @@ fn try_programs<S: Subject>(
     programs_of: u32,
 ) {
     let tally = Arc::new(StatsBook::default());
-    let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
-        ProptestConfig::default().cases
-    } else {
-        programs_of
-    };
+    let cases = trials(programs_of);
     let mut runner = TestRunner::new(config(cases));
     runner
         .run(&(any::<u64>(), knobs(), programs(1..80)), |(seed, knobs, program)| {

@@ -10,8 +10,9 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 use crate::every_source;
+use crate::trials::trials;
 
-/// Cases for each source. A case takes about two milliseconds.
+/// Cases of a night for each source. A case takes about two milliseconds.
 const CASES: u32 = 500;
 
 /// Six bytes an operation: see [`Op::decode`].
@@ -47,7 +48,7 @@ fn agrees<R: DeviceAccessible>(
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: CASES,
+        cases: trials(CASES),
         max_shrink_iters: 4000,
         // What has failed once is kept beside this file, and tried first.
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
@@ -96,7 +97,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: CASES / 3, ..config() })]
+    #![proptest_config(ProptestConfig { cases: trials(CASES / 3), ..config() })]
     /// Little memory: most programs run out of it, and must go on.
     #[test]
     fn a_full_device(bytes in programs(), seed in any::<u64>()) {

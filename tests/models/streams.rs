@@ -20,7 +20,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{FailurePersistence, FileFailurePersistence, TestRunner};
 
-/// Programs that are tried. One takes about half a millisecond.
+use crate::trials::trials;
+
+/// Programs of a night. One takes about half a millisecond.
 const PROGRAMS: u32 = 4000;
 
 const SLOTS: usize = 5;
@@ -421,7 +423,8 @@ fn hazards_of(seed: u64, program: &[(usize, Op)], tally: &Arc<StatsBook>, asks: 
 fn what_the_frontier_permits_is_in_order() {
     let tally = Arc::new(StatsBook::default());
     let programs = (any::<u64>(), vec((0..THREADS, ops()), 1..60));
-    let mut runner = TestRunner::new(config(PROGRAMS));
+    let count = trials(PROGRAMS);
+    let mut runner = TestRunner::new(config(count));
     runner
         .run(&programs, |(seed, program)| {
             let hazards = hazards_of(seed, &program, &tally, true);
@@ -431,7 +434,7 @@ fn what_the_frontier_permits_is_in_order() {
         .unwrap_or_else(|error| panic!("{error}"));
     let counts = tally.counts();
     println!("at home, elsewhere at once, elsewhere after a wait, read by the host: {counts:?}");
-    assert!(counts.iter().all(|count| *count > PROGRAMS as usize / 10), "{counts:?}");
+    assert!(counts.iter().all(|reached| *reached > count as usize / 10), "{counts:?}");
 }
 
 /// Shows that the programs would find a frontier that is not followed.
@@ -447,7 +450,7 @@ fn an_allocator_that_does_not_ask_is_caught() {
 }
 
 proptest! {
-    #![proptest_config(config(2000))]
+    #![proptest_config(config(trials(2000)))]
 
     /// A frontier is a map from streams to the latest point of each.
     #[test]

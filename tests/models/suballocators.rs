@@ -11,7 +11,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// Cases for each suballocator. A case takes about three milliseconds.
+use crate::trials::trials;
+
+/// Cases of a night for each suballocator. A case takes about three milliseconds.
 const CASES: u32 = 200;
 
 /// Six bytes an operation: see [`Op::decode`].
@@ -47,7 +49,7 @@ macro_rules! model {
     ($name:ident up to $largest:expr, |$device:ident| $make:expr) => {
         proptest! {
             #![proptest_config(ProptestConfig {
-                cases: CASES,
+                cases: trials(CASES),
                 max_shrink_iters: 4000,
                 // What has failed once is kept beside this file, and tried first.
                 failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),

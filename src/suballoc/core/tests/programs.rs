@@ -5,6 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::model::{Call, Pair, Reach, STREAMS};
+use super::trials;
 
 fn reach() -> impl Strategy<Value = Reach> {
     [option::of(0..6_u64), option::of(0..6_u64), option::of(0..6_u64)]
@@ -49,7 +50,7 @@ fn run(calls: &[Call]) -> Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: trials(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn many_streams_do_as_the_list_says(calls in vec(call(STREAMS), 0..120)) {
@@ -60,6 +61,11 @@ proptest! {
     fn one_stream_does_as_the_list_says(calls in vec(call(1), 0..120)) {
         run(&calls).drain();
     }
+}
+
+/// The most calls of a short program.
+fn longest() -> u32 {
+    if trials() < 256 { 4 } else { 5 }
 }
 
 /// All programs of up to so many calls. What a shorter one leaves has been checked when a longer one begins with it.
@@ -89,7 +95,7 @@ fn every_short_program_of_two_streams() {
         Call::Settle { stream: 0, age: 0 },
         Call::Gather { requester: 2, reach: [Some(0), None, None] },
     ];
-    all(&calls, 5, &[4]);
+    all(&calls, longest(), &[4]);
     all(&calls, 4, &[2, 1]);
 }
 
@@ -104,5 +110,5 @@ fn every_short_program_of_one_stream() {
         Call::Settle { stream: 0, age: 1 },
         Call::TakeSegment { at_most: 4 },
     ];
-    all(&calls, 5, &[4]);
+    all(&calls, longest(), &[4]);
 }

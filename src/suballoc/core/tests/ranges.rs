@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::trials;
 use crate::stream::{Epoch, StreamId};
 use crate::suballoc::core::{Core, Extent, FreedAsleep, Growing, Owner, UNIT};
 
@@ -370,7 +371,7 @@ fn run(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: trials(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn blocks_of_two_streams_always_have_memory(steps in vec(step(STREAMS), 0..120)) {
