@@ -1,4 +1,5 @@
 // A handle of Alluvion as a memory resource of CCCL, 3.2 or later, and layers over a resource of somebody else.
+// (not run: it needs the headers of CUDA; ci/cccl brings them)
 //
 //     c++ -std=c++17 cccl.cpp -I$CUDA_HOME/include/cccl -I$CUDA_HOME/include $(pkg-config --cflags --libs calluvion) -o cccl && ./cccl
 #include <cuda/memory_resource>

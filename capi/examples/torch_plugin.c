@@ -3,6 +3,9 @@
  *
  *     cc -shared -fPIC torch_plugin.c $(pkg-config --cflags --libs calluvion) -o torch_plugin.so
  *
+ * and in Python, before the first tensor:
+ * (not run: it needs a GPU and PyTorch; ci/capi loads the functions as PyTorch does)
+ *
  *     torch.cuda.memory.change_current_allocator(
  *         torch.cuda.memory.CUDAPluggableAllocator("./torch_plugin.so", "plugin_malloc", "plugin_free"))
  *
