@@ -250,11 +250,11 @@ impl DriverPool {
         // - the block came from this pool, and its uses come before this point of the stream: the caller's promises.
         // - the stream is live, because it is borrowed, and of this device: the caller's promise.
         let freed = unsafe { driver.free_async(self.device.ordinal(), block.address(), stream.raw()) };
-        // Other failures mean that the context is lost, and the block with it.
         if freed.is_err() && stream.is_capturing().unwrap_or(false) {
             // SAFETY: the caller's promises, as above, and the driver has not freed it.
             unsafe { self.postponed.add(block, stream) };
         } else {
+            refusal::of_free(freed, block, layout);
             self.settle();
         }
     }

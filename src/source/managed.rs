@@ -147,8 +147,9 @@ unsafe impl Resource for Managed {
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::attempt(driver);
         // SAFETY: the block came from `allocate_managed` of this device, because only a `Managed` of this device has this id,
-        // and the caller does not use it again. A failure means that the context is lost, and the block with it.
-        let _ = unsafe { driver.free_device(self.device.ordinal(), block.address()) };
+        // and the caller does not use it again.
+        let freed = unsafe { driver.free_device(self.device.ordinal(), block.address()) };
+        refusal::of_free(freed, block, layout);
     }
 
     fn device(&self) -> &Device {

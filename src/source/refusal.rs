@@ -1,8 +1,8 @@
-//! The errors of a source without memory.
+//! The errors of a source: without memory, and of a block that the driver does not know.
 
 use crate::device::Device;
-use crate::driver::{DriverError, DriverResult, MemoryInfo};
-use crate::error::{Error, OutOfMemory};
+use crate::driver::{Code, DriverError, DriverResult, MemoryInfo};
+use crate::error::{Error, Misuse, MisuseKind, OutOfMemory};
 use crate::resource::{DevicePtr, Layout};
 
 /// The error of `source`, a source of this device, after a driver call failed. Only an out-of-memory error calls `memory`, for its
@@ -30,6 +30,13 @@ pub(super) fn block_of(
     match answer {
         Ok(address) => DevicePtr::new(address).ok_or_else(|| refused(source, device, layout, memory)),
         Err(error) => Err(failed(source, device, layout, error, memory)),
+    }
+}
+
+/// Tells whoever frees that the driver knows no such block. Other failures mean that the context is lost, and the block with it.
+pub(super) fn of_free(freed: DriverResult<()>, block: DevicePtr, layout: Layout) {
+    if let Err(DriverError { code: Code::INVALID_VALUE, .. }) = freed {
+        Error::of_misuse(Misuse { block, bytes: layout.bytes(), what: MisuseKind::NotOut }).tell_who_frees();
     }
 }
 

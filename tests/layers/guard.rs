@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use alluvion::adaptor::{GuardBook, GuardConfig, Trespass, TrespassKind};
 use alluvion::driver::{Call, CaptureMode, Code};
+use alluvion::error::freeing;
 use alluvion::sim::{Fault, Kernel};
 use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Delayed, Shadow, Sweep};
-use alluvion::{DeviceAccessible, Error, PoolConfig, Resource, ResourceExt, Sim, StreamRef};
+use alluvion::{DeviceAccessible, Error, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, StreamRef};
 
 use crate::adaptor_contract::guard::{damage, guarded, only, scribble};
 use crate::raw_block::{Held, layout_of};
@@ -102,7 +103,8 @@ fn what_is_not_live_is_not_freed() {
     let block = Held::of(&guard, 1000, stream.as_ref());
     let (pointer, layout) = (block.pointer, block.layout);
     block.free(stream.as_ref());
-    Held::adopt(&guard, pointer, layout).free(stream.as_ref());
+    let heard = freeing(|| Held::adopt(&guard, pointer, layout).free(stream.as_ref())).unwrap_err();
+    assert_eq!(heard.misuse().map(|misuse| misuse.what), Some(MisuseKind::NotOut));
     assert_eq!(only(&guard).kind, TrespassKind::NotLive);
     Held::adopt(&guard, pointer.offset(256), layout).free_sync();
     assert_eq!((guard.watch().found(), guard.watch().violations()[1].stream), (2, None));

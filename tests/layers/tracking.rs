@@ -10,10 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use alluvion::adaptor::{Holdings, Tracking};
+use alluvion::error::freeing;
 use alluvion::source::{Cuda, Null};
 use alluvion::tag::with_tag;
 use alluvion::testing::{Bench, Delayed, Faulty, Shadow};
-use alluvion::{AnyResource, DevicePtr, ErrorKind, Layout, MisuseKind, PoolConfig, Resource, ResourceExt};
+use alluvion::{
+    AnyResource, DevicePtr, Error, ErrorKind, Layout, MisuseKind, PoolConfig, Resource, ResourceExt,
+};
 
 use crate::raw_block::{Held, layout_of};
 
@@ -145,10 +148,13 @@ fn a_wrong_free_is_not_passed_on() {
         let error =
             unsafe { tracking.try_deallocate(pointer, layout_of(bytes), stream.as_ref()) }.unwrap_err();
         assert_eq!((error.kind(), error.misuse().map(|misuse| misuse.what)), (ErrorKind::Misuse, Some(what)));
+        let heard = |told: Result<(), Error>| told.unwrap_err().misuse().map(|misuse| misuse.what);
         // SAFETY: as above.
-        unsafe { tracking.deallocate(pointer, layout_of(bytes), stream.as_ref()) };
+        let told = freeing(|| unsafe { tracking.deallocate(pointer, layout_of(bytes), stream.as_ref()) });
+        assert_eq!(heard(told), Some(what), "whoever frees is told");
         // SAFETY: as above.
-        unsafe { tracking.deallocate_sync(pointer, layout_of(bytes)) };
+        let told = freeing(|| unsafe { tracking.deallocate_sync(pointer, layout_of(bytes)) });
+        assert_eq!(heard(told), Some(what), "whoever frees is told");
     }
     let out = tracking.outstanding();
     assert_eq!((out.misuse_count, out.misuses.len(), out.blocks.len()), (12, 12, 1), "{out}");

@@ -2,11 +2,13 @@
 
 #![expect(unsafe_code, reason = "frees what must not be freed, where it is refused")]
 
+use alluvion::error::freeing;
 use alluvion::source::Cuda;
 use alluvion::suballoc::{Arena, ArenaConfig, BlockState, FixedSize, FixedSizeConfig, Growth};
 use alluvion::testing::Bench;
 use alluvion::{
-    Device, DevicePtr, Error, ErrorKind, Misuse, MisuseKind, Pool, PoolConfig, Resource, ResourceExt, Stream,
+    AnyResource, Device, DevicePtr, Error, ErrorKind, Misuse, MisuseKind, Pool, PoolConfig, Resource,
+    ResourceExt, Stream,
 };
 
 use crate::raw_block::{Held, layout_of};
@@ -268,4 +270,30 @@ fn arenas_and_fixed_sizes_refuse_too() {
     in_arena.free(stream.as_ref());
     in_fixed.free(stream.as_ref());
     assert_eq!((arena.status().live_blocks, fixed.status().live_blocks), (0, 0));
+}
+
+/// `deallocate` returns nothing, and whoever frees hears of it all the same, through the layers between.
+#[test]
+fn whoever_frees_by_deallocate_hears_what_was_refused() {
+    let bench = Bench::sim();
+    let (device, stream) = (bench.device(), bench.stream());
+    let [(pool, _), _] = pools(&device);
+    let arena = Arena::new(Cuda::new(&device), ArenaConfig::default().bytes(4 * MIB).checked(true)).unwrap();
+    let fixed = FixedSizeConfig::default().block(4096).blocks(16).checked(true);
+    let fixed = FixedSize::new(Cuda::new(&device), fixed).unwrap();
+    let stacks = [AnyResource::new(pool.stats()), AnyResource::new(arena.stats()), AnyResource::new(fixed)];
+    for stack in &stacks {
+        let (block, layout) = Held::of(stack, 1000, stream.as_ref()).into_parts();
+        // SAFETY: nothing uses the block.
+        freeing(|| unsafe { stack.deallocate(block, layout, stream.as_ref()) }).expect("once is right");
+        // SAFETY: the block is free, so a checked suballocator refuses it.
+        let queued = freeing(|| unsafe { stack.deallocate(block, layout, stream.as_ref()) });
+        // SAFETY: as above.
+        let sync = freeing(|| unsafe { stack.deallocate_sync(block, layout) });
+        for heard in [queued, sync] {
+            let misuse = heard.expect_err("it was free").misuse().copied().expect("a misuse");
+            assert_eq!((misuse.block, misuse.bytes, misuse.what), (block, 1000, MisuseKind::DoubleFree));
+        }
+    }
+    bench.check();
 }

@@ -3,11 +3,15 @@
 #![expect(unsafe_code, reason = "gives blocks back")]
 
 use alluvion::driver::{Call, Code, DeviceAttribute, HandleType, RawPool};
+use alluvion::error::freeing;
 use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::{
     Cuda, CudaAsync, CudaAsyncConfig, CudaAsyncManaged, CudaAsyncView, Managed, Mapped, Null,
 };
-use alluvion::{Device, DeviceAccessible, Error, ErrorKind, PoolConfig, Resource, ResourceExt, Sim};
+use alluvion::{
+    AnyResource, Device, DeviceAccessible, Error, ErrorKind, MisuseKind, PoolConfig, Resource, ResourceExt,
+    Sim,
+};
 
 use crate::source_contract;
 use crate::source_contract::layout;
@@ -648,4 +652,27 @@ fn a_pool_of_managed_memory_looks_for_room_before_it_grows() {
     unsafe { managed.deallocate(first, wanted, stream.as_ref()) };
     assert!(sim.hazards().is_empty(), "{:?}", sim.hazards());
     assert_eq!(sim.live().physical, 0);
+}
+
+/// The driver refuses it, and whoever frees is told.
+#[test]
+fn a_second_free_is_heard_of() {
+    let sim = Sim::new();
+    let device = sim.device(0);
+    let stream = device.stream().unwrap();
+    let sources = [
+        AnyResource::new(Cuda::new(&device)),
+        AnyResource::new(Managed::new(&device).unwrap()),
+        AnyResource::new(CudaAsync::new(&device).unwrap()),
+    ];
+    for source in sources {
+        let block = source.allocate(layout(1000), stream.as_ref()).unwrap();
+        // SAFETY: nothing uses the block.
+        freeing(|| unsafe { source.deallocate(block, layout(1000), stream.as_ref()) }).unwrap();
+        // SAFETY: the block is free, which a simulated driver refuses.
+        let again = freeing(|| unsafe { source.deallocate(block, layout(1000), stream.as_ref()) });
+        let error = again.expect_err("it is free");
+        assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::NotOut), "{source:?}: {error}");
+        assert_eq!(sim.take_hazards().len(), 1, "{source:?}");
+    }
 }

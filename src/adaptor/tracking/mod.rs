@@ -195,7 +195,10 @@ impl<U> Tracking<U> {
 
     #[cold]
     fn lets_go_wrong(&self, misuse: &Misuse, layout: Layout) -> Option<Layout> {
-        let report = self.on_wrong_free.as_ref()?;
+        let Some(report) = &self.on_wrong_free else {
+            Error::of_misuse(*misuse).tell_who_frees();
+            return None;
+        };
         contain(|| report(misuse));
         match misuse.what {
             // An address that went may be a new block of the upstream's.
@@ -205,7 +208,10 @@ impl<U> Tracking<U> {
                 // Another thread may have freed it meanwhile, which is its block's only free then.
                 self.register.withdraw(misuse.block, allocated).map(|_| allocated)
             }
-            _ => None,
+            _ => {
+                Error::of_misuse(*misuse).tell_who_frees();
+                None
+            }
         }
     }
 }

@@ -289,10 +289,10 @@ impl<U: Resource> Engine<U> {
         stream: StreamRef<'_>,
     ) {
         if self.book.graphs.may_concern(block)
-            && self.free_beside_graphs(want, block, layout, Some(stream)).is_some()
+            && let Some(freed) = self.free_beside_graphs(want, block, layout, Some(stream))
         {
             // What is no live block is left alone, as below.
-            return;
+            return freed.unwrap_or_else(Error::tell_who_frees);
         }
         let Some(want) = want else { return };
         if !self.book.is_plain() && !self.note_back(block, layout, Some(stream)) {
@@ -350,9 +350,10 @@ impl<U: Resource> Engine<U> {
     /// As [`Resource::deallocate_sync`]; `want` is what the layout wants.
     #[inline]
     pub(super) unsafe fn deallocate_sync(&self, want: Option<Want>, block: DevicePtr, layout: Layout) {
-        if self.book.graphs.may_concern(block) && self.free_beside_graphs(want, block, layout, None).is_some()
+        if self.book.graphs.may_concern(block)
+            && let Some(freed) = self.free_beside_graphs(want, block, layout, None)
         {
-            return;
+            return freed.unwrap_or_else(Error::tell_who_frees);
         }
         let Some(want) = want else { return };
         if !self.book.is_plain() && !self.note_back(block, layout, None) {
@@ -409,12 +410,19 @@ impl<U: Resource> Engine<U> {
     #[cold]
     #[inline(never)]
     fn note_back(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> bool {
-        if self.book.ledger.is_some()
-            && (self.book.is_of_parent()
-                || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
-                || self.remove_from_ledger(block, layout).is_err())
-        {
-            return false;
+        if self.book.ledger.is_some() {
+            if self.book.is_of_parent() {
+                return false;
+            }
+            let removed = match stream {
+                Some(stream) => self.book.device.require(stream.device()),
+                None => Ok(()),
+            }
+            .and_then(|()| self.remove_from_ledger(block, layout));
+            if let Err(refused) = removed {
+                refused.tell_who_frees();
+                return false;
+            }
         }
         self.book.withdraw(block);
         true

@@ -17,7 +17,7 @@ use super::{GuardConfig, Trespass, TrespassKind};
 use crate::contain::contain;
 use crate::device::Device;
 use crate::driver::DriverResult;
-use crate::error::Error;
+use crate::error::{Error, Misuse, MisuseKind};
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::source::Pinned;
 use crate::stream::{Frontier, Stamp, Stream, StreamId, StreamRef};
@@ -317,6 +317,8 @@ impl GuardBook {
         let Some(live) = closed else {
             let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
             self.report(about, TrespassKind::NotLive);
+            let misuse = Misuse { block, bytes: about.bytes, what: MisuseKind::NotOut };
+            Error::of_misuse(misuse).tell_who_frees();
             return None;
         };
         if live.fence.plan.layout != layout {

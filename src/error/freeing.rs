@@ -1,0 +1,159 @@
+//! What hears whoever frees, of a free that was refused?
+//!
+//! [`Resource::deallocate`](crate::Resource::deallocate) returns nothing: containers call it where nobody can answer an error. A program
+//! that frees by its own books, as one in Python or in C, can: it frees within [`freeing`], and a layer that refuses a block says so by
+//! [`Error::tell_who_frees`]. Both are of the calling thread alone, so that what another thread frees meanwhile is not heard.
+
+use core::cell::{Cell, RefCell};
+use core::mem;
+
+use super::Error;
+
+/// What this thread has heard in the innermost [`freeing`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ear {
+    /// Nobody listens: there is none.
+    Closed,
+    Open,
+    /// It is in `HEARD`.
+    Heard,
+}
+
+thread_local! {
+    /// No destructor, so a free that nobody refuses costs two moves of a byte.
+    static EAR: Cell<Ear> = const { Cell::new(Ear::Closed) };
+    static HEARD: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// Frees something by `free`, and returns what a layer has [told](Error::tell_who_frees) of it on this thread: the first, if there
+/// are several.
+///
+/// ```
+/// use alluvion::error::freeing;
+/// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+///
+/// let sim = Sim::new();
+/// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default().checked(true))?;
+/// let layout = Layout::from_bytes(1000)?;
+/// let block = pool.allocate_sync(layout)?;
+/// // SAFETY: nothing uses the block.
+/// freeing(|| unsafe { pool.deallocate_sync(block, layout) })?;
+/// // SAFETY: the pool is checked, and refuses what is not out.
+/// let again = freeing(|| unsafe { pool.deallocate_sync(block, layout) });
+/// assert_eq!(again.unwrap_err().misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
+/// # Ok::<(), alluvion::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// What a layer has told. [`Misuse`](crate::ErrorKind::Misuse): the block was wrong, and was left alone by that layer and by those
+/// under it.
+pub fn freeing(free: impl FnOnce()) -> Result<(), Error> {
+    let outer = Outer::set_aside();
+    free();
+    let heard = if EAR.get() == Ear::Heard { take() } else { None };
+    drop(outer);
+    heard.map_or(Ok(()), Err)
+}
+
+impl Error {
+    /// Tells whoever frees on this thread that a free was refused, and why. Where nobody listens by [`freeing`], it does nothing.
+    ///
+    /// For layers, the crate's and those of your own: they call it where `deallocate` leaves a block alone.
+    #[cold]
+    pub fn tell_who_frees(self) {
+        if EAR.get() != Ear::Open {
+            return;
+        }
+        // While the thread ends there is no place for it.
+        if HEARD.try_with(|heard| heard.replace(Some(self))).is_ok() {
+            EAR.set(Ear::Heard);
+        }
+    }
+}
+
+fn take() -> Option<Error> {
+    HEARD.try_with(RefCell::take).ok().flatten()
+}
+
+/// What the `freeing` around this one has heard so far. It comes back when this is dropped, after a panic too.
+struct Outer {
+    ear: Ear,
+    heard: Option<Error>,
+}
+
+impl Outer {
+    fn set_aside() -> Self {
+        let ear = EAR.replace(Ear::Open);
+        Self { ear, heard: if ear == Ear::Heard { take() } else { None } }
+    }
+}
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        if EAR.replace(self.ear) == Ear::Heard || self.ear == Ear::Heard {
+            let _ = HEARD.try_with(|heard| heard.replace(mem::take(&mut self.heard)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    fn told(what: usize) -> Error {
+        Error::invalid_alignment(what)
+    }
+
+    fn said(heard: Result<(), Error>) -> Option<String> {
+        heard.err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_first_that_is_told_is_heard_once() {
+        told(1).tell_who_frees();
+        assert_eq!(said(freeing(|| ())), None, "nobody listened");
+        let heard = freeing(|| {
+            told(3).tell_who_frees();
+            told(5).tell_who_frees();
+        });
+        assert_eq!(said(heard), Some(told(3).to_string()));
+        assert_eq!(said(freeing(|| ())), None);
+    }
+
+    #[test]
+    fn each_of_two_that_are_nested_hears_its_own() {
+        let mut inner = [None, None];
+        let outer = freeing(|| {
+            inner[0] = said(freeing(|| told(3).tell_who_frees()));
+            told(5).tell_who_frees();
+            inner[1] = said(freeing(|| ()));
+            let _ = said(freeing(|| told(7).tell_who_frees()));
+        });
+        assert_eq!(inner, [Some(told(3).to_string()), None]);
+        assert_eq!(said(outer), Some(told(5).to_string()));
+    }
+
+    #[test]
+    fn a_panic_closes_the_ear_again() {
+        let caught = std::panic::catch_unwind(|| {
+            freeing(|| {
+                told(3).tell_who_frees();
+                panic!("a layer of a user");
+            })
+        });
+        assert!(caught.is_err());
+        told(5).tell_who_frees();
+        assert_eq!(freeing(|| ()).map_err(|error| error.kind()), Ok::<(), ErrorKind>(()));
+    }
+
+    #[test]
+    fn another_thread_is_not_heard() {
+        let heard = freeing(|| {
+            let other = std::thread::spawn(|| told(3).tell_who_frees());
+            other.join().expect("it does not panic");
+        });
+        assert_eq!(said(heard), None);
+    }
+}
