@@ -130,3 +130,10 @@ fn a_foreign_error_is_found_whatever_lies_around_it() {
     assert_eq!(std::sync::Arc::strong_count(&alive), 1, "it went, and its panic went nowhere");
     assert!(Error::out_of_memory(1).foreign_error().is_none() && Error::out_of_memory(1).source().is_none());
 }
+
+#[test]
+fn a_driver_that_is_not_there_is_named_once() {
+    let error = Error::no_driver("libcuda is not installed", "simulate a machine");
+    assert_eq!(error.to_string(), "no driver: libcuda is not installed; simulate a machine");
+    assert_eq!(error.unsupported_detail().map(|said| said.instead), Some("simulate a machine"));
+}

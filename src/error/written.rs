@@ -75,8 +75,13 @@ impl fmt::Display for Error {
             ErrorKind::Driver => f.write_str("driver error")?,
             ErrorKind::Foreign => f.write_str("foreign error")?,
         }
-        if let Some(detail) = &self.detail {
-            write!(f, ": {detail}")?;
+        match self.detail.as_deref() {
+            // The kind names it already.
+            Some(Detail::Unsupported(said)) if self.kind == ErrorKind::NoDriver => {
+                write!(f, ": {}; {}", said.why, said.instead)?;
+            }
+            Some(detail) => write!(f, ": {detail}")?,
+            None => {}
         }
         // The report of a suballocator ends with the error of its upstream, including the call and its code. An error at a
         // position in a text has them in its message.
