@@ -163,6 +163,21 @@ impl Recipe {
         Some(Self { text: Arc::clone(&self.text), layers: Vec::new(), source: Some(source) })
     }
 
+    /// The recipe with `checked=true` for each suballocator that says nothing of it: for programs whose frees are not held to their
+    /// blocks by types, as those in other languages.
+    ///
+    /// ```
+    /// let recipe: alluvion::recipe::Recipe = "stats | pool | binning(checked=false) | cuda".parse()?;
+    /// assert_eq!(recipe.checked().to_string(), "stats | pool(checked=true) | binning(checked=false) | cuda");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    #[must_use]
+    pub fn checked(&self) -> Self {
+        let mut recipe = self.clone();
+        recipe.layers.iter_mut().chain(&mut recipe.source).for_each(Step::check);
+        recipe
+    }
+
     /// Its layers, outermost first, then the source if it is named.
     pub fn ingredients(&self) -> impl Iterator<Item = &'static Ingredient> + '_ {
         self.layers.iter().chain(&self.source).map(|step| step.ingredient)

@@ -21,6 +21,21 @@ pub(super) struct Argument {
     pub(super) place: Place,
 }
 
+impl Step {
+    /// Checks the frees, where the ingredient can and the line does not say. The place is then that of the name.
+    pub(super) fn check(&mut self) {
+        for (parameter, argument) in self.ingredient.parameters().iter().zip(&mut self.arguments) {
+            match argument {
+                None if parameter.name() == "checked" => {
+                    *argument = Some(Argument { value: Value::Flag(true), place: self.name.clone() });
+                }
+                Some(Argument { value: Value::Recipe(recipe), .. }) => *recipe = recipe.checked(),
+                _ => {}
+            }
+        }
+    }
+}
+
 impl PartialEq for Step {
     /// Its place in the text does not count.
     fn eq(&self, other: &Self) -> bool {
