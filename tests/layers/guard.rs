@@ -3,6 +3,8 @@
 #![expect(unsafe_code, reason = "launches kernels, and frees what is not live")]
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
 
+use std::env;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -374,4 +376,31 @@ fn memory_that_a_failed_copy_may_write_to_is_not_used_again() {
         drop(guard);
         assert_eq!(sim.live().registered + sim.live().pinned > before, is_leaked, "{code}");
     }
+}
+
+/// Where nobody is named, a finding goes to the standard error stream. This program again, as a child, has one to look at.
+#[test]
+fn by_default_a_finding_is_said_to_the_error_stream() {
+    const CHILD: &str = "ALLUVION_TEST_GUARD";
+    if env::var_os(CHILD).is_some() {
+        let bench = Bench::sim();
+        let guard = Shadow::new(Cuda::new(&bench.device())).guard(GuardConfig::default()).unwrap();
+        let (pointer, layout) = Held::of(&guard, 1000, bench.stream().as_ref()).into_parts();
+        // SAFETY: nothing uses the block.
+        unsafe { guard.deallocate_sync(pointer, layout) };
+        // SAFETY: the guard refuses it.
+        return unsafe { guard.deallocate_sync(pointer, layout) };
+    }
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "guard::by_default_a_finding_is_said_to_the_error_stream", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{words}");
+    let line = words.lines().find(|line| line.starts_with("alluvion: a guard has found: block 0x"));
+    assert!(
+        line.is_some_and(|line| line.ends_with("of 1000 bytes, freed synchronously: it is not live")),
+        "{words}"
+    );
 }

@@ -62,7 +62,8 @@ impl GuardConfig {
         self
     }
 
-    /// Calls `handler` with each finding, on the thread that finds it and with no lock held. A panic of it is caught.
+    /// Calls `handler` with each finding, on the thread that finds it and with no lock held. A panic of it is caught. Default: a line on
+    /// the standard error stream for each.
     pub fn on_violation(mut self, handler: impl Fn(&Trespass) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self

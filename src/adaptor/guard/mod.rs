@@ -39,7 +39,8 @@ const PATIENCE: usize = 4;
 ///
 /// No call waits for a check. The checked bytes are copied to pinned memory behind the work of the freeing stream, and
 /// compared once the copies are completed: at later calls, in [`GuardBook::check`], and when the guard is dropped. The
-/// findings are in its book, [`GuardBook`], and reported to the [handler](GuardConfig::on_violation).
+/// findings are in its book, [`GuardBook`], and reported to the [handler](GuardConfig::on_violation), or else on the standard error
+/// stream.
 ///
 /// | | driver calls | memory |
 /// |---|---|---|

@@ -7,6 +7,7 @@ mod pending;
 use core::fmt;
 use core::mem;
 use std::collections::{HashMap, VecDeque};
+use std::io::Write as _;
 
 use pending::Pending;
 use smallvec::SmallVec;
@@ -257,10 +258,15 @@ impl GuardBook {
     }
 
     fn tell(&self, found: &[Trespass]) {
-        let Some(handler) = &self.config.handler else { return };
         for trespass in found {
             // Nothing of ours is in the middle of anything: the trespass is only lent.
-            contain(|| handler(trespass));
+            contain(|| match &self.config.handler {
+                Some(handler) => handler(trespass),
+                // A failure to write is no failure of the free.
+                None => {
+                    let _ = writeln!(std::io::stderr(), "alluvion: a guard has found: {trespass}");
+                }
+            });
         }
     }
 
