@@ -28,6 +28,10 @@ const EXTRAS: [(&str, DeviceAttribute); 2] = [
     ("integrated", DeviceAttribute::Integrated),
 ];
 
+/// The memory of each device, unless it is said. A `binning` over a source takes 992 MiB at its first request. It costs nothing until it
+/// is touched.
+const MEMORY_BYTES: usize = 1 << 30;
+
 /// More devices than a host has.
 const MOST_DEVICES: u32 = 64;
 
@@ -69,7 +73,7 @@ impl Simulated {
         }
         if !(1..=MOST_DEVICES).contains(&devices) {
             return Err(PyValueError::new_err(format!(
-                "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}: it needs at least 1 device"
+                "a simulated machine has 1 to {MOST_DEVICES} devices, and not {devices}"
             )));
         }
         let mut config = SimConfig::default()
@@ -84,19 +88,19 @@ impl Simulated {
         for (name, has) in features {
             config = config.attribute(feature(&name)?, i32::from(has));
         }
-        if let Some(Bytes(bytes)) = memory {
-            config = config.memory_bytes(bytes);
-        }
+        config = config.memory_bytes(memory.map_or(MEMORY_BYTES, |Bytes(bytes)| bytes));
         Ok(Self { sim: Sim::with_config(config), entered: AtomicUsize::new(0) })
     }
 
     /// Makes this the machine that every call of the package means, in every thread.
+    #[pyo3(name = "_enter")]
     fn enter(&self) {
         self.entered.fetch_add(1, Ordering::Relaxed);
         machine::enter(self.sim.machine().clone());
     }
 
     /// Ends one `enter`.
+    #[pyo3(name = "_leave")]
     fn leave(&self) -> PyResult<()> {
         self.entered
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |entered| entered.checked_sub(1))
@@ -118,6 +122,7 @@ impl Simulated {
     }
 
     /// The mistakes so far, as rows. Waits for all work first.
+    #[pyo3(name = "_hazard_rows")]
     fn hazard_rows(&self, py: Python<'_>, take: bool) -> Vec<HazardRow> {
         py.detach(|| {
             self.settle();
@@ -127,6 +132,7 @@ impl Simulated {
     }
 
     /// What is still out, as rows. Waits for all work first.
+    #[pyo3(name = "_leak_rows")]
     fn leak_rows(&self, py: Python<'_>) -> Vec<HazardRow> {
         py.detach(|| {
             self.settle();
@@ -141,12 +147,13 @@ impl Simulated {
     }
 
     /// How often each kind of call was made, under its name in CUDA.
+    #[pyo3(name = "_call_counts")]
     fn call_counts(&self) -> Vec<(&'static str, u64)> {
         self.sim.calls().iter().map(|(call, count)| (call.symbol(), count)).collect()
     }
 
     /// Fails a coming call: see `alluvion.Simulated.fail`.
-    #[pyo3(signature = (call, nth, code, sticky))]
+    #[pyo3(name = "_inject", signature = (call, nth, code, sticky))]
     fn inject(&self, call: Option<&str>, nth: Option<u64>, code: u32, sticky: bool) -> PyResult<()> {
         let call = call.map(call_named).transpose()?;
         let code = Code(code);

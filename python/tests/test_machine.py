@@ -1,5 +1,6 @@
 """Which machine and which device calls mean."""
 
+import numpy
 import pytest
 
 import alluvion
@@ -17,7 +18,7 @@ def test_the_innermost_machine_is_meant(sim):
 
 
 def test_a_machine_without_devices_is_refused():
-    with pytest.raises(ValueError, match="at least 1 device"):
+    with pytest.raises(ValueError, match="1 to 64 devices, and not 0$"):
         alluvion.simulated(devices=0)
 
 
@@ -44,3 +45,18 @@ def test_other_types_are_no_sizes():
     with pytest.raises(OverflowError):
         alluvion.parse_bytes(1 << 64)
     assert alluvion.parse_bytes(True) == 1
+
+
+def test_integers_of_numpy_are_sizes(sim):
+    shape = numpy.array([3, 4])
+    assert alluvion.empty(numpy.prod(shape) * 8).size == 96
+    assert alluvion.parse_bytes(numpy.uint8(7)) == 7
+    for wrong in (numpy.float64(7), 7.0, b"7", None):
+        with pytest.raises(TypeError, match="a count of bytes"):
+            alluvion.parse_bytes(wrong)
+
+
+def test_a_machine_has_room_for_the_default_bins():
+    with alluvion.simulated():
+        stack = alluvion.resource("binning | cuda")
+        stack.deallocate(stack.allocate(1000), 1000)

@@ -129,3 +129,9 @@ def test_numpy_is_imported_at_the_first_array():
     code = "import sys, alluvion; assert 'numpy' not in sys.modules; print(alluvion.pinned.__name__)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("shape", [b"12", "12", bytearray(b"1")])
+def test_text_is_no_shape(sim, shape):
+    with pytest.raises(TypeError, match="a shape is an int or a sequence"):
+        pinned.empty(shape)

@@ -123,6 +123,8 @@ def memory_info() -> tuple[int, int]:
 def _lengths(shape: Any) -> tuple[int, ...]:
     from operator import index
 
+    if isinstance(shape, (str, bytes, bytearray)):
+        raise TypeError(f"a shape is an int or a sequence of them, and not {type(shape).__name__}")
     try:
         lengths: tuple[int, ...] = (index(shape),)
     except TypeError:

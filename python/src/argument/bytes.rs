@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyString};
+use pyo3::types::PyString;
 
 /// A count of bytes, given as an integer or as text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,7 +31,8 @@ impl<'py> FromPyObject<'_, 'py> for Bytes {
         if let Ok(text) = object.cast::<PyString>() {
             return parse(&text.to_cow()?).map(Self);
         }
-        if object.cast::<PyInt>().is_ok() {
+        // NumPy's integers are none of Python's.
+        if object.hasattr("__index__")? {
             return object.extract().map(Self);
         }
         let kind = object.get_type().name()?;

@@ -136,7 +136,7 @@ impl DeviceBuffer {
     #[new]
     #[pyo3(
         signature = (*, ptr=0, size=0, stream=StreamArgument::Missing, mr=None),
-        text_signature = "(*, ptr=0, size=0, stream=DEFAULT_STREAM, mr=None)"
+        text_signature = "(*, ptr=0, size=0, stream=..., mr=None)"
     )]
     fn new(
         py: Python<'_>,
@@ -172,7 +172,7 @@ impl DeviceBuffer {
 
     /// A new buffer with the bytes of `b`, from the current resource.
     #[staticmethod]
-    #[pyo3(signature = (b, stream=StreamArgument::Missing), text_signature = "(b, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (b, stream=StreamArgument::Missing), text_signature = "(b, stream=...)")]
     fn to_device(py: Python<'_>, b: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<Self> {
         let host = HostBuffer::new(b, "b")?;
         let bytes = host.bytes();
@@ -188,7 +188,7 @@ impl DeviceBuffer {
 
     /// The bytes that another library lends by DLPack, without a copy. `stream` is the one that they will be used on.
     #[staticmethod]
-    #[pyo3(signature = (obj, stream=StreamArgument::Missing), text_signature = "(obj, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (obj, stream=StreamArgument::Missing), text_signature = "(obj, stream=...)")]
     fn from_dlpack(py: Python<'_>, obj: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<Self> {
         dlpack::import(py, obj, stream.into_handle())
     }
@@ -243,7 +243,7 @@ impl DeviceBuffer {
     }
 
     /// The bytes, on the host.
-    #[pyo3(signature = (stream=StreamArgument::Missing), text_signature = "($self, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (stream=StreamArgument::Missing), text_signature = "($self, stream=...)")]
     fn tobytes<'py>(&self, py: Python<'py>, stream: StreamArgument) -> PyResult<Bound<'py, PyBytes>> {
         let of = self.snapshot();
         functions::bytes_of(py, &of, stream.handle())
@@ -254,7 +254,7 @@ impl DeviceBuffer {
     }
 
     /// Copies the bytes into `ary`, or into a new NumPy array, and returns it.
-    #[pyo3(signature = (ary=None, stream=StreamArgument::Missing), text_signature = "($self, ary=None, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (ary=None, stream=StreamArgument::Missing), text_signature = "($self, ary=None, stream=...)")]
     fn copy_to_host<'py>(
         &self,
         py: Python<'py>,
@@ -283,7 +283,7 @@ impl DeviceBuffer {
     }
 
     /// Copies the bytes of `ary` to the beginning of the buffer.
-    #[pyo3(signature = (ary, stream=StreamArgument::Missing), text_signature = "($self, ary, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (ary, stream=StreamArgument::Missing), text_signature = "($self, ary, stream=...)")]
     fn copy_from_host(&self, py: Python<'_>, ary: &Bound<'_, PyAny>, stream: StreamArgument) -> PyResult<()> {
         let host = HostBuffer::new(ary, "ary")?;
         let of = self.snapshot();
@@ -299,7 +299,7 @@ impl DeviceBuffer {
     }
 
     /// Copies the bytes of an array of a device to the beginning of the buffer.
-    #[pyo3(signature = (cuda_ary, stream=StreamArgument::Missing), text_signature = "($self, cuda_ary, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (cuda_ary, stream=StreamArgument::Missing), text_signature = "($self, cuda_ary, stream=...)")]
     fn copy_from_device(
         &self,
         py: Python<'_>,
@@ -396,13 +396,13 @@ impl DeviceBuffer {
     }
 
     /// Makes room for `new_capacity` bytes. The buffer belongs to `stream` from then on.
-    #[pyo3(signature = (new_capacity, stream=StreamArgument::Missing), text_signature = "($self, new_capacity, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (new_capacity, stream=StreamArgument::Missing), text_signature = "($self, new_capacity, stream=...)")]
     fn reserve(&self, py: Python<'_>, new_capacity: usize, stream: StreamArgument) -> PyResult<()> {
         self.grow(py, new_capacity, None, stream)
     }
 
     /// Changes the number of bytes. The buffer belongs to `stream` from then on.
-    #[pyo3(signature = (new_size, stream=StreamArgument::Missing), text_signature = "($self, new_size, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (new_size, stream=StreamArgument::Missing), text_signature = "($self, new_size, stream=...)")]
     fn resize(&self, py: Python<'_>, new_size: usize, stream: StreamArgument) -> PyResult<()> {
         self.grow(py, new_size, Some(new_size), stream)
     }
@@ -439,7 +439,7 @@ impl DeviceBuffer {
     }
 
     /// Shares the buffer with other processes, to be read, or to be written as well.
-    #[pyo3(signature = (stream=StreamArgument::Missing, writable=false), text_signature = "($self, stream=DEFAULT_STREAM, writable=False)")]
+    #[pyo3(signature = (stream=StreamArgument::Missing, writable=false), text_signature = "($self, stream=..., writable=False)")]
     fn share(&self, py: Python<'_>, stream: StreamArgument, writable: bool) -> PyResult<Shared> {
         Shared::of(py, &self.snapshot(), stream, writable)
     }

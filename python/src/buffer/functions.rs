@@ -17,7 +17,7 @@ use crate::stream::{StreamArgument, StreamHandle};
 
 /// Copies `len(hb)` bytes from the address `db` of a device into `hb`.
 #[pyfunction]
-#[pyo3(signature = (db, hb, stream=StreamArgument::Missing), text_signature = "(db, hb, stream=DEFAULT_STREAM)")]
+#[pyo3(signature = (db, hb, stream=StreamArgument::Missing), text_signature = "(db, hb, stream=...)")]
 pub(crate) fn copy_ptr_to_host(
     py: Python<'_>,
     db: u64,
@@ -31,7 +31,7 @@ pub(crate) fn copy_ptr_to_host(
 
 /// Copies the bytes of `hb` to the address `db` of a device.
 #[pyfunction]
-#[pyo3(signature = (hb, db, stream=StreamArgument::Missing), text_signature = "(hb, db, stream=DEFAULT_STREAM)")]
+#[pyo3(signature = (hb, db, stream=StreamArgument::Missing), text_signature = "(hb, db, stream=...)")]
 pub(crate) fn copy_host_to_ptr(
     py: Python<'_>,
     hb: &Bound<'_, PyAny>,
@@ -45,7 +45,7 @@ pub(crate) fn copy_host_to_ptr(
 
 /// Copies `count` bytes from one address of a device to another. Does not wait.
 #[pyfunction]
-#[pyo3(signature = (d_src, d_dst, count, stream=StreamArgument::Missing), text_signature = "(d_src, d_dst, count, stream=DEFAULT_STREAM)")]
+#[pyo3(signature = (d_src, d_dst, count, stream=StreamArgument::Missing), text_signature = "(d_src, d_dst, count, stream=...)")]
 pub(crate) fn copy_device_to_ptr(
     py: Python<'_>,
     d_src: u64,

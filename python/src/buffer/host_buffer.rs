@@ -11,7 +11,7 @@ use crate::argument::HeldBuffer;
 use crate::error::{During, raise};
 use crate::stream::{StreamHandle, pending};
 
-/// One-dimensional, contiguous memory of unsigned bytes, held while this lives.
+/// One-dimensional, contiguous memory of elements of one byte, held while this lives.
 pub(super) struct HostBuffer {
     held: HeldBuffer,
 }
@@ -48,9 +48,9 @@ impl HostBuffer {
         let format = held.format().to_bytes();
         let format = format.strip_prefix(b"@").or(format.strip_prefix(b"=")).unwrap_or(format);
         let format = format.strip_prefix(b"<").or(format.strip_prefix(b"|")).unwrap_or(format);
-        if format != b"B" || held.item_bytes() != 1 {
+        if !matches!(format, b"B" | b"b" | b"c" | b"?") || held.item_bytes() != 1 {
             return Err(PyValueError::new_err(format!(
-                "Buffer dtype mismatch: argument '{argument}' must have unsigned bytes (format 'B'), and has '{}'",
+                "Buffer dtype mismatch: argument '{argument}' must have elements of one byte (format 'B'), and has '{}'",
                 held.format().to_string_lossy()
             )));
         }

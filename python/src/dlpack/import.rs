@@ -29,7 +29,7 @@ use crate::stream::{StreamArgument, StreamHandle};
 /// ...     alluvion.from_dlpack(buffer).tobytes()
 /// b'abc'
 #[pyfunction]
-#[pyo3(signature = (obj, stream=StreamArgument::Missing), text_signature = "(obj, stream=DEFAULT_STREAM)")]
+#[pyo3(signature = (obj, stream=StreamArgument::Missing), text_signature = "(obj, stream=...)")]
 pub(crate) fn from_dlpack(
     py: Python<'_>,
     obj: &Bound<'_, PyAny>,
