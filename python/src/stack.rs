@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use alluvion::adaptor::{Allowance, Counts, FailureCallback, Logging, Stats, Tracking};
+use alluvion::adaptor::{Allowance, Counts, FailureCallback, Guard, Logging, Stats, Tracking, Trespass};
 use alluvion::error::OutOfMemory;
 use alluvion::metrics::Metrics;
 use alluvion::recipe::Recipe;
@@ -23,15 +23,21 @@ use crate::resource::{DeviceMemoryResource, Owner, Tower, layers};
 /// A stack of resources: one made by a recipe, or that of another resource object.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion._alluvion")]
 pub(crate) struct Stack {
-    /// Held weakly, to see whether others hold the stack, too.
-    owner: Weak<AnyResource>,
-    /// The same handle that the stack calls.
+    /// The stack calls it by a weak handle, so that the collector sees all that holds it: every object that allocates from the stack
+    /// holds this one.
     handler: Option<Arc<Py<PyAny>>>,
+    /// The object whose stack it is, or is over: the functions of that one live as long as it does.
+    beneath: Option<Py<DeviceMemoryResource>>,
 }
 
 impl Stack {
-    fn over(tower: Arc<Tower>, owner: Owner, handler: Option<Arc<Py<PyAny>>>) -> PyClassInitializer<Self> {
-        let own = Self { owner: owner.downgrade(), handler };
+    fn over(
+        tower: Arc<Tower>,
+        owner: Owner,
+        handler: Option<Arc<Py<PyAny>>>,
+        beneath: Option<&Bound<'_, DeviceMemoryResource>>,
+    ) -> PyClassInitializer<Self> {
+        let own = Self { handler, beneath: beneath.map(|beneath| beneath.clone().unbind()) };
         PyClassInitializer::from(DeviceMemoryResource::on(tower, owner)).add_subclass(own)
     }
 }
@@ -52,6 +58,7 @@ impl Stack {
             Some(over) => Some(AnyResource::clone(over.get().owner(py)?)),
             None => None,
         };
+        let beneath = over.or_else(|| recipe.cast::<DeviceMemoryResource>().ok());
         let (tower, made) = if let Ok(resource) = recipe.cast::<DeviceMemoryResource>() {
             if base.is_some() || device.is_some() {
                 return Err(PyValueError::new_err(
@@ -60,7 +67,12 @@ impl Stack {
             }
             let owner = resource.get().owner(py)?;
             if handler.is_none() {
-                return Ok(Self::over(Arc::clone(resource.get().tower()), owner.clone(), None));
+                return Ok(Self::over(
+                    Arc::clone(resource.get().tower()),
+                    owner.clone(),
+                    None,
+                    Some(resource),
+                ));
             }
             (Tower::over(py, resource.get().tower(), 1)?, AnyResource::clone(owner))
         } else if let Ok(text) = recipe.extract::<String>() {
@@ -84,11 +96,11 @@ impl Stack {
         let owner = match &handler {
             None => Owner::of(made),
             Some(handler) => {
-                let handler = Arc::clone(handler);
+                let handler = Arc::downgrade(handler);
                 Owner::new(FailureCallback::new(made, move |report: &OutOfMemory| ask(&handler, report)))
             }
         };
-        Ok(Self::over(tower, owner, handler))
+        Ok(Self::over(tower, owner, handler, beneath))
     }
 
     /// The number of the device that the memory belongs to.
@@ -108,6 +120,7 @@ impl Stack {
     }
 
     /// What the outermost `stats` layer has counted: since it was made, or since the last `push`.
+    #[pyo3(name = "_counts")]
     fn counts(slf: &Bound<'_, Self>, whole: bool) -> PyResult<Option<[i64; 7]>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| {
@@ -117,12 +130,14 @@ impl Stack {
     }
 
     /// Begins a scope of the statistics, and returns what was counted around it; `None` without a `stats` layer.
+    #[pyo3(name = "_push_counts")]
     fn push_counts(slf: &Bound<'_, Self>) -> PyResult<Option<[i64; 7]>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| Some(numbers(owner.find::<Stats>()?.push()))))
     }
 
     /// Ends a scope of the statistics, and returns what was counted in it; `None` without a `stats` layer or a scope.
+    #[pyo3(name = "_pop_counts")]
     fn pop_counts(slf: &Bound<'_, Self>) -> PyResult<Option<[i64; 7]>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| owner.find::<Stats>()?.pop().ok().map(numbers)))
@@ -130,6 +145,7 @@ impl Stack {
 
     /// The tag, bytes, allocations and failures of everything that was ever allocated; `None` without a `stats` layer.
     #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    #[pyo3(name = "_counts_by_tag")]
     fn counts_by_tag(slf: &Bound<'_, Self>) -> PyResult<Option<Vec<(String, u64, u64, u64)>>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| {
@@ -141,6 +157,7 @@ impl Stack {
     /// The blocks that are out, oldest first; `None` without a `tracking` layer. Each has its address, bytes, stream, tag, thread,
     /// age in seconds and calls.
     #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    #[pyo3(name = "_holdings")]
     fn holdings(
         slf: &Bound<'_, Self>,
     ) -> PyResult<
@@ -167,7 +184,28 @@ impl Stack {
         }))
     }
 
+    /// What the outermost `guard` layer has found, all pending checks made: the address, bytes, tag and stream of each block, and a line
+    /// for people; `None` without one.
+    #[pyo3(name = "_violations")]
+    #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    fn violations(
+        slf: &Bound<'_, Self>,
+    ) -> PyResult<Option<Vec<(u64, usize, String, Option<String>, String)>>> {
+        let (owner, py) = (owner_of(slf)?, slf.py());
+        let found = py.detach(|| {
+            let Some(book) = owner.find::<Guard>() else { return Ok(None) };
+            book.check()?;
+            let row = |found: &Trespass| {
+                let stream = found.stream.map(|stream| stream.to_string());
+                (found.block.address(), found.bytes, found.tag.to_string(), stream, found.to_string())
+            };
+            Ok(Some(book.violations().iter().map(row).collect()))
+        });
+        raise(py, found, During::Other)
+    }
+
     /// The report of the `tracking` layer: the most bytes by tag and by line, and the largest blocks.
+    #[pyo3(name = "_holdings_report")]
     fn holdings_report(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| Some(owner.find::<Tracking>()?.outstanding().to_string())))
@@ -175,6 +213,7 @@ impl Stack {
 
     /// The outermost limit: its name, limit, soft limit, used and peak bytes, and refusals; `None` without one.
     #[expect(clippy::type_complexity, reason = "a row for Python, which names its parts")]
+    #[pyo3(name = "_allowance")]
     fn allowance(
         slf: &Bound<'_, Self>,
     ) -> PyResult<Option<(String, usize, Option<usize>, usize, usize, u64, u64)>> {
@@ -228,6 +267,7 @@ impl Stack {
     }
 
     /// Every block of the outermost suballocator, as JSON, with the tags that a `tracking` layer knows; `None` without one.
+    #[pyo3(name = "_snapshot_json")]
     fn snapshot_json(slf: &Bound<'_, Self>) -> PyResult<Option<String>> {
         let owner = owner_of(slf)?;
         Ok(slf.py().detach(|| {
@@ -242,6 +282,7 @@ impl Stack {
     }
 
     /// Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went.
+    #[pyo3(name = "_trim_to")]
     fn trim_to(slf: &Bound<'_, Self>, keep: usize) -> PyResult<usize> {
         let (owner, py) = (owner_of(slf)?, slf.py());
         raise(py, py.detach(|| owner.trim(keep)), During::Other)
@@ -280,11 +321,8 @@ impl Stack {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While others hold the stack, the handler is theirs, too: the collector does not see them.
-        match (&self.handler, self.owner.strong_count()) {
-            (Some(handler), 1) => visit.call(&**handler),
-            _ => Ok(()),
-        }
+        visit.call(&self.beneath)?;
+        self.handler.as_ref().map_or(Ok(()), |handler| visit.call(&**handler))
     }
 }
 
@@ -302,7 +340,8 @@ fn owner_of<'a>(slf: &'a Bound<'_, Stack>) -> PyResult<&'a Owner> {
 }
 
 fn build(text: &str, device: Option<u32>, over: Option<AnyResource>) -> Result<AnyResource, Error> {
-    let recipe: Recipe = text.parse()?;
+    // Whoever frees by an address may be mistaken.
+    let recipe = text.parse::<Recipe>()?.checked();
     match over {
         Some(over) => recipe.over_device(over),
         None => recipe.build(&machine::device_or_current(device.or(recipe.gpu()))?),
@@ -316,19 +355,21 @@ fn numbers(counts: Counts) -> [i64; 7] {
 }
 
 /// Asks a handler that is written in Python. One that raises has freed nothing, and its exception is the cause of the request's.
-fn ask(handler: &Py<PyAny>, report: &OutOfMemory) -> Relief {
+fn ask(handler: &Weak<Py<PyAny>>, report: &OutOfMemory) -> Relief {
     let error = Error::from(report.clone());
     let freed = attach(|py| {
+        // Gone with the object of the stack, while the stack itself ends.
+        let handler = handler.upgrade()?;
         let answer = handler
             .bind(py)
             .call1((exception(py, &error, During::Allocation).into_value(py),))
             .and_then(|answer| answer.is_truthy());
-        answer.unwrap_or_else(|raised| {
+        Some(answer.unwrap_or_else(|raised| {
             keep_raised(raised);
             false
-        })
+        }))
     });
-    if freed == Some(true) { Relief::Freed } else { Relief::None }
+    if freed.flatten() == Some(true) { Relief::Freed } else { Relief::None }
 }
 
 /// What a recipe may have: the ingredients, their arguments and the grammar, for people.

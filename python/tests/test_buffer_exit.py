@@ -13,14 +13,14 @@ from alluvion import _alluvion
 from alluvion.rmm.pylibrmm.device_buffer import DeviceBuffer
 from alluvion.rmm.pylibrmm.stream import Stream
 sim = alluvion.simulated()
-sim.enter()
+sim.__enter__()
 buffer = DeviceBuffer.to_device(b"abc" * 1000)
 on_stream = DeviceBuffer(size=1000, stream=Stream())
 """
 
 PROGRAMS = {
     "module level": "",
-    "after its machine": "sim.leave()",
+    "after its machine": "sim.__exit__(None, None, None)",
     "cycle": "class Mine(DeviceBuffer): pass\nmine = Mine(size=10); mine.me = mine; mine.other = buffer",
     "exception": "sys.excepthook = lambda *_: None\nraise KeyError",
     "os._exit": "os._exit(0)",

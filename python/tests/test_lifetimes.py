@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+import alluvion
 from alluvion.rmm import DeviceBuffer, mr
 
 
@@ -333,3 +334,54 @@ def test_a_process_ends_in_silence(name, options):
         timeout=120,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def a_spilling_stack(spill):
+    return alluvion.resource("pool | cuda", on_out_of_memory=spill)
+
+
+def a_spilling_stack_under_others(spill):
+    return alluvion.resource("stats", over=alluvion.Stack(a_spilling_stack(spill)))
+
+
+def a_failure_callback(spill):
+    pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), "1 MiB")
+    return mr.FailureCallbackResourceAdaptor(pool, spill)
+
+
+def a_failure_callback_under_others(spill):
+    return mr.StatisticsResourceAdaptor(a_failure_callback(spill))
+
+
+SPILLING = [a_spilling_stack, a_spilling_stack_under_others, a_failure_callback, a_failure_callback_under_others]
+
+
+@pytest.mark.parametrize("make", SPILLING)
+def test_an_object_that_spills_its_own_buffers_is_collected(sim, make):
+    class Cache:
+        def __init__(self):
+            self.stack = make(self.spill)
+            self.buffers = [DeviceBuffer(size=1 << 20, mr=self.stack) for _ in range(2)]
+
+        def spill(self, asked):
+            self.buffers.clear()
+            return True
+
+    cache = Cache()
+    seen = weakref.ref(cache)
+    del cache
+    gc.collect()
+    assert seen() is None and blocks_out(sim) == []
+
+
+@pytest.mark.parametrize("make", SPILLING)
+def test_a_handler_lives_as_long_as_a_buffer_needs_it(sim, make):
+    asked = []
+    buffer = DeviceBuffer(size=100, mr=make(lambda error: asked.append(error)))
+    gc.collect()
+    sim.fail("cuMemAlloc", nth=None)
+    with pytest.raises(MemoryError):
+        buffer.resize(32 << 20)
+    assert asked
+    sim.clear_faults()
+    del buffer

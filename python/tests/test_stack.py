@@ -344,3 +344,17 @@ def test_a_stack_is_not_pickled(sim):
         pickle.dumps(stack)
     with pytest.raises(TypeError):
         copy.copy(stack)
+
+
+def test_a_coroutine_is_no_handler(sim):
+    async def spill(error):
+        return True
+
+    with pytest.raises(TypeError, match="async def"):
+        alluvion.resource("cuda", on_out_of_memory=spill)
+
+
+def test_completion_shows_no_name_twice():
+    internal = {"counts", "push_counts", "holdings", "allowance", "snapshot_json", "trim_to", "holdings_report"}
+    assert not internal & set(dir(alluvion.Stack))
+    assert not {"hazard_rows", "leak_rows", "call_counts", "inject", "enter", "leave"} & set(dir(alluvion.Simulated))

@@ -46,6 +46,9 @@ class Hazard(str):
     #: The missing order, or the broken rule.
     missing: str
 
+    def __new__(cls, text: str) -> Self:
+        return super().__new__(cls, text)
+
 
 class HazardError(AssertionError):
     """The machine has found mistakes: `hazards` has them."""
@@ -62,7 +65,7 @@ class Simulated(_alluvion.Simulated):
     At the end of the `with` block the machine says which accesses no stream orders, by an `AssertionError`, unless another
     exception is on its way or `check=False`. Its current resources are forgotten then.
 
-    - `memory`: of each device, 256 MiB if left out. It costs nothing until it is touched.
+    - `memory`: of each device, 1 GiB if left out. It costs nothing until it is touched.
     - `seed`: decides all that is random on hardware, such as the order of work that nothing orders. The same seed gives the same
       run of a program of one thread.
     - `version`: of the driver, as CUDA numbers it: 12020 is 12.2.
@@ -115,7 +118,7 @@ class Simulated(_alluvion.Simulated):
         return other
 
     def __enter__(self) -> Self:
-        self.enter()
+        self._enter()
         return self
 
     def __exit__(
@@ -126,7 +129,7 @@ class Simulated(_alluvion.Simulated):
     ) -> None:
         hazards = self.hazards()
         self.forget_resources()
-        self.leave()
+        self._leave()
         if kind is None and self._check and hazards:
             lines = "\n".join(str(hazard) for hazard in hazards)
             raise HazardError(f"accesses that no stream orders:\n{lines}", hazards)
@@ -139,15 +142,15 @@ class Simulated(_alluvion.Simulated):
         ...     sim.hazards()
         []
         """
-        return [_hazard(row) for row in self.hazard_rows(False)]
+        return [_hazard(row) for row in self._hazard_rows(False)]
 
     def take_hazards(self) -> list[Hazard]:
         """The mistakes so far, which the machine forgets: a test that makes them on purpose takes them."""
-        return [_hazard(row) for row in self.hazard_rows(True)]
+        return [_hazard(row) for row in self._hazard_rows(True)]
 
     def leaks(self) -> list[Hazard]:
         """The blocks, streams and pages that are still out. Waits for all work first."""
-        return [_hazard(row) for row in self.leak_rows()]
+        return [_hazard(row) for row in self._leak_rows()]
 
     def calls(self) -> dict[str, int]:
         """How often each kind of driver call was made, under its name in CUDA.
@@ -159,7 +162,7 @@ class Simulated(_alluvion.Simulated):
         ...     sim.calls()["cuMemAlloc"]
         1
         """
-        return dict(self.call_counts())
+        return dict(self._call_counts())
 
     def fail(self, call: str | None = None, nth: int | None = 1, code: int | str = 2, *, sticky: bool = False) -> None:
         """Lets a coming call of the driver fail.
@@ -184,7 +187,7 @@ class Simulated(_alluvion.Simulated):
             if code not in _CODES:
                 raise ValueError(f"no code is called {code!r}: there are {', '.join(_CODES)}, and all numbers")
             code = _CODES[code]
-        self.inject(call, nth, code, sticky)
+        self._inject(call, nth, code, sticky)
 
 
 def _hazard(row: tuple[Any, ...]) -> Hazard:

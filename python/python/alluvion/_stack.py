@@ -6,6 +6,7 @@ from typing import Any, Callable, NamedTuple, Self
 
 from alluvion import _alluvion
 from alluvion._snapshot import Snapshot
+from alluvion.errors import OutOfMemory
 
 
 class Statistics(NamedTuple):
@@ -60,6 +61,21 @@ class Block(NamedTuple):
         return self.calls[0] if self.calls else None
 
 
+class Violation(NamedTuple):
+    """What a `guard` layer has found: a write beside a block or after its free, or a free of what is no block."""
+
+    address: int
+    bytes: int
+    tag: str
+    #: The stream that the block was freed on.
+    stream: str | None
+    #: What was found, for people.
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class Limit(NamedTuple):
     """The outermost limit of a stack: that of a `limiting` or `budget` layer."""
 
@@ -99,7 +115,11 @@ class Stack(_alluvion.Stack):
     - `over`: a resource object to put the layers over. Then the recipe has no source.
     - `on_out_of_memory`: called with an `alluvion.errors.OutOfMemory` when a request finds no memory. If it answers true, the
       request is tried again, and if that fails, asked about again. It may free and allocate; what it allocates asks no handler.
-      If it raises, the request fails, and the exception is the cause of that of the request.
+      If it raises, the request fails, and the exception is the cause of that of the request. It is not asked about a request for
+      more than can ever be had, as beyond a limit. An `async def` is refused: no request can wait for it.
+
+    A second free of a block, or one with another size, is `alluvion.errors.Misuse`, a `ValueError`: the suballocators are made with
+    `checked=true`, which `pool(checked=false)` turns off.
 
     >>> import alluvion
     >>> with alluvion.simulated(memory="1 GiB"):
@@ -119,24 +139,24 @@ class Stack(_alluvion.Stack):
         device: int | None = None,
         *,
         over: _alluvion.DeviceMemoryResource | None = None,
-        on_out_of_memory: Callable[[Any], object] | None = None,
+        on_out_of_memory: Callable[[OutOfMemory], object] | None = None,
     ) -> Self:
-        if on_out_of_memory is not None and not callable(on_out_of_memory):
-            raise TypeError(f"on_out_of_memory must be callable, and {type(on_out_of_memory).__name__} is not")
+        if on_out_of_memory is not None:
+            _require_handler(on_out_of_memory)
         return super().__new__(cls, recipe, device, over, on_out_of_memory)
 
     def stats(self) -> Statistics:
         """What the outermost `stats` layer has counted since it was made, or since the last `push`."""
-        return Statistics(*self._needed(self.counts(False), "stats"))
+        return Statistics(*self._needed(self._counts(False), "stats"))
 
     def push(self) -> Statistics:
         """Begins a scope of statistics. Returns what was counted around it so far."""
-        return Statistics(*self._needed(self.push_counts(), "stats"))
+        return Statistics(*self._needed(self._push_counts(), "stats"))
 
     def pop(self) -> Statistics:
         """Ends the scope that was pushed last, and returns what was counted in it. It is added to the scope around it."""
-        self._needed(self.counts(True), "stats")
-        popped = self.pop_counts()
+        self._needed(self._counts(True), "stats")
+        popped = self._pop_counts()
         if popped is None:
             raise IndexError("cannot pop the last counter pair: no scope was pushed")
         return Statistics(*popped)
@@ -157,7 +177,7 @@ class Stack(_alluvion.Stack):
 
     def stats_by_tag(self) -> dict[str, TagStatistics]:
         """What was allocated under each tag since the `stats` layer was made. Allocations outside of all tags are under `""`."""
-        rows = self._needed(self.counts_by_tag(), "stats")
+        rows = self._needed(self._counts_by_tag(), "stats")
         return {tag: TagStatistics(*counts) for tag, *counts in rows}
 
     def blocks(self) -> list[Block]:
@@ -177,25 +197,40 @@ class Stack(_alluvion.Stack):
         ...     del stack
         1000 table <module>
         """
-        rows = self._needed(self.holdings(), "tracking")
+        rows = self._needed(self._holdings(), "tracking")
         return [Block._make((*facts, tuple(Call(*call) for call in calls))) for *facts, calls in rows]
 
     def blocks_report(self) -> str:
         """The blocks that are out as text: the most bytes by tag and by line, and the largest blocks."""
-        return str(self._needed(self.holdings_report(), "tracking"))
+        return str(self._needed(self._holdings_report(), "tracking"))
+
+    def violations(self) -> list[Violation]:
+        """What the `guard` layer has found so far. Waits for the checks of all that was freed.
+
+        Each is a line on standard error at the moment that it is found, too.
+
+        >>> import alluvion
+        >>> with alluvion.simulated():
+        ...     stack = alluvion.resource("guard | cuda")
+        ...     stack.deallocate(stack.allocate(1000), 1000)
+        ...     print(stack.violations())
+        ...     del stack
+        []
+        """
+        return [Violation._make(row) for row in self._needed(self._violations(), "guard")]
 
     def limit(self) -> Limit | None:
         """The outermost limit and what is used of it, if the stack has one."""
-        found = self.allowance()
+        found = self._allowance()
         return None if found is None else Limit(*found)
 
     def snapshot(self) -> Snapshot:
         """Every segment and block of the outermost pool at this moment. Blocks have tags if there is a `tracking` layer."""
-        return Snapshot(self._needed(self.snapshot_json(), "pool"))
+        return Snapshot(self._needed(self._snapshot_json(), "pool"))
 
     def trim(self, keep: int | str = 0) -> int:
         """Gives memory that nobody uses back, down to `keep` bytes. Returns how many bytes went."""
-        return self.trim_to(_alluvion.parse_bytes(keep))
+        return self._trim_to(_alluvion.parse_bytes(keep))
 
     def describe(self) -> str:
         """The stack, a layer a line, outermost first."""
@@ -213,12 +248,21 @@ class Stack(_alluvion.Stack):
         return answer
 
 
+def _require_handler(handler: object) -> None:
+    from inspect import iscoroutinefunction
+
+    if not callable(handler):
+        raise TypeError(f"on_out_of_memory must be callable, and {type(handler).__name__} is not")
+    if iscoroutinefunction(handler):
+        raise TypeError("on_out_of_memory must not be an `async def`: a request cannot wait for it")
+
+
 def resource(
     recipe: str | _alluvion.DeviceMemoryResource,
     device: int | None = None,
     *,
     over: _alluvion.DeviceMemoryResource | None = None,
-    on_out_of_memory: Callable[[Any], object] | None = None,
+    on_out_of_memory: Callable[[OutOfMemory], object] | None = None,
 ) -> Stack:
     """A stack of resources, written on a line, outermost first: see `Stack` and `recipe_help`.
 
@@ -235,4 +279,4 @@ def resource(
     return Stack(recipe, device, over=over, on_out_of_memory=on_out_of_memory)
 
 
-__all__ = ["Block", "Call", "Counting", "Limit", "Stack", "Statistics", "TagStatistics", "resource"]
+__all__ = ["Block", "Call", "Counting", "Limit", "Stack", "Statistics", "TagStatistics", "Violation", "resource"]

@@ -103,8 +103,8 @@ class OwnProcess(Error, RuntimeError):
     """What this process shares was to be opened in it: use the buffer itself."""
 
 
-class Misuse(Error, RuntimeError):
-    """A block was freed twice, or with the wrong size."""
+class Misuse(Error, ValueError):
+    """A block was freed twice, with the wrong size, or where it did not come from. It was left alone."""
 
 
 class Unreadable(Error, RuntimeError):
@@ -152,6 +152,8 @@ def _build(kind: str, place: str, message: str, facts: dict[str, Any]) -> BaseEx
     if place == "allocation" and facts.get("code") is not None and not issubclass(chosen, (MemoryError, ShutDown)):
         # The driver said it, with whatever code. In the child of a fork no driver was asked.
         chosen = AllocationFailed
+    if kind == "NoDriver":
+        message = message.replace("simulate a machine", "simulate a machine with `alluvion.simulated()`")
     error: BaseException = chosen(f"Memcpy failed: {message}" if place == "copy" else message)
     for name, value in facts.items():
         if value is not None:

@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use alluvion::error::freeing;
 use alluvion::{AnyResource, Device, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError};
@@ -97,7 +98,7 @@ impl DeviceMemoryResource {
     }
 
     /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes.
-    #[pyo3(signature = (nbytes, stream=StreamArgument::Missing), text_signature = "($self, nbytes, stream=DEFAULT_STREAM)")]
+    #[pyo3(signature = (nbytes, stream=StreamArgument::Missing), text_signature = "($self, nbytes, stream=...)")]
     fn allocate(&self, py: Python<'_>, nbytes: usize, stream: StreamArgument) -> PyResult<u64> {
         let owner = self.owner(py)?;
         let allocated = Layout::from_bytes(nbytes).and_then(|layout| {
@@ -108,7 +109,10 @@ impl DeviceMemoryResource {
     }
 
     /// Gives the block back that `allocate` returned for `nbytes` bytes, behind the work on `stream`.
-    #[pyo3(signature = (ptr, nbytes, stream=StreamArgument::Missing), text_signature = "($self, ptr, nbytes, stream=DEFAULT_STREAM)")]
+    ///
+    /// A block that is free already, or was allocated with another size, is `alluvion.errors.Misuse`, a `ValueError`, wherever a pool,
+    /// another suballocator, a `tracking` or `guard` layer or the driver knows it.
+    #[pyo3(signature = (ptr, nbytes, stream=StreamArgument::Missing), text_signature = "($self, ptr, nbytes, stream=...)")]
     fn deallocate(&self, py: Python<'_>, ptr: u64, nbytes: usize, stream: StreamArgument) -> PyResult<()> {
         let owner = self.owner(py)?;
         let stream = stream.handle();
@@ -127,8 +131,7 @@ impl DeviceMemoryResource {
             py.detach(|| {
                 stream.with(device, |stream| {
                     // SAFETY: as above; the attempt before this one did nothing.
-                    unsafe { owner.deallocate(block, layout, stream) };
-                    Ok(())
+                    freeing(|| unsafe { owner.deallocate(block, layout, stream) })
                 })
             })
         });

@@ -36,7 +36,7 @@ impl BinningMemoryResource {
         let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
         // One for the bins that it makes itself.
         let tower = tower_over(upstream_mr, 2)?;
-        let mut bins = Binning::with_given_bins(upstream);
+        let mut bins = Binning::with_given_bins(upstream).checked(true);
         if min_size_exponent != -1 && max_size_exponent != -1 {
             if min_size_exponent < 0 || max_size_exponent > 62 || min_size_exponent > max_size_exponent {
                 let message = format!(

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use alluvion::{
     AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource, StreamRef, forward_resource,
@@ -25,9 +25,9 @@ use crate::error::{keep_raised, raised_by};
 /// exception of it is the cause of the `RuntimeError` that the caller gets.
 #[pyclass(extends = UpstreamResourceAdaptor, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
 pub(crate) struct FailureCallbackResourceAdaptor {
+    /// The stack calls it by a weak handle, so that the collector sees all that holds it: every object that allocates from the stack
+    /// holds this one.
     callback: Arc<Py<PyAny>>,
-    /// One more handle, to see who else has the stack. It is dropped before that of the base class.
-    owner: Owner,
 }
 
 #[pymethods]
@@ -38,17 +38,13 @@ impl FailureCallbackResourceAdaptor {
         let upstream = AnyResource::clone(upstream_of(upstream_mr)?);
         let tower = tower_over(upstream_mr, 1)?;
         let callback = Arc::new(callback);
-        let owner = Owner::new(FailureCallback { upstream, callback: Arc::clone(&callback) });
-        let base = UpstreamResourceAdaptor::over(tower, owner.clone(), upstream_mr);
-        Ok(base.add_subclass(Self { callback, owner }))
+        let owner = Owner::new(FailureCallback { upstream, callback: Arc::downgrade(&callback) });
+        let base = UpstreamResourceAdaptor::over(tower, owner, upstream_mr);
+        Ok(base.add_subclass(Self { callback }))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // While anything else has the stack, its callback is needed from outside of the collector's sight.
-        if !self.owner.is_needed_beside(2) {
-            visit.call(&*self.callback)?;
-        }
-        Ok(())
+        visit.call(&*self.callback)
     }
 }
 
@@ -56,7 +52,7 @@ impl FailureCallbackResourceAdaptor {
 /// answer is true.
 struct FailureCallback {
     upstream: AnyResource,
-    callback: Arc<Py<PyAny>>,
+    callback: Weak<Py<PyAny>>,
 }
 
 thread_local! {
@@ -76,7 +72,9 @@ impl FailureCallback {
         }
         ASKING.set(true);
         let answer = attach(|py| {
-            let answer = self.callback.bind(py).call1((bytes,)).and_then(|answer| answer.is_truthy());
+            // Gone with the object of the stack, while the stack itself ends.
+            let Some(callback) = self.callback.upgrade() else { return Ok(false) };
+            let answer = callback.bind(py).call1((bytes,)).and_then(|answer| answer.is_truthy());
             answer.map_err(|raised| {
                 let error = raised_by("a failure callback");
                 keep_raised(raised);

@@ -1,7 +1,7 @@
 //! `Owner`: a stack that several objects of Python own together.
 
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use alluvion::{AnyResource, DeviceAccessible, DevicePtr, Error, Layout, Resource};
 use pyo3::prelude::*;
@@ -49,11 +49,6 @@ impl Owner {
         }
         forget_raised();
         py.detach(|| stream.with(self.device(), |stream| self.allocate(layout, stream)))
-    }
-
-    /// A look at the handles, which owns nothing.
-    pub(crate) fn downgrade(&self) -> Weak<AnyResource> {
-        Arc::downgrade(&self.0)
     }
 
     /// Whether there is another handle in Python, so that dropping this one drops no stack. Where two threads drop the last two

@@ -1,4 +1,6 @@
 //! The classes that take large pieces from an upstream and carve them up.
+//!
+//! They are checked: whoever frees by an address may be mistaken.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -52,7 +54,7 @@ impl PoolMemoryResource {
                 Some(initial) => initial,
                 None => half_of_free(&upstream)?.min(maximum.unwrap_or(usize::MAX)),
             };
-            let mut config = PoolConfig::default().initial(initial).growth(Growth::Spare);
+            let mut config = PoolConfig::default().initial(initial).growth(Growth::Spare).checked(true);
             if let Some(maximum) = maximum {
                 config = config.maximum(Layout::from_bytes(maximum)?.rounded_bytes());
             }
@@ -108,7 +110,7 @@ impl ArenaMemoryResource {
                 Some(size) => size,
                 None => half_of_free(&upstream)?,
             };
-            let mut config = ArenaConfig::default().bytes(bytes.max(LEAST_ARENA_BYTES));
+            let mut config = ArenaConfig::default().bytes(bytes.max(LEAST_ARENA_BYTES)).checked(true);
             if dump_log_on_failure {
                 config = config.dump_on_failure(|report| {
                     // A request that fails is answered in any case: where the file cannot be written, nobody reads it.
@@ -138,7 +140,8 @@ impl FixedSizeMemoryResource {
         blocks_to_preallocate: usize,
     ) -> PyResult<PyClassInitializer<Self>> {
         let base = layer(upstream_mr, |upstream| {
-            let config = FixedSizeConfig::default().block(block_size.0).blocks(blocks_to_preallocate);
+            let config =
+                FixedSizeConfig::default().block(block_size.0).blocks(blocks_to_preallocate).checked(true);
             FixedSize::new(upstream, config)
         })?;
         Ok(base.add_subclass(Self))

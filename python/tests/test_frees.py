@@ -1,0 +1,106 @@
+"""A block that is freed wrongly: whoever frees is told, and nothing is freed."""
+
+import pytest
+
+import alluvion
+from alluvion import rmm
+from alluvion.errors import Misuse
+
+CHECKED = [
+    "pool | cuda",
+    "stats | pool | cuda-async",
+    "pool | mapped",
+    "arena | cuda",
+    "fixed-size | cuda",
+    "binning(from=64KiB, to=256KiB) | pool | cuda",
+    "prefetch | pool | managed",
+    "tracking | pool(checked=false) | cuda",
+    "guard | pool(checked=false) | cuda",
+]
+
+
+@pytest.mark.parametrize("recipe", [*CHECKED, "cuda", "managed", "cuda-async"])
+def test_a_second_free_is_refused(sim, recipe):
+    stack = alluvion.resource(recipe)
+    address = stack.allocate(1000)
+    stack.deallocate(address, 1000)
+    with pytest.raises(ValueError, match="free already") as refused:
+        stack.deallocate(address, 1000)
+    assert isinstance(refused.value, Misuse) and hex(address) in str(refused.value)
+    # The driver's own blocks the machine sees, too.
+    assert len(sim.take_hazards()) == (recipe in ("cuda", "managed", "cuda-async"))
+    first, second = stack.allocate(1000), stack.allocate(1000)
+    assert first != second
+    stack.deallocate(first, 1000)
+    stack.deallocate(second, 1000)
+
+
+@pytest.mark.parametrize("recipe", [recipe for recipe in CHECKED if not recipe.startswith("guard")])
+def test_a_wrong_size_is_refused(sim, recipe):
+    stack = alluvion.resource(recipe)
+    address = stack.allocate(1000)
+    with pytest.raises(Misuse, match="where 1000 B were allocated"):
+        stack.deallocate(address, 900)
+    stack.deallocate(address, 1000)
+
+
+def test_a_block_of_another_stack_is_refused(sim):
+    stack, other = alluvion.resource("pool | cuda"), alluvion.resource("pool | cuda")
+    address = stack.allocate(1000)
+    with pytest.raises(Misuse, match="did not come from here"):
+        other.deallocate(address, 1000)
+    with pytest.raises(Misuse, match="from the middle of the block"):
+        stack.deallocate(address + 256, 1000)
+    stack.deallocate(address, 1000)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        lambda cuda: rmm.mr.PoolMemoryResource(cuda, 1 << 20, 1 << 21),
+        lambda cuda: rmm.mr.ArenaMemoryResource(cuda, 1 << 22),
+        lambda cuda: rmm.mr.FixedSizeMemoryResource(cuda, 4096, 16),
+        lambda cuda: rmm.mr.BinningMemoryResource(cuda, 12, 14),
+        lambda cuda: rmm.mr.TrackingResourceAdaptor(rmm.mr.PoolMemoryResource(cuda, 1 << 20, 1 << 21)),
+    ],
+)
+def test_the_classes_of_rmm_refuse_as_well(sim, over):
+    resource = over(rmm.mr.CudaMemoryResource())
+    address = resource.allocate(1000)
+    resource.deallocate(address, 1000)
+    with pytest.raises(Misuse):
+        resource.deallocate(address, 1000)
+
+
+def test_a_request_may_go_without(sim):
+    stack = alluvion.resource("pool(checked=false) | cuda")
+    address = stack.allocate(1000)
+    # Nobody knows the size there.
+    stack.deallocate(address, 1020)
+    assert stack.pool_status()["live_bytes"] == 0
+
+
+def test_a_right_free_after_a_wrong_one_is_no_error(sim):
+    stack = alluvion.resource("pool | cuda")
+    held = [stack.allocate(1000) for _ in range(3)]
+    with pytest.raises(Misuse):
+        stack.deallocate(held[0], 10)
+    for address in held:
+        stack.deallocate(address, 1000)
+
+
+def test_a_guard_says_what_it_has_found(sim, capfd):
+    from alluvion.rmm.pylibrmm.device_buffer import copy_host_to_ptr
+
+    stack = alluvion.resource("guard | pool | cuda")
+    assert stack.violations() == []
+    with alluvion.tag("join"):
+        address = stack.allocate(1000)
+    copy_host_to_ptr(bytes(1020), address)
+    stack.deallocate(address, 1000)
+    (found,) = stack.violations()
+    assert (found.address, found.bytes, found.tag) == (address, 1000, "join")
+    assert "written behind its end, at 1000" in str(found)
+    assert str(found) in capfd.readouterr().err
+    with pytest.raises(ValueError, match="no `guard` layer"):
+        alluvion.resource("pool | cuda").violations()
