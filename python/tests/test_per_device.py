@@ -1,5 +1,8 @@
 """A stack for every device, and the current resources of all devices at once."""
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -138,3 +141,16 @@ def test_one_thread_may_have_its_own(three):
             assert current() == list(stacks.values())
         assert current() == list(stacks.values())
     assert seen == before and current() == before
+
+
+def test_a_host_without_devices_is_told_so():
+    # A process of its own: there may be a GPU, and a driver is opened once.
+    program = "import alluvion\ntry: alluvion.per_device('cuda')\nexcept RuntimeError as error: print(error)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no driver" in done.stdout and "alluvion.simulated()" in done.stdout or "no such device" in done.stdout

@@ -132,3 +132,36 @@ def test_allocations_of_a_task_have_its_tag(sim):
     assert tags["b"] == (300, 3, 0)
     stack.deallocate(stack.allocate(7), 7)
     assert stack.stats_by_tag()[""].bytes == 7
+
+
+def test_tasks_that_interleave_leave_what_was_before(sim):
+    """Of blocks that do not end in the order of their beginnings, each takes itself out."""
+    before, own = alluvion.current_resource(), {}
+
+    async def work(name, until):
+        with alluvion.using(own[name]):
+            await until.wait()
+
+    async def main(order):
+        ends = {name: asyncio.Event() for name in own}
+        tasks = {}
+        for name in own:
+            tasks[name] = asyncio.create_task(work(name, ends[name]))
+            await asyncio.sleep(0)
+            assert alluvion.current_resource() is own[name]
+        left = list(own)
+        for name in order:
+            ends[name].set()
+            await tasks[name]
+            left.remove(name)
+            assert alluvion.current_resource() is (own[left[-1]] if left else before)
+
+    for order in ("abc", "acb", "bac", "bca", "cab", "cba"):
+        own = {name: alluvion.resource("cuda") for name in "abc"}
+        asyncio.run(main(order))
+        assert alluvion.current_resource() is before
+
+
+def test_a_scope_that_was_not_entered_is_not_left(sim):
+    with pytest.raises(RuntimeError, match="before it has begun"):
+        alluvion.using(alluvion.resource("cuda")).__exit__(None, None, None)

@@ -8,6 +8,7 @@ from typing import Any
 from alluvion import _alluvion
 from alluvion._snapshot import Snapshot
 from alluvion._stack import Stack, Statistics
+from alluvion.errors import OutOfMemory
 
 
 class PerDevice(Mapping[int, Stack]):
@@ -76,7 +77,7 @@ def per_device(
     recipe: str,
     devices: Iterable[int] | None = None,
     *,
-    on_out_of_memory: Callable[[Any], object] | None = None,
+    on_out_of_memory: Callable[[OutOfMemory], object] | None = None,
 ) -> PerDevice:
     """Makes the stack of a recipe on every device, or on those that are named.
 
@@ -96,7 +97,8 @@ def per_device(
         # An object has one device.
         raise TypeError(f"a recipe is a str, and {type(recipe).__name__} is not")
     stacks: dict[int, Stack] = {}
-    for device in range(_alluvion.device_count()) if devices is None else devices:
+    # Where there is no device, the first one is asked for, so that the exception says why.
+    for device in range(_alluvion.device_count() or 1) if devices is None else devices:
         if device in stacks:
             raise ValueError(f"device {device} is named twice")
         try:

@@ -4,20 +4,43 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from alluvion import _alluvion
+from alluvion._fork import ForkLock
+
+if TYPE_CHECKING:
+    from alluvion._stack import Stack
 
 # The innermost resource, and the scopes around it. Coroutines and threads have values of their own.
 _scopes: ContextVar[tuple[Any, Any] | None] = ContextVar("alluvion.resource", default=None)
 
 
-class using:
+_Resource = TypeVar("_Resource")
+
+# What `with` has made current for the whole process, for each device in the order of the entries. Blocks that interleave, as those of
+# two `asyncio` tasks, do not end in this order.
+_current: dict[int, list[_Entry]] = {}
+_lock = ForkLock()
+
+
+class _Entry:
+    """One resource that `with` has made current, and what the device had before."""
+
+    def __init__(self, device: int, before: Any) -> None:
+        self.device = device
+        self.before = before
+
+
+class using(Generic[_Resource]):
     """Makes a device allocate from a resource within `with`, and from the one before afterwards, however the block ends.
 
-    The resource is an object, or a recipe, or the stacks of several devices (`alluvion.per_device`). It is that of the whole process. With `thread=True` it is only that of the calling
-    thread and of the `asyncio` tasks that it makes within; then other threads, and libraries that allocate without Python, go on
-    with the resource of the process.
+    The resource is an object, or a recipe, or the stacks of several devices (`alluvion.per_device`). It is that
+    of the whole process. With `thread=True` it is only that of the calling thread and of the `asyncio` tasks that it makes within;
+    then other threads, and libraries that allocate without Python, go on with the resource of the process.
+
+    Tasks that interleave want `thread=True`: without it each has the resource of the block that was entered last. When all blocks
+    have ended, in whatever order, the device has what it had before the first.
 
     >>> import alluvion
     >>> with alluvion.simulated():
@@ -29,21 +52,24 @@ class using:
     False
     """
 
+    @overload
+    def __init__(self: using[Stack], resource: str, device: int | None = None, *, thread: bool = False) -> None: ...
+    @overload
+    def __init__(self, resource: _Resource, device: int | None = None, *, thread: bool = False) -> None: ...
     def __init__(self, resource: Any, device: int | None = None, *, thread: bool = False) -> None:
         self._resource = resource
         self._device = device
         self._thread = thread
-        # For each entry, the devices and what each had before.
-        self._entered: list[list[tuple[int, Any]]] = []
+        self._entered: list[list[_Entry]] = []
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> _Resource:
         from alluvion._per_device import PerDevice
 
-        resource = self._resource
+        resource: Any = self._resource
         if isinstance(resource, PerDevice):
             if self._device is not None:
                 raise TypeError("stacks of several devices have their devices: leave out 'device'")
-            entered: list[tuple[int, Any]] = []
+            entered: list[_Entry] = []
             try:
                 for device, stack in resource.items():
                     entered.append(self._enter(stack, device))
@@ -51,15 +77,15 @@ class using:
                 self._leave(entered)
                 raise
             self._entered.append(entered)
-            return resource
+            return resource  # type: ignore[return-value]
         if isinstance(resource, str):
             from alluvion._stack import Stack
 
             resource = Stack(resource, self._device)
         self._entered.append([self._enter(resource, self._device)])
-        return resource
+        return resource  # type: ignore[no-any-return]
 
-    def _enter(self, resource: Any, device: int | None) -> tuple[int, Any]:
+    def _enter(self, resource: Any, device: int | None) -> _Entry:
         if device is None:
             device = resource.device if hasattr(resource, "device") else _alluvion.current_device()
         if self._thread:
@@ -70,19 +96,21 @@ class using:
             _alluvion.follow_resources(_scopes)
             before: Any = _scopes.get()
             _scopes.set((resource, before))
-        else:
-            before = _alluvion.current_resource(device)
-            _alluvion.set_current_resource(resource, device)
-        return (device, before)
+            return _Entry(device, before)
+        entry = _Entry(device, _alluvion.current_resource(device))
+        _alluvion.set_current_resource(resource, device)
+        with _lock:
+            _current.setdefault(device, []).append(entry)
+        return entry
 
-    def _leave(self, entered: list[tuple[int, Any]]) -> None:
-        for device, before in reversed(entered):
+    def _leave(self, entered: list[_Entry]) -> None:
+        for entry in reversed(entered):
             if self._thread:
                 # By the context, and not by the object, which several threads may have entered.
                 scopes = _scopes.get()
                 _scopes.set(None if scopes is None else scopes[1])
-            else:
-                _alluvion.set_current_resource(before, device)
+            elif _is_innermost(entry):
+                _alluvion.set_current_resource(entry.before, entry.device)
 
     def __exit__(
         self,
@@ -90,7 +118,21 @@ class using:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if not self._entered:
+            raise RuntimeError("`using` ends before it has begun: use it with `with`")
         self._leave(self._entered.pop())
+
+
+def _is_innermost(entry: _Entry) -> bool:
+    """Takes an entry out. One that is not the innermost of its device hands what was before it to the one that came after it."""
+    with _lock:
+        entries = _current[entry.device]
+        place = entries.index(entry)
+        del entries[place]
+        if place == len(entries):
+            return True
+        entries[place].before = entry.before
+        return False
 
 
 __all__ = ["using"]
