@@ -73,3 +73,30 @@ def test_types_are_shipped():
     from pathlib import Path
 
     assert Path(alluvion.__file__).with_name("py.typed").exists()
+
+
+def callables():
+    for name in alluvion.__all__:
+        if callable(value := getattr(alluvion, name)):
+            yield value
+    for kind in vars(_alluvion).values():
+        if inspect.isclass(kind):
+            yield kind
+            yield from (getattr(kind, name) for name in vars(kind) if not name.startswith("_"))
+
+
+@pytest.mark.parametrize("value", [value for value in callables() if callable(value)], ids=str)
+def test_everything_that_is_called_has_a_signature(value):
+    assert inspect.signature(value) is not None
+
+
+def test_a_stream_may_be_left_out():
+    parameters = inspect.signature(alluvion.DeviceBuffer.to_device).parameters
+    assert list(parameters) == ["b", "stream"] and parameters["stream"].default is not inspect.Parameter.empty
+
+
+def test_completion_shows_the_public_names():
+    names = dir(alluvion)
+    assert {"rmm", "testing", "dask", "cuda_core", *alluvion.__all__} <= set(names)
+    assert not {"Any", "annotations", "TYPE_CHECKING"} & set(names)
+    assert alluvion.cuda_core.__name__ == "alluvion.cuda_core"

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import alluvion
 import alluvion.rmm
 
 MODULES = [
@@ -37,11 +38,20 @@ MODULES = [
 ]
 
 
+# Where this process has the package from, which others need not have on their path: it may be installed, or lie in a folder.
+PACKAGES = os.path.dirname(os.path.dirname(alluvion.__file__))
+
+
+def path_of(*folders):
+    """A search path with these folders before that of the package."""
+    return os.pathsep.join([*map(str, folders), PACKAGES])
+
+
 def run(program, *options, **environment):
     """What a program prints, in a process of its own. It must print nothing on standard error."""
     done = subprocess.run(
         [sys.executable, *options, "-c", program] if program else [sys.executable, *options],
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": path_of(), **environment},
         capture_output=True,
         text=True,
     )
@@ -182,14 +192,14 @@ def test_another_rmm_is_refused(tmp_path):
         "    alluvion.rmm.install()\n"
         "except RuntimeError as error:\n"
         "    print(error)\n",
-        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]),
+        PYTHONPATH=path_of(tmp_path),
     )
     assert str(tmp_path / "rmm.py") in text
 
 
 def test_an_installed_rmm_is_passed_by(tmp_path, folder):
     (tmp_path / "rmm.py").write_text("genuine = True\n")
-    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    path = path_of(tmp_path)
     assert run("import alluvion.rmm; alluvion.rmm.install(); import rmm; print(rmm.__name__)", PYTHONPATH=path) == (
         "alluvion.rmm"
     )
@@ -199,11 +209,11 @@ def test_an_installed_rmm_is_passed_by(tmp_path, folder):
     assert run("import alluvion.rmm as a; a.install(); " + program, PYTHONPATH=os.pathsep.join([folder, path])) == expected
 
 
-def test_the_folder_has_one_package_of_one_line(folder):
-    (name,) = (entry for entry in os.listdir(folder))
-    assert name == "rmm"
-    with open(os.path.join(folder, "rmm", "__init__.py")) as file:
-        assert len(file.readlines()) == 1
+def test_the_folder_has_packages_of_one_line(folder):
+    assert sorted(os.listdir(folder)) == ["librmm_cffi", "rmm"]
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name, "__init__.py")) as file:
+            assert len(file.readlines()) == 1
 
 
 def test_running_a_program(tmp_path):
@@ -218,8 +228,7 @@ def test_running_a_program(tmp_path):
     (tmp_path / "helper_of_script.py").write_text("")
     expected = "alluvion.rmm __main__ ['-x', 'y']\nalluvion.rmm"
     assert run("", "-m", "alluvion.rmm", str(script), "-x", "y") == expected
-    path = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
-    assert run("", "-m", "alluvion.rmm", "-m", "program", "-x", "y", PYTHONPATH=path) == expected
+    assert run("", "-m", "alluvion.rmm", "-m", "program", "-x", "y", PYTHONPATH=path_of(tmp_path)) == expected
     assert run("", "-m", "alluvion.rmm", "-c", "import rmm, sys; print(rmm.__name__, sys.argv)", "a") == (
         "alluvion.rmm ['-c', 'a']"
     )
@@ -227,5 +236,41 @@ def test_running_a_program(tmp_path):
 
 @pytest.mark.parametrize("arguments", [[], ["-m"], ["-z"]])
 def test_a_wrong_use_is_told(arguments):
-    done = subprocess.run([sys.executable, "-m", "alluvion.rmm", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "alluvion.rmm", *arguments],
+        env={**os.environ, "PYTHONPATH": path_of()},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and "usage:" in done.stderr
+
+
+def test_an_installed_version_is_told(installed):
+    from importlib import metadata
+
+    assert metadata.version("rmm") == alluvion.rmm.__version__
+    assert [found.name for found in metadata.distributions() if found.name == "rmm"] == ["rmm"]
+    alluvion.rmm.uninstall()
+    with pytest.raises(metadata.PackageNotFoundError):
+        metadata.version("rmm")
+
+
+def test_allocators_are_there_after_a_bare_import(installed):
+    program = "import rmm, sys; print(rmm.allocators.__name__, 'cupy' in sys.modules)"
+    assert run("", "-m", "alluvion.rmm", "-c", program) == "alluvion.rmm.allocators False"
+
+
+LEGACY = "from librmm_cffi import librmm, librmm_config; import librmm_cffi.librmm_config as c; print(c is librmm_config)"
+
+
+def test_the_oldest_interface_is_there_in_every_way(folder):
+    assert run("import alluvion.rmm; alluvion.rmm.install(); " + LEGACY) == "True"
+    assert run("", "-m", "alluvion.rmm", "-c", LEGACY) == "True"
+    assert run(LEGACY, PYTHONPATH=path_of(folder)) == "True"
+
+
+def test_another_package_of_the_oldest_interface_is_passed_by_on_request_alone(tmp_path):
+    (tmp_path / "librmm_cffi.py").write_text("genuine = True\n")
+    program = "import alluvion.rmm; alluvion.rmm.install({}); import librmm_cffi; print(hasattr(librmm_cffi, 'genuine'))"
+    assert run(program.format(""), PYTHONPATH=path_of(tmp_path)) == "True"
+    assert run(program.format("legacy=True"), PYTHONPATH=path_of(tmp_path)) == "False"

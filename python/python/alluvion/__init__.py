@@ -16,7 +16,7 @@ tests, `alluvion.errors` the exceptions.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from alluvion import errors, pinned
 from alluvion._alluvion import (
@@ -43,7 +43,7 @@ from alluvion._program import ProgramFailed, doctor, draw, replay, run, tune
 from alluvion._sharing import Shared, Sharing, open_shared, receive_shared, send_shared, sharing, sharing_figures, sweep_shared
 from alluvion._simulated import Access, Hazard, HazardError, Simulated, simulated
 from alluvion._snapshot import Snapshot
-from alluvion._stack import Block, Call, Limit, Stack, Statistics, TagStatistics, resource
+from alluvion._stack import Block, Call, Limit, Stack, Statistics, TagStatistics, Violation, resource
 from alluvion._tag import current_tag, tag
 from alluvion._using import using
 
@@ -69,6 +69,7 @@ __all__ = [
     "Statistics",
     "Stream",
     "TagStatistics",
+    "Violation",
     "__version__",
     "current_device",
     "current_resource",
@@ -106,12 +107,22 @@ __all__ = [
 ]
 
 # Modules that are imported when they are asked for: a program that needs none of them starts faster.
-_LATER = frozenset({"rmm", "testing"})
+_LATER = frozenset({"cuda_core", "dask", "rmm", "testing"})
+
+if TYPE_CHECKING:
+    from alluvion import cuda_core as cuda_core
+    from alluvion import dask as dask
+    from alluvion import rmm as rmm
+    from alluvion import testing as testing
+else:
+
+    def __getattr__(name: str) -> object:
+        if name in _LATER:
+            from importlib import import_module
+
+            return import_module(f"alluvion.{name}")
+        raise AttributeError(f"module 'alluvion' has no attribute {name!r}")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        from importlib import import_module
-
-        return import_module(f"alluvion.{name}")
-    raise AttributeError(f"module 'alluvion' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_LATER, *(name for name in globals() if name.startswith("__"))})

@@ -13,11 +13,19 @@ package anywhere in the process, and `python -m alluvion.rmm script.py` runs a p
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from alluvion import __version__ as __alluvion_version__
-from alluvion.rmm import librmm, mr, pylibrmm, rmm, statistics
+from alluvion.rmm import librmm as librmm
+from alluvion.rmm import mr
+from alluvion.rmm import pylibrmm as pylibrmm
+from alluvion.rmm import rmm as rmm
+from alluvion.rmm import statistics as statistics
 from alluvion.rmm._cuda import gpu as _gpu
-from alluvion.rmm._install import install, uninstall
-from alluvion.rmm._version import __git_commit__, __version__
+from alluvion.rmm._install import install as install
+from alluvion.rmm._install import uninstall as uninstall
+from alluvion.rmm._version import __git_commit__ as __git_commit__
+from alluvion.rmm._version import __version__ as __version__
 from alluvion.rmm.mr import disable_logging, enable_logging, get_log_filenames
 from alluvion.rmm.pylibrmm.device_buffer import DeviceBuffer
 from alluvion.rmm.pylibrmm.logger import (
@@ -64,20 +72,26 @@ _ALLOCATORS = {
     "rmm_torch_allocator": "alluvion.rmm.allocators.torch",
 }
 
+if TYPE_CHECKING:
+    from alluvion.rmm import allocators as allocators
+else:
 
-def __getattr__(name: str) -> object:
-    """The names that older versions of RMM had here."""
-    from importlib import import_module
-    from warnings import warn
+    def __getattr__(name: str) -> object:
+        """The allocators, which are imported when they are asked for, and the names that older versions of RMM had here."""
+        from importlib import import_module
+        from warnings import warn
 
-    if name in _ALLOCATORS:
-        place = _ALLOCATORS[name].removeprefix("alluvion.")
-        warn(f"rmm.{name} is deprecated: use {place}.{name}", FutureWarning, stacklevel=2)
-        return getattr(import_module(_ALLOCATORS[name]), name)
-    if name == "_lib":
-        warn("rmm._lib is deprecated: use rmm.pylibrmm", FutureWarning, stacklevel=2)
-        return pylibrmm
-    if name == "logging_level":
-        warn("rmm.logging_level is deprecated: use rmm.level_enum", FutureWarning, stacklevel=2)
-        return level_enum
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "allocators":
+            return import_module("alluvion.rmm.allocators")
+
+        if name in _ALLOCATORS:
+            place = _ALLOCATORS[name].removeprefix("alluvion.")
+            warn(f"rmm.{name} is deprecated: use {place}.{name}", FutureWarning, stacklevel=2)
+            return getattr(import_module(_ALLOCATORS[name]), name)
+        if name == "_lib":
+            warn("rmm._lib is deprecated: use rmm.pylibrmm", FutureWarning, stacklevel=2)
+            return pylibrmm
+        if name == "logging_level":
+            warn("rmm.logging_level is deprecated: use rmm.level_enum", FutureWarning, stacklevel=2)
+            return level_enum
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

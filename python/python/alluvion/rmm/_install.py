@@ -6,11 +6,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 _OURS = "alluvion.rmm"
+_LEGACY = "alluvion.librmm_cffi"
 
 
 def _path_folder() -> str:
@@ -33,13 +35,15 @@ class _Loader:
 
 
 class _Finder:
-    """Answers for `rmm` and its modules."""
+    """Answers for `rmm` and its modules, and for the version of the package that is installed."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "rmm" and not name.startswith("rmm."):
+        # The modules of `librmm_cffi` would be loaded a second time from its folder, under that name.
+        is_legacy = name.startswith("librmm_cffi.") and sys.modules.get("librmm_cffi") is sys.modules.get(_LEGACY)
+        if name != "rmm" and not name.startswith("rmm.") and not is_legacy:
             return None
         ours = "alluvion." + name
         try:
@@ -51,22 +55,48 @@ class _Finder:
         is_package = found.submodule_search_locations is not None
         return ModuleSpec(name, _Loader(ours), origin=found.origin, is_package=is_package)
 
+    @staticmethod
+    def find_distributions(context: Any = None) -> Iterator[Any]:
+        """What `importlib.metadata.version("rmm")` asks."""
+        name = getattr(context, "name", None)
+        if name not in (None, "rmm"):
+            return
+        from importlib.metadata import Distribution
+
+        from alluvion.rmm._version import __version__
+
+        class StandIn(Distribution):
+            def read_text(self, filename: str) -> str | None:
+                text = f"Metadata-Version: 2.1\nName: rmm\nVersion: {__version__}\nSummary: alluvion.rmm, standing in for rmm\n"
+                return text if filename == "METADATA" else None
+
+            def locate_file(self, path: Any) -> Any:
+                from pathlib import Path
+
+                return Path(__file__).parent / path
+
+        yield StandIn()
+
 
 class _LastFinder:
-    """Answers for `librmm`, the separate package with RMM's native library, if nobody else does."""
+    """Answers for `librmm`, the separate package with RMM's native library, and for `librmm_cffi`, which RMM was until version 0.9, if
+    nobody else does.
+    """
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(name, _Loader(_OURS + ".librmm")) if name == "librmm" else None
+        ours = {"librmm": _OURS + ".librmm", "librmm_cffi": _LEGACY}.get(name)
+        return None if ours is None else ModuleSpec(name, _Loader(ours))
 
 
 def install(legacy: bool = False) -> None:
     """From now on `import rmm`, and of every module `rmm.*`, gives `alluvion.rmm` anywhere in the process.
 
     A second call does nothing. The classes of buffers, streams and resources say from then on that they are of `rmm`, because
-    libraries such as Dask look at that. With `legacy=True`, `import librmm_cffi` gives what RMM was until version 0.9.
+    libraries such as Dask look at that, and `importlib.metadata.version("rmm")` is that of the interface. Where no such package is
+    installed, `import librmm_cffi` gives what RMM was until version 0.9; with `legacy=True` it does in any case.
 
     What is compiled against RMM's C++ or Cython interface is out of reach: cuDF, cuML, pylibcudf and raft link the genuine
     library, and keep it. For programs in Python this is enough: dask-cuda, distributed, CuPy, Numba, PyTorch.
@@ -143,10 +173,10 @@ def _unpickled() -> tuple[type, ...]:
     return tuple(getattr(_alluvion, name) for name in names if hasattr(_alluvion, name))
 
 
-def _take_over() -> None:
-    """What the package of one line does: after it, the module `rmm` that is being imported is ours."""
-    install()
-    sys.modules["rmm"] = importlib.import_module("rmm")
+def _take_over(name: str = "rmm") -> None:
+    """What a package of one line does: after it, the module `rmm` or `librmm_cffi` that is being imported is ours."""
+    install(legacy=name == "librmm_cffi")
+    sys.modules[name] = importlib.import_module(name)
 
 
 __all__ = ["install", "uninstall"]

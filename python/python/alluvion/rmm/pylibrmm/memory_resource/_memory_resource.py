@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import index
+from typing import TYPE_CHECKING, TypeVar
 
 from alluvion._alluvion import (
     ArenaMemoryResource,
@@ -41,6 +42,8 @@ from alluvion._alluvion import (
 from alluvion._using import using as _scope
 from alluvion.rmm.pylibrmm.memory_resource._log_file import append_id as _append_id
 from alluvion.rmm.pylibrmm.memory_resource._log_file import log_file
+
+_Resource = TypeVar("_Resource", bound=DeviceMemoryResource)
 
 
 def get_current_device_resource() -> DeviceMemoryResource:
@@ -81,7 +84,7 @@ def available_device_memory() -> tuple[int, int]:
 
 
 @contextmanager
-def using(resource: DeviceMemoryResource, *, thread: bool = False) -> Iterator[DeviceMemoryResource]:
+def using(resource: _Resource, *, thread: bool = False) -> Iterator[_Resource]:
     """Makes the current device allocate from `resource`, and puts the earlier object back at the end, also after an exception.
 
     Like `set_current_device_resource` it is the resource of every thread meanwhile. With `thread=True` it is only that of the
@@ -192,18 +195,20 @@ def _flush_logs() -> None:
             resource.flush()
 
 
-def __getattr__(name: str) -> object:
-    """The names that older versions of RMM had here."""
-    from warnings import warn
+if not TYPE_CHECKING:
 
-    if name == "get_current_device_resource_type":
-        instead, value = "type(get_current_device_resource())", lambda: type(get_current_device_resource())
-    elif name == "get_per_device_resource_type":
-        instead, value = "type(get_per_device_resource(device))", lambda device: type(get_per_device_resource(device))
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warn(f"rmm.mr.{name} is deprecated: use {instead}", FutureWarning, stacklevel=2)
-    return value
+    def __getattr__(name: str) -> object:
+        """The names that older versions of RMM had here."""
+        from warnings import warn
+
+        if name == "get_current_device_resource_type":
+            instead, value = "type(get_current_device_resource())", lambda: type(get_current_device_resource())
+        elif name == "get_per_device_resource_type":
+            instead, value = "type(get_per_device_resource(device))", lambda device: type(get_per_device_resource(device))
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn(f"rmm.mr.{name} is deprecated: use {instead}", FutureWarning, stacklevel=2)
+        return value
 
 
 __all__ = [

@@ -1,0 +1,1 @@
+__import__("alluvion.rmm._install", fromlist=["_"])._take_over("librmm_cffi")
