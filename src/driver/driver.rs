@@ -110,6 +110,20 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// [`Code::INVALID_DEVICE`] if there is no such device; as the driver says. The current context is then the one before.
     fn set_context(&self, ordinal: u32) -> DriverResult<()>;
 
+    /// Makes a context current on the calling thread if none is, as a call of cudart does: the primary context of device 0. One that is
+    /// current stays, whoever made it. No other call of this trait leaves another context current than it has found: this one is for
+    /// interfaces that stand in for those of a library that does.
+    ///
+    /// # Errors
+    ///
+    /// As [`context_device`](Self::context_device) and [`set_context`](Self::set_context). Then nothing has changed.
+    fn ensure_context(&self) -> DriverResult<()> {
+        match self.context_device()? {
+            Some(_) => Ok(()),
+            None => self.set_context(0),
+        }
+    }
+
     /// Calls `function` while the device is current on this thread, and makes current again what was: for code of others that wants a
     /// current device, and leaves it current. By default it is called as it is, for a driver whose devices nobody else knows.
     ///

@@ -387,6 +387,31 @@ fn a_primary_context_of_somebody_else_is_found() {
 }
 
 #[test]
+fn a_context_is_made_current_where_none_is() {
+    in_child("a_context_is_made_current_where_none_is", &WHOLE, &[("STUB_DEVICES", "2")], || {
+        let driver = CudaDriver::load().expect("the stub starts");
+        assert_eq!(current_context(), 0);
+        assert_eq!(driver.ensure_context(), Ok(()));
+        let primary = current_context();
+        assert!(primary != 0 && driver.context_device() == Ok(Some(0)));
+        // A context of somebody's own, and the primary one of another device, stay.
+        for other in [0xF0, primary + 1] {
+            push_context(other);
+            assert_eq!(driver.ensure_context(), Ok(()));
+            assert_eq!(current_context(), other);
+        }
+        // Another thread has nothing current, whatever this one has.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(current_context(), 0);
+                assert_eq!(driver.ensure_context(), Ok(()));
+                assert_eq!(current_context(), primary);
+            });
+        });
+    });
+}
+
+#[test]
 fn an_older_driver_knows_no_green_contexts() {
     in_child("an_older_driver_knows_no_green_contexts", &NO_OPTIONAL, &[], || {
         let driver = CudaDriver::load().expect("what is missing is optional");

@@ -59,6 +59,7 @@ macro_rules! over {
                 an_address_knows_its_memory
                 an_address_that_nobody_knows_is_no_error
                 what_a_thread_has_made_current_stays_current
+                a_context_is_made_current_where_none_is
                 a_handle_is_for_other_processes
                 a_shared_event_is_an_event
                 what_goes_out_comes_in

@@ -111,6 +111,11 @@ unsafe impl Driver for CudaDriver {
         check(Call::ContextSet, unsafe { (self.symbols.context_set_current)(context.0) })
     }
 
+    fn ensure_context(&self) -> DriverResult<()> {
+        // Which device the context is of does not matter here: one question, and not two.
+        if self.has_current_context()? { Ok(()) } else { self.set_context(0) }
+    }
+
     fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
         let device = self.device(ordinal, Call::ContextEnter)?;
         let _current = device.make_current(&self.symbols)?;

@@ -70,14 +70,20 @@ impl CudaDevice {
 }
 
 impl CudaDriver {
-    /// The device of the context that is current on the calling thread.
-    pub(super) fn current_device(&self) -> DriverResult<Option<u32>> {
+    /// Whether a context is current on the calling thread, whoever made it.
+    pub(super) fn has_current_context(&self) -> DriverResult<bool> {
         const CALL: Call = Call::ContextDevice;
         usable(CALL)?;
         let mut current = 0;
         // SAFETY: `current` is writable.
         check(CALL, unsafe { (self.symbols.context_get_current)(&raw mut current) })?;
-        if current == 0 {
+        Ok(current != 0)
+    }
+
+    /// The device of the context that is current on the calling thread.
+    pub(super) fn current_device(&self) -> DriverResult<Option<u32>> {
+        const CALL: Call = Call::ContextDevice;
+        if !self.has_current_context()? {
             return Ok(None);
         }
         let mut number = -1;

@@ -38,6 +38,20 @@ pub(crate) fn each_thread_has_a_current_device(driver: &dyn Driver) {
     });
 }
 
+pub(crate) fn a_context_is_made_current_where_none_is(driver: &dyn Driver) {
+    let last = driver.device_count().expect("it knows") - 1;
+    on_a_new_thread(|| {
+        assert_eq!(driver.ensure_context(), Ok(()));
+        assert_eq!(driver.context_device(), Ok(Some(GPU)));
+        on_a_new_thread(|| {
+            assert_eq!(driver.context_device(), Ok(at_first(driver)), "it is the other thread's")
+        });
+        assert_eq!(driver.set_context(last), Ok(()));
+        assert_eq!(driver.ensure_context(), Ok(()));
+        assert_eq!(driver.context_device(), Ok(Some(last)), "one that is current stays");
+    });
+}
+
 pub(crate) fn code_of_others_runs_with_a_current_device(driver: &dyn Driver) {
     let last = driver.device_count().expect("it knows") - 1;
     let seen = |ordinal| {

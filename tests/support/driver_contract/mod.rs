@@ -88,6 +88,7 @@ macro_rules! clauses {
             attributes_have_numbers
             a_stream_knows_its_device
             each_thread_has_a_current_device
+            a_context_is_made_current_where_none_is
             code_of_others_runs_with_a_current_device
             what_a_thread_has_made_current_stays_current
             an_address_knows_its_memory
