@@ -221,6 +221,23 @@ pub unsafe extern "C" fn alv_resource_device(resource: *const ResourceHandle, de
     })
 }
 
+/// Makes a context current for the calling thread if none is, as a call of CUDA's runtime does: the primary one of device 0. One that
+/// is current stays. The machine is that of `resource`, or the chosen one for null. No other function of this library but
+/// `alv_set_current_device` leaves another context current than it has found: this one is for headers that stand in for those of a
+/// library on that runtime. Where there is no driver, or it fails, nothing changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_ensure_context(resource: *const ResourceHandle) {
+    boundary::contained((), || {
+        // Without a word of a failure: the call that needs a context says why there is none.
+        let _ = if resource.is_null() {
+            machine::chosen().map(|machine| machine.driver().ensure_context())
+        } else {
+            // SAFETY: the contract of pointers.
+            unsafe { handle::lend(resource) }.map(|resource| resource.device().driver().ensure_context())
+        };
+    });
+}
+
 /// The largest alignment that the resource honours; 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle) -> usize {

@@ -648,6 +648,12 @@ alv_status alv_device_count(int32_t *out);
 // The device that is current for the calling thread.
 alv_status alv_current_device(int32_t *out);
 
+// Makes a context current for the calling thread if none is, as a call of CUDA's runtime does: the primary one of device 0. One that
+// is current stays. The machine is that of `resource`, or the chosen one for null. No other function of this library but
+// `alv_set_current_device` leaves another context current than it has found: this one is for headers that stand in for those of a
+// library on that runtime. Where there is no driver, or it fails, nothing changes.
+void alv_ensure_context(const struct alv_resource *resource);
+
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
 

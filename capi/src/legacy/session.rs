@@ -61,6 +61,11 @@ impl Session {
         &self.machine
     }
 
+    /// Makes a context current on the calling thread if none is. What needs one says why there is none.
+    pub(super) fn ensure_context(&self) {
+        let _ = self.machine.driver().ensure_context();
+    }
+
     pub(super) fn log(&self) -> Option<&Log> {
         self.log.as_ref()
     }

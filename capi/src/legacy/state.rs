@@ -94,12 +94,19 @@ impl Place {
     }
 }
 
-/// The session that there is, or else the early one.
+/// The session that there is, or else the early one. A context is current on the calling thread then, as after every call of the
+/// first RMM.
 ///
 /// # Errors
 ///
 /// `RMM_ERROR_NOT_INITIALIZED` after a finalize; as [`Session::begin`].
 pub(super) fn session() -> Result<Arc<Session>, Refusal> {
+    let session = present_or_early()?;
+    session.ensure_context();
+    Ok(session)
+}
+
+fn present_or_early() -> Result<Arc<Session>, Refusal> {
     let place = place();
     match &place.read().phase {
         Phase::Begun(session) | Phase::Early(session) => return Ok(Arc::clone(session)),
@@ -166,6 +173,7 @@ pub(super) fn initialize(options: Option<Options>) -> Result<(), Error> {
     end(before);
     let options = options.unwrap_or_else(|| place.read().options);
     let mut made = Session::begin(options)?;
+    made.ensure_context();
     let displaced = {
         let mut state = place.write();
         // Another thread may have been faster.

@@ -7,6 +7,8 @@
 
 #include "expect.h"
 
+#include <alluvion/rmm_legacy.h>
+
 static void missing(void) {
     alv_resource *resource = (alv_resource *)&resource;
     EXPECT_STATUS(alv_resource_from_recipe("pool | cuda", 0, &resource), ALV_NO_DRIVER);
@@ -53,6 +55,54 @@ static void push_context(size_t context) {
     void *found = stand_in("cuCtxPushCurrent_v2");
     memcpy(&push, &found, sizeof found);
     EXPECT(push(context) == 0);
+}
+
+static void pop_context(void) {
+    unsigned (*pop)(size_t *) = NULL;
+    void *found = stand_in("cuCtxPopCurrent_v2");
+    memcpy(&pop, &found, sizeof found);
+    size_t popped = 0;
+    EXPECT(pop(&popped) == 0 && popped != 0);
+}
+
+/* Calls of this library leave nothing current where nothing was; those of the first RMM leave a context, as a runtime of CUDA does. */
+static void contexts(void) {
+    EXPECT(current_context() == 0);
+    alv_resource *pool = stack("pool | cuda");
+    void *block = NULL;
+    OK(alv_allocate(pool, 1000, 0, NULL, &block));
+    alv_deallocate(pool, block, 1000, 0, NULL);
+    EXPECT(current_context() == 0);
+    alv_ensure_context(pool);
+    const size_t primary = current_context();
+    EXPECT(primary != 0);
+    pop_context();
+    alv_ensure_context(NULL);
+    EXPECT(current_context() == primary);
+    pop_context();
+    alv_resource_release(pool);
+
+    rmmOptions_t options = {PoolAllocation, (size_t)4 << 20, false};
+    EXPECT(rmmInitialize(&options) == RMM_SUCCESS);
+    EXPECT(current_context() == primary);
+    pop_context();
+    EXPECT(RMM_ALLOC(&block, 1000, NULL) == RMM_SUCCESS);
+    EXPECT(current_context() == primary);
+    pop_context();
+    size_t free_bytes = 0, total_bytes = 0;
+    EXPECT(rmmGetInfo(&free_bytes, &total_bytes, NULL) == RMM_SUCCESS);
+    EXPECT(current_context() == primary);
+    /* One of the program's stays. */
+    push_context(0x77);
+    EXPECT(RMM_REALLOC(&block, 2000, NULL) == RMM_SUCCESS);
+    EXPECT(current_context() == 0x77);
+    pop_context();
+    pop_context();
+    EXPECT(RMM_FREE(block, NULL) == RMM_SUCCESS);
+    EXPECT(current_context() == primary);
+    pop_context();
+    EXPECT(rmmFinalize() == RMM_SUCCESS);
+    EXPECT(current_context() == 0);
 }
 
 static void found(void) {
@@ -106,6 +156,8 @@ static void found(void) {
     alv_stream_release(stream);
     alv_resource_release(pool);
     EXPECT(current_context() == 0x77);
+    pop_context();
+    contexts();
 }
 
 int main(int count, char **arguments) {

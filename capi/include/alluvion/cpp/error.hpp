@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace alluvion {
 
@@ -130,6 +131,12 @@ template <class Errors>
     Errors::raise(status, info, message);
     std::terminate();
 }
+
+/// Whether a context is current on the calling thread after the calls of a handle with this policy.
+template <class Errors, class = void>
+inline constexpr bool ensures_context = false;
+template <class Errors>
+inline constexpr bool ensures_context<Errors, std::void_t<decltype(Errors::ensures_context)>> = Errors::ensures_context;
 
 template <class Errors = default_errors>
 void check(alv_status status) {

@@ -63,12 +63,14 @@ public:
     /// current one.
     explicit basic_resource(std::string_view recipe, device_id device = current_device)
         : basic_resource(of_recipe(recipe, device), adopted{}) {
+        ensure_context();
         require_access();
     }
 
     /// The layers of a recipe without a source, as `stats | pool`, over a resource, which they keep.
     [[nodiscard]] static basic_resource over(std::string_view layers, basic_resource const &upstream) {
         auto const text = ::alluvion::detail::c_text<Errors>(layers);
+        upstream.ensure_context();
         alv_resource *made = nullptr;
         upstream.check(alv_resource_over(text.c_str(), upstream.handle_, &made));
         return adopt(made);
@@ -102,7 +104,9 @@ public:
         ::alluvion::detail::check<Errors>(alv_resource_from_source(device.value(), &functions, &made));
         // The library has it now.
         static_cast<void>(held.release());
-        return adopt(made);
+        basic_resource taken = adopt(made);
+        taken.ensure_context();
+        return taken;
     }
 
     /// This resource, with a `bool (oom_report const &)` that is asked when it is out of memory: true means that memory was freed,
@@ -169,35 +173,41 @@ public:
     // On a stream.
 
     [[nodiscard]] void *allocate(stream_view stream, std::size_t bytes, std::size_t align = default_alignment) const {
+        ensure_context();
         void *block = nullptr;
         check(alv_allocate_raw(handle_, bytes, align, stream.resolved(), &block));
         return block;
     }
     void deallocate(stream_view stream, void *block, std::size_t bytes,
                     std::size_t align = default_alignment) const noexcept {
+        ensure_context();
         alv_deallocate_raw(handle_, block, bytes, align, stream.resolved());
     }
 
     // On a stream that the library knows: without a look-up.
 
     [[nodiscard]] void *allocate(stream const &stream, std::size_t bytes, std::size_t align = default_alignment) const {
+        ensure_context();
         void *block = nullptr;
         check(alv_allocate_on(handle_, bytes, align, stream.native_handle(), &block));
         return block;
     }
     void deallocate(stream const &stream, void *block, std::size_t bytes,
                     std::size_t align = default_alignment) const noexcept {
+        ensure_context();
         alv_deallocate_on(handle_, block, bytes, align, stream.native_handle());
     }
 
     // For every stream at once.
 
     [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t align = default_alignment) const {
+        ensure_context();
         void *block = nullptr;
         check(alv_allocate_sync(handle_, bytes, align, &block));
         return block;
     }
     void deallocate_sync(void *block, std::size_t bytes, std::size_t align = default_alignment) const noexcept {
+        ensure_context();
         alv_deallocate_sync(handle_, block, bytes, align);
     }
 
@@ -248,6 +258,7 @@ public:
 
     /// Gives memory that nobody uses back to the driver until at most `keep` bytes are kept; says how much went.
     std::size_t trim(std::size_t keep = 0) const {
+        ensure_context();
         std::size_t given_back = 0;
         check(alv_trim(handle_, keep, &given_back));
         return given_back;
@@ -255,6 +266,7 @@ public:
 
     /// The free and the total bytes of the memory that the stack draws on.
     [[nodiscard]] ::alluvion::memory_info memory_info() const {
+        ensure_context();
         ::alluvion::memory_info info{};
         check(alv_memory_info(handle_, &info.available_bytes, &info.total_bytes));
         return info;
@@ -320,16 +332,21 @@ public:
 
     /// Queues a copy on a stream of the device. Either side may be memory of a device or of the host.
     void copy(void *to, void const *from, std::size_t bytes, stream_view stream) const {
+        ensure_context();
         check(alv_copy_raw(handle_, to, from, bytes, stream.resolved()));
     }
 
     /// Queues a fill on a stream of the device.
     void fill(void *to, unsigned char value, std::size_t bytes, stream_view stream) const {
+        ensure_context();
         check(alv_fill_raw(handle_, to, value, bytes, stream.resolved()));
     }
 
     /// Waits for the work on a stream of the device.
-    void synchronize(stream_view stream) const { check(alv_synchronize_raw(handle_, stream.resolved())); }
+    void synchronize(stream_view stream) const {
+        ensure_context();
+        check(alv_synchronize_raw(handle_, stream.resolved()));
+    }
 
     /// Whether the host may use every block.
     [[nodiscard]] bool host_accessible() const noexcept { return alv_resource_host_accessible(handle_); }
@@ -352,6 +369,13 @@ private:
                                      " has memory of the device; name a source such as `pinned` or `managed`";
                 ::alluvion::detail::raise<Errors>(ALV_UNSUPPORTED, message.c_str());
             }
+        }
+    }
+
+    /// Before a call that uses the device, which finds its context current then.
+    void ensure_context() const noexcept {
+        if constexpr (::alluvion::detail::ensures_context<Errors>) {
+            alv_ensure_context(handle_);
         }
     }
 

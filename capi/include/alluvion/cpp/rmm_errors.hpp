@@ -10,6 +10,9 @@ namespace detail {
 /// A policy that throws exceptions of RMM. `Types` names them: those of the program's RMM, or those of `compat/rmm`.
 template <class Types>
 struct errors_of_rmm {
+    /// RMM works by CUDA's runtime, after whose calls a context is current: programs for RMM ask the driver right after an allocation.
+    static constexpr bool ensures_context = true;
+
     [[noreturn]] static void raise(alv_status status, alv_error_info const &, char const *message) {
         switch (status) {
         case ALV_OUT_OF_MEMORY:

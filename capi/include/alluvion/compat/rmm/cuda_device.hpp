@@ -47,6 +47,7 @@ inline int get_num_cuda_devices() {
 
 /// The free and the total bytes of the current device.
 inline std::pair<std::size_t, std::size_t> available_device_memory() {
+    detail::ensure_context();
     alv_resource *source = nullptr;
     detail::check(alv_resource_from_recipe("cuda", detail::current_device(), &source));
     std::pair<std::size_t, std::size_t> bytes{0, 0};

@@ -18,6 +18,7 @@ public:
     };
 
     cuda_stream(flags how = flags::sync_default) {
+        detail::ensure_context();
         uint32_t const waits = how == flags::non_blocking ? 0 : ALV_STREAM_WAITS_FOR_LEGACY;
         detail::check(alv_stream_create_with(-1, waits, &stream_));
     }
@@ -44,8 +45,14 @@ public:
     operator ::cuda::stream_ref() const noexcept { return ::cuda::stream_ref(alv_stream_handle(stream_)); }
 #endif
 
-    void synchronize() const { detail::check(alv_stream_synchronize(stream_)); }
-    void synchronize_no_throw() const noexcept { static_cast<void>(alv_stream_synchronize(stream_)); }
+    void synchronize() const {
+        detail::ensure_context();
+        detail::check(alv_stream_synchronize(stream_));
+    }
+    void synchronize_no_throw() const noexcept {
+        detail::ensure_context();
+        static_cast<void>(alv_stream_synchronize(stream_));
+    }
 
 private:
     alv_stream *stream_ = nullptr;

@@ -20,6 +20,7 @@ public:
 
     /// Waits for the work on the stream.
     void synchronize() const {
+        detail::ensure_context();
         try {
             ::alluvion::stream_view::synchronize();
         } catch (::alluvion::error const &failure) {
@@ -29,7 +30,10 @@ public:
     void sync() const { synchronize(); }
 
     /// Waits, and says nothing of a failure.
-    void synchronize_no_throw() const noexcept { static_cast<void>(::alluvion::stream_view::synchronize_no_throw()); }
+    void synchronize_no_throw() const noexcept {
+        detail::ensure_context();
+        static_cast<void>(::alluvion::stream_view::synchronize_no_throw());
+    }
 };
 
 /// The default stream, as the file is compiled.

@@ -22,6 +22,9 @@ struct errors : public ::alluvion::detail::errors_of_rmm<error_types> {};
 
 inline void check(alv_status status) { ::alluvion::detail::check<errors>(status); }
 
+/// Makes a context current on the calling thread if none is, for a call that has no resource.
+inline void ensure_context() noexcept { alv_ensure_context(nullptr); }
+
 /// The device that is current for the calling thread.
 inline int current_device() {
     int32_t number = 0;
