@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use alluvion::{DevicePtr, Error, Frontier, Layout, Resource, StreamRef};
 use pyo3::prelude::*;
 
+use crate::machine;
 use crate::resource::Owner;
 use crate::stream::StreamHandle;
 
@@ -133,6 +134,7 @@ impl Block {
 
     /// Gives the block back. The calling thread is attached, and is detached where the free may wait.
     pub(crate) fn release(mut self, py: Python<'_>) {
+        machine::ensure_context(self.owner.device().machine());
         if self.freed_at_once() {
             // What is left may be the last handle of the resource or of the stream, whose drop waits.
             if self.owner.is_shared() && (self.stream.is_default() || Arc::strong_count(&self.stream) > 1) {

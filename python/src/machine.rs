@@ -46,6 +46,19 @@ pub(crate) fn device() -> Result<Device, Error> {
     active()?.current_device()
 }
 
+/// The device that is current for the calling thread, with a context that is current too: for a call after which RMM leaves one.
+pub(crate) fn device_in_context() -> Result<Device, Error> {
+    let machine = active()?;
+    ensure_context(&machine);
+    machine.current_device()
+}
+
+/// Makes a context current on the calling thread if none is, as every call of CUDA's runtime does: programs for RMM go on with the
+/// driver right after a call of its. What needs a context says why there is none.
+pub(crate) fn ensure_context(machine: &Machine) {
+    let _ = machine.driver().ensure_context();
+}
+
 /// A device by its number, and the current one without a number.
 pub(crate) fn device_or_current(ordinal: Option<u32>) -> Result<Device, Error> {
     match ordinal {
@@ -76,6 +89,10 @@ pub(crate) fn device_count(py: Python<'_>) -> usize {
 #[pyfunction]
 #[pyo3(signature = (device=None))]
 pub(crate) fn memory_info(py: Python<'_>, device: Option<u32>) -> PyResult<(usize, usize)> {
-    let info = py.detach(|| device_or_current(device)?.memory_info());
+    let info = py.detach(|| {
+        let device = device_or_current(device)?;
+        ensure_context(device.machine());
+        device.memory_info()
+    });
     raise(py, info, During::Other).map(|info| (info.free_bytes, info.total_bytes))
 }

@@ -371,6 +371,7 @@ impl DeviceBuffer {
         let Some(memory) = of.memory.as_ref().filter(|_| of.size > 0) else { return Ok(()) };
         let stream = stream.map_or_else(|| Arc::clone(&of.stream), StreamArgument::into_handle);
         let prefetched = py.detach(|| {
+            machine::ensure_context(memory.device().machine());
             if !is_managed(memory.device(), memory.address())? {
                 return Ok(());
             }

@@ -9,6 +9,8 @@
 use alluvion::driver::{Call, Code, DriverError, MemoryKind, RawStream};
 use alluvion::{Device, Error, StreamRef};
 
+use crate::machine;
+
 /// A copy by address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
@@ -49,6 +51,7 @@ impl Copy {
     /// As the driver says.
     pub(super) fn submit(self, stream: StreamRef<'_>) -> Result<(), Error> {
         let device = stream.device();
+        machine::ensure_context(device.machine());
         // SAFETY:
         // - both ranges live until the copy has run: a block of a buffer notes the copy before it is freed, and memory of the host
         //   is kept by the caller until the copy is settled; an address that was made up is the fault of who passed it, as the

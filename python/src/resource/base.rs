@@ -121,6 +121,7 @@ impl DeviceMemoryResource {
             // A block of no bytes goes down the stack, where it was counted. No block has the address 0.
             let block = if layout.is_empty() { Some(layout.dangling()) } else { DevicePtr::new(ptr) };
             let Some(block) = block else { return Ok(()) };
+            machine::ensure_context(device.machine());
             // SAFETY: the caller says that the block came from this resource with this size: an address that was made up is the
             // caller's fault, as the documentation of the class says.
             let at_once = stream
@@ -209,7 +210,7 @@ pub(super) fn leaf<R: DeviceAccessible + Send + Sync + 'static>(
     py: Python<'_>,
     make: impl FnOnce(&Device) -> Result<R, Error> + Send,
 ) -> PyResult<PyClassInitializer<DeviceMemoryResource>> {
-    let made = py.detach(|| Ok(Owner::new(make(&machine::device()?)?)));
+    let made = py.detach(|| Ok(Owner::new(make(&machine::device_in_context()?)?)));
     Ok(PyClassInitializer::from(DeviceMemoryResource::over(raise(py, made, During::Construction)?)))
 }
 
@@ -224,7 +225,10 @@ pub(super) fn layer<R: DeviceAccessible + Send + Sync + 'static>(
 ) -> PyResult<PyClassInitializer<UpstreamResourceAdaptor>> {
     let (py, under) = (upstream.py(), AnyResource::clone(upstream_of(upstream)?));
     let tower = tower_over(upstream, 1)?;
-    let made = py.detach(|| Ok(Owner::new(make(under)?)));
+    let made = py.detach(|| {
+        machine::ensure_context(under.device().machine());
+        Ok(Owner::new(make(under)?))
+    });
     Ok(UpstreamResourceAdaptor::over(tower, raise(py, made, During::Construction)?, upstream))
 }
 

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::ending::prepare;
 use crate::error::forget_raised;
+use crate::machine;
 use crate::stream::StreamHandle;
 use crate::tag;
 
@@ -40,6 +41,7 @@ impl Owner {
         layout: Layout,
         stream: &StreamHandle,
     ) -> Result<DevicePtr, Error> {
+        machine::ensure_context(self.device().machine());
         // The request may call Python, by a function or by the collector.
         prepare();
         tag::follow(py);

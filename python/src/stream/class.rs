@@ -46,7 +46,7 @@ impl Stream {
             (None, flags) => {
                 let flags =
                     flags.map_or(Ok(StreamFlags { blocking: true, ..StreamFlags::default() }), flags_of)?;
-                let made = py.detach(|| machine::device()?.stream_with(flags));
+                let made = py.detach(|| machine::device_in_context()?.stream_with(flags));
                 Arc::new(StreamHandle::owned(raise(py, made, During::Other)?))
             }
             (Some(_), Some(_)) => {
@@ -64,7 +64,8 @@ impl Stream {
 
     /// Waits until all work on the stream is done.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        let done = py.detach(|| self.handle.with(&machine::device()?, |stream| stream.synchronize()));
+        let done =
+            py.detach(|| self.handle.with(&machine::device_in_context()?, |stream| stream.synchronize()));
         pending::sweep(py);
         raise(py, done, During::Other)
     }

@@ -37,7 +37,7 @@ impl CudaStreamPool {
         let flags =
             flags.map_or(Ok(StreamFlags { blocking: true, ..StreamFlags::default() }), class::flags_of)?;
         let made = py.detach(|| {
-            let device = machine::device()?;
+            let device = machine::device_in_context()?;
             let made = StreamPool::with_flags(&device, pool_size, flags)?;
             // Frameworks bring the bare handle back.
             (0..made.len()).for_each(|index| device.raw_streams().register(&made.stream(index).to_stream()));
