@@ -22,20 +22,25 @@ struct _RMM_27_10;
 struct _RMM_27_12;
 } // namespace rmm
 
-// Around every type that knows streams: what 0 means is in its name, as in alluvion.hpp.
-#define ALLUVION_COMPAT_RMM_BEGIN \
-    namespace rmm { \
-    inline namespace ALLUVION_STREAMS_NAMESPACE {
-#define ALLUVION_COMPAT_RMM_END \
-    } \
-    }
-
 // Whether `cuda::mr` has the types that RMM's functions take since 26.06: from CCCL 3.2 on. Without them a handle of ours is in
-// their place, and a reference is a count of it.
+// their place, and a reference is a count of it: a container is half as large then.
 #if ALLUVION_CCCL >= 3002000
 #define ALLUVION_COMPAT_RMM_CCCL 1
+#define ALLUVION_COMPAT_RMM_RESOURCES with_resources_of_cccl
 #else
 #define ALLUVION_COMPAT_RMM_CCCL 0
+#define ALLUVION_COMPAT_RMM_RESOURCES without_resources_of_cccl
 #endif
+
+// Around every type that knows streams and resources. What 0 means is in its name, as in alluvion.hpp, and what its resource is: two
+// files of a program that disagree do not link where one hands such a type to the other.
+#define ALLUVION_COMPAT_RMM_BEGIN \
+    namespace rmm { \
+    inline namespace ALLUVION_STREAMS_NAMESPACE { \
+    inline namespace ALLUVION_COMPAT_RMM_RESOURCES {
+#define ALLUVION_COMPAT_RMM_END \
+    } \
+    } \
+    }
 
 #endif
