@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{DeviceAccessible, DevicePtr, HostAccessible, Layout, Resource};
 use crate::error::Error;
 use crate::stream::{Frontier, Stream};
+use crate::sync::Mutex;
 
 /// Where the contents of sleeping blocks are kept: memory of the host that the device reaches.
 pub(crate) trait HostStore: Resource + Send + Sync {}
@@ -17,13 +18,46 @@ impl<R: HostAccessible + DeviceAccessible + Send + Sync> HostStore for R {}
 /// A host store, shared.
 pub(crate) type SharedStore<'k> = Arc<dyn HostStore + 'k>;
 
+/// The streams of copies that could not be waited for. Shared by the two that the copies are between, so that either can wait again.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCopies(Mutex<Vec<Stream>>);
+
+impl OpenCopies {
+    /// Waits for copies that were submitted to these streams, and for earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work itself. The copies may go on then.
+    pub(crate) fn settle(&self, streams: impl IntoIterator<Item = Stream>) -> Result<(), Error> {
+        self.0.require_here()?;
+        let open = {
+            let mut open = self.0.lock();
+            open.extend(streams);
+            open.clone()
+        };
+        let mut waited = Ok(());
+        for stream in &open {
+            match stream.synchronize() {
+                // No last handle is dropped under the lock: `open` has one.
+                Ok(()) => self.0.lock().retain(|other| other.id() != stream.id()),
+                Err(error) => waited = waited.and(Err(error)),
+            }
+        }
+        waited
+    }
+
+    /// Returns `true` if all copies are known to be over. Asks no driver.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.0.lock_here().is_some_and(|open| open.is_empty())
+    }
+}
+
 /// Contents that are kept in memory of the host. Given back when it is dropped, by synchronous calls.
 pub(crate) struct HostCopy<'k> {
     store: SharedStore<'k>,
     /// Each is as long as [`CHUNK`](Self::CHUNK), but the last.
     chunks: Vec<(DevicePtr, Layout)>,
-    /// Streams with copies that could not be waited for.
-    pending: Vec<Stream>,
+    copies: Arc<OpenCopies>,
 }
 
 impl<'k> HostCopy<'k> {
@@ -37,7 +71,7 @@ impl<'k> HostCopy<'k> {
     ///
     /// As the store says.
     pub(crate) fn allocate(store: SharedStore<'k>, bytes: u64) -> Result<Self, Error> {
-        let mut copy = Self { store, chunks: Vec::new(), pending: Vec::new() };
+        let mut copy = Self { store, chunks: Vec::new(), copies: Arc::default() };
         let mut left = bytes;
         while left > 0 {
             let layout = Layout::from_bytes(left.min(Self::CHUNK) as usize)?;
@@ -54,28 +88,9 @@ impl<'k> HostCopy<'k> {
         Some((chunk.address() + within, (layout.bytes() as u64).checked_sub(within)?))
     }
 
-    /// Waits for copies that were submitted to these streams, and for earlier ones.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work itself. The copies may go on then.
-    pub(crate) fn settle(&mut self, streams: impl IntoIterator<Item = Stream>) -> Result<(), Error> {
-        self.pending.extend(streams);
-        let mut waited = Ok(());
-        self.pending.retain(|stream| {
-            let answer = stream.synchronize();
-            let is_open = answer.is_err();
-            if waited.is_ok() {
-                waited = answer;
-            }
-            is_open
-        });
-        waited
-    }
-
-    /// Returns `true` if all copies are known to be over.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.pending.is_empty()
+    /// The copies to and from it.
+    pub(crate) fn copies(&self) -> &Arc<OpenCopies> {
+        &self.copies
     }
 
     /// The bytes of the host.
@@ -86,7 +101,7 @@ impl<'k> HostCopy<'k> {
 
 impl Drop for HostCopy<'_> {
     fn drop(&mut self) {
-        if self.settle([]).is_err() {
+        if !self.copies.are_settled() && self.copies.settle([]).is_err() {
             // The device may use the memory: it is leaked.
             return;
         }
@@ -137,6 +152,11 @@ impl SleepRecord<'_> {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.bytes as usize).sum()
+    }
+
+    /// The copies of their contents that are not known to be over.
+    pub(crate) fn open_copies(&self) -> Option<Arc<OpenCopies>> {
+        self.host.as_ref().map(HostCopy::copies).filter(|copies| !copies.are_settled()).cloned()
     }
 
     /// The bytes of the host's memory that their contents are kept in; 0 if they were dropped.

@@ -22,6 +22,7 @@ mod page_books;
 mod paged;
 mod pages;
 mod sleep;
+mod sleep_copies;
 mod sleep_meanwhile;
 mod snapshots;
 mod steals;

@@ -24,6 +24,7 @@ impl<U: Resource> Engine<U> {
         let mut collected = Ok(());
         if self.reserved_bytes() > keep_bytes {
             self.close_open_ends();
+            let _ = self.book.settle_copies();
             collected = self.collect();
             let keep_units = keep_bytes.div_ceil(Layout::MIN_ALIGN) as u64;
             while let Some(bytes) = self.return_segment(keep_units) {

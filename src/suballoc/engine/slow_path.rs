@@ -195,6 +195,8 @@ impl<U: Resource> Engine<U> {
         attempt: &mut Attempt,
     ) -> Result<Option<DevicePtr>, Error> {
         if self.book.page_units > 0 {
+            // Blocks that were freed beside copies may be free now.
+            let _ = self.book.settle_copies();
             let grown = self.grow_or_move(request, Growth::Exact, attempt)?;
             return Ok(grown.or_else(|| self.book.serve_elsewhere(request)));
         }

@@ -13,7 +13,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn copy(
         &self,
         blocks: &[SleepingBlock],
-        host: &mut HostCopy<'_>,
+        host: &HostCopy<'_>,
         direction: Direction,
     ) -> Result<(), Error> {
         let device = &self.book.device;
@@ -22,13 +22,13 @@ impl<U: Resource> Engine<U> {
         for (piece, stream) in Pieces::of(blocks, host).zip(streams.iter().cycle()) {
             // SAFETY: the memory of blocks and host is live and as long; no other work uses the blocks, as the caller has
             // promised, or because they are not awake yet; nobody else knows the memory of the host. It is waited for below,
-            // or stays where it is.
+            // or both stay where they are: see `SuballocBook::settle_copies`.
             submitted = unsafe { submit(stream.as_ref(), piece, direction) };
             if submitted.is_err() {
                 break;
             }
         }
-        submitted.and(host.settle(streams))
+        submitted.and(host.copies().settle(streams))
     }
 }
 

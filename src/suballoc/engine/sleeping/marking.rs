@@ -4,14 +4,15 @@ use core::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::super::book::SuballocBook;
+use super::super::book::{Inner, SuballocBook};
 use super::super::spill::return_to_core;
-use super::Sleepers;
+use super::sleepers::{Copying, Sleepers};
 use crate::error::Error;
-use crate::resource::{DevicePtr, Layout, SleepRecord, SleepingBlock};
+use crate::resource::{DevicePtr, Layout, OpenCopies, SleepRecord, SleepingBlock};
 use crate::stream::{Epoch, Stamp};
 use crate::suballoc::core::{FreedAsleep, Owner, Spilled, Want};
 use crate::suballoc::sleep_config::Chosen;
+use crate::sync::Arc;
 use crate::tag::Tag;
 
 impl SuballocBook {
@@ -128,21 +129,21 @@ impl SuballocBook {
         Ok(record)
     }
 
-    /// The blocks of a record are awake. Those that were freed meanwhile are left alone.
+    /// The blocks of a record are awake: at once, or, if copies of their contents go on, when these are over. Those that were
+    /// freed meanwhile are left alone.
     pub(super) fn unmark(&self, record: &mut SleepRecord<'_>) {
         let Some(mut guard) = self.inner.lock_here() else { return };
         let inner = &mut *guard;
-        for block in record.blocks.drain(..) {
-            if inner.sleepers.is_of(&block, record.number) {
-                inner.sleepers.remove(block.address);
-                inner.core.awaken(block.address);
-            }
-        }
-        if inner.sleepers.whole == Some(record.number) {
+        let number = core::mem::take(&mut record.number);
+        if inner.sleepers.whole == Some(number) {
             self.set_whole(&mut inner.sleepers, None);
         }
-        record.number = 0;
-        self.graphs.set_asleep(inner.sleepers.bounds());
+        let copying =
+            Copying { number, freed: Vec::new(), awake: core::mem::take(&mut record.blocks), open: None };
+        match record.open_copies() {
+            open @ Some(_) => inner.sleepers.copying.push(Copying { open, ..copying }),
+            None => self.end_copying(inner, copying),
+        }
     }
 
     /// From now on a block of the record that is freed stays where it is, until [`end_waking`](Self::end_waking).
@@ -156,26 +157,73 @@ impl SuballocBook {
                 "wake it with the resource that put it to sleep",
             ));
         }
-        if sleepers.waking.iter().all(|(number, _)| *number != record.number) {
-            sleepers.waking.push((record.number, Vec::new()));
+        match sleepers.copying.iter_mut().find(|copying| copying.number == record.number) {
+            // Of an earlier attempt.
+            Some(copying) => copying.open = None,
+            None => sleepers.copying.push(Copying {
+                number: record.number,
+                freed: Vec::new(),
+                awake: Vec::new(),
+                open: None,
+            }),
         }
         Ok(())
     }
 
-    /// No copy writes to the blocks of the record any more: those that were freed meanwhile are free.
+    /// If no copy writes to the blocks of the record any more, those that were freed meanwhile are free. Else the copies are left
+    /// [open](Self::settle_copies).
     pub(super) fn end_waking(&self, record: &SleepRecord<'_>) {
         let Some(mut guard) = self.inner.lock_here() else { return };
         let inner = &mut *guard;
-        let is_it = |(number, _): &(u64, Vec<u64>)| *number == record.number;
-        let Some(at) = inner.sleepers.waking.iter().position(is_it) else { return };
-        let (_, freed) = inner.sleepers.waking.swap_remove(at);
-        for address in freed {
+        let is_it = |copying: &Copying| copying.number == record.number;
+        let Some(at) = inner.sleepers.copying.iter().position(is_it) else { return };
+        match record.open_copies() {
+            open @ Some(_) => inner.sleepers.copying[at].open = open,
+            None => {
+                let over = inner.sleepers.copying.swap_remove(at);
+                self.end_copying(inner, over);
+            }
+        }
+    }
+
+    fn end_copying(&self, inner: &mut Inner, over: Copying) {
+        for address in over.freed {
             inner.sleepers.remove(address);
             if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
                 // Its work was over before it slept.
                 return_to_core(&mut inner.core, Owner::UNOWNED, Spilled { address, epoch: Epoch(0) });
             }
         }
+        for block in over.awake {
+            if inner.sleepers.is_of(&block, over.number) {
+                inner.sleepers.remove(block.address);
+                inner.core.awaken(block.address);
+            }
+        }
+        self.graphs.set_asleep(inner.sleepers.bounds());
+    }
+
+    /// Waits for copies that could not be waited for before, and lets go of what they kept.
+    ///
+    /// # Errors
+    ///
+    /// That of the first copies that cannot be waited for now either.
+    pub(in crate::suballoc::engine) fn settle_copies(&self) -> Result<(), Error> {
+        let open: Vec<Arc<OpenCopies>> = {
+            let Some(inner) = self.inner.lock_here() else { return Ok(()) };
+            inner.sleepers.copying.iter().filter_map(|copying| copying.open.clone()).collect()
+        };
+        if open.is_empty() {
+            return Ok(());
+        }
+        let waited = open.iter().fold(Ok(()), |waited, copies| waited.and(copies.settle([])));
+        let Some(mut guard) = self.inner.lock_here() else { return waited };
+        let inner = &mut *guard;
+        let is_over = |copying: &mut Copying| copying.open.as_ref().is_some_and(|open| open.are_settled());
+        let over: Vec<Copying> = inner.sleepers.copying.extract_if(.., is_over).collect();
+        over.into_iter().for_each(|over| self.end_copying(inner, over));
+        drop(guard);
+        waited
     }
 
     fn set_whole(&self, sleepers: &mut Sleepers, whole: Option<u64>) {
@@ -200,9 +248,10 @@ impl SuballocBook {
         let inner = &mut *guard;
         let address = block.address();
         let Some(&(number, _)) = inner.sleepers.blocks.get(&address) else { return false };
-        if let Some((_, freed)) = inner.sleepers.waking.iter_mut().find(|(waking, _)| *waking == number) {
-            if !freed.contains(&address) {
-                freed.push(address);
+        if let Some(copying) = inner.sleepers.copying.iter_mut().find(|copying| copying.number == number) {
+            // One that is awake may be in use, and is leaked: no order says when that is over.
+            if copying.awake.is_empty() && !copying.freed.contains(&address) {
+                copying.freed.push(address);
             }
             return true;
         }

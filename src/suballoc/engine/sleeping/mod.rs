@@ -96,6 +96,8 @@ impl<U: Resource> Engine<U> {
             self.book.device.require(store.device())?;
         }
         let _turn = Turn::begin(&self.book)?;
+        // Else a page could be unmapped under them: a block of which copies go on may lie on any page of what is to sleep.
+        self.book.settle_copies()?;
         let blocks = self.book.chosen(&chosen)?;
         let mut record: SleepRecord<'k> = self.book.mark(&blocks, &chosen)?;
         if let Err(error) = self.save(&mut record, behind, keep) {
@@ -125,11 +127,10 @@ impl<U: Resource> Engine<U> {
         // Free memory whose work is over is no obstacle then. A stream that cannot be asked keeps its pages.
         let _ = self.collect();
         let Some(store) = keep.0 else { return Ok(()) };
-        let mut host = HostCopy::allocate(store, record.bytes() as u64)?;
-        let _range = nvtx::range(c"sleep", record.bytes());
-        self.copy(&record.blocks, &mut host, Direction::ToHost)?;
-        record.host = Some(host);
-        Ok(())
+        let bytes = record.bytes();
+        let host = record.host.insert(HostCopy::allocate(store, bytes as u64)?);
+        let _range = nvtx::range(c"sleep", bytes);
+        self.copy(&record.blocks, host, Direction::ToHost)
     }
 
     /// Unmaps and releases every page that only these blocks need.
@@ -168,7 +169,15 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: Option<StreamRef<'_>>,
     ) -> Option<Result<(), Error>> {
-        if !self.book.inner.lock_here()?.sleepers.blocks.contains_key(&block.address()) {
+        let address = block.address();
+        let sleeps =
+            || self.book.inner.lock_here().is_some_and(|inner| inner.sleepers.blocks.contains_key(&address));
+        if !sleeps() {
+            return None;
+        }
+        // So that it is free, and not only later; or awake, and freed like any other.
+        let _ = self.book.settle_copies();
+        if !sleeps() {
             return None;
         }
         if self.book.ledger.is_some()

@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use hashbrown::HashMap;
 
 use super::super::grow::Caller;
-use crate::resource::SleepingBlock;
+use crate::resource::{OpenCopies, SleepingBlock};
+use crate::sync::Arc;
 
 /// What sleeps in a suballocator.
 #[derive(Debug)]
@@ -21,9 +22,20 @@ pub(in crate::suballoc::engine) struct Sleepers {
     pub(super) whole: Option<u64>,
     /// The thread that puts blocks to sleep, or wakes them.
     pub(super) caller: Option<Caller>,
-    /// The records that are being woken, or whose copies could not be waited for; each with its blocks that were freed
-    /// meanwhile: copies may be writing to them.
-    pub(super) waking: Vec<(u64, Vec<u64>)>,
+    /// The records that are being woken, or whose copies could not be waited for. No page of them is given up.
+    pub(super) copying: Vec<Copying>,
+}
+
+/// A record between whose blocks and the host copies may be under way.
+#[derive(Debug)]
+pub(super) struct Copying {
+    pub(super) number: u64,
+    /// Its blocks that were freed meanwhile: they stay where they are until the copies are over.
+    pub(super) freed: Vec<u64>,
+    /// Its blocks that are awake when the copies are over, because nothing was to sleep after all.
+    pub(super) awake: Vec<SleepingBlock>,
+    /// What to wait for; `None` while a thread does.
+    pub(super) open: Option<Arc<OpenCopies>>,
 }
 
 impl Default for Sleepers {
@@ -37,7 +49,7 @@ impl Default for Sleepers {
             made: 0,
             whole: None,
             caller: None,
-            waking: Vec::new(),
+            copying: Vec::new(),
         }
     }
 }

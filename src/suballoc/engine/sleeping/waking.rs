@@ -23,30 +23,28 @@ impl<U: Resource> Engine<U> {
         }
         let _turn = Turn::begin(&self.book)?;
         self.book.begin_waking(record)?;
-        if let Some(host) = &mut record.host {
-            // Of an earlier attempt.
-            host.settle([])?;
-        }
-        if let Err(error) = self.map_pages_of(pages, record) {
-            self.book.end_waking(record);
-            return Err(error);
-        }
-        let _range = nvtx::range(c"wake", record.bytes());
-        if let Some(host) = &mut record.host
-            && let Err(error) = self.copy(&record.blocks, host, Direction::ToDevice)
-        {
-            // Else copies may go on, and what is freed meanwhile stays where it is until the next attempt.
-            if host.is_settled() {
-                self.book.end_waking(record);
-            }
-            return Err(error);
-        }
-        event!(blocks = record.blocks(), bytes = record.bytes(), "wake");
+        let restored = self.restore(pages, record);
         self.book.end_waking(record);
+        restored?;
+        event!(blocks = record.blocks(), bytes = record.bytes(), "wake");
         self.book.unmark(record);
         // Without a lock: the store is a resource of the user's.
         record.host = None;
         Ok(())
+    }
+
+    /// Maps pages where they are missing, and copies the contents back.
+    fn restore(&self, pages: &dyn Pages, record: &mut SleepRecord<'_>) -> Result<(), Error> {
+        if let Some(host) = &record.host {
+            // Of an earlier attempt.
+            host.copies().settle([])?;
+        }
+        self.map_pages_of(pages, record)?;
+        let _range = nvtx::range(c"wake", record.bytes());
+        match &record.host {
+            Some(host) => self.copy(&record.blocks, host, Direction::ToDevice),
+            None => Ok(()),
+        }
     }
 
     /// Creates and maps the pages that the blocks of a record need: all of them, or none.
