@@ -95,7 +95,8 @@ fn settle_or_ask(stream: StreamRef<'_>, recorded: &mut Result<(), Error>) -> Set
             thread::sleep(PAUSE);
             continue;
         }
-        let Err(of_device) = device.synchronize() else { return Settled::Over(recorded.clone()) };
+        let waited = device.machine().wait_for_device(device.ordinal());
+        let Err(of_device) = waited else { return Settled::Over(recorded.clone()) };
         if proves_stopped(device, &of_device) {
             return Settled::Over(Err(of_device));
         }

@@ -274,7 +274,7 @@ impl Machine {
             let Some(timeline) = self.timeline_to_ask(stamp)? else { continue };
             match self.wait_by_event(&timeline, stamp) {
                 // Nothing else says when its last frees are over.
-                Err(_) if timeline.has_open_end() => self.device(timeline.ordinal())?.synchronize()?,
+                Err(_) if timeline.has_open_end() => self.wait_for_device(timeline.ordinal())?,
                 waited => waited?,
             }
         }
@@ -303,14 +303,30 @@ impl Machine {
         Ok(())
     }
 
+    /// Waits, on the host, for all work of a device, unless that would break a capture: of a stream that is at hand here, or of a blocking
+    /// stream of anybody. The capture of a non-blocking stream that nobody has given to this crate to hold is not seen, nor is one that
+    /// begins just now.
+    ///
+    /// # Errors
+    ///
+    /// A capture error while a stream captures: then nothing was waited for. Those of the work itself.
+    pub(crate) fn wait_for_device(&self, ordinal: u32) -> Result<(), Error> {
+        self.require_here()?;
+        let device = self.device(ordinal)?;
+        for timeline in self.table().timelines().filter(|timeline| timeline.ordinal() == ordinal) {
+            timeline.require_no_capture()?;
+        }
+        device.synchronize()
+    }
+
     /// The last frees of the stream are covered by no event, and it is not at hand: they are over when its device has been waited for.
     pub(crate) fn has_open_end(&self, of: StreamId) -> bool {
         self.table().timeline(of).is_some_and(|timeline| timeline.has_open_end())
     }
 
     /// Waits, on the host, until all work submitted to any stream so far is over: for memory of device `ordinal` that may be used
-    /// on any stream. It waits for each stream by an event, and for the device only where a stream that came by its raw handle is not
-    /// covered: that would break the capture of any stream of the device, in every mode, even of streams that this crate does not know.
+    /// on any stream. It waits for each stream by an event, and [for the device](Self::wait_for_device) only where a stream that came by its raw
+    /// handle is not covered.
     ///
     /// # Errors
     ///

@@ -32,8 +32,10 @@ use crate::sync::Arc;
 /// The owner may destroy the stream after any call, so an event has to cover what was freed on it: 136 ns, and 6.6 µs where 16 threads
 /// record at once, because the driver has one lock. The first 256 frees of a stream are covered one by one, as are blocks of 64 KiB or
 /// more. After that an event covers up to 64 frees of small blocks in a [`Pool`](crate::Pool), 512 KiB at most. If the stream does not
-/// come again, the last of them serve no other stream until its device has been waited for: a trim and the end of a pool do
-/// that where they must.
+/// come again, the last of them serve no other stream until its device has been waited for: a trim, a sleep and the end of a pool do
+/// that where they must. They do not while a stream of the device captures that is at hand or [registered](Self::register), or a blocking
+/// one, for the wait would break the capture: a trim leaves that memory, a sleep fails, and the end of a pool leaks it. A capture of
+/// a non-blocking stream that nobody holds is not seen, and is broken.
 ///
 /// A stream that is [registered](Self::register) costs neither.
 ///

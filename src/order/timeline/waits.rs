@@ -2,8 +2,8 @@
 
 #![expect(unsafe_code, reason = "waits for raw streams, and asks them")]
 
-use super::Timeline;
 use super::state::Phase;
+use super::{Ending, Timeline};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream, RelaxedCapture};
 use crate::order::past::Past;
 use crate::order::{Cover, Epoch, Stamp, StreamId};
@@ -83,14 +83,40 @@ impl Timeline {
             }
             state.pins += 1;
         }
-        let waited = match self.is_capturing() {
+        let waited = self.refuse_capture().and_then(|()| self.synchronize());
+        self.unpin(None);
+        waited
+    }
+
+    /// A capture error while the stream captures. The caller holds a pin.
+    fn refuse_capture(&self) -> DriverResult<()> {
+        match self.is_capturing() {
             Ok(true) => Err(DriverError::new(Call::StreamSynchronize, Code::CAPTURE_UNSUPPORTED)),
             Err(error) if error.code.is_capture() => Err(error),
             // A query that fails for another reason proves nothing about a capture; the wait reports the rest.
-            Ok(false) | Err(_) => self.synchronize(),
-        };
+            Ok(false) | Err(_) => Ok(()),
+        }
+    }
+
+    /// For a wait for the device, which would break every capture of it. Only a stream that is at hand can be asked. The legacy stream
+    /// answers for every blocking stream of the device, also for those that this crate does not know.
+    ///
+    /// # Errors
+    ///
+    /// A capture error while the stream captures.
+    pub(crate) fn require_no_capture(&self) -> DriverResult<()> {
+        self.state.require_here()?;
+        {
+            let mut state = self.state.lock();
+            // Beside the timeline of its part in a capture, a stream has one of its own.
+            if state.phase != Phase::Live || matches!(state.ending, Ending::Branch(_)) {
+                return Ok(());
+            }
+            state.pins += 1;
+        }
+        let captures = self.refuse_capture();
         self.unpin(None);
-        waited
+        captures
     }
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.

@@ -13,7 +13,8 @@ use crate::suballoc::core::{Owned, Owner, Segment};
 
 impl<U: Resource> Engine<U> {
     /// Returns empty segments until at most `keep_bytes` are kept, and trims the upstream. Waits for the device only for memory that
-    /// nothing else can say to be free: see [`RawStreams`](crate::stream::RawStreams).
+    /// nothing else can say to be free: see [`RawStreams`](crate::stream::RawStreams); and for copies of a sleep or a wake that
+    /// failed.
     ///
     /// # Errors
     ///
@@ -37,14 +38,14 @@ impl<U: Resource> Engine<U> {
         collected.map(|()| gone.max(under))
     }
 
-    /// Waits for the device if a stream that came by its raw handle has freed here last without an event. Where that fails, its memory
-    /// stays.
+    /// Waits for the device if a stream that came by its raw handle has freed here last without an event. Where that fails, or would
+    /// break a capture, its memory stays.
     fn close_open_ends(&self) {
-        let (device, machine) = (&self.book.device, self.book.device.machine());
+        let machine = self.book.device.machine();
         self.book.spill_in_turn();
         let owned: Vec<Owned> = self.book.inner.lock().core.owners().collect();
         if owned.iter().any(|other| machine.has_open_end(other.stream)) {
-            let _ = device.synchronize();
+            let _ = machine.wait_for_device(self.book.device.ordinal());
         }
     }
 

@@ -69,7 +69,8 @@ use crate::suballoc::ledger::Ledger;
 /// their pool alive; a block that was allocated by hand and not freed ends with the pool, which then waits for all work
 /// on every stream that its machine knows: work on other streams must be completed before. Where it cannot wait,
 /// because a stream captures or the context is lost, the segments are leaked, and so are those of a graph whose memory was not
-/// [released](super::GraphMemory::release). No capture is broken.
+/// [released](super::GraphMemory::release). No capture is broken of a stream that this crate holds, nor of a blocking stream of
+/// anybody; see [`RawStreams`](crate::stream::RawStreams) for when a device is waited for.
 ///
 /// # Examples
 ///
