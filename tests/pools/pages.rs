@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use alluvion::adaptor::Limiting;
-use alluvion::driver::Call;
+use alluvion::driver::{Call, Code};
 use alluvion::error::Cause;
 use alluvion::relief::Relief;
-use alluvion::sim::SimConfig;
+use alluvion::sim::{Fault, SimConfig};
 use alluvion::source::Mapped;
 use alluvion::suballoc::{PageBudget, Reuse};
 use alluvion::testing::Stall;
@@ -479,4 +479,47 @@ fn a_maximum_is_rounded_down_to_whole_pages() {
         let report = error.out_of_memory_report().expect("a pool says why");
         assert_eq!((report.cause, report.maximum_bytes), (Cause::TooLarge, Some(pages * PAGE)), "{error}");
     }
+}
+
+/// A page that stays where it is counts against the maximum, and is no reason to make another one in its place.
+#[test]
+fn a_page_that_cannot_be_unmapped_takes_no_pool_beyond_its_maximum() {
+    let sim = machine(40);
+    let stream = sim.device(0).stream().unwrap();
+    let pool = pool(&sim, exact().maximum(16 * PAGE));
+    let kept = with_holes(&pool, 16, &stream);
+    assert_mapped(&sim, &pool, 16);
+    sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+    // The pages of the holes would have to move.
+    let error = Held::allocate(&pool, layout_of(8 * PAGE), stream.as_ref()).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Some(Code::NOT_PERMITTED), "{error}");
+    assert_mapped(&sim, &pool, 16);
+    // Some pages move, and others do not.
+    sim.clear_faults();
+    sim.inject(Fault::nth(Call::MemoryUnmap, 3, Code::NOT_PERMITTED));
+    let first = Held::allocate(&pool, layout_of(6 * PAGE), stream.as_ref());
+    assert!(pool.pool_size() <= 16 * PAGE, "{} pages of 16", pool.pool_size() / PAGE);
+    sim.clear_faults();
+    first.into_iter().for_each(|block| block.free(stream.as_ref()));
+    stream.synchronize().unwrap();
+    // Nothing is lost: all of them move now.
+    let long = Held::of(&pool, 8 * PAGE, stream.as_ref());
+    assert_mapped(&sim, &pool, 16);
+    long.free(stream.as_ref());
+    free_all(kept, &stream);
+}
+
+/// Where there is room, new pages stand in for those that stay.
+#[test]
+fn a_page_that_cannot_be_unmapped_for_a_budget_is_no_refusal() {
+    let sim = machine(40);
+    let stream = sim.device(0).stream().unwrap();
+    let pool = pool(&sim, exact().budget(PageBudget::TimesPeak(1.0)));
+    let kept = with_holes(&pool, 16, &stream);
+    sim.inject(Fault::every(Call::MemoryUnmap, Code::NOT_PERMITTED));
+    let long = Held::of(&pool, 8 * PAGE, stream.as_ref());
+    assert_mapped(&sim, &pool, 24);
+    sim.clear_faults();
+    long.free(stream.as_ref());
+    free_all(kept, &stream);
 }

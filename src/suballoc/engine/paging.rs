@@ -246,16 +246,22 @@ impl<U: Resource> Engine<U> {
     /// Unmaps and maps what is planned. `None` if the upstream refused; the refusal is kept in `attempt`.
     fn carry_out(&self, paging: &Paging, attempt: &mut Attempt) -> Result<Option<DevicePtr>, Error> {
         let Some(pages) = self.pages() else { return Ok(None) };
-        let mut hand: Vec<Extent> = Vec::new();
-        let mut kept: SmallVec<[Extent; 4]> = SmallVec::new();
+        let (mut hand, mut kept, mut stuck) = (Vec::<Extent>::new(), Vec::new(), Ok(()));
         for &extent in &paging.old {
-            if self.unmap(pages, extent) { hand.push(extent) } else { kept.push(extent) }
+            let unmapped = self.unmap(pages, extent);
+            if unmapped.is_ok() { &mut hand } else { &mut kept }.push(extent);
+            stuck = stuck.and(unmapped);
         }
         if !hand.is_empty() {
             nvtx::mark(c"move", units_of(&hand) as usize * Layout::MIN_ALIGN);
         }
         let mut filled = Filled::default();
-        let answer = self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut filled);
+        // New pages stand in for those that stay where they are, within the maximum.
+        let more = if kept.is_empty() { Some(0) } else { self.pledge_more(units_of(&kept)) };
+        let answer = match more {
+            Some(_) => self.fill_gaps(pages, &paging.growing.gaps, &mut hand, &mut filled),
+            None => stuck,
+        };
         let Filled { mapped, lost } = filled;
         hand.into_iter().for_each(|extent| self.release(pages, extent));
         // The upstream may be a user's, and may have forked.
@@ -264,7 +270,7 @@ impl<U: Resource> Engine<U> {
             let mut inner = self.book.inner.lock();
             let inner = &mut *inner;
             inner.leaving -= units_of(&paging.old);
-            inner.pledged -= paging.pledged;
+            inner.pledged -= paging.pledged + more.unwrap_or(0);
             inner.end_call();
             for &extent in &paging.old {
                 if kept.contains(&extent) {
@@ -300,6 +306,14 @@ impl<U: Resource> Engine<U> {
             }
             served => served,
         }
+    }
+
+    /// Pledges so many units more, if there is room for all of them under the maximum.
+    fn pledge_more(&self, units: u64) -> Option<u64> {
+        let mut inner = self.book.inner.lock_here()?;
+        let units = Some(units).filter(|units| *units <= self.book.room(&inner))?;
+        inner.pledged += units;
+        Some(units)
     }
 
     /// Maps a page in every part of every gap: one of the pages at hand where one fits, else a new one.
@@ -489,7 +503,7 @@ impl<U: Resource> Engine<U> {
         let _range =
             (!old.is_empty()).then(|| nvtx::range(c"trim", units_of(&old) as usize * Layout::MIN_ALIGN));
         let (unmapped, kept): (Vec<Extent>, Vec<Extent>) =
-            old.into_iter().partition(|extent| self.unmap(pages, *extent));
+            old.into_iter().partition(|extent| self.unmap(pages, *extent).is_ok());
         let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
         unmapped.iter().for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
@@ -514,7 +528,7 @@ impl<U: Resource> Engine<U> {
             let mut is_empty = true;
             for (extent, is_lost) in drained.extents {
                 let is_lost = is_lost || is_of_graph(extent.address, extent.end());
-                if !is_lost && self.unmap(pages, extent) {
+                if !is_lost && self.unmap(pages, extent).is_ok() {
                     self.release(pages, extent);
                 } else {
                     is_empty = false;
@@ -555,9 +569,9 @@ impl<U: Resource> Engine<U> {
         is_lost
     }
 
-    /// Returns `false` if the page stays mapped.
-    pub(super) fn unmap(&self, pages: &dyn Pages, extent: Extent) -> bool {
-        let Some(at) = DevicePtr::new(extent.address) else { return false };
+    /// After an error the page stays mapped.
+    pub(super) fn unmap(&self, pages: &dyn Pages, extent: Extent) -> Result<(), Error> {
+        let Some(at) = DevicePtr::new(extent.address) else { return Ok(()) };
         self.note_upstream_call();
         // SAFETY:
         // - the core says that the page is mapped there, and no other thread unmaps it: its node is moving, or the
@@ -566,7 +580,7 @@ impl<U: Resource> Engine<U> {
         //   because it is unowned, or the block sleeps; at the end the caller has waited for it.
         let answer = unsafe { pages.unmap(page_of(extent), at) };
         event!(bytes = page_of(extent).bytes(), address = extent.address, unmapped = answer.is_ok(), "unmap");
-        answer.is_ok()
+        answer
     }
 
     pub(super) fn release(&self, pages: &dyn Pages, extent: Extent) {

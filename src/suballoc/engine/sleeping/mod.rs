@@ -144,7 +144,7 @@ impl<U: Resource> Engine<U> {
             given_up
         };
         let kept: Vec<Extent> =
-            given_up.iter().filter(|extent| !self.unmap(pages, **extent)).copied().collect();
+            given_up.iter().filter(|extent| self.unmap(pages, **extent).is_err()).copied().collect();
         let gone = |extent: &&Extent| !kept.contains(extent);
         given_up.iter().filter(gone).for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.

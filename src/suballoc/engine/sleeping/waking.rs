@@ -124,7 +124,7 @@ impl<U: Resource> Engine<U> {
         }
         if answer.is_err() {
             mapped.retain(|extent| {
-                let is_unmapped = self.unmap(pages, *extent);
+                let is_unmapped = self.unmap(pages, *extent).is_ok();
                 if is_unmapped {
                     self.release(pages, *extent);
                 }
