@@ -94,12 +94,13 @@ impl SuballocBook {
         let core = &inner.core;
         // A block that was seen in two caches is counted as out once.
         let cached = caches.iter().map(|cache| cache.units).sum::<u64>().min(core.out_units());
-        let cached_blocks = caches.iter().map(|cache| cache.blocks).sum::<usize>().min(core.out_blocks());
+        let awake = core.out_blocks() - inner.sleepers.blocks();
+        let cached_blocks = caches.iter().map(|cache| cache.blocks).sum::<usize>().min(awake);
         // Relaxed: figures for people.
         let load = |counter: &crate::sync::AtomicU64| counter.load(Ordering::Relaxed);
         Status {
             live_bytes: bytes(core.out_units() - cached),
-            live_blocks: core.out_blocks() - cached_blocks - inner.sleepers.blocks(),
+            live_blocks: awake - cached_blocks,
             free_bytes: bytes(core.free_units()),
             cached_bytes: bytes(cached),
             pending_bytes: 0,
@@ -264,5 +265,32 @@ impl<U: Resource> Engine<U> {
             is_of_suballocator: true,
             ..OutOfMemory::new(self.name, layout.bytes())
         }
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(loom)))]
+mod tests {
+    use super::*;
+    use crate::source::Mapped;
+    use crate::{DeviceVec, PoolConfig, ResourceExt, Sim, SleepConfig};
+
+    /// A block that goes from one cache to another while these are looked at is seen in both.
+    #[test]
+    fn a_block_that_is_seen_twice_beside_one_that_sleeps_is_no_negative_block() {
+        let sim = Sim::new();
+        let (device, stream) = (sim.device(0), sim.device(0).stream().expect("there are numbers left"));
+        let pool = Mapped::new(&device).and_then(|mapped| mapped.pool(PoolConfig::default()));
+        let pool = pool.expect("the device maps pages");
+        let vector = |bytes| DeviceVec::<u8, _>::uninit_in(bytes, &stream, &pool).expect("there is room");
+        let asleep = [2 << 20, 2 << 20]
+            .map(|bytes| vector(bytes).sleep(SleepConfig::default()).expect("nothing forbids it"));
+        drop(vector(1000));
+        let book = pool.find::<SuballocBook>().expect("a pool has one");
+        let seen = || CacheSeen::of(&book.shards.get(stream.id().index()).expect("it was used").lock());
+        let twice = [seen(), seen()];
+        assert!(twice.iter().all(|cache| cache.blocks == 1));
+        let status = book.status_locked(&book.inner.lock(), &twice);
+        assert_eq!((status.live_blocks, status.asleep_bytes), (0, 4 << 20));
+        drop(asleep);
     }
 }
