@@ -64,6 +64,7 @@ impl Core {
     /// Takes the nodes of a site, which [`site`](Self::site) has found under the same lock, out of their bins. Maps up
     /// to `spare` units more behind the site, where these are absent: whole pages.
     pub(crate) fn begin_growth(&mut self, site: Site, spare: u64) -> Growing {
+        self.regrown += 1;
         let page = u64::from(self.ranges.page_units) * UNIT;
         let end = site.address + u64::from(site.units) * UNIT;
         let mut id = site.first;
@@ -155,6 +156,7 @@ impl Core {
     /// The pages could not be mapped, but for these: every node is as it was, what was mapped is free, and addresses that are
     /// lost are never chosen again.
     pub(crate) fn abandon_growth(&mut self, growing: &Growing, mapped: &[Extent], lost: Option<Extent>) {
+        self.regrown += 1;
         self.note_mapped(mapped);
         let Some(mut id) = self.ranges.moving.remove(&growing.start) else { return };
         let known = mapped.iter().map(|extent| (*extent, Part::Mapped));

@@ -77,6 +77,8 @@ pub(crate) struct Core {
     released: u64,
     /// The number of calls of `gather` so far.
     gathered: u64,
+    /// The number of growths in place that have begun or were abandoned so far: either cuts or returns free blocks.
+    regrown: u64,
     /// Unowned memory stays unowned, even while there is only one stream.
     apart: bool,
     /// Blocks were freed as unowned while there was one stream: only then can its free memory lie beside unowned

@@ -16,7 +16,7 @@ pub(crate) struct Settling {
     /// The oldest and the newest epoch of the blocks that stay.
     kept: (u64, u64),
     /// The first result of [`Core::change_counters`].
-    since: Option<[u64; 3]>,
+    since: Option<[u64; 4]>,
 }
 
 impl Settling {
@@ -86,8 +86,8 @@ impl Core {
     }
 
     /// Counters of which one grows whenever a free block may have come into a bin: of frees, of allocations, which may
-    /// leave a rest, and of `gather`. None ever decreases.
-    fn change_counters(&self) -> [u64; 3] {
-        [self.released, self.released + self.out_blocks() as u64, self.gathered]
+    /// leave a rest, of `gather`, and of growths in place. None ever decreases.
+    fn change_counters(&self) -> [u64; 4] {
+        [self.released, self.released + self.out_blocks() as u64, self.gathered, self.regrown]
     }
 }

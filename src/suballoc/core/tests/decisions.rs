@@ -1,7 +1,7 @@
 //! What the core decides, case by case.
 
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{BlockSeen, Core, NotOut, Owner, SeenState, Segment, UNIT};
+use crate::suballoc::core::{BlockSeen, Core, Extent, NotOut, Owner, SeenState, Segment, Settling, UNIT};
 
 const BASE: u64 = 0x7f00_0000_0000;
 
@@ -194,6 +194,65 @@ fn settling_again_looks_at_nothing() {
     assert_eq!(core.allocate(first, 4, 1, &[]).map(|taken| taken.address), Some(all[78]));
     core.settle(first, Epoch(30));
     assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(38)]);
+}
+
+/// Pages of sixteen units for all gaps of a growth.
+fn pages_for(gaps: &[(u64, u32)]) -> Vec<Extent> {
+    let pages = gaps.iter().flat_map(|&(address, units)| {
+        (0..units / 16).map(move |page| (address + u64::from(page) * 16 * UNIT, 16))
+    });
+    pages.zip(1..).map(|((address, units), number)| Extent { address, units, number }).collect()
+}
+
+/// Two streams over a range, and blocks of the first one of these sizes, side by side, all out.
+fn core_over_pages(units: &[u32]) -> (Core, Owner, Vec<u64>) {
+    let mut core = Core::new();
+    core.add_range(BASE, 16 * 16, 16);
+    let (first, _) = (core.enter(stream(1)), core.enter(stream(2)));
+    let site = core.site(first, units.iter().sum(), 1, &[]).expect("the range is longer");
+    let growing = core.begin_growth(site, 0);
+    let whole = core.finish_growth(&growing, &pages_for(&growing.gaps), first, Epoch(1));
+    release(&mut core, whole, Owner::UNOWNED, 0);
+    let all = units.iter().map(|&units| core.allocate(first, units, 1, &[]).expect("room").address).collect();
+    (core, first, all)
+}
+
+/// Else memory that the stream still uses would count as over with an earlier point of it.
+#[test]
+fn a_growth_in_place_while_memory_is_settled_hides_no_epoch() {
+    for gives_up in [false, true] {
+        let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 25]);
+        [(0, 1), (2, 3), (4, 9)].map(|(at, epoch)| release(&mut core, all[at], first, epoch));
+        let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);
+        assert!(!core.settle_some(first, &mut settling, &mut looks), "the long block is left");
+        // An aligned block takes the end of it, and leaves a beginning.
+        let site = core.site(first, 40, 16, &[]).expect("the range is longer");
+        let growing = core.begin_growth(site, 0);
+        if gives_up {
+            core.abandon_growth(&growing, &[], None);
+        }
+        assert!(core.settle_some(first, &mut settling, &mut { usize::MAX }));
+        if !gives_up {
+            core.finish_growth(&growing, &pages_for(&growing.gaps), first, Epoch(10));
+        }
+        core.verify();
+        assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(9)], "{gives_up}");
+    }
+}
+
+/// As above; the block comes back from a growth that had begun before.
+#[test]
+fn a_growth_that_is_given_up_while_memory_is_settled_hides_no_epoch() {
+    let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 60, 1, 28]);
+    [(0, 1), (2, 3), (4, 4), (6, 9)].map(|(at, epoch)| release(&mut core, all[at], first, epoch));
+    let site = core.site(first, 70, 1, &[]).expect("the range is longer");
+    let growing = core.begin_growth(site, 0);
+    let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);
+    assert!(!core.settle_some(first, &mut settling, &mut looks), "the longest block is left");
+    core.abandon_growth(&growing, &[], None);
+    assert!(core.settle_some(first, &mut settling, &mut { usize::MAX }));
+    core.verify();
+    assert_eq!(core.owners().map(|owned| owned.newest).collect::<Vec<_>>(), [Epoch(9)]);
 }
 
 #[test]
