@@ -76,18 +76,29 @@ impl Core {
         given_up
     }
 
-    /// Returns `true` if nothing but sleeping blocks and unowned free memory lies on a page, of which a part is `id`.
+    /// Returns `true` if nothing but sleeping blocks and unowned free memory lies on a page, of which a part is `id`, a sleeping
+    /// block. Goes both ways at once: where the blocks of a page fall asleep one by one, in the order of their addresses or against
+    /// it, the next one is awake, and ends the search.
     fn is_at_rest(&self, id: Id, extent: Extent) -> bool {
-        let rests = |id: &Id| matches!(self.nodes[*id].holder, Owner::ASLEEP | Owner::UNOWNED);
-        let mut on_it = self.chain(self.first_on(id, extent.address));
-        let mut end = extent.address;
-        while end < extent.end() {
-            match on_it.next().filter(rests) {
-                Some(id) => end = self.nodes[id].end(),
-                None => return false,
+        let rests = |id: Id| matches!(self.nodes[id].holder, Owner::ASLEEP | Owner::UNOWNED);
+        let (mut first, mut last) = (id, id);
+        loop {
+            let (begins, ends) =
+                (self.nodes[first].address <= extent.address, self.nodes[last].end() >= extent.end());
+            if begins && ends {
+                return true;
+            }
+            if !begins {
+                first = self.nodes[first].before;
+            }
+            if !ends {
+                last = self.nodes[last].after;
+            }
+            // Beyond the ends of a range there is a node that is out.
+            if !(rests(first) && rests(last)) {
+                return false;
             }
         }
-        true
     }
 
     /// The node at an address, which lies in `id` or before it.

@@ -346,3 +346,39 @@ fn blocks_without_a_whole_page_are_looked_at_once() {
         }
     }
 }
+
+/// A page of a few hundred blocks is looked at when the last of them sleeps, and not each time.
+#[test]
+fn blocks_that_fall_asleep_one_by_one_cost_each_the_same() {
+    const BLOCKS: u64 = 512;
+    let orders: [fn(u64) -> u64; 3] = [
+        |at| at,
+        |at| BLOCKS - 1 - at,
+        |at| if at < BLOCKS / 2 { 2 * at } else { 2 * (at - BLOCKS / 2) + 1 },
+    ];
+    for order in orders {
+        let mut core = Core::new();
+        core.add_range(1 << 40, 8 * BLOCKS as u32, BLOCKS as u32);
+        let owner = core.enter(StreamId::new(1, 0));
+        let site = core.site(owner, BLOCKS as u32, 1, &[]).expect("the range is long enough");
+        let growing = core.begin_growth(site, 0);
+        let page = Extent { address: site.address, units: BLOCKS as u32, number: 1 };
+        let whole = core.finish_growth(&growing, &[page], owner, Epoch(1));
+        assert!(core.release(whole, Owner::UNOWNED, Epoch(0)).is_ok());
+        let all: Vec<u64> =
+            (0..BLOCKS).map(|_| core.allocate(owner, 1, 1, &[]).expect("there is room").address).collect();
+        let mut most = 0;
+        for at in 0..BLOCKS {
+            let address = all[order(at) as usize];
+            assert_eq!(core.fall_asleep(address), Some(1));
+            core.nodes.take_visits();
+            let given_up = core.give_up_pages(core::iter::once(address));
+            let visits = core.nodes.take_visits();
+            assert_eq!(given_up.len(), usize::from(at + 1 == BLOCKS), "{at}");
+            if given_up.is_empty() {
+                most = most.max(visits);
+            }
+        }
+        assert!(most <= 16, "{most} visits for one of {BLOCKS} blocks");
+    }
+}
