@@ -7,6 +7,7 @@ mod raw_block;
 
 mod asking;
 mod at_once;
+mod beside_sleepers;
 mod captures_of_others;
 mod edges;
 mod exact_sizes;

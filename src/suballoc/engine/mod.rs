@@ -319,7 +319,7 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> bool {
-        if self.book.graphs.may_concern(block) {
+        if self.book.graphs.may_concern(block) && self.book.graphs.do_concern(block) {
             return false;
         }
         let Some(want) = want else { return layout.is_empty() };

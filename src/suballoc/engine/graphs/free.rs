@@ -24,21 +24,21 @@ impl<U: Resource> Engine<U> {
     ) -> Option<Result<(), Error>> {
         let graphs = &self.book.graphs;
         let want = want?;
-        if self.book.is_of_parent()
-            || !graphs.is_worth_a_look(block)
+        let (may_be_of_graph, may_sleep) =
+            (graphs.is_worth_a_look(block), graphs.asleep.may_hold(block.address()));
+        if !(may_be_of_graph || may_sleep)
+            || self.book.is_of_parent()
             || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
         {
             return None;
         }
-        // Where the driver refuses the question, the stream takes part in no capture that goes on.
-        let capture = stream.and_then(|stream| stream.capture_id().ok().flatten());
-        if let Some(live) = graphs.live(block) {
-            return Some(self.free_of_graph(live, capture, block, layout, stream));
+        if may_be_of_graph && let Some(live) = graphs.live(block) {
+            return Some(self.free_of_graph(live, graphs.capture_of(stream), block, layout, stream));
         }
-        if let Some(freed) = self.free_asleep(want, block, layout, stream) {
+        if may_sleep && let Some(freed) = self.free_asleep(want, block, layout, stream) {
             return Some(freed);
         }
-        let (stream, capture) = (stream?, capture?);
+        let (stream, capture) = (stream?, graphs.capture_of(stream)?);
         let id = graphs.reservation_of(capture);
         if id.is_none() && !graphs.watch_captures {
             return None;
@@ -71,7 +71,7 @@ impl<U: Resource> Engine<U> {
         {
             return;
         }
-        let capture = stream.and_then(|stream| stream.capture_id().ok().flatten());
+        let capture = self.book.graphs.capture_of(stream);
         if let Some(live) = self.book.graphs.live(block).filter(|live| live.reservation == id) {
             // What is no live block is left alone.
             let _ = self.free_of_graph(live, capture, block, layout, stream);
@@ -123,6 +123,12 @@ fn wrong_size(live: LiveBlock, block: DevicePtr, layout: Layout) -> Error {
 }
 
 impl Graphs {
+    /// The capture that a stream takes part in, if one may have a session. Where the driver refuses the question, the stream takes
+    /// part in none that goes on.
+    fn capture_of(&self, stream: Option<StreamRef<'_>>) -> Option<CaptureId> {
+        stream.filter(|_| self.have_a_session()).and_then(|stream| stream.capture_id().ok().flatten())
+    }
+
     fn live(&self, block: DevicePtr) -> Option<LiveBlock> {
         self.reservations.lock().live.get(&block.address()).copied()
     }

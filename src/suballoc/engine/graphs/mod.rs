@@ -21,6 +21,9 @@
 //! address, and nothing else is looked at; while a session is open, and where captures are watched, it is 0. The load is relaxed. A thread that frees a block of a
 //! graph has it from the thread that allocated it, and so comes after the store; a thread that uses a stream while another thread
 //! opens a session on it is ordered with that thread by chance anyway.
+//!
+//! While anything [sleeps](super::sleeping), the word is [`ASLEEP`]: each free then looks at the addresses of graphs, and at the
+//! filter of what sleeps, and the driver is asked for neither.
 
 mod allocate;
 mod free;
@@ -29,6 +32,7 @@ mod release;
 use hashbrown::HashMap;
 
 use super::book::SuballocBook;
+use super::sleeping::AsleepFilter;
 use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::order::Cover;
@@ -100,8 +104,8 @@ struct Reservations {
     /// Blocks of the suballocator that were freed in captures without a session: no handle says when their graphs are gone.
     quarantined: Vec<(DevicePtr, Layout)>,
     made: u64,
-    /// The addresses that contain all blocks that sleep: see [`sleeping`](super::sleeping).
-    asleep: Option<(u64, u64)>,
+    /// Something sleeps.
+    has_asleep: bool,
 }
 
 impl Reservations {
@@ -122,14 +126,20 @@ impl Reservations {
     }
 }
 
+/// The lowest address that a block may have: what it is compared with while something sleeps.
+const ASLEEP: u64 = 1;
+
 /// The memory that graphs have of one suballocator.
 #[derive(Debug)]
 pub(super) struct Graphs {
-    /// No block of a graph that is out has a lower address; 0 while a session is open, or captures are watched. See the
-    /// top of the file.
+    /// No block of a graph that is out has a lower address; [`ASLEEP`] while something sleeps; 0 while a session is open, or captures
+    /// are watched. See the top of the file.
     lowest: AtomicU64,
-    /// A block of a graph that is out ends here, or before.
+    /// The blocks of graphs that are out lie between these addresses.
+    first: AtomicU64,
     highest: AtomicU64,
+    /// The blocks that sleep.
+    pub(super) asleep: AsleepFilter,
     /// Each free asks whether its stream captures.
     watch_captures: bool,
     reservations: Mutex<Reservations>,
@@ -139,7 +149,9 @@ impl Default for Graphs {
     fn default() -> Self {
         Self {
             lowest: AtomicU64::new(u64::MAX),
+            first: AtomicU64::new(u64::MAX),
             highest: AtomicU64::new(0),
+            asleep: AsleepFilter::default(),
             watch_captures: false,
             reservations: Mutex::default(),
         }
@@ -163,17 +175,25 @@ impl Graphs {
         self.lowest.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns `true` if the free of a block may concern a graph.
+    /// Returns `true` if the free of a block may concern a graph, or anything sleeps.
     #[inline]
     pub(super) fn may_concern(&self, block: DevicePtr) -> bool {
         // Relaxed: see the top of the file.
         self.lowest.load(Ordering::Relaxed) <= block.address()
     }
 
+    /// As [`may_concern`](Self::may_concern), after that: returns `true` if the free may concern a graph, or the block may sleep.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn do_concern(&self, block: DevicePtr) -> bool {
+        self.is_worth_a_look(block) || self.asleep.may_hold(block.address())
+    }
+
     /// Returns `true` if a block of that address may be a graph's, or a session is open.
     fn is_worth_a_look(&self, block: DevicePtr) -> bool {
         // Relaxed: as above.
-        self.have_a_session() || block.address() < self.highest.load(Ordering::Relaxed)
+        let ends = (self.first.load(Ordering::Relaxed), self.highest.load(Ordering::Relaxed));
+        self.have_a_session() || (ends.0..ends.1).contains(&block.address())
     }
 
     /// Has each free ask whether its stream captures, from the beginning.
@@ -194,24 +214,31 @@ impl Graphs {
         for (from, to) in with_live.flat_map(|reservation| reservation.segments.iter().map(ends)) {
             (lowest, highest) = (lowest.min(from), highest.max(to));
         }
-        if let Some((from, to)) = reservations.asleep {
-            (lowest, highest) = (lowest.min(from), highest.max(to));
+        // Relaxed: see the top of the file.
+        self.first.store(lowest, Ordering::Relaxed);
+        self.highest.store(highest, Ordering::Relaxed);
+        if reservations.has_asleep {
+            lowest = ASLEEP;
         }
         if self.watch_captures || reservations.all.iter().any(is_open) {
             lowest = 0;
         }
-        // Relaxed: see the top of the file.
-        self.highest.store(highest, Ordering::Relaxed);
+        // Relaxed: as above.
         self.lowest.store(lowest, Ordering::Relaxed);
     }
 
-    /// Has each free of a block within these addresses ask whether it sleeps.
-    pub(super) fn set_asleep(&self, asleep: Option<(u64, u64)>) {
+    /// Has each free look whether its block sleeps, from now on or no more.
+    pub(super) fn set_asleep(&self, has_asleep: bool) {
         let mut reservations = self.reservations.lock();
-        if reservations.asleep != asleep {
-            reservations.asleep = asleep;
+        if reservations.has_asleep != has_asleep {
+            reservations.has_asleep = has_asleep;
             self.set_filter(&reservations);
         }
+    }
+
+    /// Returns `true` if a graph holds a block of the suballocator.
+    pub(super) fn hold(&self, block: DevicePtr) -> bool {
+        self.reservations.lock().blocks().any(|(of, _)| of == block)
     }
 
     /// The bytes of the suballocator that graphs hold.

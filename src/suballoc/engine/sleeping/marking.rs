@@ -75,7 +75,7 @@ impl SuballocBook {
                 Ok(blocks.into_iter().map(|(block, _)| block).collect())
             }
             Chosen::One(block) => {
-                if self.graphs.held().iter().any(|(of, _)| *of == block.address()) {
+                if self.graphs.hold(block) {
                     return Err(Error::invalid_argument(
                         "sleep of a block that a graph may use",
                         "the graph may be launched at any time",
@@ -111,7 +111,7 @@ impl SuballocBook {
             let Some(units) = inner.core.fall_asleep(address) else { continue };
             let bytes = u64::from(units) * Layout::MIN_ALIGN as u64;
             record.blocks.push(SleepingBlock { address, bytes, offset });
-            inner.sleepers.insert(address, record.number, units);
+            self.enter(&mut inner.sleepers, address, record.number, units);
             offset += bytes;
         }
         match chosen {
@@ -125,7 +125,6 @@ impl SuballocBook {
             }
             _ => {}
         }
-        self.graphs.set_asleep(inner.sleepers.bounds());
         Ok(record)
     }
 
@@ -188,7 +187,7 @@ impl SuballocBook {
 
     fn end_copying(&self, inner: &mut Inner, over: Copying) {
         for address in over.freed {
-            inner.sleepers.remove(address);
+            self.leave(&mut inner.sleepers, address);
             if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
                 // Its work was over before it slept.
                 return_to_core(&mut inner.core, Owner::UNOWNED, Spilled { address, epoch: Epoch(0) });
@@ -196,11 +195,10 @@ impl SuballocBook {
         }
         for block in over.awake {
             if inner.sleepers.is_of(&block, over.number) {
-                inner.sleepers.remove(block.address);
+                self.leave(&mut inner.sleepers, block.address);
                 inner.core.awaken(block.address);
             }
         }
-        self.graphs.set_asleep(inner.sleepers.bounds());
     }
 
     /// Waits for copies that could not be waited for before, and lets go of what they kept.
@@ -224,6 +222,26 @@ impl SuballocBook {
         over.into_iter().for_each(|over| self.end_copying(inner, over));
         drop(guard);
         waited
+    }
+
+    /// Enters a block that sleeps. O(1), as many blocks may be put to sleep one by one.
+    fn enter(&self, sleepers: &mut Sleepers, address: u64, number: u64, units: u32) {
+        self.graphs.asleep.enter(address);
+        if sleepers.blocks.is_empty() {
+            self.graphs.set_asleep(true);
+        }
+        sleepers.blocks.insert(address, (number, units));
+        sleepers.units += u64::from(units);
+    }
+
+    /// The block of that address sleeps no more. O(1).
+    fn leave(&self, sleepers: &mut Sleepers, address: u64) {
+        let Some((_, units)) = sleepers.blocks.remove(&address) else { return };
+        sleepers.units -= u64::from(units);
+        self.graphs.asleep.leave(address);
+        if sleepers.blocks.is_empty() {
+            self.graphs.set_asleep(false);
+        }
     }
 
     fn set_whole(&self, sleepers: &mut Sleepers, whole: Option<u64>) {
@@ -255,13 +273,10 @@ impl SuballocBook {
             }
             return true;
         }
-        inner.sleepers.remove(address);
+        self.leave(&mut inner.sleepers, address);
         if inner.core.free_asleep(address) == Some(FreedAsleep::Mapped) {
             let (stream, epoch) = (behind.map(Stamp::stream), behind.map_or(Epoch(0), Stamp::epoch));
             self.put_or_take_back(inner, want, block, stream, epoch);
-        }
-        if inner.sleepers.blocks.is_empty() {
-            self.graphs.set_asleep(None);
         }
         true
     }

@@ -10,10 +10,12 @@
 #![expect(unsafe_code, reason = "copies contents, and maps and unmaps pages of the upstream")]
 
 mod copying;
+mod filter;
 mod marking;
 mod sleepers;
 mod waking;
 
+pub(super) use filter::AsleepFilter;
 pub(super) use sleepers::Sleepers;
 
 use super::Engine;

@@ -16,7 +16,7 @@ pub(in crate::suballoc::engine) struct Sleepers {
     pub(super) me: u64,
     /// The blocks that sleep, by address: the number of their record, and their units.
     pub(super) blocks: HashMap<u64, (u64, u32)>,
-    units: u64,
+    pub(super) units: u64,
     pub(super) made: u64,
     /// The record that all of the suballocator sleeps in.
     pub(super) whole: Option<u64>,
@@ -63,24 +63,7 @@ impl Sleepers {
         self.blocks.len()
     }
 
-    pub(super) fn insert(&mut self, address: u64, number: u64, units: u32) {
-        self.blocks.insert(address, (number, units));
-        self.units += u64::from(units);
-    }
-
-    pub(super) fn remove(&mut self, address: u64) {
-        if let Some((_, units)) = self.blocks.remove(&address) {
-            self.units -= u64::from(units);
-        }
-    }
-
     pub(super) fn is_of(&self, block: &SleepingBlock, number: u64) -> bool {
         self.blocks.get(&block.address).is_some_and(|(of, _)| *of == number)
-    }
-
-    /// The addresses that contain all blocks: the first one, and the one behind the last.
-    pub(super) fn bounds(&self) -> Option<(u64, u64)> {
-        let ends = self.blocks.iter().map(|(from, (_, units))| from + u64::from(*units) * 256);
-        Some((*self.blocks.keys().min()?, ends.max()?))
     }
 }
