@@ -113,7 +113,8 @@ pub unsafe extern "C" fn alv_allocate_raw(
 }
 
 /// Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has
-/// ordered the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
+/// ordered the uses before. The allocation is one, also of a block that nothing has touched: its memory may have come behind work that
+/// is still on the stream that it was allocated on, so that the other stream has to wait for that. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
 /// whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
 /// leaks.
 #[unsafe(no_mangle)]
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn alv_allocate_sync(
     })
 }
 
-/// Gives a block back that no work uses any more, whichever call it came from.
+/// Gives a block back that no work uses any more, whichever call it came from. What was on the stream that it was allocated on, before
+/// that, is over too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_deallocate_sync(
     resource: *const ResourceHandle,

@@ -410,8 +410,8 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     /// - The block is live and came from the resource, or from one with its id, with this layout; nobody else gives
     ///   it back. For an empty layout, any address.
     /// - `len_bytes` is at most the layout's bytes.
-    /// - The home is a stream of the resource's device, and every use of the block comes before its next work, or is
-    ///   in the frontier.
+    /// - The home is a stream of the resource's device, and every use of the block, its allocation included, comes before its next
+    ///   work, or is in the frontier.
     #[must_use]
     pub unsafe fn from_raw_parts(parts: RawParts<R>) -> Self {
         let RawParts { block, layout, len_bytes, home, frontier, resource } = parts;

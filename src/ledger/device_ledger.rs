@@ -105,7 +105,8 @@ impl DeviceLedger<'_> {
     ///
     /// # Safety
     ///
-    /// If the block is out, every use of it is ordered before this point of `stream`, or is work on a stream that was recorded for it.
+    /// If the block is out, every use of it, its allocation included, is ordered before this point of `stream`, or is work on a stream
+    /// that was recorded for it.
     pub unsafe fn free(self, block: DevicePtr, stream: StreamRef<'_>) -> Result<usize, Error> {
         // In a child of a fork, too: the device refuses there.
         self.device.require(stream.device())?;

@@ -110,7 +110,8 @@ impl<R: Resource> Ledger<R> {
     ///
     /// # Safety
     ///
-    /// If the block is out, every use of it is ordered before this point of `stream`, or is work on a stream that was recorded for it.
+    /// If the block is out, every use of it, its allocation included, is ordered before this point of `stream`, or is work on a stream
+    /// that was recorded for it.
     #[inline]
     pub unsafe fn free(&self, block: DevicePtr, stream: StreamRef<'_>) -> Result<usize, Error> {
         self.resource.device().require(stream.device())?;

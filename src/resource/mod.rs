@@ -65,7 +65,8 @@ use crate::stream::StreamRef;
 /// # Stream ordering
 ///
 /// A block allocated on a stream may be used by work ordered after the call on that stream. It is deallocated on a stream
-/// that all of its uses come before.
+/// that all of its uses come before. The allocation is the first use, also of a block that has no other: its memory may have come
+/// behind work that is still on that stream.
 ///
 /// # Examples
 ///
@@ -103,7 +104,8 @@ pub unsafe trait Resource {
     ///
     /// - `block` is live and came from a resource with this [`id`](Self::id).
     /// - `layout` fits it.
-    /// - Every use of the block is ordered before this point of `stream`, a stream of this device.
+    /// - Every use of the block is ordered before this point of `stream`, a stream of this device. The point of its stream that it was
+    ///   allocated at counts as one: another stream has waited for it, even if nothing has touched the block.
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>);
 
     /// As [`allocate`](Self::allocate), if that needs no wait: with no driver call, under no lock that is ever held across a driver
@@ -174,14 +176,14 @@ pub unsafe trait Resource {
     ///
     /// - `block` is live and came from a resource with this [`id`](Self::id).
     /// - `layout` fits it.
-    /// - Every use of the block is over.
+    /// - Every use of the block is over. So is all work that its stream had before it was allocated, if it was on a stream.
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
         if layout.is_empty() {
             return;
         }
         // Without a stream there is no point to free it at: the block is leaked.
         let Ok(stream) = self.device().service_stream() else { return };
-        // SAFETY: the caller's promises; a use that is over is ordered before every later point of every stream.
+        // SAFETY: the caller's promises; what is over is ordered before every later point of every stream.
         unsafe { self.deallocate(block, layout, stream.as_ref()) };
         // A failure means that the context is lost, and the block with it.
         let _ = stream.synchronize();

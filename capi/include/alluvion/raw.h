@@ -443,7 +443,8 @@ alv_status alv_allocate_raw(const struct alv_resource *resource,
                             void **out);
 
 // Gives a block back, behind the work that is on `stream`, which may be another than it was allocated on: then the caller has
-// ordered the uses before. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
+// ordered the uses before. The allocation is one, also of a block that nothing has touched: its memory may have come behind work that
+// is still on the stream that it was allocated on, so that the other stream has to wait for that. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
 // whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
 // leaks.
 void alv_deallocate_raw(const struct alv_resource *resource,
@@ -455,8 +456,12 @@ void alv_deallocate_raw(const struct alv_resource *resource,
 // As `alv_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
 alv_status alv_allocate_sync(const struct alv_resource *resource, size_t bytes, size_t align, void **out);
 
-// Gives a block back that no work uses any more, whichever call it came from.
-void alv_deallocate_sync(const struct alv_resource *resource, void *block, size_t bytes, size_t align);
+// Gives a block back that no work uses any more, whichever call it came from. What was on the stream that it was allocated on, before
+// that, is over too.
+void alv_deallocate_sync(const struct alv_resource *resource,
+                         void *block,
+                         size_t bytes,
+                         size_t align);
 
 // As `alv_allocate`, on a stream that the library knows: without a look-up.
 alv_status alv_allocate_on(const struct alv_resource *resource,

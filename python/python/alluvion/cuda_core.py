@@ -56,7 +56,7 @@ def _make() -> type:
                 raise
 
         def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
-            """Gives the block at `ptr` back, behind the work on `stream`."""
+            """Gives the block at `ptr` back, behind the work on `stream`, which its allocation and its uses come before."""
             self._resource.deallocate(int(ptr), size, _stream_of(stream))
 
         @property

@@ -108,7 +108,8 @@ impl DeviceMemoryResource {
         raise(py, allocated, During::Allocation)
     }
 
-    /// Gives the block back that `allocate` returned for `nbytes` bytes, behind the work on `stream`.
+    /// Gives the block back that `allocate` returned for `nbytes` bytes, behind the work on `stream`, which its allocation and its
+    /// uses come before.
     ///
     /// A block that is free already, or was allocated with another size, is `alluvion.errors.Misuse`, a `ValueError`, wherever a pool,
     /// another suballocator, a `tracking` or `guard` layer or the driver knows it.

@@ -244,8 +244,8 @@ impl<U: Resource> Tracking<U> {
     ///
     /// # Safety
     ///
-    /// Every use of the block is ordered before this point of `stream`. If it came from this resource with this layout, nobody
-    /// frees it again.
+    /// Every use of the block, its allocation included, is ordered before this point of `stream`. If it came from this resource with
+    /// this layout, nobody frees it again.
     pub unsafe fn try_deallocate<'s>(
         &self,
         block: DevicePtr,

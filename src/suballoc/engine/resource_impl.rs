@@ -86,7 +86,8 @@ macro_rules! resource_by_engine {
             ///
             /// # Safety
             ///
-            /// If the block is live and of this resource, every use of it is ordered before this point of `stream`.
+            /// If the block is live and of this resource, every use of it, its allocation included, is ordered before this
+            /// point of `stream`.
             pub unsafe fn try_deallocate<'s>(
                 &self,
                 block: DevicePtr,

@@ -252,7 +252,8 @@ impl<U: Resource> Pool<U> {
     ///
     /// # Safety
     ///
-    /// Each block is live, of this pool, with this layout, and every use of it is ordered before this point of `stream`.
+    /// Each block is live, of this pool, with this layout, and every use of it, its allocation included, is ordered before this point
+    /// of `stream`.
     pub unsafe fn deallocate_many<'s>(&self, blocks: &[(DevicePtr, Layout)], stream: impl OnStream<'s>) {
         let stream = stream.stream_ref();
         for &(block, layout) in blocks {
