@@ -284,7 +284,7 @@ fn a_host_function_runs_although_nobody_waits_for_it() {
     fill(&driver, stream, address, 1, 1);
     let (done, wait) = mpsc::channel();
     unsafe { driver.stream_host_call(0, stream, Box::new(move || done.send(()).unwrap())) }.unwrap();
-    wait.recv_timeout(Duration::from_secs(10)).unwrap();
+    wait.recv_timeout(Duration::from_secs(300)).unwrap();
     // What the function told us counts as waited for.
     let other = self::stream(&driver);
     fill(&driver, other, address, 2, 1);
@@ -395,7 +395,7 @@ fn reuse_on_another_stream_follows_the_attributes() {
             driver.stream_wait_event(0, blocked, event).unwrap();
             driver.stream_host_call(0, blocked, Box::new(move || done.send(()).unwrap())).unwrap();
         }
-        wait.recv_timeout(Duration::from_secs(10)).unwrap();
+        wait.recv_timeout(Duration::from_secs(300)).unwrap();
     };
     let by_nothing = |_: &SimDriver, _, _| ();
     assert!(reused(PoolAttribute::ReuseFollowEventDependencies, 1, by_event));

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn all_logs_together_get_so_much_patience() {
-        let stuck: Vec<_> = (0..20)
+        // Each on its own they would get 20 s.
+        let stuck: Vec<_> = (0..100)
             .map(|_| {
                 let (hold, held) = mpsc::channel();
                 (Log::write_to(Stuck(held)).expect("there is a thread for it"), hold)
@@ -126,6 +127,6 @@ mod tests {
             drop(hold);
             drop(log);
         }
-        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(2), "it took {took:?}");
+        assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(10), "it took {took:?}");
     }
 }
