@@ -29,6 +29,8 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("alluvion-snapshots-{}-{name}", process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a temporary folder can be made");
         Self(path)
     }

@@ -15,7 +15,10 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("alluvion-{}-{name}", std::process::id())))
+        let path = std::env::temp_dir().join(format!("alluvion-{}-{name}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_file(&path);
+        Self(path)
     }
 
     pub(crate) fn text(&self) -> String {

@@ -15,6 +15,8 @@ impl SharedDirectory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("alluvion-shared-{}-{next}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("it is not there");
         Self(path)
     }

@@ -41,6 +41,8 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("alluvion-{name}-{}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a folder for temporary files");
         Self(path)
     }
