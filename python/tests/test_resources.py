@@ -584,3 +584,33 @@ def test_deprecated_names(sim):
         assert mr.get_per_device_resource_type(1) is mr.CudaMemoryResource
     with pytest.raises(AttributeError):
         mr.nothing
+
+
+def test_a_class_may_pass_functions_of_its_own(sim):
+    """Its `__init__` takes other arguments than that of the class which it derives from."""
+    class Counted(mr.CallbackMemoryResource):
+        def __init__(self, most):
+            self.cuda, self.left = mr.CudaMemoryResource(), most
+            super().__init__(self.take, self.give)
+
+        def take(self, nbytes, stream):
+            if nbytes > self.left:
+                raise MemoryError
+            self.left -= nbytes
+            return self.cuda.allocate(nbytes, stream)
+
+        def give(self, ptr, nbytes, stream):
+            self.left += nbytes
+            self.cuda.deallocate(ptr, nbytes, stream)
+
+    counted = Counted(most=1000)
+    buffer = DeviceBuffer(size=600, mr=counted)
+    assert counted.left == 400
+    with pytest.raises(MemoryError):
+        DeviceBuffer(size=600, mr=counted)
+    del buffer
+    assert counted.left == 1000
+    with pytest.raises(RuntimeError, match="has its functions"):
+        mr.CallbackMemoryResource.__init__(counted, counted.take, counted.give)
+    with pytest.raises(TypeError, match="allocate_func"):
+        mr.CallbackMemoryResource()

@@ -97,11 +97,12 @@ class CudaAsyncManagedMemoryResource(DeviceMemoryResource):
 class CallbackMemoryResource(DeviceMemoryResource):
     """A resource that is written in Python."""
 
-    def __new__(
-        cls,
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self: ...
+    def __init__(
+        self,
         allocate_func: Callable[[int, Stream], int],
         deallocate_func: Callable[[int, int, Stream], object],
-    ) -> Self: ...
+    ) -> None: ...
 
 class PoolMemoryResource(UpstreamResourceAdaptor):
     """A pool that serves every size."""

@@ -83,6 +83,20 @@ impl DeviceMemoryResource {
         }
     }
 
+    /// The base of a class whose stack is [given](Self::give) later.
+    pub(super) fn without_memory() -> Self {
+        Self { owner: OnceLock::new(), make: None, ordinal: None, tower: Tower::of_source() }
+    }
+
+    /// Gives it the stack of one layer that it was made without.
+    ///
+    /// # Errors
+    ///
+    /// An exception if it has one.
+    pub(super) fn give(&self, owner: Owner) -> PyResult<()> {
+        self.owner.set(owner).map_err(|_| PyRuntimeError::new_err("the resource has its memory already"))
+    }
+
     fn made(&self, made: Owner) -> PyResult<&Owner> {
         // Of two threads that make one, the second takes that of the first; a source without blocks is dropped without a wait.
         Ok(self.owner.get_or_init(|| made))
@@ -94,7 +108,7 @@ impl DeviceMemoryResource {
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
-        Self { owner: OnceLock::new(), make: None, ordinal: None, tower: Tower::of_source() }
+        Self::without_memory()
     }
 
     /// Allocates `nbytes` bytes on `stream`, and returns their address: 0 for no bytes.

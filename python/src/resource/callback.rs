@@ -3,15 +3,16 @@
 #![expect(unsafe_code, reason = "passes on the promises of functions of Python")]
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use alluvion::source::Callback;
 use alluvion::stream::StreamKind;
 use alluvion::{DevicePtr, Error, Layout, StreamRef};
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyMemoryError, PyRecursionError};
+use pyo3::exceptions::{PyMemoryError, PyRecursionError, PyRuntimeError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 use super::{DeviceMemoryResource, Owner};
 use crate::ending::attach;
@@ -25,8 +26,16 @@ use crate::stream::{Stream, StreamHandle};
 /// The functions are called on whatever thread allocates or frees, with exactly the size that was asked for. The address must be
 /// that of memory which the device may use, a multiple of 256. An exception of `allocate_func` is the cause of the `MemoryError` or
 /// `RuntimeError` that the caller gets; one of `deallocate_func` goes to `sys.unraisablehook`.
+///
+/// The functions are needed until the last block is back, so the collector does not take an object that holds the resource, buffers of
+/// it, and its own methods as the functions: let go of the buffers first.
 #[pyclass(extends = DeviceMemoryResource, subclass, frozen, module = "alluvion.rmm.pylibrmm.memory_resource._memory_resource")]
 pub(crate) struct CallbackMemoryResource {
+    /// Made by `__init__`, so that a class that derives from this one can pass methods of its own.
+    made: OnceLock<Made>,
+}
+
+struct Made {
     functions: Arc<Functions>,
     /// One more handle, to see who else has the stack. It is dropped before that of the base class.
     owner: Owner,
@@ -41,12 +50,15 @@ struct Functions {
 #[pymethods]
 impl CallbackMemoryResource {
     #[new]
+    #[pyo3(signature = (*_args, **_kwargs), text_signature = "(allocate_func, deallocate_func)")]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
+        PyClassInitializer::from(DeviceMemoryResource::without_memory())
+            .add_subclass(Self { made: OnceLock::new() })
+    }
+
     #[pyo3(signature = (allocate_func, deallocate_func))]
-    fn new(
-        py: Python<'_>,
-        allocate_func: Py<PyAny>,
-        deallocate_func: Py<PyAny>,
-    ) -> PyResult<PyClassInitializer<Self>> {
+    fn __init__(slf: &Bound<'_, Self>, allocate_func: Py<PyAny>, deallocate_func: Py<PyAny>) -> PyResult<()> {
+        let py = slf.py();
         let functions = Arc::new(Functions { allocate: allocate_func, deallocate: deallocate_func });
         let device = raise(py, py.detach(machine::device), During::Construction)?;
         let (to_allocate, to_free) = (Arc::clone(&functions), Arc::clone(&functions));
@@ -62,15 +74,20 @@ impl CallbackMemoryResource {
             )
         };
         let owner = Owner::new(resource);
-        let base = DeviceMemoryResource::over(owner.clone());
-        Ok(PyClassInitializer::from(base).add_subclass(Self { functions, owner }))
+        let made = Made { functions, owner: owner.clone() };
+        if slf.get().made.set(made).is_err() {
+            return Err(PyRuntimeError::new_err("a CallbackMemoryResource has its functions for good"));
+        }
+        slf.as_super().get().give(owner)?;
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(made) = self.made.get() else { return Ok(()) };
         // While anything else has the stack, its functions are needed from outside of the collector's sight.
-        if !self.owner.is_needed_beside(2) {
-            visit.call(&self.functions.allocate)?;
-            visit.call(&self.functions.deallocate)?;
+        if !made.owner.is_needed_beside(2) {
+            visit.call(&made.functions.allocate)?;
+            visit.call(&made.functions.deallocate)?;
         }
         Ok(())
     }

@@ -71,6 +71,20 @@ def old_classes() -> None:
     assert_type(alluvion.rmm.mr.available_device_memory(), tuple[int, int])
 
 
+class Counted(mr.CallbackMemoryResource):
+    """A class that passes functions of its own."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.cuda = most, mr.CudaMemoryResource()
+        super().__init__(self.take, self.give)
+
+    def take(self, nbytes: int, stream: Stream) -> int:
+        return self.cuda.allocate(nbytes, stream)
+
+    def give(self, ptr: int, nbytes: int, stream: Stream) -> None:
+        self.cuda.deallocate(ptr, nbytes, stream)
+
+
 class Pages(mr.PoolMemoryResource):
     """A class that derives from one of ours."""
 
