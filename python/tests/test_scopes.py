@@ -165,3 +165,10 @@ def test_tasks_that_interleave_leave_what_was_before(sim):
 def test_a_scope_that_was_not_entered_is_not_left(sim):
     with pytest.raises(RuntimeError, match="before it has begun"):
         alluvion.using(alluvion.resource("cuda")).__exit__(None, None, None)
+
+
+def test_a_scope_of_a_thread_that_ends_in_another_is_told(sim):
+    scope = alluvion.using("cuda", thread=True)
+    in_thread(scope.__enter__)
+    with pytest.warns(RuntimeWarning, match="another thread or task"):
+        scope.__exit__(None, None, None)

@@ -108,7 +108,16 @@ class using(Generic[_Resource]):
             if self._thread:
                 # By the context, and not by the object, which several threads may have entered.
                 scopes = _scopes.get()
-                _scopes.set(None if scopes is None else scopes[1])
+                if scopes is None:
+                    from warnings import warn
+
+                    warn(
+                        "`using(thread=True)` ends in another thread or task than it began in, which keeps its resource",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+                else:
+                    _scopes.set(scopes[1])
             elif _is_innermost(entry):
                 _alluvion.set_current_resource(entry.before, entry.device)
 
