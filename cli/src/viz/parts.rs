@@ -1,5 +1,6 @@
 //! `Parts`: the parts of a log that its devices have.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 
 use alluvion::Error;
@@ -44,6 +45,11 @@ impl Left {
 impl Parts {
     /// Reads a log in RMM's format: a recording for each device, in the order of their numbers, and one for a log without rows.
     pub(super) fn read(text: impl BufRead) -> Result<(Vec<Recording>, Left), String> {
+        let (parts, rest) = Self::gather(text)?;
+        Ok(parts.end(rest))
+    }
+
+    fn gather(text: impl BufRead) -> Result<(Self, Trace), String> {
         let told = |error: Error| error.to_string();
         let mut events = TraceEvents::new(text).map_err(told)?;
         let mut parts = Self {
@@ -59,7 +65,7 @@ impl Parts {
             let Some((event, moment)) = event else { break };
             parts.add(events.rest(), event, moment)?;
         }
-        Ok(parts.end(events.into_rest()))
+        Ok((parts, events.into_rest()))
     }
 
     /// Takes in what the log says beside its events.
@@ -190,8 +196,8 @@ impl Part {
 /// Numbers that are given anew, in the order in which they first appear.
 #[derive(Debug, Default)]
 struct Renumbered {
-    /// By the old ones: one more than the new, and 0 where there is none yet.
-    new: Vec<u32>,
+    /// By the old ones. A list as long as the old ones are many would cost each device what all of them have.
+    new: HashMap<u32, u32>,
     /// By the new ones.
     old: Vec<u32>,
 }
@@ -200,22 +206,43 @@ impl Renumbered {
     /// So many numbers that stay what they are.
     fn same(count: usize) -> Self {
         let old: Vec<_> = (0..count as u32).collect();
-        Self { new: old.iter().map(|number| number + 1).collect(), old }
+        Self { new: old.iter().map(|&number| (number, number)).collect(), old }
     }
 
     fn number(&mut self, old: u32) -> u32 {
-        let at = old as usize;
-        if at >= self.new.len() {
-            self.new.resize(at + 1, 0);
-        }
-        if self.new[at] == 0 {
+        let next = self.old.len() as u32;
+        *self.new.entry(old).or_insert_with(|| {
             self.old.push(old);
-            self.new[at] = self.old.len() as u32;
-        }
-        self.new[at] - 1
+            next
+        })
     }
 
     fn names<N: Clone>(&self, of_old: &[N]) -> Vec<N> {
         self.old.iter().map(|&old| of_old[old as usize].clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand names of the first device, and one row of the last name for each of a hundred others: these have one name each.
+    #[test]
+    fn a_device_costs_what_it_has_and_not_what_all_have() {
+        const NAMES: usize = 1000;
+        let mut log = "Thread,Time,Action,Pointer,Size,Stream,Device,Tag\n".to_owned();
+        for name in 0..NAMES {
+            log +=
+                &format!("{name},00:00:00.000001,allocate,{:#x},1,{:#x},0,t{name}\n", name << 12, name + 1);
+        }
+        for device in 1..=100 {
+            log += &format!("{0},00:00:00.000001,allocate,0x100,1,0x1,{device},t{0}\n", NAMES - 1);
+        }
+        let (parts, _) = Parts::gather(log.as_bytes()).expect("the log is well formed");
+        let cost = |part: &Part| part.streams.new.len() + part.threads.new.len() + part.tags.new.len();
+        assert!(cost(&parts.parts[0]) >= 3 * NAMES);
+        let of_others: usize = parts.parts[1..].iter().map(cost).sum();
+        // A stream, a thread, the tag, and that of no name.
+        assert_eq!((parts.parts.len(), of_others), (101, 100 * 4));
     }
 }
