@@ -1,5 +1,6 @@
 //! `Output`: where an export goes.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -39,11 +40,8 @@ impl Output {
             let file = File::options().write(true).open(path).map_err(failed)?;
             return Ok(Self::of(To::File(file), None));
         }
-        let mut partial =
-            path.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?.to_owned();
-        partial.push(format!(".{}.partial", std::process::id()));
-        let partial = path.with_file_name(partial);
-        let file = File::create(&partial).map_err(failed)?;
+        let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::IsADirectory.into()))?;
+        let (partial, file) = partial_of(path, name).map_err(failed)?;
         Ok(Self::of(To::File(file), Some((partial, path.to_owned()))))
     }
 
@@ -61,6 +59,24 @@ impl Output {
             return Err(Failure::of_file(&path, error));
         }
         Ok(())
+    }
+}
+
+/// The most names that somebody else may have taken.
+const MOST_TAKEN: usize = 64;
+
+/// Makes the file beside the one that it is to be. Its name can be known in advance, so one that is there is another's: a link would lead
+/// elsewhere.
+fn partial_of(path: &Path, name: &OsStr) -> io::Result<(PathBuf, File)> {
+    let mut taken = 0;
+    loop {
+        let mut partial = name.to_owned();
+        partial.push(format!(".{}-{taken}.partial", std::process::id()));
+        let partial = path.with_file_name(partial);
+        match File::create_new(&partial) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < MOST_TAKEN => taken += 1,
+            made => return made.map(|file| (partial, file)),
+        }
     }
 }
 
@@ -105,5 +121,26 @@ pub(super) fn unwritten(error: io::Error) -> Failure {
         Failure::Unread
     } else {
         Failure::while_doing("writing the export", error)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_the_partial_file_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("alluvion-partial-{}", std::process::id()));
+        fs::create_dir(&folder).expect("it is not there");
+        let (path, theirs) = (folder.join("out.json"), folder.join("theirs"));
+        fs::write(&theirs, "as it was").expect("there is room");
+        let link = folder.join(format!("out.json.{}-0.partial", std::process::id()));
+        std::os::unix::fs::symlink(&theirs, &link).expect("there is room");
+        let mut output = Output::open(Some(&path), false).unwrap_or_else(|_| panic!("there is room"));
+        output.write_all(b"new").expect("there is room");
+        output.finish().unwrap_or_else(|_| panic!("it gets its name"));
+        let read = |path| fs::read_to_string(path).expect("it is there");
+        assert_eq!((read(&theirs).as_str(), read(&path).as_str()), ("as it was", "new"));
+        fs::remove_dir_all(&folder).expect("it is this test's");
     }
 }
