@@ -87,8 +87,25 @@ fn escape(to: &mut impl fmt::Write, text: &str, quote: bool) -> fmt::Result {
             '\\' => to.write_str("\\\\")?,
             '\n' => to.write_str("\\n")?,
             '"' if quote => to.write_str("\\\"")?,
+            // A page is looked at in terminals, which such a character would steer.
+            steers if steers.is_control() => write!(to, "\\\\{}", &steers.escape_unicode().to_string()[1..])?,
             _ => to.write_char(character)?,
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_steer_a_terminal_is_written_as_text() {
+        let mut family = Family::new("live", FigureKind::Gauge, "Of a \u{1b}[31mtag.");
+        family.set(&[("tag", "red\u{1b}[31m\r\u{9b}é\\")], FigureValue::Integer(7));
+        let page = family.to_string();
+        assert!(page.contains(r#"live{tag="red\\u{1b}[31m\\u{d}\\u{9b}é\\"} 7"#), "{page}");
+        assert!(page.contains(r"# HELP live Of a \\u{1b}[31mtag."), "{page}");
+        assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page}");
+    }
 }

@@ -223,6 +223,10 @@ impl Message {
         if size == 0 || !align.is_power_of_two() || !message.bytes.is_multiple_of(u64::from(size)) {
             return wrong("its elements have no such size".to_owned());
         }
+        // It is shown to people, and no type has such a name.
+        if message.element.name().chars().any(char::is_control) {
+            return wrong("the name of its elements has characters that steer a terminal".to_owned());
+        }
         Ok(message)
     }
 

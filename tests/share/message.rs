@@ -43,6 +43,22 @@ fn serde_writes_the_bytes() {
 }
 
 #[test]
+fn a_name_that_would_steer_a_terminal_is_refused() {
+    with_message(|_, message| {
+        let mut bytes = message.to_bytes();
+        let at = bytes.windows(3).position(|name| name == b"f64").expect("its elements have a name");
+        for steers in *b"\x1b\x07\n\x7f" {
+            bytes[at + 1] = steers;
+            let error = Message::from_bytes(&bytes).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Malformed);
+            assert!(error.to_string().contains("steer a terminal"), "{error}");
+        }
+        bytes[at + 1] = b'#';
+        assert_eq!(Message::from_bytes(&bytes).unwrap().element_name(), "f#4");
+    });
+}
+
+#[test]
 fn other_versions_and_lengths_are_named() {
     with_message(|_, message| {
         let bytes = message.to_bytes();
