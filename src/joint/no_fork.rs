@@ -23,27 +23,32 @@ thread_local! {
     static MINE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The longest wait of a fork. A file is opened and mapped in some 50 µs; on a file system that does not answer, the child may keep a
-/// lock.
+/// The longest wait of a fork, and for one. A file is opened and mapped in some 50 µs; on a file system that does not answer, the child
+/// may keep a lock. A fork may wait for this very thread: where another library takes a lock in a handler of its own, and this thread has
+/// that lock. So a time begins in the end, and the child may keep a lock then, too.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_micros(50);
 
 /// No fork begins while a thread has one of these, and none is made while a fork is under way.
 #[derive(Debug)]
-pub(super) struct NoFork {
+pub(crate) struct NoFork {
     /// It is counted for its thread.
     _of_thread: PhantomData<*const ()>,
 }
 
 impl NoFork {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         look_after_forks();
-        let mine = MINE.get();
+        Self::begin_within(PATIENCE)
+    }
+
+    fn begin_within(patience: Duration) -> Self {
+        let (mine, begun) = (MINE.get(), Instant::now());
         loop {
             // SeqCst, here and in `before_fork`: each side says that it comes, and then looks for the other, so one of the two sees it.
             TIMES.fetch_add(1, Ordering::SeqCst);
             // A fork that waits for this thread is not waited for.
-            if mine > 0 || FORKS.load(Ordering::SeqCst) == 0 {
+            if mine > 0 || FORKS.load(Ordering::SeqCst) == 0 || begun.elapsed() > patience {
                 break;
             }
             TIMES.fetch_sub(1, Ordering::SeqCst);
@@ -119,7 +124,7 @@ mod tests {
             // This thread has one, so it gets another one at once.
             drop(NoFork::begin());
             let comes_next = scope.spawn(|| {
-                let _time = NoFork::begin();
+                let _time = NoFork::begin_within(UNTIL_IT_IS_SO);
                 is_fork_over.load(Ordering::SeqCst)
             });
             is_time_over.store(true, Ordering::SeqCst);
@@ -129,8 +134,11 @@ mod tests {
             in_parent();
             assert!(comes_next.join().expect("it does not panic"), "nobody waited for the fork");
             // A thread that forks in such a time of its own does not wait for itself.
-            let _time = NoFork::begin();
+            let time = NoFork::begin();
             wait_for_others(UNTIL_IT_IS_SO);
+            drop(time);
+            // A fork that comes to no end, because it waits for this very thread, is not waited for without end.
+            drop(NoFork::begin_within(Duration::ZERO));
             in_parent();
         });
     }
