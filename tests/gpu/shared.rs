@@ -2,11 +2,13 @@
 //! hand-over, a hundred times; then the memory of the device, the descriptors and the files of leases are what they were.
 
 #![expect(clippy::disallowed_types, reason = "a test has no model to be seen by")]
+#![expect(unsafe_code, reason = "forks, and kills what was forked")]
 
 use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +25,7 @@ use alluvion::{
 use crate::shareable::{Shareable, mapped, ways_of};
 use crate::sharing_contract::wire;
 
-/// What a child is to be: `import`, or `export` and the number of a way.
+/// What a child is to be: `import`, `import and fork`, or `export` and the number of a way.
 const ROLE: &str = "ALLUVION_TEST_SHARED_ROLE";
 
 /// Elements: 4 MiB, more than a page of the device.
@@ -117,7 +119,7 @@ fn a_child_of_these_tests() {
     let (device, stream) = gpu();
     match role.strip_prefix("export ") {
         Some(way) => export(&socket, &device, &stream, way),
-        None => import(&socket, &stream),
+        None => import(&socket, &stream, role == "import and fork"),
     }
     process::exit(0);
 }
@@ -128,8 +130,21 @@ const OPENED: u64 = 2;
 const READ: u64 = 3;
 const WRITING: u64 = 4;
 const GIVEN_UP: u64 = 5;
+const FORKED: u64 = 6;
 
-fn import(socket: &UnixStream, stream: &Stream) {
+/// Forks a child, which has a copy of each descriptor of the device, and returns its number.
+fn fork_one_that_waits() -> u64 {
+    // SAFETY: the child waits for its end, and calls nothing else.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "a process can be forked");
+    while child == 0 {
+        // SAFETY: it waits for a signal.
+        unsafe { libc::pause() };
+    }
+    child as u64
+}
+
+fn import(socket: &UnixStream, stream: &Stream, forks: bool) {
     step(socket, STARTED, 0);
     let (message, descriptor) = receive(socket);
     step(socket, RECEIVED, 0);
@@ -137,7 +152,11 @@ fn import(socket: &UnixStream, stream: &Stream) {
     step(socket, OPENED, 0);
     let sum = checksum(&imported.to_vec(stream).expect("it can be read"));
     step(socket, READ, sum);
-    for _ in 0..200 {
+    if forks {
+        step(socket, FORKED, fork_one_that_waits());
+    }
+    // Of some 10 µs each: seconds of them, where the process is to be killed in the middle of its work.
+    for _ in 0..if forks { 200_000 } else { 200 } {
         imported
             .slice_mut(COUNT / 2..)
             .and_then(|mut half| half.fill(WRITTEN, stream))
@@ -182,9 +201,13 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("Linux says").count()
 }
 
+/// Those of this user that are left when the dead ones have been removed.
 fn leases() -> usize {
-    let names = fs::read_dir("/dev/shm").expect("it is there").flatten().map(|entry| entry.file_name());
-    names.filter(|name| name.to_str().is_some_and(|name| name.contains("-lease-"))).count()
+    alluvion::share::lease::sweep("/dev/shm".as_ref());
+    let user = fs::metadata("/proc/self").expect("Linux says").uid();
+    let room = format!("/dev/shm/alluvion-{user}");
+    let names = fs::read_dir(room).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_str().is_some_and(|name| name.starts_with("lease-"))).count()
 }
 
 impl Before {
@@ -196,7 +219,6 @@ impl Before {
 
     #[track_caller]
     fn require_again(&self, device: &Device) {
-        alluvion::share::lease::sweep("/dev/shm".as_ref());
         eventually(
             || device.memory_info().is_ok_and(|info| info.free_bytes >= self.free_bytes),
             || {
@@ -360,6 +382,47 @@ fn exporters_that_are_killed_before_their_work_is_done() {
         stream.synchronize().expect("it waits for nothing");
     }
     device.synchronize().expect("nothing has failed");
+}
+
+/// While a child of an importer's fork lives, the driver goes on with what the importer had queued: nobody gets the memory before.
+#[test]
+fn an_importer_that_is_killed_and_leaves_a_child() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (device, stream) = gpu();
+    for (name, make) in ways_of(&device) {
+        let vector = DeviceVec::from_slice_in(&numbers(9), &stream, make(&device)).expect("there is memory");
+        let mut shared = Shared::with_config(vector, ShareConfig::default().writable(), &stream)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let other = Other::start("import and fork");
+        let mut child = 0;
+        for at in [STARTED, RECEIVED, OPENED, READ, FORKED] {
+            child = other.reach(at);
+            other.go_on();
+            if at == STARTED {
+                send(&other.socket, &shared);
+            }
+        }
+        // Some of its work is queued: a queue has an end, so it may not come to a step of its own.
+        thread::sleep(Duration::from_millis(100));
+        other.kill();
+        for _ in 0..100 {
+            shared = shared.try_end().map(drop).expect_err(name);
+            assert_eq!(shared.importers().expect("the file is there"), 1, "{name}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        // SAFETY: it was forked by a process of this test, and waits for this.
+        assert_eq!(unsafe { libc::kill(child as libc::pid_t, libc::SIGKILL) }, 0);
+        let mut vector = shared.end().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let written = numbers(10);
+        vector.copy_from_slice(&written, &stream).expect("it can be written");
+        for _ in 0..20 {
+            assert!(
+                vector.to_vec(&stream).expect("it can be read") == written,
+                "{name}: somebody has written"
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// What one process shares many times is opened once for each segment, whatever the way; and given back as a whole.
