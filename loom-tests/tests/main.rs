@@ -3,6 +3,8 @@
 #![cfg(loom)]
 
 // Three models are of types of the crate's own: their files are included, with the facade that they are written against.
+#[path = "../../src/joint/life.rs"]
+mod life;
 #[expect(
     dead_code,
     unexpected_cfgs,
@@ -11,6 +13,9 @@
 )]
 #[path = "../../src/sync/mod.rs"]
 mod sync;
+mod joint {
+    pub(crate) use super::life::{KinMark, Life};
+}
 
 mod aligned_address_reuse;
 mod cover_vs_free;

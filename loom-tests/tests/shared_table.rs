@@ -2,7 +2,7 @@
 //! what it was about, or nothing.
 //!
 //! A process is a thread. It dies by stopping for good before one access to the shared words, and what it had is cleared away by
-//! others, who get the lock of its place then, as they get it from the kernel. The table is a type of the crate's own, so its file is
+//! others, who see then that nobody has the lock of its place, as the kernel says. The table is a type of the crate's own, so its file is
 //! included here, with the facade that it is written against.
 
 #[expect(dead_code, reason = "the rest of the room is not here, which reads the names and makes the table")]
@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::joint::{KinMark, Life};
 use crate::sync::AtomicU64;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom_tests::{Seen, explore_bounded, spawn};
@@ -20,6 +21,9 @@ use table::{Found, MEMBERS, SharedRefusal, Table, WORDS};
 
 /// Mistakes need one or two: a thread that stops between its reading and its exchange, and one that stops in the other's.
 const PREEMPTIONS: usize = 2;
+
+/// Whoever a process is to others: the model's kernel has the locks.
+const LIFE: Life = Life { process: 7, started: 0, kin: KinMark::NONE };
 
 /// What the death of a process unwinds with.
 struct Death;
@@ -115,7 +119,7 @@ impl Kernel {
     fn join(&self, at: usize) -> Process {
         let place = self.lock(at, at).expect("nobody else has it");
         let table = self.map();
-        let owner = table.enter(at, 7, "");
+        let owner = table.enter(at, LIFE, "");
         Process { kernel: self.clone(), table, at, owner, _place: place }
     }
 
@@ -132,12 +136,10 @@ impl Process {
 
     /// As `Membership::take`.
     fn take(&self, bytes: u64) -> Result<(), SharedRefusal> {
-        loop {
-            match self.take_at_once(bytes) {
-                Err(SharedRefusal::NoRoom { .. }) if self.clear_dead() => {}
-                outcome => return outcome,
-            }
-        }
+        self.take_at_once(bytes).or_else(|_| {
+            self.clear_dead();
+            self.take_at_once(bytes)
+        })
     }
 
     fn give(&self, bytes: u64) {
@@ -145,7 +147,8 @@ impl Process {
     }
 
     fn clear_dead(&self) -> bool {
-        self.table.clear_dead(self.at, |at| Ok::<_, ()>(self.kernel.lock(at, self.at)))
+        // Acquire: who has let go of it did so behind all that it has done.
+        self.table.clear_dead(self.at, |at| self.kernel.places[at].load(Ordering::Acquire) != 0)
     }
 
     /// Runs `life`, and dies before its access number `accesses`, if it makes as many. Returns whether it died.
@@ -179,7 +182,7 @@ fn the_limit_holds_between_processes() {
                 1
             }
             Err(refusal) => {
-                assert_eq!(refusal, SharedRefusal::NoRoom { used: 2 });
+                assert_eq!(refusal, SharedRefusal::NoRoom { used: 2, has_file: true });
                 0
             }
         };
@@ -228,7 +231,7 @@ fn who_fits_is_served() {
             theirs.take_at_once(2).expect("one is elsewhere at most");
             theirs.give(2);
             let refusal = theirs.take_at_once(4).expect_err("there are three");
-            assert!(matches!(refusal, SharedRefusal::NoRoom { used: 0 | 1 }), "{refusal:?}");
+            assert!(matches!(refusal, SharedRefusal::NoRoom { used: 0 | 1, has_file: true }), "{refusal:?}");
         });
         mine.take_at_once(1).expect("two are elsewhere at most");
         other.join().expect("it says what is wrong itself");
@@ -329,9 +332,9 @@ fn who_dies_has_done_all_or_nothing() {
     assert!(CLEARED.iter().all(|seen| seen.times() > 0), "{CLEARED:?}");
 }
 
-/// One that clears a dead member away dies over it: another one clears what is left, once.
+/// One that clears a dead member away dies over it, or only takes its time: another one has what the dead one had at any moment.
 #[test]
-fn who_clears_may_die_too() {
+fn who_clears_keeps_nothing_from_another() {
     static CLEARED: [Seen; 2] = [const { Seen::never() }; 2];
     explore_deaths(|accesses| {
         let kernel = Kernel::new(2);
@@ -339,22 +342,33 @@ fn who_clears_may_die_too() {
         dead.take_at_once(2).expect("there are two");
         drop(dead);
         let mortal = spawn(move || {
-            theirs.live_for(accesses, |process| {
-                let _ = process.clear_dead();
-            })
+            theirs.live_for(accesses, |process| CLEARED[usize::from(process.clear_dead())].note(true))
         });
-        let early = mine.take(2);
+        mine.take(2).expect("the dead have nothing");
         let died = mortal.join().expect("it says what is wrong itself");
-        CLEARED[usize::from(early.is_ok())].note(true);
-        if let Err(refusal) = early {
-            // While the other one had the lock of the dead one's place.
-            assert_eq!(refusal, SharedRefusal::NoRoom { used: 2 });
-            mine.take(2).expect("the dead have nothing");
-        }
         assert_eq!(kernel.used(), 2);
         died
     });
     assert!(CLEARED.iter().all(|seen| seen.times() > 0), "{CLEARED:?}");
+}
+
+/// Two find a dead member at once, and want half of what it had each: whoever is first, both have it.
+#[test]
+fn two_who_find_the_dead_at_once_are_both_served() {
+    explore_bounded(Some(PREEMPTIONS), || {
+        let kernel = Kernel::new(2);
+        let [mine, dead, theirs] = [0, 1, 2].map(|at| kernel.join(at));
+        dead.take_at_once(2).expect("there are two");
+        drop(dead);
+        let other = spawn(move || {
+            theirs.take(1).expect("the dead have nothing");
+            // It lives on.
+            std::mem::forget(theirs);
+        });
+        mine.take(1).expect("the dead have nothing");
+        other.join().expect("it says what is wrong itself");
+        assert_eq!(kernel.used(), 2);
+    });
 }
 
 /// A newcomer gets the place of a dead member while another one clears it away: what the newcomer takes is not cleared.
@@ -369,11 +383,13 @@ fn a_newcomer_keeps_what_it_takes() {
         let newcomer = {
             let kernel = kernel.clone();
             spawn(move || {
-                // As those who join: with the lock of the place, or not at all.
-                let Some(place) = kernel.lock(1, 1) else { return 0 };
                 let table = kernel.map();
-                table.clear(1);
-                let owner = table.enter(1, 8, "");
+                // As those who join: with the lock of a place that is nobody's, or not at all.
+                if table.owner(1) != 0 {
+                    return 0;
+                }
+                let place = kernel.lock(1, 1).expect("nobody else joins");
+                let owner = table.enter(1, LIFE, "");
                 table.take(1, owner, 1).expect("two are elsewhere at most");
                 assert_eq!(table.picture().parts[1].taken, 1);
                 // It lives on.
@@ -381,11 +397,10 @@ fn a_newcomer_keeps_what_it_takes() {
                 1
             })
         };
-        let had = u64::from(mine.take(2).is_ok()) * 2;
+        mine.take(2).expect("the dead have nothing, and one is elsewhere at most");
         let theirs = newcomer.join().expect("it says what is wrong itself");
         CAME[theirs as usize].note(true);
-        assert!(had + theirs > 0, "one of the two has cleared the dead one's place");
-        assert_eq!(kernel.used(), had + theirs);
+        assert_eq!(kernel.used(), 2 + theirs);
     });
     assert!(CAME.iter().all(|seen| seen.times() > 0), "{CAME:?}");
 }

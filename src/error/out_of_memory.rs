@@ -93,6 +93,8 @@ pub struct OutOfMemory {
     pub cause: Cause,
     /// A suballocator refused, so the line contains its free bytes.
     pub(crate) is_of_suballocator: bool,
+    /// The limit is shared by a file that is there no longer.
+    pub(crate) is_without_file: bool,
 }
 
 /// Why there was no memory: part of the [report](OutOfMemory).
@@ -139,6 +141,7 @@ impl OutOfMemory {
             snapshot_file: None,
             cause: Cause::Full,
             is_of_suballocator: false,
+            is_without_file: false,
         }
     }
 
@@ -257,6 +260,9 @@ impl fmt::Display for OutOfMemory {
         }
         for member in self.members.iter().filter(|member| !member.is_this_process) {
             write!(f, "; {member}")?;
+        }
+        if self.is_without_file {
+            f.write_str("; somebody has removed its file, and who joins it now has a limit beside this one")?;
         }
         if let Some(memory) = self.upstream_memory {
             let whose = if self.is_of_suballocator { "the upstream has " } else { "" };

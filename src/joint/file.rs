@@ -10,15 +10,16 @@
 #![expect(unsafe_code, reason = "makes room in a file, and locks its bytes")]
 
 use core::ops::Range;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Opening;
-use super::no_fork::NoFork;
+pub(crate) use super::no_fork::NoFork;
 pub(crate) use super::page::JointPage;
+pub(crate) use super::process::is_dying;
+use super::{Life, Opening, kin, process, room_of};
 
 /// Two openings of one file. A lock that one of them has, the other one does not get.
 #[derive(Debug)]
@@ -50,8 +51,59 @@ pub(super) fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// The directory of this user's files, made if it is not there, and seen to be this user's alone.
+///
+/// # Errors
+///
+/// If it cannot be made, or is another user's.
+pub(crate) fn room_in(directory: &Path) -> io::Result<PathBuf> {
+    let room = room_of(directory);
+    match DirBuilder::new().mode(0o700).create(&room) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&room)?;
+    require_own(&found, found.is_dir(), "directory")?;
+    Ok(room)
+}
+
+/// This process, as others are to know it.
+///
+/// # Errors
+///
+/// As the system says.
+pub(crate) fn life_in(room: &Path) -> io::Result<Life> {
+    let (process, started) = process::this_process()?;
+    Ok(Life { process, started, kin: kin::mark_in(room)? })
+}
+
+/// Whether a child of a fork of one of these, which have died, may live: the driver keeps for it what they had.
+pub(crate) fn kin_is_left(room: &Path, dead: &[Life]) -> bool {
+    kin::is_left(room, dead)
+}
+
+/// Whether a process of this user that started then or later has begun to end, and has not come to it.
+pub(crate) fn is_ending_since(started: u64) -> bool {
+    process::others_since(started).map_or(true, |mut others| others.any(|other| other.is_ending()))
+}
+
+/// Refuses what somebody else could have made, or could change.
+fn require_own(found: &Metadata, is_one: bool, kind: &str) -> io::Result<()> {
+    let user = user();
+    let wrong = if !is_one {
+        format!("it is no {kind}")
+    } else if found.uid() != user {
+        format!("it belongs to user {}, and this process is user {user}", found.uid())
+    } else if found.mode() & 0o077 != 0 {
+        format!("other users may use it: its mode is {:o}", found.mode() & 0o7777)
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(wrong))
+}
+
 /// Opens the file for this user alone.
-fn open_one(path: &Path, opening: Opening) -> io::Result<(File, Metadata)> {
+pub(super) fn open_one(path: &Path, opening: Opening) -> io::Result<(File, Metadata)> {
     let mut options = OpenOptions::new();
     // A link leads elsewhere, and a pipe would wait for its other end.
     options
@@ -62,17 +114,9 @@ fn open_one(path: &Path, opening: Opening) -> io::Result<(File, Metadata)> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(path)?;
-    let (found, user) = (file.metadata()?, user());
-    let wrong = if !found.is_file() {
-        "it is no file".to_owned()
-    } else if found.uid() != user {
-        format!("it belongs to user {}, and this process is user {user}", found.uid())
-    } else if found.mode() & 0o077 != 0 {
-        format!("other users may use it: its mode is {:o}", found.mode() & 0o7777)
-    } else {
-        return Ok((file, found));
-    };
-    Err(io::Error::other(wrong))
+    let found = file.metadata()?;
+    require_own(&found, found.is_file(), "file")?;
+    Ok((file, found))
 }
 
 fn open_twice(path: &Path, opening: Opening) -> io::Result<(File, File)> {
@@ -167,14 +211,14 @@ impl Others {
         open_one(path, Opening::Existing).map(|(file, _)| Self(file))
     }
 
-    /// What tells this file from all others, and whether it still has a name.
+    /// What tells this file from all others, and how many names it has.
     ///
     /// # Errors
     ///
     /// As the system says.
-    pub(crate) fn identity(&self) -> io::Result<([u64; 2], bool)> {
+    pub(crate) fn identity(&self) -> io::Result<([u64; 2], u64)> {
         let found = self.0.metadata()?;
-        Ok(([found.dev(), found.ino()], found.nlink() > 0))
+        Ok(([found.dev(), found.ino()], found.nlink()))
     }
 
     /// Locks byte `at`; `None` if a process that lives has it.
@@ -275,7 +319,7 @@ fn make_room(file: &File, bytes: usize) -> io::Result<()> {
     }
 }
 
-fn lock(file: &File, at: usize, count: usize) -> io::Result<Option<Locked<'_>>> {
+pub(super) fn lock(file: &File, at: usize, count: usize) -> io::Result<Option<Locked<'_>>> {
     match command(file, libc::F_OFD_SETLK, libc::F_WRLCK, at, count) {
         Ok(_) => Ok(Some(Locked { file, at, count })),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(None),

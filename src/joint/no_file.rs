@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Opening;
+use super::{Life, Opening};
 use crate::sync::AtomicU64;
 
 // Fields that nobody else sees: what follows a call on one of them would be unreachable code, which is a warning.
@@ -17,6 +17,36 @@ pub(crate) struct JointPage(Infallible);
 pub(crate) struct Others(Infallible);
 #[derive(Debug)]
 pub(crate) struct Locked<'f>(&'f Others);
+
+/// None is needed, where there is no lock to keep from a child.
+#[derive(Debug)]
+pub(crate) struct NoFork;
+
+impl NoFork {
+    pub(crate) fn begin() -> Self {
+        Self
+    }
+}
+
+pub(crate) fn room_in(_: &Path) -> io::Result<PathBuf> {
+    Err(none())
+}
+
+pub(crate) fn life_in(_: &Path) -> io::Result<Life> {
+    Err(none())
+}
+
+pub(crate) fn is_dying(_: u32, _: u64) -> bool {
+    false
+}
+
+pub(crate) fn kin_is_left(_: &Path, _: &[Life]) -> bool {
+    false
+}
+
+pub(crate) fn is_ending_since(_: u64) -> bool {
+    false
+}
 
 pub(super) fn user() -> u32 {
     0
@@ -62,7 +92,7 @@ impl Others {
         Err(none())
     }
 
-    pub(crate) fn identity(&self) -> io::Result<([u64; 2], bool)> {
+    pub(crate) fn identity(&self) -> io::Result<([u64; 2], u64)> {
         match self.0 {}
     }
 

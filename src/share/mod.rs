@@ -41,6 +41,10 @@
 //! - If an importer is killed, kernels that it had queued may run on for a moment, until the driver has taken the device from it. The
 //!   exporter waits until that process is no more. If the two have numbers of their own for processes, as in containers, it cannot:
 //!   then wait a little before the memory is used for something else.
+//! - If that importer has forked, its children have the device as it had it, until they end or begin another program, and the driver goes
+//!   on for them: the exporter waits for that, too, and [`Shared::importers`] counts the importer until then. Of children that an importer
+//!   had forked before it opened its first memory, and that have the device as well, the exporter cannot tell which they are: it waits
+//!   until no process of the user that is as young as the importer has an NVIDIA device open.
 //! - An importer that begins another program in its own place, by `exec`, while it has something open, counts until that program ends.
 //! - A child of a fork has no part in what its parent shares or has open: calls fail, and nothing is freed twice.
 //!

@@ -37,8 +37,8 @@ impl ShareConfig {
         self
     }
 
-    /// The directory of the lease's file, which both sides name; `/dev/shm` unless set. It must be on this machine, and should be
-    /// memory.
+    /// The directory of the lease's file, which both sides name; `/dev/shm` unless set. The file is in a directory there that is this
+    /// user's alone, `alluvion-` and the user's number. It must be on this machine, and should be memory.
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = directory.as_ref().to_owned();
         self

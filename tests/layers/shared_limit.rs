@@ -238,12 +238,18 @@ fn a_file_that_is_no_shared_limit_is_refused_and_left_as_it_is() {
         bytes[8 * at..8 * at + 8].copy_from_slice(&value.to_ne_bytes());
         bytes
     };
+    // What nobody owns does not count.
+    let with_owner = |taken: u64| {
+        let mut bytes = with(64, taken);
+        bytes[8 * 68] = 7;
+        bytes
+    };
     let cases = [
         (b"a text".to_vec(), "its size is not that of a shared limit"),
         (whole[..4096].to_vec(), "its size is not that of a shared limit"),
         (with(0, 7), "it is no shared limit"),
         (with(1, 7), "another version of this library has made it, with layout 7"),
-        (with(64, 1 << 60), "more is taken and guaranteed there than its limit"),
+        (with_owner(1 << 60), "more is taken and guaranteed there than its limit"),
         (with(65, u64::MAX), "more is taken and guaranteed there than its limit"),
     ];
     for (bytes, words) in cases {
@@ -461,4 +467,50 @@ fn a_recipe_names_it() {
     }
     drop((server, other));
     remove_from_shared_memory(&name);
+}
+
+/// As a system does that cleans up behind a user who has logged out.
+#[test]
+fn a_refusal_says_that_somebody_has_removed_the_file() {
+    let directory = SharedDirectory::new();
+    let config = directory.limit("card", 8 * KIB);
+    let (mine, other) = (join(&config), join(&config));
+    let all = other.reserve(8 * KIB).unwrap();
+    let refusal = || mine.reserve(KIB).expect_err("the other one has all");
+    assert!(!refusal().to_string().contains("removed"), "{}", refusal());
+    fs::remove_file(directory.file("card")).unwrap();
+    let error = refusal();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    assert!(error.to_string().contains("somebody has removed its file"), "{error}");
+    // Those who have it share it as before, and who comes now has another one.
+    drop(all);
+    let part = mine.reserve(8 * KIB).unwrap();
+    assert!(other.reserve(1).is_err());
+    assert_eq!(join(&config).free_bytes(), 8 * KIB);
+    drop(part);
+}
+
+/// Another program of this user has written to the file: figures of one name are added up, whatever they are.
+#[test]
+fn a_page_of_metrics_survives_any_values() {
+    let directory = SharedDirectory::new();
+    let config = directory.limit("card", 8 * KIB);
+    let mut members: Vec<_> = (0..3).map(|_| join(&config.clone().member("same"))).collect();
+    let file = fs::OpenOptions::new().write(true).open(directory.file("card")).unwrap();
+    for member in 0..3 {
+        for record in 0..4 {
+            let at = 8 * (64 + 16 * member + record);
+            file.write_all_at(&u64::MAX.to_ne_bytes(), at).unwrap();
+        }
+    }
+    let sim = Sim::new();
+    let stack = Cuda::new(&sim.device(0)).budget(members.remove(0));
+    let mut page = Metrics::new();
+    page.add_stack("mine", &stack);
+    let page = page.to_string();
+    let sum = |line: &str| {
+        line.starts_with("alluvion_member_used_bytes") && line.ends_with(&format!(" {}", u64::MAX))
+    };
+    assert_eq!(page.lines().filter(|line| sum(line)).count(), 1, "{page}");
+    drop((stack, members));
 }

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +17,8 @@ use alluvion::share::lease::{Hold, Lease, LeaseName};
 use crate::rerun::{is_child, run_child};
 use crate::shared_directory::SharedDirectory;
 
-/// Where the seats are in the file of a lease: two words each, the process and when it started.
+/// Where the seats are in the file of a lease: two words each, of which the first is the process and when it started, and the second
+/// the mark of its kin.
 const AT_SEATS: u64 = 64 * 8;
 const SEATS: u64 = 224;
 
@@ -38,6 +39,12 @@ fn file_of(directory: &SharedDirectory, lease: &Lease) -> File {
     File::options().read(true).write(true).open(path).expect("it is there")
 }
 
+/// The number of the file of marks, which is made by whoever joins first.
+fn marks_of(directory: &SharedDirectory, lease: &Lease) -> u64 {
+    join(directory, lease).expect("it is live").end();
+    fs::metadata(directory.room().join(".kin")).expect("it is there").ino()
+}
+
 /// A process that has let go of its lock, and is still there: as one that was killed, whose devices the kernel has not closed yet.
 struct Dying(Child);
 
@@ -49,13 +56,15 @@ impl Dying {
     }
 
     /// Leaves a seat as it does.
-    fn sits_at(&self, seat: u64, file: &File) {
+    fn sits_at(&self, seat: u64, file: &File, marks: u64) {
         let number = self.0.id();
         let stat = fs::read_to_string(format!("/proc/{number}/stat")).expect("it runs");
         let (_, behind) = stat.rsplit_once(") ").expect("it has a name");
         let started: u64 =
             behind.split(' ').nth(19).and_then(|word| word.parse().ok()).expect("it has begun");
-        let words = [u64::from(number), started].map(u64::to_ne_bytes).concat();
+        // The mark of a process that has none of its kin left: of this file of marks, and nobody has it.
+        let kin = (marks & ((1 << 22) - 1)) << 40 | 1;
+        let words = [started << 22 | u64::from(number), kin].map(u64::to_ne_bytes).concat();
         file.write_all_at(&words, AT_SEATS + 16 * seat).expect("it can be written");
     }
 
@@ -74,7 +83,7 @@ fn the_seat_of_a_process_that_is_about_to_end_is_nobody_elses() {
     let directory = SharedDirectory::new();
     let mut lease = begin(&directory);
     let dying = Dying::new();
-    dying.sits_at(0, &file_of(&directory, &lease));
+    dying.sits_at(0, &file_of(&directory, &lease), marks_of(&directory, &lease));
     assert!(!lease.try_end().expect("the file is there"));
     // Whoever took its seat would be the one that the seat names.
     join(&directory, &lease).expect("there are other seats").end();
@@ -88,7 +97,8 @@ fn who_comes_while_all_are_about_to_end_waits_for_one_of_them() {
     let directory = SharedDirectory::new();
     let mut lease = begin(&directory);
     let dying = Dying::new();
-    (0..SEATS).for_each(|seat| dying.sits_at(seat, &file_of(&directory, &lease)));
+    let marks = marks_of(&directory, &lease);
+    (0..SEATS).for_each(|seat| dying.sits_at(seat, &file_of(&directory, &lease), marks));
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let joins = scope.spawn(|| {
@@ -243,7 +253,7 @@ fn too_few_descriptors_are_an_error_and_lose_nothing() {
     }
     hold.end();
     let dying = Dying::new();
-    dying.sits_at(7, &file_of(&directory, &lease));
+    dying.sits_at(7, &file_of(&directory, &lease), marks_of(&directory, &lease));
     for free in 0..6 {
         let ended = with_free(free, || lease.try_end());
         assert!(ended.as_ref().is_ok_and(|ended| !ended) || ended.is_err(), "with {free} free");

@@ -26,6 +26,8 @@ mod wait_for_fork;
 mod fork;
 mod forked;
 #[cfg(target_os = "linux")]
+mod kin;
+#[cfg(target_os = "linux")]
 mod lease;
 #[cfg(target_os = "linux")]
 mod lease_crowd;
@@ -37,4 +39,8 @@ mod recipe_environment;
 #[cfg(target_os = "linux")]
 mod shared_limit;
 #[cfg(target_os = "linux")]
+mod shared_limit_races;
+#[cfg(target_os = "linux")]
 mod shared_pages;
+#[cfg(target_os = "linux")]
+mod steps;

@@ -327,10 +327,10 @@ fn two_services_do_not_starve_each_other() {
     assert_eq!((used(&members), members.len()), (0, 2), "{members:?}");
 }
 
-/// A process has died, and a child that it forked lives: what the process had comes back.
+/// A child of a fork has no part, and gets one of its own. What its parent had comes back when both have ended.
 #[test]
-fn the_child_of_a_fork_keeps_nothing() {
-    const TEST: &str = "shared_limit::the_child_of_a_fork_keeps_nothing";
+fn the_child_of_a_fork_has_no_part() {
+    const TEST: &str = "shared_limit::the_child_of_a_fork_has_no_part";
     if is_child(TEST) {
         let allowance = join(&config_of_child());
         let part = allowance.reserve(UNITS / 2 * UNIT).expect("nobody has any");
@@ -364,12 +364,15 @@ fn the_child_of_a_fork_keeps_nothing() {
     let directory = SharedDirectory::new();
     let mine = join(&config(directory.path()));
     let mut other = Process::start(TEST, &directory);
-    let _until_the_end = other.child.stdin.take();
+    let child = other.child.stdin.take();
     let words = other.wait_for(".");
     assert!(words.ends_with("yyy."), "is refused, knows nobody, gets its own: {words}");
     assert_eq!(used(&mine.members()), UNITS / 2 * UNIT, "what the child has dropped is its parent's");
-    clear(&mine, other.kill());
-    drop(mine.reserve(UNITS * UNIT).expect("its child has no part"));
+    let parent = other.kill();
+    assert_eq!(used(&mine.members()), UNITS / 2 * UNIT, "the driver keeps what its parent had for the child");
+    drop(child);
+    clear(&mine, parent);
+    drop(mine.reserve(UNITS * UNIT).expect("both have ended"));
     assert_eq!(mine.members().len(), 1);
 }
 

@@ -204,7 +204,7 @@ fn an_exporter_that_dies_before_its_work_is_done_is_stale() {
             std::thread::yield_now();
         }
         // Its lock goes with it, here with its file's name.
-        for entry in std::fs::read_dir(rig.directory.path()).unwrap().flatten() {
+        for entry in std::fs::read_dir(rig.directory.room()).unwrap().flatten() {
             std::fs::remove_file(entry.path()).unwrap();
         }
         refused(opens.join().unwrap(), ErrorKind::Stale, "its exporter has ended");
@@ -404,7 +404,7 @@ fn a_lease_that_somebody_removes_keeps_the_memory() {
     let (stream, its_stream) = streams(&rig);
     let shared = hundred(&rig, &stream);
     let imported = rig.open(&shared, &its_stream).unwrap();
-    for entry in std::fs::read_dir(rig.directory.path()).unwrap().flatten() {
+    for entry in std::fs::read_dir(rig.directory.room()).unwrap().flatten() {
         std::fs::remove_file(entry.path()).unwrap();
     }
     let refused = shared.end().unwrap_err();

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "some tests need a part of it")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,21 +31,36 @@ impl SharedDirectory {
         SharedConfig::new(name, bytes).directory(&self.0)
     }
 
-    /// How many files there are.
+    /// How many files there are of limits and leases.
     pub(crate) fn files(&self) -> usize {
-        fs::read_dir(&self.0).expect("it is there").count()
+        room_in(&self.0).map_or(0, |room| {
+            let names = fs::read_dir(room).expect("it is there").flatten().map(|entry| entry.file_name());
+            names.filter(|name| name != ".kin").count()
+        })
     }
 
     /// The file of a limit, or of a lease.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         file_in(&self.0, name)
     }
+
+    /// The directory of this user's files.
+    pub(crate) fn room(&self) -> PathBuf {
+        room_in(&self.0).expect("something was shared here")
+    }
+}
+
+/// The directory of this user's files in one that is anybody's.
+fn room_in(directory: &Path) -> Option<PathBuf> {
+    let user = fs::metadata("/proc/self").expect("it is there").uid();
+    let room = directory.join(format!("alluvion-{user}"));
+    room.is_dir().then_some(room)
 }
 
 fn file_in(directory: &Path, name: &str) -> PathBuf {
-    let is_it = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with(&format!("-{name}")));
-    let mut files = fs::read_dir(directory).expect("it is there").flatten().map(|entry| entry.path());
-    files.find(is_it).expect("it has a file")
+    let room = room_in(directory).expect("something was shared here");
+    let mut files = ["", "lease-"].map(|kind| room.join(format!("{kind}{name}"))).into_iter();
+    files.find(|path| path.exists()).expect("it has a file")
 }
 
 /// Removes the file of a limit that a recipe has made.

@@ -37,7 +37,8 @@ impl LimitRefusal {
         report.maximum_bytes = Some(refusing.limit_bytes());
         match self.shared {
             None => report.explained().into(),
-            Some(SharedRefusal::NoRoom { used }) => {
+            Some(SharedRefusal::NoRoom { used, has_file }) => {
+                report.is_without_file = !has_file;
                 (report.live_bytes, report.reserved_bytes) = (used as usize, used as usize);
                 report.members = refusing.node.members();
                 report.refused_to_a_member().into()

@@ -121,8 +121,9 @@ impl Allowance {
         members.dedup_by(|next, sum| {
             let is_same = (&next.name, next.process) == (&sum.name, sum.process);
             if is_same {
-                sum.used_bytes += next.used_bytes;
-                sum.guaranteed_bytes += next.guaranteed_bytes;
+                // They are what anybody of this user may have written.
+                sum.used_bytes = sum.used_bytes.saturating_add(next.used_bytes);
+                sum.guaranteed_bytes = sum.guaranteed_bytes.saturating_add(next.guaranteed_bytes);
             }
             is_same
         });
@@ -167,13 +168,15 @@ impl Allowance {
     /// are this process's; [`members`](Self::members) tells those of all.
     ///
     /// - What a process has taken comes back when it ends, however it ends: to whoever finds no room next. The driver frees the
-    ///   memory of a process that was killed on its own, perhaps a little later.
+    ///   memory of a process that was killed on its own, perhaps a little later. While a child lives that a killed process had forked,
+    ///   and that has begun no other program, the driver keeps that memory, and the limit counts it.
     /// - A [guarantee](SharedConfig::guarantee) is kept for a member, whether it runs or not, so that others cannot starve it. What is
     ///   guaranteed to nobody is lent to whoever asks first.
-    /// - A process that is stopped, or dies at any instruction, keeps no other one waiting.
-    /// - A child of a fork has no part: it is refused, and joins by itself. The part of its parent ends with the parent.
+    /// - A process that is stopped, or dies at any instruction, keeps no other one waiting, with one exception: while a process is
+    ///   stopped in the middle of joining, nobody else joins.
+    /// - A child of a fork has no part: it is refused, and joins by itself.
     ///
-    /// The limit, and what is guaranteed, are in a file of 8 KiB, `alluvion-USER-NAME`, which only the user that made it may use, and
+    /// The limit, and what is guaranteed, are in a file of 8 KiB, `alluvion-USER/NAME`, which only the user that made it may use, and
     /// which stays. While processes share it all of them say the same limit; when there is none, the next one may say another.
     /// Whoever removes the file under them has two limits.
     ///
@@ -196,7 +199,8 @@ impl Allowance {
     /// - `InvalidArgument`: a name, a limit or guarantees that cannot be; another limit than the processes that share it have; a
     ///   guarantee that a member which runs has otherwise; guarantees of more than the limit.
     /// - `OutOfMemory`: so much is taken that a guarantee, new in the file, has no room. Those before it hold.
-    /// - `InUse`: another process has the name with the guarantee, and does not end within two seconds; or there are 32 members.
+    /// - `InUse`: another process has the name with the guarantee, and does not end within two seconds, or had it, and a child of it has
+    ///   not ended; or there are 32 members.
     /// - `Unwritable`: the file cannot be opened, belongs to another user, or others may write it.
     /// - `Malformed`: the file is none of these, or another version of the library has made it.
     /// - `Unsupported`: this is not Linux.

@@ -3,11 +3,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::process::this_process;
 use super::table::{EXPORTER, FIRST_SEAT, SEATS, State, Table, WORDS};
-use super::{LeaseName, OVER, absolute, clear_up, failed, is_of_the_dying, require_kept};
+use super::{LeaseName, Left, OVER, absolute, clear_up, failed, require_kept, what_is_left_of};
 use crate::error::Error;
-use crate::joint::{JointFile, JointPage, Locked, Opening, Others};
+use crate::joint::{self, JointFile, JointPage, Locked, Opening, Others};
 use crate::sync::nap;
 
 /// An importer's part of a [`Lease`](super::Lease), which does not end while it is there.
@@ -30,7 +29,8 @@ impl Hold {
     /// `Stale` if the lease has ended, or its exporter; `Malformed` if it is one of something else; `InUse` if as many processes
     /// have a hold as there can be; `Unwritable`.
     pub fn join(directory: &Path, name: LeaseName, message: &[u8]) -> Result<Self, Error> {
-        let path = name.path(&absolute(directory)?);
+        let room = &joint::room_of(&absolute(directory)?);
+        let path = name.path(room);
         let failed = |error: io::Error| failed(&path, &error);
         let file = match JointFile::open(path.clone(), Opening::Existing) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(over()),
@@ -42,7 +42,7 @@ impl Hold {
         };
         let table = Table::new(page);
         let (seat, lock) = loop {
-            match free_seat(&file, &table).map_err(failed)? {
+            match free_seat(&file, &table, room).map_err(failed)? {
                 Vacancy::Seat(seat, lock) => break (seat, lock),
                 Vacancy::None => {
                     return Err(Error::in_use_that(format!(
@@ -66,8 +66,7 @@ impl Hold {
                 "the message is not the one that its exporter made".to_owned(),
             ));
         }
-        let (process, started) = this_process().map_err(failed)?;
-        table.enter(seat, process, started);
+        table.enter(seat, joint::life_in(room).map_err(failed)?);
         lock.keep();
         let others = file.leave_to_mapping();
         let hold = Self { table, seat, path: path.clone(), is_given_up: false };
@@ -77,9 +76,6 @@ impl Hold {
         });
         if let Err(error) = joined {
             hold.end();
-            if error.is_stale() {
-                clear_up(&path);
-            }
             return Err(error);
         }
         Ok(hold)
@@ -95,13 +91,16 @@ impl Hold {
         }
     }
 
-    /// Gives it up: the exporter may free what it lent.
+    /// Gives it up: the exporter may free what it lent. If that is dead, its file is removed.
     pub fn end(mut self) {
         if self.table.words().is_of_parent() {
             return;
         }
         self.table.leave(self.seat);
         self.is_given_up = true;
+        if !self.exporter_lives() {
+            clear_up(&self.path);
+        }
     }
 
     /// Lets go of the lock, as a crash does: for an end of the driver, which takes the memory from this process.
@@ -127,17 +126,20 @@ enum Vacancy<'f> {
     None,
 }
 
-/// Finds a seat that nobody has. That of a process which is about to end names it until it has gone, so it is no free one.
-fn free_seat<'f>(file: &'f JointFile, table: &Table<JointPage>) -> io::Result<Vacancy<'f>> {
+/// Finds a seat that nobody has. That of a process which is about to end, or has kin, names it until it has gone, so it is no free one.
+fn free_seat<'f>(file: &'f JointFile, table: &Table<JointPage>, room: &Path) -> io::Result<Vacancy<'f>> {
+    let mut of_kin = 0;
     for seat in 0..SEATS {
-        match file.lock(FIRST_SEAT + seat)? {
-            Some(lock) if !is_of_the_dying(table, seat) => return Ok(Vacancy::Seat(seat, lock)),
-            _ => {}
+        let Some(lock) = file.lock(FIRST_SEAT + seat)? else { continue };
+        match table.sitter(seat).map_or(Left::Nothing, |dead| what_is_left_of(room, &[dead])) {
+            Left::Nothing => return Ok(Vacancy::Seat(seat, lock)),
+            Left::Ending => {}
+            Left::Kin => of_kin += 1,
         }
     }
     // The exporter's is one lock, and each importer has one of its own.
     let locks = file.others().locks_in(FIRST_SEAT..FIRST_SEAT + SEATS)?;
-    Ok(if locks.len() == SEATS { Vacancy::None } else { Vacancy::Soon })
+    Ok(if locks.len() + of_kin == SEATS { Vacancy::None } else { Vacancy::Soon })
 }
 
 fn over() -> Error {

@@ -15,10 +15,13 @@
 //! The kernel lets go of the locks of a process before it takes the devices from it: for a moment after, kernels that it had queued
 //! may still run. A seat that was not given up names its process, and the lease does not end while that process is still there;
 //! nobody else gets the seat until then.
+//!
+//! A child of a fork of that process has copies of its descriptors, with which the kernel keeps the devices as they were: what was
+//! queued runs to its end. The seat has the mark of the process's [kin](crate::joint), and the lease does not end while one of them
+//! lives, either.
 //! Where processes have numbers of their own, as in containers, that cannot be asked, and is the users' to know.
 
 mod hold;
-mod process;
 mod table;
 
 pub use hold::Hold;
@@ -30,8 +33,7 @@ use std::path::{self, Path, PathBuf};
 
 use crate::driver::{Call, Code, DriverError};
 use crate::error::Error;
-use crate::joint::{self, JointFile, JointPage, Opening, Others};
-use process::is_dying;
+use crate::joint::{self, JointFile, JointPage, Life, NoFork, Opening, Others};
 use table::{EXPORTER, FIRST_SEAT, SEATS, State, Table, WORDS};
 
 /// Of the files of leases, before their names.
@@ -53,8 +55,8 @@ impl LeaseName {
         Ok(Self(name))
     }
 
-    fn path(self, directory: &Path) -> PathBuf {
-        joint::path_of(directory, &format!("{KIND}{self:?}"))
+    fn path(self, room: &Path) -> PathBuf {
+        room.join(format!("{KIND}{self:?}"))
     }
 }
 
@@ -71,6 +73,8 @@ impl core::fmt::Debug for LeaseName {
 #[derive(Debug)]
 pub struct Lease {
     name: LeaseName,
+    /// The directory of this user's files.
+    room: PathBuf,
     path: PathBuf,
     identity: [u64; 2],
     /// Has the lock of byte 0.
@@ -86,7 +90,8 @@ impl Lease {
     /// `Unsupported` where files have no such locks; `Unwritable` if the directory takes no file; `InvalidArgument` for a message that
     /// is longer than the place that the file has for it.
     pub fn begin(directory: &Path, message: impl Fn(LeaseName) -> Vec<u8>) -> Result<Self, Error> {
-        let directory = &absolute(directory)?;
+        let directory = absolute(directory)?;
+        let room = joint::room_in(&directory).map_err(|error| failed(&directory, &error))?;
         // Whoever clears up may meet the file before it is locked; that this happens again and again is an error as good as any.
         for _ in 0..8 {
             let name = LeaseName::random()?;
@@ -97,7 +102,7 @@ impl Lease {
                     message.len()
                 )));
             }
-            if let Some(lease) = Self::begin_as(name, directory, &message)? {
+            if let Some(lease) = Self::begin_as(name, &room, &message)? {
                 return Ok(lease);
             }
         }
@@ -107,12 +112,12 @@ impl Lease {
         ))
     }
 
-    fn begin_as(name: LeaseName, directory: &Path, message: &[u8]) -> Result<Option<Self>, Error> {
-        let path = name.path(directory);
+    fn begin_as(name: LeaseName, room: &Path, message: &[u8]) -> Result<Option<Self>, Error> {
+        let path = name.path(room);
         let failed = |error: io::Error| failed(&path, &error);
         let file = match JointFile::open(path.clone(), Opening::New) {
             // It was removed between two openings.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && directory.is_dir() => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && room.is_dir() => return Ok(None),
             opened => opened.map_err(failed)?,
         };
         let begun = Self::fill(&file, message).map_err(failed);
@@ -123,11 +128,11 @@ impl Lease {
         };
         let others = file.leave_to_mapping();
         let kept = require_kept(&others, EXPORTER).and_then(|()| others.identity().map_err(failed));
-        let (identity, has_name) = kept.inspect_err(|_| remove())?;
-        if !has_name {
+        let (identity, names) = kept.inspect_err(|_| remove())?;
+        if names == 0 {
             return Ok(None);
         }
-        Ok(Some(Self { name, path: path.clone(), identity, table, is_over: false }))
+        Ok(Some(Self { name, room: room.to_owned(), path: path.clone(), identity, table, is_over: false }))
     }
 
     fn fill(file: &JointFile, message: &[u8]) -> io::Result<Option<Table<JointPage>>> {
@@ -162,7 +167,8 @@ impl Lease {
         ))
     }
 
-    /// The number of processes that have a hold. A driver call is none of it; a few questions to the system are.
+    /// The number of processes that have a hold, or have died and left children for which the driver runs what they had queued. A driver call is none of it; a
+    /// few questions to the system are.
     ///
     /// # Errors
     ///
@@ -173,7 +179,11 @@ impl Lease {
             return Ok(0);
         }
         let locks = self.others()?.locks_in(FIRST_SEAT..FIRST_SEAT + SEATS);
-        Ok(locks.map_err(|error| failed(&self.path, &error))?.into_iter().map(|seats| seats.len()).sum())
+        let locks = locks.map_err(|error| failed(&self.path, &error))?;
+        let is_locked = |seat: &usize| locks.iter().any(|seats| seats.contains(&(FIRST_SEAT + seat)));
+        let dead = (0..SEATS).filter(|seat| !is_locked(seat)).filter_map(|seat| self.table.sitter(seat));
+        let left = dead.filter(|life| what_is_left_of(&self.room, &[*life]) == Left::Kin).count();
+        Ok(locks.iter().map(|seats| seats.len()).sum::<usize>() + left)
     }
 
     /// Ends the lease if nobody has a hold, and returns whether it has ended. Nobody can join it then.
@@ -186,12 +196,15 @@ impl Lease {
         if self.is_over {
             return Ok(true);
         }
+        // A child of a fork that came meanwhile would keep the lock.
+        let _no_fork = NoFork::begin();
         let others = self.others()?;
         let locked = others.lock_all(FIRST_SEAT, SEATS).map_err(|error| failed(&self.path, &error))?;
         if locked.is_none() {
             return Ok(false);
         }
-        if (0..SEATS).any(|seat| is_of_the_dying(&self.table, seat)) {
+        let dead: Vec<Life> = (0..SEATS).filter_map(|seat| self.table.sitter(seat)).collect();
+        if what_is_left_of(&self.room, &dead) != Left::Nothing {
             return Ok(false);
         }
         self.end();
@@ -242,9 +255,30 @@ fn absolute(directory: &Path) -> Result<PathBuf, Error> {
     path::absolute(directory).map_err(|error| failed(directory, &error))
 }
 
-/// Whether the process that left a seat without giving it up is still there. The caller has its lock.
-fn is_of_the_dying(table: &Table<JointPage>, seat: usize) -> bool {
-    table.sitter(seat).is_some_and(|(process, started)| is_dying(process, started))
+/// What is left of processes that left their seats without giving them up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// One of them is about to end, or somebody that may be a child of one.
+    Ending,
+    /// Children of one of them, which may live for long.
+    Kin,
+}
+
+/// The caller has their locks, or knows that nobody has.
+fn what_is_left_of(room: &Path, dead: &[Life]) -> Left {
+    if dead.iter().any(|life| joint::is_dying(life.process, life.started)) {
+        return Left::Ending;
+    }
+    if joint::kin_is_left(room, dead) {
+        return Left::Kin;
+    }
+    // A child that has let go of its lock has its descriptors for a moment longer. It is not older than its parent.
+    let of_others = dead.iter().filter(|life| life.process != std::process::id());
+    match of_others.map(|life| life.started).min() {
+        Some(since) if joint::is_ending_since(since) => Left::Ending,
+        _ => Left::Nothing,
+    }
 }
 
 /// Asks whether the lock of a byte is kept by the mapping alone: everything rests on that.
@@ -258,24 +292,33 @@ fn require_kept(others: &Others, at: usize) -> Result<(), Error> {
 /// Removes the files of exporters that have died. Returns how many.
 #[allow(clippy::must_use_candidate, reason = "it is called for what it removes")]
 pub fn sweep(directory: &Path) -> usize {
-    let prefix = joint::prefix_of(KIND);
-    let Ok(entries) = fs::read_dir(directory) else { return 0 };
+    let Ok(entries) = fs::read_dir(joint::room_of(directory)) else { return 0 };
     let of_leases = entries.flatten().filter(|entry| {
         entry
             .file_name()
             .to_str()
-            .is_some_and(|name| name.strip_prefix(&prefix).is_some_and(|name| name.len() == 32))
+            .is_some_and(|name| name.strip_prefix(KIND).is_some_and(|name| name.len() == 32))
     });
     of_leases.filter(|entry| clear_up(&entry.path())).count()
 }
 
 /// Removes the file of an exporter, if that is dead.
 fn clear_up(path: &Path) -> bool {
+    // A child of a fork that came meanwhile would keep the lock.
+    let _no_fork = NoFork::begin();
     let Ok(others) = Others::open(path) else { return false };
+    // A file with a second name is something else's as well.
+    if !others.identity().is_ok_and(|(_, names)| names == 1) {
+        return false;
+    }
     // An exporter that is about to lock it does not get the lock, and takes another name.
     let Ok(Some(_lock)) = others.lock(EXPORTER) else { return false };
+    // Who died before the table was made has left zeros, which nobody can join.
     if let Ok(Some(page)) = others.page(WORDS) {
-        Table::new(page).set_state(State::Ended);
+        let table = Table::new(page);
+        if table.is_any() {
+            table.set_state(State::Ended);
+        }
     }
     fs::remove_file(path).is_ok()
 }

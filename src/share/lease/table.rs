@@ -1,5 +1,6 @@
 //! `Table`: what is in the file of a lease.
 
+use crate::joint::{KinMark, Life};
 use crate::sync::{AtomicU64, Ordering};
 
 /// One page of 4 KiB.
@@ -18,7 +19,7 @@ pub(crate) const MESSAGE_BYTES: usize = (AT_SEATS - AT_MESSAGE) * size_of::<u64>
 /// `allulend`, as a number of the machine's own order: a file is shared within one machine.
 const MAGIC: u64 = u64::from_be_bytes(*b"allulend");
 /// Of the layout of the file. Two versions share nothing.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = 1;
@@ -26,8 +27,10 @@ const AT_STATE: usize = 2;
 const AT_LENGTH: usize = 3;
 const AT_MESSAGE: usize = 4;
 const AT_SEATS: usize = 64;
-/// The process, and when it started.
+/// The process and when it started, and its mark.
 const STRIDE: usize = 2;
+/// Linux has no number of a process that is longer; the rest is when it started, in hundredths of a second: thousand years.
+const PROCESS_BITS: u32 = 22;
 
 /// How far a lease has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,10 +113,11 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
     }
 
     /// Notes which process has a seat. Only who has its lock does so.
-    pub(super) fn enter(&self, seat: usize, process: u32, started: u64) {
+    pub(super) fn enter(&self, seat: usize, life: Life) {
         // Relaxed, here and below: the lock of the seat orders the words of one process before those of the next.
-        self.word(AT_SEATS + STRIDE * seat + 1).store(started, Ordering::Relaxed);
-        self.word(AT_SEATS + STRIDE * seat).store(u64::from(process), Ordering::Relaxed);
+        self.word(AT_SEATS + STRIDE * seat + 1).store(life.kin.0, Ordering::Relaxed);
+        let word = life.started << PROCESS_BITS | u64::from(life.process);
+        self.word(AT_SEATS + STRIDE * seat).store(word, Ordering::Relaxed);
     }
 
     /// Notes that a seat is free.
@@ -121,10 +125,16 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         self.word(AT_SEATS + STRIDE * seat).store(0, Ordering::Relaxed);
     }
 
-    /// The process that has a seat, or did not give it up, and when it started.
-    pub(super) fn sitter(&self, seat: usize) -> Option<(u32, u64)> {
-        let process = self.word(AT_SEATS + STRIDE * seat).load(Ordering::Relaxed);
-        let started = self.word(AT_SEATS + STRIDE * seat + 1).load(Ordering::Relaxed);
-        u32::try_from(process).ok().filter(|process| *process != 0).map(|process| (process, started))
+    /// The process that has a seat, or did not give it up.
+    pub(super) fn sitter(&self, seat: usize) -> Option<Life> {
+        let word = self.word(AT_SEATS + STRIDE * seat).load(Ordering::Relaxed);
+        let kin = KinMark(self.word(AT_SEATS + STRIDE * seat + 1).load(Ordering::Relaxed));
+        let process = (word & ((1 << PROCESS_BITS) - 1)) as u32;
+        (word != 0).then_some(Life { process, started: word >> PROCESS_BITS, kin })
+    }
+
+    /// Whether anybody has made a lease here.
+    pub(super) fn is_any(&self) -> bool {
+        self.word(AT_MAGIC).load(Ordering::Relaxed) == MAGIC
     }
 }

@@ -59,7 +59,12 @@ impl SharedConfig {
         self
     }
 
-    /// The directory of the file; `/dev/shm` unless set. On a file system of a network nothing is shared between its machines.
+    /// The directory of the file; `/dev/shm` unless set. The file is in a directory there that is this user's alone, `alluvion-` and the
+    /// user's number. On a file system of a network nothing is shared between its machines.
+    ///
+    /// Where systemd removes a user's files in `/dev/shm` when the last session of that user ends, as it does unless `RemoveIPC=no`, the
+    /// processes that share the limit go on sharing it, and those that come later have another one; a refusal says so. Services of the
+    /// system, and users with lingering, are left alone.
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.directory = directory.as_ref().to_owned();
         self

@@ -1,10 +1,12 @@
 //! `Membership`: the part that this process has in a shared limit.
 
+use std::path::{Path, PathBuf};
+
 use super::SharedConfig;
-use super::joining::{join, lock_of};
+use super::joining::join;
 use super::table::{MEMBERS, SharedRefusal, Table};
 use crate::error::{Error, Member};
-use crate::joint::{JointPage, Others};
+use crate::joint::{self, JointPage, Others};
 
 /// One of the members of a shared limit.
 ///
@@ -16,7 +18,10 @@ pub(in super::super) struct Membership {
     at: usize,
     owner: u64,
     name: String,
+    /// Takes no lock: a child of a fork has it as well, and would keep that.
     others: Others,
+    /// The directory of this user's files.
+    room: PathBuf,
 }
 
 impl Membership {
@@ -31,8 +36,9 @@ impl Membership {
         owner: u64,
         config: &SharedConfig,
         others: Others,
+        room: PathBuf,
     ) -> Self {
-        Self { table, at, owner, name: config.member.clone(), others }
+        Self { table, at, owner, name: config.member.clone(), others, room }
     }
 
     /// The name of this member; empty if it has none.
@@ -47,11 +53,17 @@ impl Membership {
 
     /// Takes `bytes`. What dead members had comes back before there is a refusal.
     pub(in super::super) fn take(&self, bytes: u64) -> Result<(), SharedRefusal> {
-        loop {
-            match self.take_at_once(bytes) {
-                Err(SharedRefusal::NoRoom { .. }) if self.clear_dead() => {}
-                outcome => return outcome,
+        match self.take_at_once(bytes) {
+            Err(SharedRefusal::NoRoom { .. }) => {}
+            outcome => return outcome,
+        }
+        // Whether or not something comes back here: another process may have been first.
+        self.clear_dead();
+        match self.take_at_once(bytes) {
+            Err(SharedRefusal::NoRoom { used, .. }) => {
+                Err(SharedRefusal::NoRoom { used, has_file: self.has_file() })
             }
+            outcome => outcome,
         }
     }
 
@@ -65,8 +77,13 @@ impl Membership {
         self.table.give(self.at, self.owner, bytes);
     }
 
-    fn clear_dead(&self) -> bool {
-        self.table.clear_dead(self.at, |at| lock_of(self.others.lock(at)))
+    fn clear_dead(&self) {
+        self.table.clear_dead(self.at, |at| is_held(&self.table, &self.others, &self.room, at));
+    }
+
+    /// Whether those who join now join this limit.
+    fn has_file(&self) -> bool {
+        self.others.identity().is_ok_and(|(_, names)| names > 0)
     }
 
     /// The bytes that may be taken.
@@ -95,13 +112,21 @@ impl Drop for Membership {
     }
 }
 
+/// Whether a member lives, or has left something that the driver keeps for its children.
+pub(super) fn is_held(table: &Table<JointPage>, others: &Others, room: &Path, at: usize) -> bool {
+    let life = table.life(at);
+    // Who cannot be asked is not known to be dead.
+    others.is_locked(at).unwrap_or(true)
+        || (table.picture().parts[at].taken > 0 && joint::kin_is_left(room, &[life]))
+}
+
 /// All that have a part or a guarantee, of which `mine` is this process.
 pub(super) fn members(table: &Table<JointPage>, mine: usize) -> Vec<Member> {
     let parts = table.picture().parts;
     let is_one = |at: &usize| table.owner(*at) != 0 || parts[*at].taken > 0 || parts[*at].guaranteed > 0;
     let member = |at: usize| Member {
         name: table.name(at),
-        process: Some(table.process(at)).filter(|_| table.owner(at) != 0),
+        process: Some(table.life(at).process).filter(|_| table.owner(at) != 0),
         used_bytes: parts[at].taken as usize,
         guaranteed_bytes: parts[at].guaranteed as usize,
         is_this_process: at == mine,

@@ -19,8 +19,15 @@
 //! # Who writes what
 //!
 //! The records of a member are written by whoever has its lock in the [file](crate::joint): the process itself, one thread at a
-//! time, or after its death the process that clears up. The words are read as what anybody may have written: each value is checked.
+//! time, or who joins in its place after its death. The words are read as what anybody may have written: each value is checked.
+//!
+//! # How what the dead had comes back
+//!
+//! What a member has taken counts while the member belongs to somebody. Whoever finds a member dead takes its owner away, by one
+//! compare-exchange on the number of that owner, and has no lock for it: so any number of processes may do so at once, be killed or
+//! stopped over it, and keep nothing from the others. Who joins in that place writes the record anew before it is an owner.
 
+use crate::joint::{KinMark, Life};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The most members: one bit each in the lower half of the switches. Three in the models: who changes something reads the records of
@@ -37,7 +44,7 @@ pub(super) const LONGEST_NAME: usize = 8 * NAME_WORDS;
 const MAGIC: u64 = u64::from_be_bytes(*b"alluvion");
 
 /// Of the layout of the file. Two versions share nothing.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 // The places of the words. The switches and each member have two lines of memory to themselves, because processors fetch them in pairs.
 const AT_MAGIC: usize = 0;
@@ -52,8 +59,10 @@ const OWNER: usize = 4;
 const PROCESS: usize = 5;
 const NAME: usize = 6;
 const NAME_WORDS: usize = 8;
+const STARTED: usize = 14;
+const KIN: usize = 15;
 
-const _: () = assert!(AT_MEMBERS + MEMBERS * STRIDE <= WORDS && NAME + NAME_WORDS <= STRIDE);
+const _: () = assert!(AT_MEMBERS + MEMBERS * STRIDE <= WORDS && NAME + NAME_WORDS <= STARTED && KIN < STRIDE);
 
 /// The words of a table: shared memory, or plain memory in tests and models.
 #[derive(Debug)]
@@ -94,8 +103,9 @@ impl Part {
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SharedRefusal {
-    /// All members together have `used` bytes, and what is left is too little, or guaranteed to others.
-    NoRoom { used: u64 },
+    /// All members together have `used` bytes, and what is left is too little, or guaranteed to others. Without its file, those who join
+    /// later have a limit of their own.
+    NoRoom { used: u64, has_file: bool },
     /// The file says that another process has the place of this one.
     Lost,
     /// The file has values that no member has written.
@@ -126,7 +136,7 @@ impl Picture {
     fn refuse(&self, at: usize, part: Part, limit: u64) -> Option<SharedRefusal> {
         let others = self.sum(Part::held) - u128::from(self.parts[at].held());
         (others + u128::from(part.held()) > u128::from(limit))
-            .then(|| SharedRefusal::NoRoom { used: self.used() })
+            .then(|| SharedRefusal::NoRoom { used: self.used(), has_file: true })
     }
 
     /// The bytes that member `at` may take.
@@ -198,10 +208,10 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         let record = self.record(switches, member);
         // Acquire: pairs with the release in `exchange`. Who reads a record that is being written anew sees the switches
         // changed behind it, as `is_still` and the exchange ask.
-        Part {
-            taken: self.word_of(member, record).load(Ordering::Acquire),
-            guaranteed: self.word_of(member, record + 1).load(Ordering::Acquire),
-        }
+        let taken = self.word_of(member, record).load(Ordering::Acquire);
+        let guaranteed = self.word_of(member, record + 1).load(Ordering::Acquire);
+        // Behind the record: an owner enters behind the exchange that has emptied its record.
+        Part { taken: if taken > 0 && self.owner(member) == 0 { 0 } else { taken }, guaranteed }
     }
 
     fn switches(&self) -> u64 {
@@ -290,21 +300,26 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         }
     }
 
-    /// Gives back what dead members had, all but `mine`: those whose lock can be had. Returns whether that was anything.
-    pub(super) fn clear_dead<L, E>(&self, mine: usize, lock: impl Fn(usize) -> Result<Option<L>, E>) -> bool {
+    /// Gives back what dead members had, all but `mine`: those whom `is_held` does not say to live, or to have left anything in use.
+    /// Returns whether that was anything.
+    pub(super) fn clear_dead(&self, mine: usize, is_held: impl Fn(usize) -> bool) -> bool {
         let mut has_come_back = false;
-        let parts = self.picture().parts;
         for member in (0..MEMBERS).filter(|&member| member != mine) {
-            if parts[member].taken == 0 && self.owner(member) == 0 {
-                continue;
-            }
-            // Who cannot be asked is not known to be dead.
-            if let Ok(Some(_lock)) = lock(member) {
-                has_come_back |= self.picture().parts[member].taken > 0;
-                self.clear(member);
+            // Before the question: who has joined in its place meanwhile has another number.
+            let owner = self.owner(member);
+            if owner != 0 && !is_held(member) {
+                let taken = self.part(self.switches(), member).taken;
+                has_come_back |= self.disown(member, owner) && taken > 0;
             }
         }
         has_come_back
+    }
+
+    /// Takes a member away from an owner that is dead, if it still belongs to that one.
+    fn disown(&self, member: usize, owner: u64) -> bool {
+        // AcqRel: who takes what comes back by this comes after what the dead did before; a failure changes nothing.
+        let owners = self.word_of(member, OWNER);
+        owners.compare_exchange(owner, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Gives back all that `member` had. Its guarantee stays, and with that its name. The caller has its lock.
@@ -321,10 +336,15 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         self.set_name(member, "");
     }
 
-    /// Enters a process. Returns its number as an owner. The caller has the lock of the member, and that of the door.
-    pub(super) fn enter(&self, member: usize, process: u32, name: &str) -> u64 {
+    /// Enters a process, in the place of one that has gone. Returns its number as an owner. The caller has the lock of the member, and
+    /// that of the door.
+    pub(super) fn enter(&self, member: usize, life: Life, name: &str) -> u64 {
+        self.clear(member);
         self.set_name(member, name);
-        self.word_of(member, PROCESS).store(u64::from(process), Ordering::Relaxed);
+        // Relaxed: the store of the owner comes behind them.
+        self.word_of(member, PROCESS).store(u64::from(life.process), Ordering::Relaxed);
+        self.word_of(member, STARTED).store(life.started, Ordering::Relaxed);
+        self.word_of(member, KIN).store(life.kin.0, Ordering::Relaxed);
         let owner = self.word(AT_OWNERS).fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         self.word_of(member, OWNER).store(owner, Ordering::Release);
         owner
@@ -334,8 +354,10 @@ impl<P: AsRef<[AtomicU64]>> Table<P> {
         self.word_of(member, OWNER).load(Ordering::Acquire)
     }
 
-    pub(super) fn process(&self, member: usize) -> u32 {
-        self.word_of(member, PROCESS).load(Ordering::Relaxed) as u32
+    /// The process that has a member, or had it.
+    pub(super) fn life(&self, member: usize) -> Life {
+        let word = |word| self.word_of(member, word).load(Ordering::Relaxed);
+        Life { process: word(PROCESS) as u32, started: word(STARTED), kin: KinMark(word(KIN)) }
     }
 
     /// What is guaranteed to all but `member`.

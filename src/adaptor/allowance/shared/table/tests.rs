@@ -20,8 +20,10 @@ fn table(limit: u64) -> Table<Words> {
     table
 }
 
-fn all_dead(_: usize) -> Result<Option<()>, ()> {
-    Ok(Some(()))
+const LIFE: Life = Life { process: 7, started: 0, kin: KinMark::NONE };
+
+fn none_is_held(_: usize) -> bool {
+    false
 }
 
 fn taken(table: &Table<Words>) -> Vec<u64> {
@@ -31,13 +33,19 @@ fn taken(table: &Table<Words>) -> Vec<u64> {
 #[test]
 fn members_take_up_to_the_limit_and_no_further() {
     let table = table(8 * KIB);
-    let owners = [0, 1, MEMBERS - 1].map(|at| (at, table.enter(at, 7, "")));
+    let owners = [0, 1, MEMBERS - 1].map(|at| (at, table.enter(at, LIFE, "")));
     for (at, owner) in owners {
         table.take(at, owner, 2 * KIB).unwrap();
     }
     let (last, owner) = owners[2];
-    assert_eq!(table.take(last, owner, 2 * KIB + 1), Err(SharedRefusal::NoRoom { used: 6 * KIB }));
-    assert_eq!(table.take(last, owner, u64::MAX), Err(SharedRefusal::NoRoom { used: 6 * KIB }));
+    assert_eq!(
+        table.take(last, owner, 2 * KIB + 1),
+        Err(SharedRefusal::NoRoom { used: 6 * KIB, has_file: true })
+    );
+    assert_eq!(
+        table.take(last, owner, u64::MAX),
+        Err(SharedRefusal::NoRoom { used: 6 * KIB, has_file: true })
+    );
     table.take(last, owner, 2 * KIB).unwrap();
     assert_eq!((taken(&table), table.picture().left(0, 8 * KIB)), (vec![2 * KIB, 2 * KIB, 4 * KIB], 0));
     table.give(last, owner, 3 * KIB);
@@ -47,22 +55,25 @@ fn members_take_up_to_the_limit_and_no_further() {
 #[test]
 fn what_is_guaranteed_is_lent_to_nobody() {
     let table = table(8 * KIB);
-    let [first, second] = [0, 1].map(|at| table.enter(at, 7, ""));
+    let [first, second] = [0, 1].map(|at| table.enter(at, LIFE, ""));
     table.guarantee(1, second, 3 * KIB).unwrap();
     let left = |at| table.picture().left(at, 8 * KIB);
     assert_eq!([left(0), left(1)], [5 * KIB, 8 * KIB]);
     table.take(0, first, 5 * KIB).unwrap();
-    assert_eq!(table.take(0, first, 1), Err(SharedRefusal::NoRoom { used: 5 * KIB }));
+    assert_eq!(table.take(0, first, 1), Err(SharedRefusal::NoRoom { used: 5 * KIB, has_file: true }));
     assert_eq!([left(0), left(1)], [0, 3 * KIB]);
     table.take(1, second, KIB).unwrap();
     table.take(1, second, 2 * KIB).unwrap();
-    assert_eq!(table.take(1, second, 1), Err(SharedRefusal::NoRoom { used: 8 * KIB }));
+    assert_eq!(table.take(1, second, 1), Err(SharedRefusal::NoRoom { used: 8 * KIB, has_file: true }));
     table.give(0, first, KIB);
     table.take(1, second, KIB).unwrap();
     // What is given back goes to the guarantee first.
     table.give(1, second, 2 * KIB);
     assert_eq!([left(0), left(1)], [KIB, 2 * KIB]);
-    assert_eq!(table.guarantee(0, first, 6 * KIB), Err(SharedRefusal::NoRoom { used: 6 * KIB }));
+    assert_eq!(
+        table.guarantee(0, first, 6 * KIB),
+        Err(SharedRefusal::NoRoom { used: 6 * KIB, has_file: true })
+    );
     table.guarantee(0, first, 5 * KIB).unwrap();
     assert_eq!((left(0), left(1), table.guaranteed_beside(0)), (KIB, KIB, u128::from(3 * KIB)));
 }
@@ -71,23 +82,21 @@ fn what_is_guaranteed_is_lent_to_nobody() {
 fn what_the_dead_had_comes_back_and_guarantees_stay() {
     let table = table(8 * KIB);
     let [mine, theirs, guaranteed] =
-        [0, 1, 2].map(|at| table.enter(at, 7, ["mine", "theirs", "guaranteed"][at]));
+        [0, 1, 2].map(|at| table.enter(at, LIFE, ["mine", "theirs", "guaranteed"][at]));
     table.guarantee(2, guaranteed, 2 * KIB).unwrap();
     table.take(0, mine, KIB).unwrap();
     table.take(1, theirs, KIB).unwrap();
     table.take(2, guaranteed, 3 * KIB).unwrap();
-    let nobody_dead = |_: usize| Ok::<Option<()>, ()>(None);
-    let nobody_knows = |_: usize| Err::<Option<()>, ()>(());
-    assert!(!table.clear_dead(0, nobody_dead) && !table.clear_dead(0, nobody_knows));
+    assert!(!table.clear_dead(0, |_| true), "all live");
     assert_eq!(taken(&table), [KIB, KIB, 3 * KIB]);
-    assert!(table.clear_dead(0, all_dead));
+    assert!(table.clear_dead(0, none_is_held));
     assert_eq!((taken(&table), table.picture().left(0, 8 * KIB)), (vec![KIB], 5 * KIB));
-    assert_eq!((table.name(2), table.owner(2), table.process(2)), ("guaranteed".to_owned(), 0, 0));
-    assert!(!table.clear_dead(0, all_dead), "all has come back");
+    assert_eq!((table.name(2), table.owner(2)), ("guaranteed".to_owned(), 0));
+    assert!(!table.clear_dead(0, none_is_held), "all has come back");
     // Who was taken for dead takes and gives nothing more.
     assert_eq!(table.take(1, theirs, 1), Err(SharedRefusal::Lost));
     table.give(1, theirs, KIB);
-    let next = table.enter(1, 8, "next");
+    let next = table.enter(1, LIFE, "next");
     table.take(1, next, KIB).unwrap();
     table.give(1, theirs, KIB);
     assert_eq!(taken(&table), [KIB, KIB]);
@@ -98,7 +107,7 @@ fn what_the_dead_had_comes_back_and_guarantees_stay() {
 fn a_change_that_is_not_finished_has_not_happened() {
     let table = table(8 * KIB);
     for (at, garbage) in [(0, 1), (1, u64::MAX), (MEMBERS - 1, 5 * KIB)] {
-        let owner = table.enter(at, 7, "dies");
+        let owner = table.enter(at, LIFE, "dies");
         table.take(at, owner, KIB).unwrap();
         let before = table.picture();
         let spare = 2 - table.record(before.switches, at);
@@ -111,14 +120,14 @@ fn a_change_that_is_not_finished_has_not_happened() {
         table.take(at, owner, KIB).unwrap();
         table.give(at, owner, KIB);
     }
-    assert!(table.clear_dead(MEMBERS, all_dead));
+    assert!(table.clear_dead(MEMBERS, none_is_held));
     assert_eq!((taken(&table), table.picture().left(3, 8 * KIB)), (vec![], 8 * KIB));
 }
 
 #[test]
 fn a_table_that_is_half_made_is_none() {
     let table = table(KIB);
-    table.enter(3, 7, "before");
+    table.enter(3, LIFE, "before");
     table.word(AT_MAGIC).store(0, Ordering::Relaxed);
     assert_eq!(table.found(), Found::Nothing);
     table.make();
@@ -136,7 +145,7 @@ fn names_are_cut_and_are_parts_of_one_line() {
     for (name, read) in
         [("trainer", "trainer"), ("", ""), ("two\nlines", "two_lines"), (&long, &long[..LONGEST_NAME])]
     {
-        table.enter(0, 7, name);
+        table.enter(0, LIFE, name);
         assert_eq!(table.name(0), read);
     }
     for at in 0..NAME_WORDS {
@@ -149,12 +158,14 @@ fn names_are_cut_and_are_parts_of_one_line() {
 #[test]
 fn values_that_nobody_wrote_refuse_all() {
     let table = table(8 * KIB);
-    let mine = table.enter(0, 7, "mine");
+    let mine = table.enter(0, LIFE, "mine");
+    table.enter(5, LIFE, "theirs");
+    let counting = table.record(table.switches(), 5);
     for garbage in [u64::MAX, 9 * KIB, 1 << 63] {
         for record in 0..4 {
             let word = table.word_of(5, record);
             word.store(garbage, Ordering::Relaxed);
-            if record < 2 {
+            if (counting..counting + 2).contains(&record) {
                 assert_eq!(table.take(0, mine, 1), Err(SharedRefusal::Corrupt), "record {record}");
                 assert!(!table.picture().is_sound(8 * KIB));
                 assert_eq!(table.picture().left(0, 8 * KIB), 0);
@@ -182,7 +193,7 @@ fn who_fits_is_not_refused_for_the_sake_of_those_who_do_not() {
         for (at, bytes) in [KIB, KIB, KIB, 2 * KIB, 6 * KIB].into_iter().enumerate() {
             let table = &table;
             scope.spawn(move || {
-                let owner = table.enter(at, 7, "");
+                let owner = table.enter(at, LIFE, "");
                 for _ in 0..ROUNDS {
                     match table.take(at, owner, bytes) {
                         Ok(()) => table.give(at, owner, bytes),
@@ -205,12 +216,12 @@ fn the_limit_holds_between_many() {
         for at in 0..3 {
             let (table, out) = (&table, &out);
             scope.spawn(move || {
-                let owner = table.enter(at, 7, "");
+                let owner = table.enter(at, LIFE, "");
                 for _ in 0..ROUNDS {
                     match table.take(at, owner, 2 * KIB) {
                         Ok(()) => {}
                         Err(refusal) => {
-                            assert_eq!(refusal, SharedRefusal::NoRoom { used: 2 * KIB });
+                            assert_eq!(refusal, SharedRefusal::NoRoom { used: 2 * KIB, has_file: true });
                             continue;
                         }
                     }
