@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use super::no_fork::NoFork;
 pub(crate) use super::page::JointPage;
+use super::process::OtherProcess;
 pub(crate) use super::process::is_dying;
 use super::{Life, Opening, kin, process, room_of};
 
@@ -84,7 +85,7 @@ pub(crate) fn kin_is_left(room: &Path, dead: &[Life]) -> bool {
 
 /// Whether a process of this user that started then or later has begun to end, and has not come to it.
 pub(crate) fn is_ending_since(started: u64) -> bool {
-    process::others_since(started).map_or(true, |mut others| others.any(|other| other.is_ending()))
+    process::others_since(started).map_or(true, |others| others.iter().any(OtherProcess::is_ending))
 }
 
 /// Refuses what somebody else could have made, or could change.

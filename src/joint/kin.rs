@@ -113,7 +113,7 @@ fn is_left_of(room: &Path, dead: &[Life], devices: &str) -> bool {
     }
     // Who cannot be asked after is not known to be gone.
     since.is_some_and(|since| {
-        others_since(since).map_or(true, |mut others| others.any(|other| has_some(&other, devices)))
+        others_since(since).map_or(true, |others| others.iter().any(|other| has_some(other, devices)))
     })
 }
 

@@ -36,20 +36,27 @@ pub(crate) fn is_dying(number: u32, started: u64) -> bool {
 ///
 /// # Errors
 ///
-/// If the system does not say.
-pub(super) fn others_since(started: u64) -> io::Result<impl Iterator<Item = OtherProcess>> {
+/// If the system does not say of all of them, as without a descriptor to ask it by.
+pub(super) fn others_since(started: u64) -> io::Result<Vec<OtherProcess>> {
     // In the numbers of that list, which may not be this process's own.
     let mine = Stat::read("self")?.map(|stat| stat.number);
-    let user = user();
-    let entries = fs::read_dir("/proc")?.flatten().filter_map(move |entry| {
-        let number: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let is_users = entry.metadata().is_ok_and(|found| found.uid() == user);
-        (is_users && Some(number) != mine).then_some(number)
-    });
-    Ok(entries.filter_map(move |number| {
-        let stat = Stat::of(number).ok()??;
-        (stat.started >= started && !stat.is_over(number)).then_some(OtherProcess { number, stat })
-    }))
+    let (user, mut others) = (user(), Vec::new());
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if Some(number) == mine || !entry.metadata().is_ok_and(|found| found.uid() == user) {
+            continue;
+        }
+        if let Some(stat) = Stat::of(number)?
+            && stat.started >= started
+            && !stat.is_over(number)
+        {
+            others.push(OtherProcess { number, stat });
+        }
+    }
+    Ok(others)
 }
 
 /// Another process of this user.
@@ -66,11 +73,14 @@ impl OtherProcess {
     }
 
     fn has_a_thread_that_ends(&self) -> bool {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.number));
-        threads.into_iter().flatten().flatten().any(|thread| {
-            let stat = fs::read(thread.path().join("stat")).unwrap_or_default();
-            Stat::parse(&String::from_utf8_lossy(&stat)).is_some_and(|stat| stat.is_ending())
-        })
+        let ends = |thread: fs::DirEntry| match fs::read(thread.path().join("stat")) {
+            Ok(stat) => Stat::parse(&String::from_utf8_lossy(&stat)).is_some_and(|stat| stat.is_ending()),
+            Err(error) => !is_none(&error),
+        };
+        match fs::read_dir(format!("/proc/{}/task", self.number)) {
+            Ok(threads) => threads.flatten().any(ends),
+            Err(error) => !is_none(&error),
+        }
     }
 
     /// Its descriptors of files whose paths begin so.
