@@ -212,6 +212,8 @@ mod tests {
     /// A file in the place of a device's, of which this process has an opening, in a directory of its own.
     fn device(name: &str) -> (std::path::PathBuf, File) {
         let folder = std::env::temp_dir().join(format!("alluvion-kin-{name}-{}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).expect("it is not there");
         let file = File::create(folder.join("device0")).expect("there is room");
         (folder, file)

@@ -131,6 +131,8 @@ mod tests {
     #[test]
     fn a_link_in_the_place_of_the_partial_file_is_not_followed() {
         let folder = std::env::temp_dir().join(format!("alluvion-partial-{}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("it is not there");
         let (path, theirs) = (folder.join("out.json"), folder.join("theirs"));
         fs::write(&theirs, "as it was").expect("there is room");

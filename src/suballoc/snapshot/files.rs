@@ -122,6 +122,8 @@ mod tests {
     #[test]
     fn a_link_in_the_place_of_a_temporary_file_is_not_followed() {
         let folder = std::env::temp_dir().join(format!("alluvion-snapshot-links-{}", std::process::id()));
+        // A process that was killed may have had this number, and left it.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("it is not there");
         let (path, theirs) = (folder.join("pool.json"), folder.join("theirs"));
         fs::write(&theirs, "as it was").expect("there is room");
