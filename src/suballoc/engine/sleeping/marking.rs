@@ -214,7 +214,10 @@ impl SuballocBook {
         if open.is_empty() {
             return Ok(());
         }
-        let waited = open.iter().fold(Ok(()), |waited, copies| waited.and(copies.settle([])));
+        let mut waited = Ok(());
+        for copies in &open {
+            waited = waited.and(copies.settle([]));
+        }
         let Some(mut guard) = self.inner.lock_here() else { return waited };
         let inner = &mut *guard;
         let is_over = |copying: &mut Copying| copying.open.as_ref().is_some_and(|open| open.are_settled());
