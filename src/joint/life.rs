@@ -14,5 +14,6 @@ pub(crate) struct Life {
 pub(crate) struct KinMark(pub(crate) u64);
 
 impl KinMark {
+    #[allow(dead_code, reason = "where no file can be shared nobody is asked for a mark")]
     pub(crate) const NONE: Self = Self(0);
 }
