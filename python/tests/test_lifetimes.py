@@ -385,3 +385,25 @@ def test_a_handler_lives_as_long_as_a_buffer_needs_it(sim, make):
     assert asked
     sim.clear_faults()
     del buffer
+
+
+def test_a_resource_whose_functions_are_its_own_is_collected(sim):
+    class Mine(mr.CallbackMemoryResource):
+        def __init__(self):
+            self.cuda = mr.CudaMemoryResource()
+            super().__init__(self.take, self.give)
+
+        def take(self, nbytes, stream):
+            return self.cuda.allocate(nbytes, stream)
+
+        def give(self, ptr, nbytes, stream):
+            self.cuda.deallocate(ptr, nbytes, stream)
+
+    mine = Mine()
+    seen, buffer = weakref.ref(mine), DeviceBuffer(size=100, mr=mine)
+    del mine
+    gc.collect()
+    assert seen() is not None
+    del buffer
+    gc.collect()
+    assert seen() is None and blocks_out(sim) == []

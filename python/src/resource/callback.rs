@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "passes on the promises of functions of Python")]
 
 use std::cell::Cell;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use alluvion::source::Callback;
 use alluvion::stream::StreamKind;
@@ -41,11 +41,9 @@ struct Made {
     owner: Owner,
 }
 
-/// Two functions of Python, which live as long as anything can still be freed.
-struct Functions {
-    allocate: Py<PyAny>,
-    deallocate: Py<PyAny>,
-}
+/// Two functions of Python, which live as long as anything can still be freed: the one that allocates, and the one that frees. `None` once
+/// the collector has found that nothing can. Held for a look or an exchange, and never while a function runs or is dropped.
+struct Functions(Mutex<Option<[Py<PyAny>; 2]>>);
 
 #[pymethods]
 impl CallbackMemoryResource {
@@ -59,7 +57,7 @@ impl CallbackMemoryResource {
     #[pyo3(signature = (allocate_func, deallocate_func))]
     fn __init__(slf: &Bound<'_, Self>, allocate_func: Py<PyAny>, deallocate_func: Py<PyAny>) -> PyResult<()> {
         let py = slf.py();
-        let functions = Arc::new(Functions { allocate: allocate_func, deallocate: deallocate_func });
+        let functions = Arc::new(Functions(Mutex::new(Some([allocate_func, deallocate_func]))));
         let device = raise(py, py.detach(machine::device), During::Construction)?;
         let (to_allocate, to_free) = (Arc::clone(&functions), Arc::clone(&functions));
         // SAFETY: the author of the functions promises what the documentation of the class says: an address is that of memory
@@ -85,20 +83,39 @@ impl CallbackMemoryResource {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Some(made) = self.made.get() else { return Ok(()) };
         // While anything else has the stack, its functions are needed from outside of the collector's sight.
-        if !made.owner.is_needed_beside(2) {
-            visit.call(&made.functions.allocate)?;
-            visit.call(&made.functions.deallocate)?;
+        if made.owner.is_needed_beside(2) {
+            return Ok(());
         }
-        Ok(())
+        // A thread that holds the lock calls a function just now.
+        let Ok(functions) = made.functions.0.try_lock() else { return Ok(()) };
+        functions.iter().flatten().try_for_each(|function| visit.call(function))
+    }
+
+    /// The functions may be methods of this very object, and a method cannot let go of its own.
+    fn __clear__(&self) {
+        if let Some(made) = self.made.get() {
+            let gone = made.functions.held().take();
+            drop(gone);
+        }
     }
 }
 
 impl Functions {
+    fn held(&self) -> MutexGuard<'_, Option<[Py<PyAny>; 2]>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The function at a place: 0 allocates, and 1 frees.
+    fn at(&self, py: Python<'_>, place: usize) -> Option<Py<PyAny>> {
+        self.held().as_ref().map(|functions| functions[place].clone_ref(py))
+    }
+
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<u64, Error> {
         let bytes = layout.bytes();
         let answer = attach(|py| {
+            let Some(function) = self.at(py, 0) else { return Err(Error::out_of_memory(bytes)) };
             let answer = Nested::enter()
-                .and_then(|_nested| self.allocate.bind(py).call1((bytes, python_stream(py, stream)?)))
+                .and_then(|_nested| function.bind(py).call1((bytes, python_stream(py, stream)?)))
                 .and_then(|address| address.extract::<u64>());
             answer.map_err(|raised| {
                 let is_lack = raised.is_instance_of::<PyMemoryError>(py);
@@ -113,7 +130,8 @@ impl Functions {
     fn free(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         // Without an interpreter the block leaks.
         let _ = attach(|py| {
-            let function = self.deallocate.bind(py);
+            let Some(function) = self.at(py, 1) else { return };
+            let function = function.bind(py);
             let freed = Nested::enter().and_then(|_nested| {
                 function.call1((block.address(), layout.bytes(), python_stream(py, stream)?))
             });
