@@ -58,6 +58,8 @@ pub struct Callback<A, D> {
     device: Device,
     id: ResourceId,
     max_align: usize,
+    /// Blocks are checked for what was asked for, and else for nothing.
+    at_any_address: bool,
     allocate: A,
     deallocate: D,
 }
@@ -95,6 +97,7 @@ where
             device: device.clone(),
             id: ResourceId::unique(),
             max_align: Layout::MIN_ALIGN,
+            at_any_address: false,
             allocate,
             deallocate,
         }
@@ -113,6 +116,45 @@ where
         Ok(self)
     }
 
+    /// Takes blocks at any address: only alignments above [`Layout::MIN_ALIGN`] are checked. For an allocator that aligns to less, or
+    /// one of a test, below layers that hand blocks on as they are.
+    ///
+    /// ```
+    /// use alluvion::source::Callback;
+    /// use alluvion::suballoc::PoolConfig;
+    /// use alluvion::{Layout, Resource, ResourceExt, Sim};
+    ///
+    /// let device = Sim::new().device(0);
+    /// // SAFETY: nobody uses the memory at 123, of which there is none.
+    /// let odd = unsafe { Callback::new(&device, |_, _| Ok(123), |_, _, _| {}) };
+    /// // SAFETY: nobody relies on an alignment of it.
+    /// let counted = unsafe { odd.at_any_address() }.stats();
+    /// let layout = Layout::from_bytes(5)?;
+    /// let block = counted.allocate_sync(layout)?;
+    /// assert_eq!(block.address(), 123);
+    /// // SAFETY: the block came from here with this layout, and nothing uses it.
+    /// unsafe { counted.deallocate_sync(block, layout) };
+    /// let pool = counted.pool(PoolConfig::default())?;
+    /// assert!(pool.allocate_sync(layout).is_err(), "a pool carves up memory that is aligned to 256");
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// Whoever gets a block of this resource, or of a layer over it, relies on no alignment up to [`Layout::MIN_ALIGN`]. Suballocators
+    /// and [`Aligned`](crate::adaptor::Aligned) check that for themselves, and refuse such memory.
+    #[must_use]
+    pub unsafe fn at_any_address(mut self) -> Self {
+        self.at_any_address = true;
+        self
+    }
+
+    /// What the address of a block of that layout must be a multiple of.
+    fn required_align(&self, layout: Layout) -> usize {
+        let align = layout.block_align();
+        if self.at_any_address && align <= Layout::MIN_ALIGN { 1 } else { align }
+    }
+
     /// Calls `deallocate`, and catches its panic.
     fn call_deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         contain(|| (self.deallocate)(block, layout, stream));
@@ -120,7 +162,7 @@ where
 }
 
 // SAFETY: the closures hand out memory that overlaps no other live memory and is long enough, and keep it valid: `new`'s caller
-// promised it. The alignment is checked here. The closures move with this value, and no other value has its id. Their panics are
+// promised it. The alignment is checked here, as far as that of `at_any_address` has not said that nobody relies on it. The closures move with this value, and no other value has its id. Their panics are
 // caught.
 unsafe impl<A, D> Resource for Callback<A, D>
 where
@@ -143,7 +185,7 @@ where
         let Some(block) = DevicePtr::new(answer?) else {
             return Err(refusal::refused("Callback", &self.device, layout, || self.memory_info()));
         };
-        if !block.is_aligned_to(layout.block_align()) {
+        if !block.is_aligned_to(self.required_align(layout)) {
             self.call_deallocate(block, layout, stream);
             return Err(Error::invalid_argument(
                 "a block of a callback",

@@ -103,15 +103,22 @@ impl AlignedBook {
         Ok(UpstreamRequest { layout: Layout::new(bytes, self.honoured).map_err(too_large)?, align })
     }
 
-    /// Moves a block of the upstream to its first aligned address, and records that.
-    pub(super) fn open(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
+    /// Moves a block of the upstream to its first aligned address, and records that. What the upstream honours itself stays where it
+    /// is. `None` if the block does not begin at a multiple of that: moved, it would end beyond its memory.
+    pub(super) fn open(&self, block: DevicePtr, ask: UpstreamRequest) -> Option<DevicePtr> {
+        if ask.align <= self.honoured {
+            return Some(block);
+        }
+        if !block.is_aligned_to(self.honoured) {
+            return None;
+        }
         let ahead = block.address().wrapping_neg() & (ask.align as u64 - 1);
         if ahead == 0 {
-            return block;
+            return Some(block);
         }
         let moved = block.offset(ahead as usize);
         self.moved.lock().insert(moved, block);
-        moved
+        Some(moved)
     }
 
     /// Removes the record of a block. Returns its address for the upstream.
@@ -163,7 +170,7 @@ mod tests {
         for units in 1..40_u64 {
             let block = DevicePtr::new(units * 256).expect("not null");
             let ask = moves.request(layout(100, 1)).expect("it is honoured");
-            let moved = moves.open(block, ask);
+            let moved = moves.open(block, ask).expect("it begins at a multiple of 256");
             assert!(moved.is_aligned_to(4096) && moved >= block);
             assert!(moved.address() + 100 <= block.address() + ask.layout.bytes() as u64);
             assert_eq!(
@@ -174,6 +181,18 @@ mod tests {
             assert_eq!((moves.origin(moved), moves.close(moved, ask)), (block, block));
             assert_eq!(moves.moved_blocks(), 0);
         }
+    }
+
+    #[test]
+    fn a_block_at_an_odd_address_is_handed_on_and_never_moved() {
+        let moves = AlignedBook::new(4096, 1000, 256).expect("a power of two");
+        let block = DevicePtr::new(123).expect("not null");
+        let small = moves.request(layout(5, 256)).expect("it is honoured");
+        assert_eq!((moves.open(block, small), moves.close(block, small)), (Some(block), block));
+        let large = moves.request(layout(1000, 1)).expect("it is honoured");
+        // The next multiple of 4096 is 3973 bytes on, and there is room for 3840.
+        assert_eq!((large.layout.bytes(), moves.open(block, large)), (1000 + 3840, None));
+        assert_eq!(moves.moved_blocks(), 0);
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl<U: Resource> Aligned<U> {
         &self,
         layout: Layout,
         allocate: impl FnOnce(Layout) -> Result<DevicePtr, Error>,
+        give_back: impl FnOnce(DevicePtr, Layout),
     ) -> Result<DevicePtr, Error> {
         let ask = self.moves.request(layout)?;
         // Zero bytes too: the upstream says whether the stream is one of its device.
@@ -146,7 +147,11 @@ impl<U: Resource> Aligned<U> {
         if layout.is_empty() {
             return Layout::new(0, ask.align).map(Layout::dangling);
         }
-        Ok(self.moves.open(block, ask))
+        self.moves.open(block, ask).ok_or_else(|| {
+            give_back(block, ask.layout);
+            let (what, why) = ("an alignment over this upstream", "its memory is not aligned to 256 bytes");
+            Error::unsupported(what, why, "mend the upstream")
+        })
     }
 
     /// The block as the upstream knows it, with its layout. Its record is removed. `None` for zero bytes and for
@@ -163,7 +168,12 @@ impl<U: Resource> Aligned<U> {
 // that may lie further on. It stays as long as the upstream's. Only the value itself has its id.
 unsafe impl<U: Resource> Resource for Aligned<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.allocate_with(layout, |layout| self.upstream.allocate(layout, stream))
+        self.allocate_with(
+            layout,
+            |layout| self.upstream.allocate(layout, stream),
+            // SAFETY: the block came from the upstream with this layout just now, and nobody has seen it.
+            |block, layout| unsafe { self.upstream.deallocate(block, layout, stream) },
+        )
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
@@ -177,7 +187,12 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.allocate_with(layout, |layout| self.upstream.allocate_sync(layout))
+        self.allocate_with(
+            layout,
+            |layout| self.upstream.allocate_sync(layout),
+            // SAFETY: as in `allocate`.
+            |block, layout| unsafe { self.upstream.deallocate_sync(block, layout) },
+        )
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
