@@ -117,6 +117,10 @@ static inline alv_status alv_synchronize(const alv_resource *resource, alv_cuda_
     return alv_synchronize_raw(resource, alv_stream_of_this_file(stream));
 }
 
+static inline alv_status alv_wait_for(const alv_resource *resource, alv_cuda_stream stream, alv_cuda_stream other) {
+    return alv_wait_for_raw(resource, alv_stream_of_this_file(stream), alv_stream_of_this_file(other));
+}
+
 static inline alv_status alv_share(const alv_resource *resource, void *block, size_t bytes, size_t align,
                                    const alv_share_options *options, alv_cuda_stream stream, alv_shared **out) {
     return alv_share_raw(resource, block, bytes, align, options, alv_stream_of_this_file(stream), out);

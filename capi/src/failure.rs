@@ -1,11 +1,13 @@
 //! Which failure does a thread remember?
 
+#![expect(unsafe_code, reason = "reads the name of a status as C has it")]
+
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use alluvion::Error;
 
-use crate::status::{ALV_PANIC, Status, of_kind};
+use crate::status::{ALV_OF_PROGRAM, ALV_PANIC, Status, alv_status_name, of_kind};
 
 /// The failure of a call. Its text is made when it is asked for: a failed request costs no formatting.
 #[derive(Clone)]
@@ -29,6 +31,30 @@ impl Failure {
         }
     }
 }
+
+/// A status that a function of the program's has answered.
+#[derive(Debug)]
+pub(crate) struct FromProgram(pub(crate) Status);
+
+impl FromProgram {
+    /// The one that an error was made of.
+    pub(crate) fn of(error: &Error) -> Option<Status> {
+        error.foreign_error()?.downcast_ref::<Self>().map(|answered| answered.0)
+    }
+}
+
+impl std::fmt::Display for FromProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0 >= ALV_OF_PROGRAM {
+            return write!(f, "a function of the program has failed (its number {})", self.0);
+        }
+        // SAFETY: static text that ends in 0.
+        let name = unsafe { CStr::from_ptr(alv_status_name(self.0)) };
+        write!(f, "a function of the program answered {} ({})", self.0, name.to_string_lossy())
+    }
+}
+
+impl std::error::Error for FromProgram {}
 
 struct Last {
     failure: Failure,

@@ -8,7 +8,7 @@ use alluvion::Error;
 use alluvion::error::OutOfMemory;
 
 use crate::boundary;
-use crate::failure::{self, Failure};
+use crate::failure::{self, Failure, FromProgram};
 use crate::record::{self, Record};
 use crate::status::{ALV_OK, ALV_PANIC, ALV_UNSUPPORTED, Status, of_kind};
 
@@ -39,6 +39,10 @@ pub struct ErrorInfo {
     pub column: usize,
     /// The name of the driver's function that failed, such as `cuMemAlloc`; empty without one.
     pub call: [c_char; 48],
+    /// What a function of the program's answered, if that led to the failure; `ALV_OK` without one.
+    pub foreign_status: Status,
+    /// Zero.
+    pub reserved: u32,
 }
 
 // SAFETY: repr(C), a size first, numbers and an array of bytes.
@@ -59,6 +63,8 @@ pub unsafe extern "C" fn alv_last_error(out: *mut ErrorInfo) -> Status {
             line: 0,
             column: 0,
             call: [0; 48],
+            foreign_status: ALV_OK,
+            reserved: 0,
         };
         if let Some(failure) = failure::last() {
             info.status = failure.status();
@@ -68,6 +74,7 @@ pub unsafe extern "C" fn alv_last_error(out: *mut ErrorInfo) -> Status {
                 info.limit = error.limit().unwrap_or(usize::MAX);
                 info.line = error.line().unwrap_or(0);
                 info.column = error.column().unwrap_or(0);
+                info.foreign_status = FromProgram::of(error).unwrap_or(ALV_OK);
                 info.call = error.call().map_or([0; 48], |call| record::fixed(call.symbol()));
             }
         }

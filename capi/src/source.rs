@@ -13,12 +13,13 @@ use alluvion::{AnyResource, DevicePtr, Error, Layout, StreamRef};
 
 use crate::allocate::pointer;
 use crate::boundary::{self, null};
+use crate::failure::FromProgram;
 use crate::handle;
 use crate::last_error::OomReport;
 use crate::machine;
 use crate::record::{self, Record};
 use crate::resource::ResourceHandle;
-use crate::status::{ALV_OK, ALV_OUT_OF_MEMORY, ALV_SIZE_OVERFLOW, Status, alv_status_name};
+use crate::status::{ALV_OK, ALV_OUT_OF_MEMORY, ALV_SIZE_OVERFLOW, Status};
 use crate::stream::{CudaStream, handle_of};
 
 /// Memory from functions of the caller's.
@@ -34,7 +35,8 @@ pub struct Source {
     pub max_align: usize,
     /// Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other
     /// block that is out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null
-    /// is out of memory; another status is the error of the request.
+    /// is out of memory; another status is the error of the request, which `alv_last_error` gives back as `foreign_status`: also a
+    /// number of the program's own, from `ALV_OF_PROGRAM` on.
     pub allocate: Option<
         unsafe extern "C" fn(
             user: *mut c_void,
@@ -58,7 +60,15 @@ pub struct Source {
     pub drop: Option<unsafe extern "C" fn(user: *mut c_void)>,
     /// What the functions are called with.
     pub user: *mut c_void,
+    /// 0, or `ALV_SOURCE_AT_ANY_ADDRESS`.
+    pub flags: u32,
+    /// Zero.
+    pub reserved: u32,
 }
+
+/// Blocks begin at any address, where no more than 256 is asked for: what gets them, through layers that hand blocks on as they are,
+/// relies on no alignment. A suballocator over such a source refuses memory that is not aligned to 256.
+pub const ALV_SOURCE_AT_ANY_ADDRESS: u32 = 1;
 
 // SAFETY: repr(C), a size first, a number, nullable functions and a pointer: all bits zero are null.
 unsafe impl Record for Source {
@@ -110,6 +120,11 @@ pub unsafe extern "C" fn alv_resource_from_source(
             if !max_align.is_power_of_two() {
                 return Err(Error::invalid_alignment(max_align));
             }
+            if source.flags & !ALV_SOURCE_AT_ANY_ADDRESS != 0 {
+                let why = "they have a bit that means nothing";
+                let instead = "pass 0 or ALV_SOURCE_AT_ANY_ADDRESS";
+                return Err(Error::invalid_argument("flags of the source", why, instead));
+            }
             let device = machine::device(device)?;
             let user = Arc::new(User { user: source.user, drop: source.drop });
             let of_allocate = Arc::clone(&user);
@@ -130,6 +145,12 @@ pub unsafe extern "C" fn alv_resource_from_source(
             };
             // SAFETY: the caller's functions do what their documentation demands, which is what `Callback` demands.
             let callback = unsafe { Callback::new(&device, allocate, deallocate) };
+            let callback = if source.flags & ALV_SOURCE_AT_ANY_ADDRESS == 0 {
+                callback
+            } else {
+                // SAFETY: C has blocks as bare addresses, and the caller says that nobody relies on their alignment.
+                unsafe { callback.at_any_address() }
+            };
             Ok(ResourceHandle::new(AnyResource::new(callback.with_max_align(max_align)?)))
         };
         // SAFETY: the contract of pointers.
@@ -142,23 +163,9 @@ fn refused(status: Status, bytes: usize) -> Error {
     match status {
         ALV_OUT_OF_MEMORY => Error::out_of_memory(bytes),
         ALV_SIZE_OVERFLOW => Error::size_overflow(bytes, 1),
-        other => Error::foreign(FromC(other)),
+        other => Error::foreign(FromProgram(other)),
     }
 }
-
-/// A status that a function of the caller's has answered.
-#[derive(Debug)]
-struct FromC(Status);
-
-impl std::fmt::Display for FromC {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: static text that ends in 0.
-        let name = unsafe { std::ffi::CStr::from_ptr(alv_status_name(self.0)) };
-        write!(f, "a function of the program answered {} ({})", self.0, name.to_string_lossy())
-    }
-}
-
-impl std::error::Error for FromC {}
 
 /// A resource that asks `ask` when `upstream` is out of memory: 1 means that memory was freed, and the request is tried again; 0
 /// that nothing could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its

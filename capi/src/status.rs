@@ -62,6 +62,9 @@ pub const ALV_STALE: Status = 24;
 /// What this process shares was to be opened in it: use the buffer itself.
 pub const ALV_OWN_PROCESS: Status = 25;
 
+/// From here on numbers are the program's: a function of its own answers them, and `alv_last_error` gives them back.
+pub const ALV_OF_PROGRAM: Status = 1 << 16;
+
 /// Every status, with its name.
 const ALL: &[(Status, &CStr)] = &[
     (ALV_OK, c"ALV_OK"),

@@ -87,6 +87,26 @@ pub unsafe extern "C" fn alv_synchronize_raw(resource: *const ResourceHandle, st
     })
 }
 
+/// Makes the work that is submitted to `stream` from now on come after the work that is on `other`: both are streams of the
+/// resource's device. The host does not wait. `ALV_CAPTURE`, and nothing has changed, where one of them captures.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_wait_for_raw(
+    resource: *const ResourceHandle,
+    stream: CudaStream,
+    other: CudaStream,
+) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let device = unsafe { handle::lend(resource) }?.device();
+        let wait = |later: StreamRef<'_>| {
+            // SAFETY: a live stream of the device, by the function's text.
+            unsafe { stream::with(device, other, |earlier| later.wait_for_stream(earlier)) }
+        };
+        // SAFETY: as above.
+        unsafe { stream::with(device, stream, wait) }
+    })
+}
+
 /// Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is
 /// an error, and breaks the capture.
 #[unsafe(no_mangle)]

@@ -43,6 +43,10 @@
 // In `flags`: memory of another device may be opened, which the stream's device reaches over the bus.
 #define ALV_OPEN_PEER 2
 
+// Blocks begin at any address, where no more than 256 is asked for: what gets them, through layers that hand blocks on as they are,
+// relies on no alignment. A suballocator over such a source refuses memory that is not aligned to 256.
+#define ALV_SOURCE_AT_ANY_ADDRESS 1
+
 // The stream waits for the legacy default stream of its device, and that one for it, as a stream of `cudaStreamCreate` does.
 #define ALV_STREAM_WAITS_FOR_LEGACY 1
 
@@ -192,6 +196,10 @@ typedef struct alv_error_info {
     size_t column;
     // The name of the driver's function that failed, such as `cuMemAlloc`; empty without one.
     char call[48];
+    // What a function of the program's answered, if that led to the failure; `ALV_OK` without one.
+    alv_status foreign_status;
+    // Zero.
+    uint32_t reserved;
 } alv_error_info;
 
 // What a resource said when it ran out of memory. What is not known is `SIZE_MAX`.
@@ -340,7 +348,8 @@ typedef struct alv_source {
     size_t max_align;
     // Writes the address of as many bytes as asked for, which work on the stream may use from there on; overlapping no other
     // block that is out, aligned to `align`, and valid until the work on the stream of `deallocate` is done. `ALV_OK` with null
-    // is out of memory; another status is the error of the request.
+    // is out of memory; another status is the error of the request, which `alv_last_error` gives back as `foreign_status`: also a
+    // number of the program's own, from `ALV_OF_PROGRAM` on.
     alv_status (*allocate)(void *user, size_t bytes, size_t align, alv_cuda_stream stream, void **out);
     // Takes a block back, with the bytes and the alignment of its request. Called once a block.
     void (*deallocate)(void *user, void *block, size_t bytes, size_t align, alv_cuda_stream stream);
@@ -348,6 +357,10 @@ typedef struct alv_source {
     void (*drop)(void *user);
     // What the functions are called with.
     void *user;
+    // 0, or `ALV_SOURCE_AT_ANY_ADDRESS`.
+    uint32_t flags;
+    // Zero.
+    uint32_t reserved;
 } alv_source;
 
 // Success.
@@ -427,6 +440,9 @@ typedef struct alv_source {
 
 // What this process shares was to be opened in it: use the buffer itself.
 #define ALV_OWN_PROCESS 25
+
+// From here on numbers are the program's: a function of its own answers them, and `alv_last_error` gives them back.
+#define ALV_OF_PROGRAM (1 << 16)
 
 #ifdef __cplusplus
 extern "C" {
@@ -653,12 +669,6 @@ alv_status alv_device_count(int32_t *out);
 // The device that is current for the calling thread.
 alv_status alv_current_device(int32_t *out);
 
-// Makes a context current for the calling thread if none is, as a call of CUDA's runtime does: the primary one of device 0. One that
-// is current stays. The machine is that of `resource`, or the chosen one for null. No other function of this library but
-// `alv_set_current_device` leaves another context current than it has found: this one is for headers that stand in for those of a
-// library on that runtime. Where there is no driver, or it fails, nothing changes.
-void alv_ensure_context(const struct alv_resource *resource);
-
 // Makes a device current for the calling thread, as `cudaSetDevice` does. On a simulated machine it is the only way.
 alv_status alv_set_current_device(int32_t number);
 
@@ -818,6 +828,12 @@ bool alv_resource_equal(const struct alv_resource *first, const struct alv_resou
 
 // The number of the device that the memory belongs to.
 alv_status alv_resource_device(const struct alv_resource *resource, int32_t *device);
+
+// Makes a context current for the calling thread if none is, as a call of CUDA's runtime does: the primary one of device 0. One that
+// is current stays. The machine is that of `resource`, or the chosen one for null. No other function of this library but
+// `alv_set_current_device` leaves another context current than it has found: this one is for headers that stand in for those of a
+// library on that runtime. Where there is no driver, or it fails, nothing changes.
+void alv_ensure_context(const struct alv_resource *resource);
 
 // The largest alignment that the resource honours; 0 for null.
 size_t alv_resource_max_align(const struct alv_resource *resource);
@@ -1065,6 +1081,12 @@ alv_status alv_fill_raw(const struct alv_resource *resource,
 
 // Waits for the work on a stream of the resource's device.
 alv_status alv_synchronize_raw(const struct alv_resource *resource, alv_cuda_stream stream);
+
+// Makes the work that is submitted to `stream` from now on come after the work that is on `other`: both are streams of the
+// resource's device. The host does not wait. `ALV_CAPTURE`, and nothing has changed, where one of them captures.
+alv_status alv_wait_for_raw(const struct alv_resource *resource,
+                            alv_cuda_stream stream,
+                            alv_cuda_stream other);
 
 // Waits for all work of the resource's device, on every stream, those of others too. While a stream of the device captures it is
 // an error, and breaks the capture.

@@ -74,6 +74,8 @@ fn source(shelf: &Shelf) -> Source {
         deallocate: Some(shelf_deallocate),
         drop: Some(shelf_drop),
         user: std::ptr::from_ref(shelf).cast_mut().cast(),
+        flags: 0,
+        reserved: 0,
     }
 }
 
@@ -97,6 +99,7 @@ fn bare_numbers_mean_the_chosen_machine() {
     the_current_resource_is_handed_over();
     a_source_of_the_program_serves_and_is_let_go_of_once(&sim);
     a_source_that_lies_is_an_error();
+    a_source_at_any_address_is_handed_on();
     a_foreign_stream_keeps_its_owner(&sim);
     // SAFETY: no machine, which means that of CUDA.
     assert_eq!(unsafe { alv_set_machine(null()) }, ALV_OK);
@@ -160,6 +163,8 @@ fn a_source_of_the_program_serves_and_is_let_go_of_once(sim: &Sim) {
         assert_eq!(alv_resource_from_source(0, &raw const without, &raw mut resource), ALV_INVALID_ARGUMENT);
         let crooked = Source { max_align: 768, ..given };
         assert_eq!(alv_resource_from_source(0, &raw const crooked, &raw mut resource), ALV_INVALID_ALIGNMENT);
+        let odd = Source { flags: 2, ..given };
+        assert_eq!(alv_resource_from_source(0, &raw const odd, &raw mut resource), ALV_INVALID_ARGUMENT);
         assert_eq!(alv_resource_from_source(9, &raw const given, &raw mut resource), ALV_NO_DEVICE);
         assert_eq!(shelf.count("drop"), 0, "a call that fails leaves the source to the program");
         assert_eq!(alv_resource_from_source(0, &raw const given, &raw mut resource), ALV_OK);
@@ -183,6 +188,7 @@ fn a_source_that_lies_is_an_error() {
         (ALV_SIZE_OVERFLOW, 0, ALV_SIZE_OVERFLOW),
         (ALV_DRIVER, 0, ALV_FOREIGN),
         (-7, 4096, ALV_FOREIGN),
+        (ALV_OF_PROGRAM + 5, 0, ALV_FOREIGN),
     ] {
         let shelf = Shelf::default();
         *shelf.machine.lock().expect("no call panics") = Some(0);
@@ -200,10 +206,36 @@ fn a_source_that_lies_is_an_error() {
         }
         if expected == ALV_FOREIGN {
             assert!(message().contains(&status.to_string()), "{}", message());
+            assert_eq!(error().foreign_status, status);
+        } else {
+            assert_eq!(error().foreign_status, ALV_OK);
         }
         release(resource);
         assert_eq!(shelf.count("drop"), 1);
     }
+}
+
+fn a_source_at_any_address_is_handed_on() {
+    let shelf = Shelf::default();
+    *shelf.machine.lock().expect("no call panics") = Some(0);
+    *shelf.answer.lock().expect("no call panics") = Some((ALV_OK, 123));
+    let given = Source { flags: ALV_SOURCE_AT_ANY_ADDRESS, max_align: 4096, ..source(&shelf) };
+    let (mut resource, mut counted, mut pool) = (null_mut(), null_mut(), null_mut());
+    // SAFETY: a struct, live handles, strings and places.
+    unsafe {
+        assert_eq!(alv_resource_from_source(0, &raw const given, &raw mut resource), ALV_OK);
+        assert_eq!(alv_resource_over(c"stats".as_ptr(), resource, &raw mut counted), ALV_OK);
+        assert_eq!(alv_resource_over(c"pool".as_ptr(), counted, &raw mut pool), ALV_OK);
+    }
+    let (status, block) = allocate(counted, 5, 0);
+    assert_eq!((status, block.addr()), (ALV_OK, 123));
+    free(counted, block, 5, 0);
+    assert_eq!(shelf.count("deallocate"), 1);
+    // What was asked for is checked, and nothing is carved out of memory at such an address: both give the block back.
+    assert_eq!((allocate(counted, 5, 512).0, shelf.count("deallocate")), (ALV_INVALID_ARGUMENT, 2));
+    assert_eq!((allocate(pool, 5, 0).0, shelf.count("deallocate")), (ALV_UNSUPPORTED, 3));
+    [pool, counted, resource].into_iter().for_each(release);
+    assert_eq!(shelf.count("drop"), 1);
 }
 
 fn a_foreign_stream_keeps_its_owner(sim: &Sim) {

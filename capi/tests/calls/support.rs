@@ -127,6 +127,8 @@ pub(crate) fn error() -> ErrorInfo {
         line: 1,
         column: 1,
         call: [1; 48],
+        foreign_status: 1,
+        reserved: 1,
     };
     // SAFETY: a whole struct.
     assert_eq!(unsafe { alv_last_error(&raw mut info) }, ALV_OK);
