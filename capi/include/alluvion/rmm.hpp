@@ -86,9 +86,9 @@ public:
             }
         } catch (::rmm::out_of_memory const &) {
             throw;
-        } catch (::rmm::bad_alloc const &failure) {
+        } catch (::rmm::bad_alloc const &) {
             // Freeing memory would not help: no handler is asked, and no layer tries again.
-            throw ::alluvion::error(ALV_FOREIGN, 0, failure.what());
+            throw ::alluvion::detail::not_for_want_of_memory{std::current_exception()};
         }
     }
 

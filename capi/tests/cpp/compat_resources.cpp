@@ -332,7 +332,7 @@ void callbacks() {
     EXPECT(test::throws<rmm::out_of_memory>([&] { static_cast<void>(throwing.allocate(on_default, 1)); }));
     rmm::mr::callback_memory_resource odd{[](std::size_t, rmm::cuda_stream_view, void *) -> void * { throw 7; },
                                           [](void *, std::size_t, rmm::cuda_stream_view, void *) {}};
-    EXPECT(test::throws<rmm::cuda_error>([&] { static_cast<void>(odd.allocate(on_default, 1)); }));
+    EXPECT(test::throws<int>([&] { static_cast<void>(odd.allocate(on_default, 1)); }));
 }
 
 void current() {
@@ -485,7 +485,8 @@ void own_resources() {
         EXPECT(rmm::device_async_resource_ref{mine} == rmm::device_async_resource_ref{own});
         own.shared->full = true;
         EXPECT(test::throws<rmm::bad_alloc>([&] { rmm::device_buffer more(64, on_default, own); }));
-        EXPECT(test::throws<rmm::cuda_error>([&] { static_cast<void>(counted.allocate(on_default, 64)); }));
+        EXPECT(test::throws<rmm::bad_alloc>([&] { static_cast<void>(counted.allocate(on_default, 64)); },
+                                            [](auto const &thrown) { return test::contains(thrown.what(), "mine is full"); }));
         own.shared->full = false;
     }
     {
@@ -511,7 +512,7 @@ void own_resources() {
     EXPECT(says(counted, "> Pool("));
     rmm::mr::tracking_resource_adaptor tracked{rmm::device_async_resource_ref{counted}};
     EXPECT(says(tracked, "> Stats("));
-    EXPECT(rmm::mr::thread_safe_resource_adaptor{counted} == counted);
+    EXPECT(rmm::mr::thread_safe_resource_adaptor{counted}.describe() == counted.describe());
     cuda::mr::resource_ref<cuda::mr::device_accessible> ref = rmm::mr::get_current_device_resource_ref();
     void *block = ref.allocate(on_default, 64, 16);
     ref.deallocate(on_default, block, 64, 256);

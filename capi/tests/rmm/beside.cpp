@@ -7,6 +7,7 @@
 #include <rmm/device_buffer.hpp>
 #include <rmm/device_uvector.hpp>
 #if __has_include(<rmm/mr/per_device_resource.hpp>)
+#include <rmm/mr/callback_memory_resource.hpp>
 #include <rmm/mr/per_device_resource.hpp>
 #include <rmm/mr/statistics_resource_adaptor.hpp>
 #else
@@ -26,6 +27,9 @@ static_assert(std::is_convertible_v<alluvion::resource, alluvion::rmm::resource>
 static_assert(std::is_convertible_v<alluvion::rmm::resource, alluvion::resource>);
 static_assert(!std::is_convertible_v<char const *, alluvion::rmm::resource>);
 static_assert(sizeof(alluvion::rmm::resource) == sizeof(void *));
+// As RMM's calls do, and those of the handle without RMM do not.
+static_assert(alluvion::detail::ensures_context<alluvion::rmm::errors>);
+static_assert(!alluvion::detail::ensures_context<alluvion::default_errors>);
 
 namespace {
 
@@ -113,6 +117,14 @@ void theirs_below() {
         EXPECT(ours == layers && test::throws<alluvion::out_of_memory>([&] { static_cast<void>(ours.allocate_sync(2 * mib)); }));
     }
 #if !ALLUVION_RMM_HAS_BASE_CLASS
+    {
+        // What is thrown below comes out as it is.
+        rmm::mr::callback_memory_resource refusing([](std::size_t, cuda::stream_ref, void *) -> void * { throw rmm::bad_alloc("mine"); },
+                                                   [](void *, std::size_t, cuda::stream_ref, void *) {});
+        auto layers = alluvion::rmm::resource::over("stats", alluvion::rmm::from_rmm(refusing));
+        EXPECT(test::throws<rmm::bad_alloc>([&] { static_cast<void>(layers.allocate(default_stream(), 512)); },
+                                            [](auto const &thrown) { return std::string(thrown.what()) == "std::bad_alloc: mine"; }));
+    }
     {
         // What owns its resource keeps it below the layers.
         auto layers = alluvion::rmm::resource::over(

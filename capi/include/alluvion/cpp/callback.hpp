@@ -39,17 +39,22 @@ namespace callback {
 
 /// The status of the exception that is being handled.
 inline alv_status status_of_exception() noexcept {
+    alv_status known = ALV_OK;
     try {
         throw;
+    } catch (::alluvion::detail::not_for_want_of_memory const &failure) {
+        return ::alluvion::detail::thrown::keep(failure.exception);
     } catch (bad_alloc const &failure) {
-        return failure.status() == ALV_OK ? ALV_FOREIGN : failure.status();
+        known = failure.status();
     } catch (std::bad_alloc const &) {
         return ALV_OUT_OF_MEMORY;
     } catch (error const &failure) {
-        return failure.status() == ALV_OK ? ALV_FOREIGN : failure.status();
+        known = failure.status();
     } catch (...) {
-        return ALV_FOREIGN;
     }
+    // What is foreign already may have its exception from a request below, whose number is this thread's last.
+    bool const says_nothing = known == ALV_OK || known == ALV_FOREIGN;
+    return says_nothing ? ::alluvion::detail::thrown::keep(std::current_exception()) : known;
 }
 
 template <class Callable>

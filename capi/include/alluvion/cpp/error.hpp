@@ -3,6 +3,7 @@
 #define ALLUVION_CPP_ERROR_HPP
 
 #include "configuration.hpp"
+#include "thrown.hpp"
 
 #include <cstddef>
 #include <exception>
@@ -114,11 +115,22 @@ struct default_errors {
 
 namespace detail {
 
+/// Whether what a function of the program's has thrown is thrown on as it is.
+template <class Errors, class = void>
+inline constexpr bool throws_on = false;
+template <class Errors>
+inline constexpr bool throws_on<Errors, std::void_t<decltype(Errors::throws_on)>> = Errors::throws_on;
+
 /// Throws what a failed call of the library was, by the policy.
 template <class Errors>
 [[noreturn]] ALLUVION_COLD void raise(alv_status status) {
     alv_error_info info = ALV_INIT(alv_error_info);
     alv_last_error(&info);
+    if constexpr (throws_on<Errors>) {
+        if (status == ALV_FOREIGN) {
+            thrown::again(info.foreign_status);
+        }
+    }
     Errors::raise(status, info, alv_last_error_message());
     std::terminate();
 }

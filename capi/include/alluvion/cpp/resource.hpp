@@ -5,6 +5,7 @@
 #include "callback.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -89,13 +90,15 @@ public:
     /// bytes, align, stream)`.
     ///
     /// Both are called from any thread, several at once, with no lock held. What `allocate` throws is the error of the request: a
-    /// `std::bad_alloc` and a null pointer are out of memory. What `deallocate` throws is dropped.
+    /// `std::bad_alloc` and a null pointer are out of memory. What `deallocate` throws is dropped. `flags` are 0, or
+    /// `ALV_SOURCE_AT_ANY_ADDRESS`.
     template <class Source>
     [[nodiscard]] static basic_resource from_source(Source source, device_id device = current_device,
-                                                    std::size_t max_align = default_alignment) {
+                                                    std::size_t max_align = default_alignment, std::uint32_t flags = 0) {
         auto held = std::make_unique<Source>(std::move(source));
         alv_source functions = ALV_INIT(alv_source);
         functions.max_align = max_align;
+        functions.flags = flags;
         functions.allocate = &callback::allocate<Source>;
         functions.deallocate = &callback::deallocate<Source>;
         functions.drop = &callback::drop<Source>;
@@ -346,6 +349,12 @@ public:
     void synchronize(stream_view stream) const {
         ensure_context();
         check(alv_synchronize_raw(handle_, stream.resolved()));
+    }
+
+    /// Makes the work that is submitted to a stream from now on come after the work on another one; both are of the device.
+    void wait_for(stream_view stream, stream_view other) const {
+        ensure_context();
+        check(alv_wait_for_raw(handle_, stream.resolved(), other.resolved()));
     }
 
     /// Whether the host may use every block.

@@ -13,6 +13,9 @@ struct errors_of_rmm {
     /// RMM works by CUDA's runtime, after whose calls a context is current: programs for RMM ask the driver right after an allocation.
     static constexpr bool ensures_context = true;
 
+    /// What a resource of the program's throws, comes out of RMM's layers as it is.
+    static constexpr bool throws_on = true;
+
     [[noreturn]] static void raise(alv_status status, alv_error_info const &, char const *message) {
         switch (status) {
         case ALV_OUT_OF_MEMORY:

@@ -54,6 +54,13 @@ public:
         static_cast<void>(alv_stream_synchronize(stream_));
     }
 
+    friend bool operator==(cuda_stream const &first, cuda_stream const &second) noexcept { return first.view() == second.view(); }
+    friend bool operator!=(cuda_stream const &first, cuda_stream const &second) noexcept { return !(first == second); }
+    friend bool operator==(cuda_stream const &first, cuda_stream_view second) noexcept { return first.view() == second; }
+    friend bool operator!=(cuda_stream const &first, cuda_stream_view second) noexcept { return !(first == second); }
+    friend bool operator==(cuda_stream_view first, cuda_stream const &second) noexcept { return second == first; }
+    friend bool operator!=(cuda_stream_view first, cuda_stream const &second) noexcept { return !(second == first); }
+
 private:
     alv_stream *stream_ = nullptr;
 };

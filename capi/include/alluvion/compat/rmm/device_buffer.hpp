@@ -13,10 +13,23 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 ALLUVION_COMPAT_RMM_BEGIN
 namespace detail {
+
+/// A resource, where an argument could be a stream as well: CCCL 3.5 does not compile the question whether an owner of a stream, which
+/// cannot be copied, is a resource.
+struct not_a_stream {
+    any_resource resource;
+
+    not_a_stream() : resource(current_resource()) {}
+
+    template <class Other, std::enable_if_t<!std::is_convertible_v<Other, cuda_stream_view>, int> = 0,
+              std::enable_if_t<std::is_convertible_v<Other, any_resource>, int> = 0>
+    not_a_stream(Other &&other) : resource(std::forward<Other>(other)) {}
+};
 
 /// Queues a copy on a stream of a device, between any two sides.
 inline void copy(cuda_device_id device, void *to, void const *from, std::size_t bytes, cuda_stream_view stream) {
@@ -32,6 +45,15 @@ inline void fill(cuda_device_id device, void *to, unsigned char value, std::size
     }
 }
 
+/// Makes the work that is submitted to a stream of a device from now on come after that on another. Where a capture forbids that, the
+/// graph runs at a time of its own, and nothing is ordered.
+inline void follow(cuda_device_id device, cuda_stream_view stream, cuda_stream_view other) noexcept {
+    try {
+        resource::current(device.value()).wait_for(stream, other);
+    } catch (...) {
+    }
+}
+
 /// Waits for the work on a stream of a device.
 inline void synchronize(cuda_device_id device, cuda_stream_view stream) {
     resource::current(device.value()).synchronize(stream);
@@ -41,16 +63,15 @@ inline void synchronize(cuda_device_id device, cuda_stream_view stream) {
 
 /// Bytes of a device, which are not initialised, grow on demand and go back on a stream.
 ///
-/// It keeps its resource. It moves, and one that was moved from is empty: it may be assigned, destroyed and asked, and growing it
-/// is a `logic_error`. Frees happen on its own stream: who used it on another orders that before, as in RMM.
+/// It keeps its resource. It moves, and one that was moved from is empty, on the same resource: it may be used again. Frees happen on its
+/// own stream: who used it on another orders that before, as in RMM. Where it gets another stream of its own, that waits for the one before.
 class device_buffer {
 public:
     /// Empty, on the default stream and the current resource.
     device_buffer() : device_buffer(0, cuda_stream_view{}) {}
 
-    explicit device_buffer(std::size_t size, cuda_stream_view stream,
-                           detail::any_resource mr = detail::current_resource())
-        : device_buffer(size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr)) {}
+    explicit device_buffer(std::size_t size, cuda_stream_view stream, detail::not_a_stream mr = {})
+        : device_buffer(size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr.resource)) {}
 
     explicit device_buffer(std::size_t size, std::size_t alignment, cuda_stream_view stream,
                            detail::any_resource mr = detail::current_resource())
@@ -63,9 +84,8 @@ public:
     }
 
     /// A copy of `size` bytes from anywhere. The source stays as it is until the stream is done with it.
-    device_buffer(void const *source, std::size_t size, cuda_stream_view stream,
-                  detail::any_resource mr = detail::current_resource())
-        : device_buffer(source, size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr)) {}
+    device_buffer(void const *source, std::size_t size, cuda_stream_view stream, detail::not_a_stream mr = {})
+        : device_buffer(source, size, CUDA_ALLOCATION_ALIGNMENT, stream, std::move(mr.resource)) {}
 
     explicit device_buffer(void const *source, std::size_t size, std::size_t alignment, cuda_stream_view stream,
                            detail::any_resource mr = detail::current_resource())
@@ -87,7 +107,7 @@ public:
     device_buffer(device_buffer &&other) noexcept
         : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), alignment_(other.alignment_),
           capacity_(std::exchange(other.capacity_, 0)), stream_(std::exchange(other.stream_, cuda_stream_view{})),
-          mr_(std::exchange(other.mr_, std::nullopt)), device_(other.device_) {}
+          mr_(share(other.mr_)), device_(other.device_) {}
 
     device_buffer &operator=(device_buffer &&other) noexcept {
         if (this != &other) {
@@ -97,7 +117,7 @@ public:
             alignment_ = other.alignment_;
             capacity_ = std::exchange(other.capacity_, 0);
             stream_ = std::exchange(other.stream_, cuda_stream_view{});
-            mr_ = std::exchange(other.mr_, std::nullopt);
+            mr_ = share(other.mr_);
             device_ = other.device_;
         }
         return *this;
@@ -141,9 +161,15 @@ public:
     [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
     [[nodiscard]] std::size_t alignment() const noexcept { return alignment_; }
     [[nodiscard]] cuda_stream_view stream() const noexcept { return stream_; }
-    void set_stream(cuda_stream_view stream) noexcept { stream_ = stream; }
+    /// The stream on which its bytes go back, and which waits for the work that the one before has now.
+    void set_stream(cuda_stream_view stream) noexcept {
+        if (data_ != nullptr && stream != stream_) {
+            detail::follow(device_, stream, stream_);
+        }
+        stream_ = stream;
+    }
 
-    /// The resource of its bytes. A `logic_error` if it was moved from.
+    /// The resource of its bytes.
     [[nodiscard]] device_async_resource_ref memory_resource() {
         require();
         return device_async_resource_ref{*mr_};
@@ -155,7 +181,16 @@ private:
 
     void require() const {
         if (!mr_) {
-            throw logic_error("the buffer was moved from, and has no resource");
+            throw logic_error("the buffer was moved from, and its resource could not be copied");
+        }
+    }
+
+    /// A copy for another buffer. A resource of the program's that throws where it is copied is moved.
+    static std::optional<detail::any_resource> share(std::optional<detail::any_resource> &mr) noexcept {
+        try {
+            return mr;
+        } catch (...) {
+            return std::exchange(mr, std::nullopt);
         }
     }
 
@@ -195,15 +230,10 @@ private:
                   cuda_device_id device)
         : alignment_(alignment), stream_(stream), mr_(std::move(mr)), device_(device) {}
 
-    /// What is in it, in another buffer; this one is empty, and keeps its resource.
+    /// What is in it, in another buffer; this one is empty, and keeps its stream.
     device_buffer take() noexcept {
         device_buffer taken(std::move(*this));
-        try {
-            mr_ = taken.mr_;
-            stream_ = taken.stream_;
-        } catch (...) {
-            // Without the resource it is as if it were moved from.
-        }
+        stream_ = taken.stream_;
         return taken;
     }
 

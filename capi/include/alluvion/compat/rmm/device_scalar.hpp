@@ -33,8 +33,8 @@ public:
     device_scalar() = delete;
 
     /// A value that is not initialised.
-    explicit device_scalar(cuda_stream_view stream, detail::any_resource mr = detail::current_resource())
-        : storage_(1, stream, std::move(mr)) {}
+    explicit device_scalar(cuda_stream_view stream, detail::not_a_stream mr = {})
+        : storage_(1, stream, std::move(mr.resource)) {}
 
     /// Queues the write of the value, which stays as it is until the stream is done with it.
     explicit device_scalar(value_type const &initial, cuda_stream_view stream,

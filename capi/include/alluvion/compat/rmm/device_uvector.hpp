@@ -22,7 +22,7 @@ ALLUVION_COMPAT_RMM_BEGIN
 /// An array of a device whose elements are not initialised.
 ///
 /// As RMM's, and safer where that costs nothing: sizes do not overflow, `set_element` throws if the copy failed, and a vector can
-/// be used again after `release`.
+/// be used again after `release` and after a move. A resource is asked for the alignment of an element; ours give 256 for less.
 template <class T>
 class device_uvector {
     static_assert(std::is_trivially_copyable_v<T>, "the elements are copied as bytes: they must be trivially copyable");
@@ -57,7 +57,7 @@ public:
 
     explicit device_uvector(size_type size, cuda_stream_view stream,
                             detail::any_resource mr = detail::current_resource())
-        : storage_(bytes_of(size), alignment(), stream, std::move(mr)) {}
+        : storage_(bytes_of(size), alignof(T), stream, std::move(mr)) {}
 
     explicit device_uvector(device_uvector const &other, cuda_stream_view stream,
                             detail::any_resource mr = detail::current_resource())
@@ -146,11 +146,6 @@ public:
     void set_stream(cuda_stream_view stream) noexcept { storage_.set_stream(stream); }
 
 private:
-    /// Elements may be aligned to more than every block is.
-    static constexpr std::size_t alignment() noexcept {
-        return alignof(T) > CUDA_ALLOCATION_ALIGNMENT ? alignof(T) : CUDA_ALLOCATION_ALIGNMENT;
-    }
-
     static std::size_t bytes_of(size_type elements) {
         if (elements > std::numeric_limits<size_type>::max() / sizeof(value_type)) {
             throw invalid_argument("so many elements have more bytes than a size can say");

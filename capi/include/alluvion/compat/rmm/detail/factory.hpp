@@ -13,7 +13,8 @@
 ALLUVION_COMPAT_RMM_BEGIN
 namespace detail {
 
-/// A layer over a resource: its handle, and what it was put over as the program gave it. Copies are the same layer.
+/// A layer over a resource: its handle, and what it was put over as the program gave it. Copies are the same layer, and equal; two
+/// that were made one by one are not, whatever they stand on.
 class adaptor : public resource {
 public:
     /// A reference, valid while a copy of the layer lives.
@@ -21,9 +22,12 @@ public:
         return device_async_resource_ref{*upstream_};
     }
 
+    friend bool operator==(adaptor const &first, adaptor const &second) noexcept { return first.upstream_ == second.upstream_; }
+    friend bool operator!=(adaptor const &first, adaptor const &second) noexcept { return !(first == second); }
+
 protected:
-    adaptor(std::string const &layers, any_resource upstream)
-        : adaptor(resource::over(layers, handle_of(upstream)), std::move(upstream)) {}
+    adaptor(std::string const &layers, any_resource upstream, blocks use)
+        : adaptor(resource::over(layers, handle_of(upstream, use)), std::move(upstream)) {}
 
     // By reference: the argument before is made of what this one is moved from afterwards.
     adaptor(resource made, any_resource &&upstream)

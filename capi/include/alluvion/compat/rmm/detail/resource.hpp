@@ -7,6 +7,7 @@
 #include "errors.hpp"
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -74,21 +75,27 @@ using any_resource = resource;
 
 #endif
 
-/// A resource of the program's as memory below our layers. What it throws becomes the error of the request.
+/// What a function of the program's answers. An exception that is no lack of memory comes out of the request as it is.
+template <class Allocate>
+void *as_the_program_says(Allocate const &allocate) {
+    try {
+        return allocate();
+    } catch (out_of_memory const &) {
+        throw;
+    } catch (bad_alloc const &) {
+        // Freeing memory would not help: no handler is asked, and no layer tries again.
+        throw ::alluvion::detail::not_for_want_of_memory{std::current_exception()};
+    }
+}
+
+/// A resource of the program's as memory below our layers.
 template <class Resource>
 class foreign {
 public:
     explicit foreign(Resource resource) : resource_(std::move(resource)) {}
 
     void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align) {
-        try {
-            return resource_.allocate(stream, bytes, align);
-        } catch (out_of_memory const &) {
-            throw;
-        } catch (bad_alloc const &failure) {
-            // Freeing memory would not help: no handler is asked, and no layer tries again.
-            throw ::alluvion::error(ALV_FOREIGN, 0, failure.what());
-        }
+        return as_the_program_says([&] { return resource_.allocate(stream, bytes, align); });
     }
 
     void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes, std::size_t align) noexcept {
@@ -115,13 +122,33 @@ inline alv_resource *recognised(any_resource const &resource) {
 #endif
 }
 
+/// What a layer does with the blocks of a resource of the program's.
+enum class blocks {
+    /// Carves them up: they are aligned to 256, and it asks for no more.
+    carved,
+    /// Hands them on, wherever they are, and leaves every alignment to the resource.
+    handed_on,
+    /// The same, but asks for no more than 256.
+    up_to_256,
+};
+
+/// A resource of the program's, or what stands for it, for such a layer.
+template <class Source>
+resource from_program(Source source, blocks use) {
+    // More than any resource has, so that it is asked, and may refuse.
+    constexpr std::size_t any_alignment = std::size_t{1} << (8 * sizeof(std::size_t) - 2);
+    std::size_t const most = use == blocks::handed_on ? any_alignment : resource::default_alignment;
+    return resource::from_source(std::move(source), ::alluvion::current_device, most,
+                                 use == blocks::carved ? 0 : ALV_SOURCE_AT_ANY_ADDRESS);
+}
+
 /// A handle for whatever a layer is put over.
-inline resource handle_of(any_resource const &upstream) {
+inline resource handle_of(any_resource const &upstream, [[maybe_unused]] blocks use = blocks::carved) {
 #if ALLUVION_COMPAT_RMM_CCCL
     if (alv_resource *ours = recognised(upstream)) {
         return resource::retain(ours);
     }
-    return resource::from_source(foreign<any_resource>(upstream));
+    return from_program(foreign<any_resource>(upstream), use);
 #else
     return upstream;
 #endif

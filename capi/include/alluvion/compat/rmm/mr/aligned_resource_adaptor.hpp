@@ -19,7 +19,7 @@ public:
 
     explicit aligned_resource_adaptor(::rmm::detail::any_resource upstream, std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT,
                                       std::size_t alignment_threshold = default_alignment_threshold)
-        : adaptor(layers(alignment, alignment_threshold), std::move(upstream)) {}
+        : adaptor(layers(alignment, alignment_threshold), std::move(upstream), ::rmm::detail::blocks::up_to_256) {}
 
 private:
     static std::string layers(std::size_t alignment, std::size_t threshold) {

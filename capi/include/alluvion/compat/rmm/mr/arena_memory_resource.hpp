@@ -17,7 +17,7 @@ public:
     /// A request that fails has a report in its message, so nothing is dumped to a log: `dump_log_on_failure` changes nothing.
     explicit arena_memory_resource(::rmm::detail::any_resource upstream, std::optional<std::size_t> arena_size = std::nullopt,
                                    [[maybe_unused]] bool dump_log_on_failure = false)
-        : adaptor(arena_size ? "arena(bytes=" + ::rmm::detail::number(*arena_size) + ")" : "arena", std::move(upstream)) {}
+        : adaptor(arena_size ? "arena(bytes=" + ::rmm::detail::number(*arena_size) + ")" : "arena", std::move(upstream), ::rmm::detail::blocks::carved) {}
 };
 
 ALLUVION_COMPAT_RMM_RECOGNISE(arena_memory_resource)

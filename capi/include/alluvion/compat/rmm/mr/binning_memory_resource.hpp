@@ -23,8 +23,9 @@ namespace detail {
 /// The bins of one resource.
 class bins {
 public:
-    bins(resource upstream, std::optional<std::pair<int, int>> exponents)
-        : upstream_(std::move(upstream)), others_(exponents ? resource::over(layer(*exponents), upstream_) : upstream_),
+    bins(any_resource const &upstream, std::optional<std::pair<int, int>> exponents)
+        : program_upstream_(upstream),
+          upstream_(::rmm::detail::handle_of(upstream, exponents ? ::rmm::detail::blocks::carved : ::rmm::detail::blocks::handed_on)), others_(exponents ? resource::over(layer(*exponents), upstream_) : upstream_),
           exponents_(exponents) {}
 
     void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align) {
@@ -36,18 +37,31 @@ public:
         of(bytes).deallocate(stream, block, bytes, align);
     }
 
-    void add(std::size_t bytes, std::optional<resource> bin) {
+    /// No bytes are a request of the smallest bin, as any others: a resource of the program's gets it, and its free.
+    void *allocate_nothing(::alluvion::stream_view stream, std::size_t align) {
+        any_resource *const to = for_nothing();
+        return to == nullptr ? nullptr : to->allocate(stream, 0, align);
+    }
+
+    void deallocate_nothing(::alluvion::stream_view stream, void *block, std::size_t align) noexcept {
+        if (any_resource *const to = for_nothing()) {
+            to->deallocate(stream, block, 0, align);
+        }
+    }
+
+    void add(std::size_t bytes, std::optional<any_resource> bin) {
         bytes = align_up(bytes, CUDA_ALLOCATION_ALIGNMENT);
         if (bytes == 0) {
             throw logic_error("a bin serves sizes from 1 on");
         }
         resource const served_by =
-            bin ? *std::move(bin) : resource::over("fixed-size(block=" + ::rmm::detail::number(bytes) + ")", upstream_);
+            bin ? ::rmm::detail::handle_of(*bin, ::rmm::detail::blocks::handed_on)
+                : resource::over("fixed-size(block=" + ::rmm::detail::number(bytes) + ")", upstream_);
         std::unique_lock<std::shared_mutex> const held(lock_);
         if (used_) {
             throw logic_error("a bin after the first request: blocks that are out would go back to the wrong one");
         }
-        given_.emplace(bytes, served_by);
+        given_.emplace(bytes, bin_of_program{served_by, std::move(bin)});
     }
 
 private:
@@ -77,15 +91,34 @@ private:
                 return others_;
             }
         }
-        return found->second;
+        return found->second.handle;
     }
 
+    /// The resource that the program has given for the smallest sizes; null if that is one of ours, which has nothing for no bytes.
+    /// A bin is never taken away.
+    any_resource *for_nothing() {
+        used_ = true;
+        std::shared_lock<std::shared_mutex> const held(lock_);
+        if (given_.empty()) {
+            return exponents_ ? nullptr : &program_upstream_;
+        }
+        auto &[bytes, smallest] = *given_.begin();
+        bool const is_power = exponents_ && std::size_t{1} << exponents_->first <= bytes;
+        return is_power || !smallest.given ? nullptr : &*smallest.given;
+    }
+
+    struct bin_of_program {
+        resource handle;
+        std::optional<any_resource> given;
+    };
+
+    any_resource program_upstream_;
     resource upstream_;
     // The powers of two, and the upstream for what is larger.
     resource others_;
     std::optional<std::pair<int, int>> exponents_;
     mutable std::shared_mutex lock_;
-    std::map<std::size_t, resource> given_;
+    std::map<std::size_t, bin_of_program> given_;
     std::atomic<bool> used_{false};
 };
 
@@ -94,7 +127,7 @@ struct bins_source {
     std::shared_ptr<bins> of;
 
     void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align) {
-        return of->allocate(stream, bytes, align);
+        return ::rmm::detail::as_the_program_says([&] { return of->allocate(stream, bytes, align); });
     }
     void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes, std::size_t align) noexcept {
         of->deallocate(stream, block, bytes, align);
@@ -118,20 +151,39 @@ public:
     /// Has a bin serve requests of up to that size: a resource, or one of fixed size over the upstream. A `logic_error` after the
     /// first request. Where there is a bin of that size, it goes on to serve.
     void add_bin(std::size_t allocation_size, std::optional<device_async_resource_ref> bin_resource = std::nullopt) {
-        std::optional<::rmm::detail::resource> bin;
+        std::optional<::rmm::detail::any_resource> bin;
         if (bin_resource) {
-            bin = ::rmm::detail::handle_of(::rmm::detail::any_resource(*bin_resource));
+            bin.emplace(*bin_resource);
         }
         bins_->add(allocation_size, std::move(bin));
     }
 
+    using adaptor::allocate;
+    using adaptor::allocate_sync;
+    using adaptor::deallocate;
+    using adaptor::deallocate_sync;
+
+    [[nodiscard]] void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align = default_alignment) const {
+        return bytes == 0 ? bins_->allocate_nothing(stream, align) : adaptor::allocate(stream, bytes, align);
+    }
+    void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes,
+                    std::size_t align = default_alignment) const noexcept {
+        bytes == 0 ? bins_->deallocate_nothing(stream, block, align) : adaptor::deallocate(stream, block, bytes, align);
+    }
+    [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t align = default_alignment) const {
+        return bytes == 0 ? bins_->allocate_nothing(cuda_stream_view{}, align) : adaptor::allocate_sync(bytes, align);
+    }
+    void deallocate_sync(void *block, std::size_t bytes, std::size_t align = default_alignment) const noexcept {
+        bytes == 0 ? bins_->deallocate_nothing(cuda_stream_view{}, block, align) : adaptor::deallocate_sync(block, bytes, align);
+    }
+
 private:
     binning_memory_resource(::rmm::detail::any_resource upstream, std::optional<std::pair<int, int>> exponents)
-        : binning_memory_resource(std::make_shared<detail::bins>(::rmm::detail::handle_of(upstream), exponents),
+        : binning_memory_resource(std::make_shared<detail::bins>(upstream, exponents),
                                   std::move(upstream)) {}
 
     binning_memory_resource(std::shared_ptr<detail::bins> bins, ::rmm::detail::any_resource &&upstream)
-        : adaptor(::rmm::detail::resource::from_source(detail::bins_source{bins}), std::move(upstream)),
+        : adaptor(::rmm::detail::from_program(detail::bins_source{bins}, ::rmm::detail::blocks::handed_on), std::move(upstream)),
           bins_(std::move(bins)) {}
 
     std::shared_ptr<detail::bins> bins_;

@@ -17,13 +17,16 @@ using allocate_callback_t = std::function<void *(std::size_t, cuda_stream_view, 
 /// Gets the block, its bytes, the stream and the program's argument.
 using deallocate_callback_t = std::function<void(void *, std::size_t, cuda_stream_view, void *)>;
 
-/// Memory of the current device from two functions, which are called from any thread, and never for no bytes.
+/// Memory of the current device from two functions, which are called from any thread, and never for no bytes. What the first one
+/// throws comes out of the request as it is. Its blocks may begin anywhere, for they are told no
+/// alignment: one above 256 is a `bad_alloc`.
 class callback_memory_resource : public ::rmm::detail::resource {
 public:
     callback_memory_resource(allocate_callback_t allocate_callback, deallocate_callback_t deallocate_callback,
                              void *allocate_callback_arg = nullptr, void *deallocate_callback_arg = nullptr)
-        : ::rmm::detail::resource(::rmm::detail::resource::from_source(functions{
-              std::move(allocate_callback), std::move(deallocate_callback), allocate_callback_arg, deallocate_callback_arg})) {}
+        : ::rmm::detail::resource(::rmm::detail::from_program(
+              functions{std::move(allocate_callback), std::move(deallocate_callback), allocate_callback_arg, deallocate_callback_arg},
+              ::rmm::detail::blocks::up_to_256)) {}
 
 private:
     struct functions {
@@ -33,7 +36,7 @@ private:
         void *deallocate_argument;
 
         void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t) {
-            return allocate_callback(bytes, stream, allocate_argument);
+            return ::rmm::detail::as_the_program_says([&] { return allocate_callback(bytes, stream, allocate_argument); });
         }
         void deallocate(::alluvion::stream_view stream, void *block, std::size_t bytes, std::size_t) {
             deallocate_callback(block, bytes, stream, deallocate_argument);

@@ -5,6 +5,8 @@
 #include "../detail/factory.hpp"
 #include "failure_callback_t.hpp"
 
+#include <cstddef>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -15,7 +17,8 @@ namespace mr {
 ///
 /// The function runs on the thread whose request failed, with no lock held, and may free, trim and allocate; its own requests ask
 /// nobody. An exception of it is an answer of false: the request fails as it would have without it. `ExceptionType` is one that
-/// is caught where memory runs out.
+/// is caught where memory runs out. A base of `rmm::out_of_memory` is caught whatever it is about, as in `rmm::bad_alloc`: by this
+/// object, and not by a handle that is sliced off it.
 template <class ExceptionType = ::rmm::out_of_memory>
 class failure_callback_resource_adaptor : public ::rmm::detail::adaptor {
     static_assert(std::is_base_of_v<ExceptionType, ::rmm::out_of_memory>,
@@ -25,14 +28,59 @@ public:
     using exception_type = ExceptionType;
 
     failure_callback_resource_adaptor(::rmm::detail::any_resource upstream, failure_callback_t callback, void *callback_arg)
-        : adaptor(asking(::rmm::detail::handle_of(upstream), std::move(callback), callback_arg), std::move(upstream)) {}
+        : failure_callback_resource_adaptor(std::move(upstream), shared_callback(std::move(callback)), callback_arg) {}
+
+    using adaptor::allocate;
+    using adaptor::allocate_sync;
+
+    [[nodiscard]] void *allocate(::alluvion::stream_view stream, std::size_t bytes, std::size_t align = default_alignment) const {
+        return asking(bytes, [&] { return adaptor::allocate(stream, bytes, align); });
+    }
+    [[nodiscard]] void *allocate_sync(std::size_t bytes, std::size_t align = default_alignment) const {
+        return asking(bytes, [&] { return adaptor::allocate_sync(bytes, align); });
+    }
 
 private:
-    static ::rmm::detail::resource asking(::rmm::detail::resource const &upstream, failure_callback_t callback, void *argument) {
+    using shared_callback_t = std::shared_ptr<failure_callback_t>;
+
+    static shared_callback_t shared_callback(failure_callback_t callback) {
+        return std::make_shared<failure_callback_t>(std::move(callback));
+    }
+
+    failure_callback_resource_adaptor(::rmm::detail::any_resource upstream, shared_callback_t callback, void *argument)
+        : adaptor(over(::rmm::detail::handle_of(upstream, ::rmm::detail::blocks::handed_on), callback, argument),
+                  std::move(upstream)),
+          callback_(std::move(callback)), argument_(argument) {}
+
+    /// Where memory runs out, the library asks: it knows best when.
+    static ::rmm::detail::resource over(::rmm::detail::resource const &upstream, shared_callback_t callback, void *argument) {
         return upstream.with_oom_handler([callback = std::move(callback), argument](alv_oom_report const &report) {
-            return callback(report.requested_bytes, argument);
+            return (*callback)(report.requested_bytes, argument);
         });
     }
+
+    /// Other exceptions of that type are asked about here.
+    template <class Allocate>
+    void *asking(std::size_t bytes, Allocate const &allocate) const {
+        if constexpr (std::is_same_v<ExceptionType, ::rmm::out_of_memory>) {
+            return allocate();
+        } else {
+            for (;;) {
+                try {
+                    return allocate();
+                } catch (::rmm::out_of_memory const &) {
+                    throw;
+                } catch (ExceptionType const &) {
+                    if (!(*callback_)(bytes, argument_)) {
+                        throw;
+                    }
+                }
+            }
+        }
+    }
+
+    shared_callback_t callback_;
+    void *argument_;
 };
 
 #if ALLUVION_COMPAT_RMM_CCCL

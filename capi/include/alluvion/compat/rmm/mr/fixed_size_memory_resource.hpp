@@ -22,7 +22,7 @@ public:
                                         std::size_t blocks_to_preallocate = default_blocks_to_preallocate)
         : adaptor("fixed-size(block=" + ::rmm::detail::number(align_up(block_size, CUDA_ALLOCATION_ALIGNMENT)) +
                       ", blocks=" + ::rmm::detail::number(blocks_to_preallocate) + ")",
-                  std::move(upstream)),
+                  std::move(upstream), ::rmm::detail::blocks::carved),
           block_size_(align_up(block_size, CUDA_ALLOCATION_ALIGNMENT)) {}
 
     [[nodiscard]] std::size_t get_block_size() const noexcept { return block_size_; }

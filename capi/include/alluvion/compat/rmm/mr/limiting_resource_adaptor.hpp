@@ -16,7 +16,7 @@ class limiting_resource_adaptor : public ::rmm::detail::adaptor {
 public:
     limiting_resource_adaptor(::rmm::detail::any_resource upstream, std::size_t allocation_limit,
                               std::size_t alignment = CUDA_ALLOCATION_ALIGNMENT)
-        : adaptor("limiting(" + ::rmm::detail::number(checked(allocation_limit, alignment)) + ")", std::move(upstream)),
+        : adaptor("limiting(" + ::rmm::detail::number(checked(allocation_limit, alignment)) + ")", std::move(upstream), ::rmm::detail::blocks::handed_on),
           limit_(allocation_limit) {}
 
     [[nodiscard]] std::size_t get_allocation_limit() const { return limit_; }

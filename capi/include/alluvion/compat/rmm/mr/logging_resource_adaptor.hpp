@@ -17,7 +17,7 @@ public:
     /// A thread of the log writes it, which no allocation waits for: `auto_flush` changes nothing. `flush` waits.
     logging_resource_adaptor(::rmm::detail::any_resource upstream, std::string const &filename = get_default_filename(),
                              [[maybe_unused]] bool auto_flush = false)
-        : adaptor("logging(file=" + ::rmm::detail::quoted(filename) + ")", std::move(upstream)) {}
+        : adaptor("logging(file=" + ::rmm::detail::quoted(filename) + ")", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
 
     /// Writes what has happened so far.
     void flush() { flush_log(); }

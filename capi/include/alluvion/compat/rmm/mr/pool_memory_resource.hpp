@@ -19,7 +19,7 @@ public:
     /// Sizes are multiples of 256, and the first is at most the second.
     explicit pool_memory_resource(::rmm::detail::any_resource upstream, std::size_t initial_pool_size,
                                   std::optional<std::size_t> maximum_pool_size = std::nullopt)
-        : adaptor(layers(initial_pool_size, maximum_pool_size), std::move(upstream)) {}
+        : adaptor(layers(initial_pool_size, maximum_pool_size), std::move(upstream), ::rmm::detail::blocks::carved) {}
 
     /// The bytes that it has taken of its upstream.
     [[nodiscard]] std::size_t pool_size() const {

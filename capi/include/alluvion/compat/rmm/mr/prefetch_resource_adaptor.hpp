@@ -12,7 +12,7 @@ namespace mr {
 /// Migrates blocks of managed memory to the device before they are used.
 class prefetch_resource_adaptor : public ::rmm::detail::adaptor {
 public:
-    explicit prefetch_resource_adaptor(::rmm::detail::any_resource upstream) : adaptor("prefetch", std::move(upstream)) {}
+    explicit prefetch_resource_adaptor(::rmm::detail::any_resource upstream) : adaptor("prefetch", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
 };
 
 ALLUVION_COMPAT_RMM_RECOGNISE(prefetch_resource_adaptor)

@@ -13,9 +13,21 @@ namespace mr {
 class sam_headroom_memory_resource final : public ::rmm::detail::resource {
 public:
     explicit sam_headroom_memory_resource(std::size_t headroom)
-        : ::rmm::detail::resource("system(headroom=" + ::rmm::detail::number(headroom) + ")") {}
+        : ::rmm::detail::resource("system(headroom=" + ::rmm::detail::number(headroom) + ")"), headroom_(headroom) {}
+
+    /// Two with the same headroom are one resource.
+    friend bool operator==(sam_headroom_memory_resource const &first, sam_headroom_memory_resource const &second) noexcept {
+        return first.headroom_ == second.headroom_ &&
+               static_cast<::rmm::detail::resource const &>(first) == static_cast<::rmm::detail::resource const &>(second);
+    }
+    friend bool operator!=(sam_headroom_memory_resource const &first, sam_headroom_memory_resource const &second) noexcept {
+        return !(first == second);
+    }
 
     ALLUVION_COMPAT_RMM_HOST_ACCESSIBLE(sam_headroom_memory_resource)
+
+private:
+    std::size_t headroom_;
 };
 
 ALLUVION_COMPAT_RMM_RECOGNISE(sam_headroom_memory_resource)

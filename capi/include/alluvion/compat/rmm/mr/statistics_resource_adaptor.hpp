@@ -43,7 +43,7 @@ public:
 
     explicit statistics_resource_adaptor(::rmm::detail::any_resource upstream)
         // Without slack: the figures are exact after every call, as RMM's are.
-        : adaptor("stats(slack=0)", std::move(upstream)) {}
+        : adaptor("stats(slack=0)", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
 
     [[nodiscard]] counter get_bytes_counter() const { return of(now().bytes); }
     [[nodiscard]] counter get_allocations_counter() const { return of(now().allocations); }

@@ -32,7 +32,7 @@ struct one_at_a_time {
 } // namespace detail
 
 /// Lets one thread at a time into a resource of the program's that needs that. Resources of this library never do, so over one of
-/// them it is that one.
+/// them it allocates as that one does.
 class thread_safe_resource_adaptor : public ::rmm::detail::adaptor {
 public:
     using lock_t = std::lock_guard<std::mutex>;
@@ -44,7 +44,7 @@ private:
         if (alv_resource *ours = ::rmm::detail::recognised(upstream)) {
             return ::rmm::detail::resource::retain(ours);
         }
-        return ::rmm::detail::resource::from_source(detail::one_at_a_time(upstream));
+        return ::rmm::detail::from_program(detail::one_at_a_time(upstream), ::rmm::detail::blocks::handed_on);
     }
 };
 

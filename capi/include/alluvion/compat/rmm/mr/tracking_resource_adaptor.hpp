@@ -26,7 +26,7 @@ public:
     };
 
     tracking_resource_adaptor(::rmm::detail::any_resource upstream, bool capture_stacks = false)
-        : adaptor(capture_stacks ? "tracking(stacks=all)" : "tracking", std::move(upstream)) {}
+        : adaptor(capture_stacks ? "tracking(stacks=all)" : "tracking", std::move(upstream), ::rmm::detail::blocks::handed_on) {}
 
     /// The blocks that are out now, by their addresses.
     [[nodiscard]] std::map<void *, allocation_info> get_outstanding_allocations() const {
