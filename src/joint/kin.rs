@@ -178,8 +178,9 @@ fn may_be_looked_at() -> bool {
 fn may_be_one(mine: u64, other: u32, theirs: u64) -> bool {
     /// Of the kernel's `kcmp.h`.
     const FILE: libc::c_int = 0;
+    let process = std::process::id();
     // SAFETY: it takes numbers, and changes nothing.
-    let answer = unsafe { libc::syscall(libc::SYS_kcmp, libc::getpid(), other, FILE, mine, theirs) };
+    let answer = unsafe { libc::syscall(libc::SYS_kcmp, process, other, FILE, mine, theirs) };
     match answer {
         -1 => {
             let gone = [libc::ESRCH, libc::EBADF];

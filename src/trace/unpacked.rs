@@ -32,7 +32,7 @@ pub struct Unpacked<B: BufRead>(Form<B>);
 enum Form<B: BufRead> {
     Plain(B),
     #[cfg(feature = "gzip")]
-    Packed(io::BufReader<Members<B>>),
+    Packed(Box<io::BufReader<Members<B>>>),
 }
 
 impl<B: BufRead> Unpacked<B> {
@@ -47,7 +47,7 @@ impl<B: BufRead> Unpacked<B> {
             return Ok(Self(Form::Plain(file)));
         }
         #[cfg(feature = "gzip")]
-        return Ok(Self(Form::Packed(io::BufReader::new(Members::new(file)))));
+        return Ok(Self(Form::Packed(Box::new(io::BufReader::new(Members::new(file))))));
         #[cfg(not(feature = "gzip"))]
         Err(Error::unsupported(
             "a log packed by gzip",
