@@ -109,3 +109,32 @@ fn flags_that_mean_nothing_make_no_stream() {
     // SAFETY: null is refused.
     assert_eq!(unsafe { alv_stream_create_with(0, 0, null_mut()) }, ALV_INVALID_ARGUMENT);
 }
+
+#[test]
+fn a_stream_follows_another() {
+    let sim = Sim::new(1);
+    let resource = sim.recipe("pool(initial=64MiB) | cuda");
+    let (first, second) = (sim.foreign_stream(), sim.foreign_stream());
+    let (status, block) = allocate(resource, 64, 0);
+    assert_eq!(status, ALV_OK);
+    let mut host = [0_u8; 64];
+    // SAFETY: live handles; the block and the host's bytes are there until both streams are done.
+    unsafe {
+        assert_eq!(alv_synchronize_raw(resource, null_mut()), ALV_OK);
+        assert_eq!(alv_fill_raw(resource, block, 7, 64, first), ALV_OK);
+        assert_eq!(alv_wait_for_raw(resource, second, first), ALV_OK);
+        // A stream is behind itself.
+        assert_eq!(alv_wait_for_raw(resource, second, second), ALV_OK);
+        assert_eq!(alv_copy_raw(resource, host.as_mut_ptr().cast(), block, 64, second), ALV_OK);
+        assert_eq!(alv_synchronize_raw(resource, second), ALV_OK);
+        assert_eq!(alv_wait_for_raw(null_mut(), second, first), ALV_INVALID_ARGUMENT);
+    }
+    assert_eq!(host, [7; 64]);
+    free(resource, block, 64, 0);
+    // SAFETY: nothing uses them any more.
+    unsafe {
+        assert_eq!(alv_sim_stream_destroy(sim.0, 0, first), ALV_OK);
+        assert_eq!(alv_sim_stream_destroy(sim.0, 0, second), ALV_OK);
+    }
+    release(resource);
+}

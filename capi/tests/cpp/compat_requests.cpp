@@ -196,8 +196,8 @@ struct noted_resource {
         deallocate(cuda::stream_ref{cudaStream_t{}}, block, bytes, align);
     }
     friend bool operator==(noted_resource const &first, noted_resource const &second) { return first.shared == second.shared; }
-    friend bool operator!=(noted_resource const &first, noted_resource const &second) { return first.shared != second.shared; }
-    friend constexpr void get_property(noted_resource const &, cuda::mr::device_accessible) noexcept {}
+    [[maybe_unused]] friend bool operator!=(noted_resource const &first, noted_resource const &second) { return first.shared != second.shared; }
+    [[maybe_unused]] friend constexpr void get_property(noted_resource const &, cuda::mr::device_accessible) noexcept {}
 
     /// The calls since the last time.
     std::vector<call> take() { return std::exchange(shared->calls, {}); }

@@ -384,7 +384,9 @@ private:
     /// Before a call that uses the device, which finds its context current then.
     void ensure_context() const noexcept {
         if constexpr (::alluvion::detail::ensures_context<Errors>) {
-            alv_ensure_context(handle_);
+            if (handle_ != nullptr) {
+                alv_ensure_context(handle_);
+            }
         }
     }
 
