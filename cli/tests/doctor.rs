@@ -41,6 +41,7 @@ fn with_library(library: &Path, variables: &[(&str, &str)]) -> (String, Value) {
             .args(arguments)
             .env("LD_LIBRARY_PATH", library)
             .env_remove("CUDA_VISIBLE_DEVICES")
+            .env_remove("ALLUVION_DRIVER")
             .envs(variables.iter().copied())
             .output()
             .expect("the program starts")

@@ -3,6 +3,8 @@
 
 #[path = "../support/container_contract/mod.rs"]
 mod container_contract;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 
 mod asleep;
 mod captures;

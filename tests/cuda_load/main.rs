@@ -16,6 +16,8 @@ mod heap;
 mod libraries;
 #[cfg(target_os = "linux")]
 mod parts;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/rerun.rs"]
 mod rerun;
 mod sharing;

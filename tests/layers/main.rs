@@ -4,6 +4,8 @@
 mod adaptor_contract;
 #[path = "../support/not_sync.rs"]
 mod not_sync;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 #[cfg(target_os = "linux")]

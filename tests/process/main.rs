@@ -6,6 +6,8 @@
 mod child;
 #[path = "../support/log_files.rs"]
 mod log_files;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/process_ends.rs"]
 mod process_ends;
 #[path = "../support/raw_block.rs"]

@@ -21,6 +21,8 @@ mod machine;
 mod named;
 mod owed;
 mod plain;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/rerun.rs"]
 mod rerun;
 #[path = "../support/shareable.rs"]

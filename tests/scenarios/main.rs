@@ -1,5 +1,7 @@
 //! What hurt real users, on the simulated machine.
 
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 #[path = "../support/scenario/mod.rs"]

@@ -11,6 +11,8 @@ mod lent_pools;
 mod machine;
 mod pages;
 mod peers;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 mod processes;
 mod schedule;
 #[cfg(target_os = "linux")]

@@ -6,6 +6,8 @@
 mod host_contract;
 #[path = "../support/lost_context.rs"]
 mod lost_context;
+#[path = "../support/plain_environment.rs"]
+mod plain_environment;
 #[path = "../support/source_contract/mod.rs"]
 mod source_contract;
 #[path = "../support/two_devices.rs"]
