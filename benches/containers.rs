@@ -15,7 +15,7 @@ const COUNT: usize = 1024;
 
 fn create_and_drop(criterion: &mut Criterion) {
     #![expect(unsafe_code, reason = "gives back what it allocates")]
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let streams = (device.stream().expect("it makes streams"), device.stream().expect("it makes streams"));
     let (stream, second) = (streams.0.as_ref(), streams.1.as_ref());

@@ -65,7 +65,7 @@ fn pool(device: &Device) -> Pool<Null> {
 }
 
 fn over_null(criterion: &mut Criterion) -> Result<(), Error> {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let mut group = criterion.benchmark_group("layers/null");
     each_layered!(Null::new(&device), |name, stack| one(&mut group, name, stack));
@@ -73,7 +73,7 @@ fn over_null(criterion: &mut Criterion) -> Result<(), Error> {
 }
 
 fn over_a_pool(criterion: &mut Criterion) -> Result<(), Error> {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let mut group = criterion.benchmark_group("layers/pool");
     each_layered!(pool(&device), |name, stack| one(&mut group, name, stack));
@@ -82,7 +82,7 @@ fn over_a_pool(criterion: &mut Criterion) -> Result<(), Error> {
 
 /// Nanoseconds a pair of each thread: with as many processors as threads, the same as of one.
 fn over_a_pool_on_many_threads(criterion: &mut Criterion) -> Result<(), Error> {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let mut group = criterion.benchmark_group("layers/pool, 16 threads");
     each_layered!(pool(&device), |name, stack| many(&mut group, name, stack));

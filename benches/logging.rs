@@ -40,7 +40,7 @@ fn in_bursts<R: Resource>(resource: &R, stream: StreamRef<'_>, log: Option<&Log>
 }
 
 fn pair(criterion: &mut Criterion) {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let stream = device.stream().expect("a simulated device makes streams");
     let stream = stream.as_ref();

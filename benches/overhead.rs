@@ -35,7 +35,7 @@ fn pair<R: Resource>(
 }
 
 fn handles_of_null(criterion: &mut Criterion) {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let stream = device.stream().expect("a simulated device makes streams");
     let (stream, null) = (stream.as_ref(), Null::new(&device));
@@ -51,7 +51,7 @@ fn handles_of_null(criterion: &mut Criterion) {
 }
 
 fn handles_of_bump(criterion: &mut Criterion) {
-    let sim = Sim::new();
+    let sim = Sim::with_config(alluvion::sim::SimConfig::default().watch_blocks(false));
     let device = sim.device(0);
     let stream = device.stream().expect("a simulated device makes streams");
     let bump = || Bump::new(&device, 1 << 20).expect("a simulated device has 1 MiB");

@@ -21,7 +21,8 @@ use workload::{Block, Holes, StartLine, Walk, random_run};
 const DEVICE_BYTES: usize = 141 << 30;
 
 fn bed() -> (Sim, Device, Stream) {
-    let sim = Sim::with_config(alluvion::sim::SimConfig::default().memory_bytes(DEVICE_BYTES));
+    let sim =
+        Sim::with_config(alluvion::sim::SimConfig::default().memory_bytes(DEVICE_BYTES).watch_blocks(false));
     let device = sim.device(0);
     let stream = device.stream().expect("a simulated device makes streams");
     (sim, device, stream)

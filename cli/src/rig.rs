@@ -92,7 +92,9 @@ impl Rig {
         // A log does not tell which stream waited for which, so that a block which another stream frees looks like a hazard where
         // there is only the source. Nobody touches the memory here.
         let Simulated { devices, memory_bytes, cost } = simulated;
+        // And what is measured is not the watch.
         let config = SimConfig::default().devices(devices).memory_bytes(memory_bytes).cost(cost);
+        let config = config.watch_blocks(false);
         let sim = Sim::with_config(config.streams_keep_up(true).panic_on_unseen_hazards(false));
         Ok(Self { device: sim.machine().device(0)?, name, scaled: Cell::new(false), sim: Some(sim) })
     }

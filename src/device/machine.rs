@@ -37,6 +37,7 @@ struct MachineInner {
     driver: Arc<dyn Driver>,
     table: Table,
     devices: Box<[DeviceState]>,
+    checks_frees: AtomicBool,
 }
 
 /// The data of the crate about one device.
@@ -101,13 +102,15 @@ impl Machine {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices }) })
+        let checks_frees = AtomicBool::new(cfg!(debug_assertions) || driver.block_watch().is_some());
+        Ok(Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices, checks_frees }) })
     }
 
     #[cfg(feature = "sim")]
     pub(super) fn without_devices(driver: Arc<dyn Driver>) -> Self {
         let (number, made_in, table) = (u32::MAX, MadeIn::this_process(), Table::new(u32::MAX));
-        Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices: Box::default() }) }
+        let (devices, checks_frees) = (Box::default(), AtomicBool::new(true));
+        Self { inner: Arc::new(MachineInner { number, made_in, driver, table, devices, checks_frees }) }
     }
 
     /// The machine of the CUDA driver. The driver is loaded at the first call; later calls are a reference count.
@@ -196,6 +199,36 @@ impl Machine {
     #[must_use]
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.inner.driver
+    }
+
+    /// Whether suballocators over this machine that are made from now on keep a ledger of their blocks where their configuration says
+    /// nothing: see [`PoolConfig::checked`](crate::PoolConfig::checked). Default: in debug builds, and on a
+    /// [simulated machine](crate::sim) that [watches blocks](crate::sim::SimConfig::watch_blocks).
+    ///
+    /// ```
+    /// use alluvion::{Layout, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, source::Cuda};
+    ///
+    /// let sim = Sim::new();
+    /// sim.machine().check_frees(true);
+    /// let pool = Cuda::new(&sim.device(0)).pool(PoolConfig::default())?;
+    /// let (layout, stream) = (Layout::from_bytes(1000)?, sim.device(0).stream()?);
+    /// let block = pool.allocate(layout, stream.as_ref())?;
+    /// let wrong = Layout::from_bytes(1001)?;
+    /// // SAFETY: nothing uses the block.
+    /// let error = unsafe { pool.try_deallocate(block, wrong, &stream) }.unwrap_err();
+    /// assert_eq!(error.misuse().map(|misuse| misuse.what), Some(MisuseKind::WrongSize { allocated_bytes: 1000 }));
+    /// # unsafe { pool.deallocate(block, layout, stream.as_ref()) };
+    /// # Ok::<(), alluvion::Error>(())
+    /// ```
+    pub fn check_frees(&self, checks: bool) {
+        // Relaxed: a setting. Who makes a suballocator because of it comes after it by other means.
+        self.inner.checks_frees.store(checks, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if it does: see [`check_frees`](Self::check_frees).
+    #[must_use]
+    pub fn checks_frees(&self) -> bool {
+        self.inner.checks_frees.load(Ordering::Relaxed)
     }
 
     /// Device `ordinal`.

@@ -6,10 +6,10 @@ use core::fmt::Debug;
 use core::ptr::NonNull;
 
 use super::{
-    AddressRange, Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
-    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
-    Sharing, StreamFlags,
+    AddressRange, Advice, BlockWatch, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute,
+    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
+    PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
+    RawPool, RawStream, Sharing, StreamFlags,
 };
 
 /// A machine with devices: the seam between this crate and hardware.
@@ -743,6 +743,12 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// The calls by which other processes and other devices use memory; `None` for a driver without them.
     fn sharing(&self) -> Option<&dyn Sharing> {
+        None
+    }
+
+    /// Who is told of the blocks that suballocators and guards carve out of memory of the driver; `None` for a driver that does not ask.
+    /// The answer is the same at each call. A machine with one [checks frees](crate::Machine::check_frees) by default.
+    fn block_watch(&self) -> Option<&dyn BlockWatch> {
         None
     }
 }

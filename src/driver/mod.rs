@@ -15,6 +15,7 @@
 //!   forbids them on the calling thread; [`RelaxedCapture`] lifts that for a scope.
 
 mod attribute;
+mod block_watch;
 mod call;
 mod code;
 mod device_ptr;
@@ -41,6 +42,10 @@ pub use attribute::{
     Advice, CaptureId, CaptureMode, CaptureStatus, DeviceAttribute, FillValue, HandleType, Location,
     MapAccess, MemoryInfo, PinnedFlags, PoolAttribute, PoolKind, PoolProperties, StreamFlags,
 };
+pub use block_watch::BlockWatch;
+#[cfg(feature = "sim")]
+pub(crate) use block_watch::in_own_work;
+pub(crate) use block_watch::own_work;
 pub use call::Call;
 pub use code::{Code, DriverError, DriverResult};
 pub use device_ptr::DevicePtr;

@@ -122,7 +122,7 @@ impl SimMachine {
             let left = start + allocation.bytes;
             let over = address.saturating_add(bytes).saturating_sub(left);
             return match over {
-                0 => None,
+                0 => self.judge_in_blocks(access),
                 _ => hazard(
                     HazardKind::OutOfBounds,
                     Some(&allocation.made),
@@ -131,7 +131,7 @@ impl SimMachine {
             };
         }
         if self.process.memory.is_virtual(address) {
-            return None;
+            return self.judge_in_blocks(access);
         }
         match self.process.allocations.freed_containing(address) {
             Some(freed) => hazard(
@@ -147,10 +147,11 @@ impl SimMachine {
 
     /// Stream-ordered memory may be used by work that comes after its allocation.
     fn check_ready(&mut self, access: &Access, needs: &LaneClock) {
-        let Some((_, allocation)) = self.process.allocations.containing(access.address) else { return };
-        let is_ready = allocation.made.point.is_none_or(|point| self.lanes.covers(needs, point));
-        if !is_ready {
-            let made = allocation.made.clone();
+        let allocation = self.process.allocations.containing(access.address);
+        let made = [allocation.map(|(_, allocation)| &allocation.made), self.made_in_blocks(access.address)];
+        let is_ready = |made: &&Access| made.point.is_none_or(|point| self.lanes.covers(needs, point));
+        let early = made.into_iter().flatten().find(|made| !is_ready(made)).cloned();
+        if let Some(made) = early {
             self.report_pair(HazardKind::UseBeforeReady, &made, access);
         }
     }

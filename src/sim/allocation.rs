@@ -30,6 +30,8 @@ pub(super) enum AllocationKind {
     Opened,
     /// Physical memory behind reserved addresses. Only among freed ranges: live mappings are kept elsewhere.
     Mapped,
+    /// A block that a layer has carved. Never among the allocations of the driver, so no call frees it.
+    Carved,
 }
 
 impl AllocationKind {
@@ -43,6 +45,7 @@ impl AllocationKind {
             Self::Graph(_) => "memory of a graph",
             Self::Opened => "opened memory",
             Self::Mapped => "mapped memory",
+            Self::Carved => "memory of a suballocator",
         }
     }
 
@@ -51,7 +54,7 @@ impl AllocationKind {
             Self::Device | Self::Managed => Call::FreeDevice,
             Self::Pinned => Call::FreePinned,
             Self::Registered => Call::UnregisterHost,
-            Self::Pooled(_) | Self::Graph(_) => Call::FreeAsync,
+            Self::Pooled(_) | Self::Graph(_) | Self::Carved => Call::FreeAsync,
             Self::Opened => Call::MemoryClose,
             Self::Mapped => Call::MemoryUnmap,
         }
@@ -109,6 +112,20 @@ impl Allocations {
         let allocation = self.live.remove(&address)?;
         self.add_freed(address, Freed { kind: allocation.kind, bytes: allocation.bytes, freed });
         Some(allocation)
+    }
+
+    /// Removes an allocation as if it had never been.
+    pub(super) fn withdraw(&mut self, address: u64) {
+        self.live.remove(&address);
+    }
+
+    /// Removes all that begin in a range, live and freed.
+    pub(super) fn forget_all(&mut self, address: u64, bytes: u64) {
+        let begun: Vec<u64> = self.live.range(address..address + bytes).map(|(&start, _)| start).collect();
+        for start in begun {
+            self.live.remove(&start);
+        }
+        self.forget_freed(address, bytes);
     }
 
     pub(super) fn add_freed(&mut self, address: u64, freed: Freed) {
@@ -305,6 +322,7 @@ impl SimMachine {
         self.watch_host_free(call, address, bytes);
         let freed = self.by_host(call, address, bytes, AccessMode::Free);
         let allocation = self.process.allocations.remove(address, freed)?;
+        self.process.blocks.forget(address, allocation.bytes);
         let mapping = self.process.memory.unmap(address)?;
         if address < DEVICE_START {
             self.pinned_bytes -= allocation.bytes;

@@ -54,6 +54,7 @@ pub struct SimDriver {
     pub(super) process: ProcessId,
     /// While every schedule is explored, only the program moves the machine.
     is_explored: bool,
+    watches_blocks: bool,
 }
 
 impl SimDriver {
@@ -69,10 +70,11 @@ impl SimDriver {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         // Relaxed: only that the numbers differ matters.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let watches_blocks = config.watches_blocks;
         let machine = Mutex::new(SimMachine::new(config, scheduler));
         let (changed, host_call_runner) = (Condvar::default(), Once::new());
         let shared = Arc::new(SharedMachine { number, machine, changed, host_call_runner });
-        Arc::new(Self { shared, process: ProcessId::FIRST, is_explored })
+        Arc::new(Self { shared, process: ProcessId::FIRST, is_explored, watches_blocks })
     }
 
     /// Another process on the same machine.
@@ -106,7 +108,8 @@ impl SimDriver {
     #[must_use]
     pub fn process(&self) -> Arc<Self> {
         let process = self.look(SimMachine::begin_process).unwrap_or(ProcessId::NONE);
-        Arc::new(Self { shared: Arc::clone(&self.shared), process, is_explored: self.is_explored })
+        let Self { ref shared, is_explored, watches_blocks, .. } = *self;
+        Arc::new(Self { shared: Arc::clone(shared), process, is_explored, watches_blocks })
     }
 
     /// Ends the process as by SIGKILL: its queued work is dropped, every later call returns [`Code::DEINITIALIZED`], and its memory
@@ -248,6 +251,11 @@ impl SimDriver {
     /// Reads the machine, unless it belongs to another process.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut SimMachine) -> T) -> Option<T> {
         self.shared.lock_here_as(self.process).map(|mut machine| look(&mut machine))
+    }
+
+    /// Returns `true` if layers are to tell of their blocks.
+    pub(super) const fn watches_blocks(&self) -> bool {
+        self.watches_blocks
     }
 
     /// Starts the thread that runs host functions that no call waits for.

@@ -16,10 +16,10 @@ use super::lane::Work;
 use super::stream::PRIORITY_RANGE;
 use super::virtual_memory::GRANULARITY;
 use crate::driver::{
-    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
-    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
-    PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
-    RawPool, RawStream, Sharing, StreamFlags,
+    AddressRange, Advice, BlockWatch, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute,
+    Driver, DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess,
+    MemoryInfo, PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph,
+    RawMemory, RawPool, RawStream, Sharing, StreamFlags,
 };
 
 /// The first version that knows stream ids: CUDA 12.0.
@@ -584,5 +584,9 @@ unsafe impl Driver for SimDriver {
 
     fn sharing(&self) -> Option<&dyn Sharing> {
         Some(self)
+    }
+
+    fn block_watch(&self) -> Option<&dyn BlockWatch> {
+        if self.watches_blocks() { Some(self) } else { None }
     }
 }

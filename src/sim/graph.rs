@@ -306,6 +306,7 @@ impl SimMachine {
         }
         self.watch_free(&freed, &needs, here_alone);
         self.process.allocations.remove(address, freed);
+        self.process.blocks.forget(address, bytes);
         (bytes, point)
     }
 

@@ -111,7 +111,7 @@ impl SimMachine {
                 AllocationKind::Registered => live.registered += 1,
                 AllocationKind::Pooled(_) | AllocationKind::Graph(_) => live.pooled += 1,
                 AllocationKind::Opened => live.opened += 1,
-                AllocationKind::Mapped => {}
+                AllocationKind::Mapped | AllocationKind::Carved => {}
             }
         }
         live

@@ -40,6 +40,7 @@ mod access_check;
 mod addresses;
 mod allocation;
 mod backing;
+mod blocks;
 mod calls;
 mod capture;
 mod clock;

@@ -22,7 +22,8 @@ impl SimMachine {
                     | AllocationKind::Pooled(_)
                     | AllocationKind::Graph(_)
                     | AllocationKind::Opened
-                    | AllocationKind::Mapped => MemoryKind::Device,
+                    | AllocationKind::Mapped
+                    | AllocationKind::Carved => MemoryKind::Device,
                 };
                 // Memory that was opened for one device may be another one's.
                 (kind, home.unwrap_or(allocation.ordinal), start, allocation.bytes)
@@ -51,7 +52,8 @@ impl SimMachine {
             AllocationKind::Pooled(_)
             | AllocationKind::Graph(_)
             | AllocationKind::Opened
-            | AllocationKind::Mapped => false,
+            | AllocationKind::Mapped
+            | AllocationKind::Carved => false,
         };
         is_plain.then_some(AddressRange { start, bytes: allocation.bytes as usize })
     }

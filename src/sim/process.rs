@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::CallCounts;
 use super::allocation::{Allocations, UNIT};
+use super::blocks::Blocks;
 use super::capture::Captures;
 use super::context::CurrentDevices;
 use super::event::Events;
@@ -43,6 +44,7 @@ pub(super) struct SimProcess {
     pub(super) captures: Captures,
     pub(super) memory: AddressSpace,
     pub(super) allocations: Allocations,
+    pub(super) blocks: Blocks,
     pub(super) pools: Pools,
     pub(super) virtual_memory: VirtualMemory,
     pub(super) opened: OpenedMemory,
@@ -70,6 +72,7 @@ impl SimProcess {
             captures: Captures::default(),
             memory: AddressSpace::default(),
             allocations: Allocations::default(),
+            blocks: Blocks::default(),
             pools: Pools::default(),
             virtual_memory: VirtualMemory::default(),
             opened: OpenedMemory::default(),

@@ -103,12 +103,7 @@ impl SimMachine {
 
     /// The stream of a handle, on this device and for the calling thread.
     pub(super) fn stream(&mut self, ordinal: u32, raw: RawStream) -> Result<SimStream, Code> {
-        let handle = match raw {
-            RawStream(0) | RawStream::LEGACY => FIRST_LEGACY + u64::from(ordinal),
-            RawStream::PER_THREAD => self.per_thread(ordinal),
-            RawStream(handle) if handle < FIRST_PER_THREAD => handle,
-            RawStream(_) => 0,
-        };
+        let handle = self.handle_of(ordinal, raw);
         match self.process.streams.streams.get(&handle) {
             Some(stream) if stream.ordinal == ordinal => Ok(*stream),
             Some(stream) => {
@@ -122,6 +117,21 @@ impl SimMachine {
                 let words = format!("{raw:?} is no stream, or was destroyed before it was used");
                 Err(self.refuse(HazardKind::StaleHandle, words, Code::INVALID_HANDLE))
             }
+        }
+    }
+
+    /// The queue of a stream, if it is one.
+    pub(super) fn lane_of(&mut self, ordinal: u32, raw: RawStream) -> Option<LaneId> {
+        let handle = self.handle_of(ordinal, raw);
+        self.process.streams.by_handle(handle).map(|stream| stream.lane)
+    }
+
+    fn handle_of(&mut self, ordinal: u32, raw: RawStream) -> u64 {
+        match raw {
+            RawStream(0) | RawStream::LEGACY => FIRST_LEGACY + u64::from(ordinal),
+            RawStream::PER_THREAD => self.per_thread(ordinal),
+            RawStream(handle) if handle < FIRST_PER_THREAD => handle,
+            RawStream(_) => 0,
         }
     }
 

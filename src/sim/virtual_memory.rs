@@ -141,6 +141,7 @@ impl SimMachine {
             return Err(self.refuse(HazardKind::FreeInUse, words, Code::INVALID_VALUE));
         }
         self.process.virtual_memory.reservations.remove(&address);
+        self.process.blocks.forget(address, bytes);
         self.addresses.free(address, bytes, reservation.align);
         Ok(())
     }

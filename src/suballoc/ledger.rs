@@ -67,7 +67,7 @@ impl Ledger {
     pub(super) const CHECKED: Parameter = Parameter::new(
         "checked",
         ArgumentKind::Flag,
-        "refuses wrong frees; true in debug builds and false in release builds if left out",
+        "refuses wrong frees; if left out, true in debug builds and on a simulated machine",
     );
 
     pub(crate) fn new() -> Self {

@@ -67,6 +67,9 @@ pub struct Status {
     pub events_recorded: u64,
     /// Allocations and frees that reached the upstream.
     pub upstream_calls: u64,
+    /// Frees of what was no block that is out: refused, and left alone. Without a ledger (see
+    /// [`PoolConfig::checked`](crate::PoolConfig::checked)) only some are noticed.
+    pub wrong_frees: u64,
 }
 
 impl Status {
@@ -118,6 +121,7 @@ impl Status {
             "Allocations and frees that reached the upstream.",
             self.upstream_calls,
         );
+        to.counter("alluvion_misuses_total", "Frees that were wrong, and not passed on.", self.wrong_frees);
     }
 
     /// The figures of two suballocators together. The largest free pieces are added up, too: each has its own.
@@ -144,6 +148,7 @@ impl Status {
             waits: self.waits + other.waits,
             events_recorded: self.events_recorded + other.events_recorded,
             upstream_calls: self.upstream_calls + other.upstream_calls,
+            wrong_frees: self.wrong_frees + other.wrong_frees,
         }
     }
 

@@ -29,6 +29,11 @@ fn configs() -> [PoolConfig; 3] {
     ]
 }
 
+/// A simulated machine that asks for no blocks, as hardware does not: to tell it of them costs the heap.
+fn unwatched() -> Bench {
+    Bench::sim_with(Bench::config().watch_blocks(false))
+}
+
 /// Sizes up to 1 MiB are in the classes of the caches, larger ones are kept by their size.
 const SIZES: [usize; 12] = [1, 256, 257, 1000, 4096, 5000, 65_536, 100_000, MIB - 1, MIB, MIB + 1, 5 * MIB];
 
@@ -36,7 +41,7 @@ const SIZES: [usize; 12] = [1, 256, 257, 1000, 4096, 5000, 65_536, 100_000, MIB 
 #[test]
 fn the_fast_path_costs_nothing() {
     for (number, config) in configs().into_iter().enumerate() {
-        let bench = Bench::sim();
+        let bench = unwatched();
         let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
         let pool = Cuda::new(&bench.device()).pool(config).unwrap();
         for bytes in SIZES {
@@ -63,7 +68,7 @@ fn the_fast_path_costs_nothing() {
 /// The others have the same fast path.
 #[test]
 fn the_fast_path_of_the_others_costs_nothing() {
-    let bench = Bench::sim();
+    let bench = unwatched();
     let (sim, device, stream) = (bench.simulated().unwrap(), bench.device(), bench.stream());
     let arena = ArenaConfig::default().bytes(8 * MIB).checked(false);
     let fixed = FixedSizeConfig::default().block(65_536).blocks(4).checked(false);
@@ -93,7 +98,7 @@ fn the_fast_path_of_the_others_costs_nothing() {
 /// been used.
 #[test]
 fn counting_costs_no_heap() {
-    let bench = Bench::sim();
+    let bench = unwatched();
     let (device, stream) = (bench.device(), bench.stream());
     let stats = Cuda::new(&device).pool(PoolConfig::default().checked(false)).unwrap().stats();
     let pairs = |times: usize| {
@@ -127,7 +132,7 @@ fn quiet(status: Status) -> [u64; 6] {
 /// Several blocks of a class are out at a time, and come back in another order.
 #[test]
 fn the_fast_path_is_as_deep_as_a_stack() {
-    let bench = Bench::sim();
+    let bench = unwatched();
     let (sim, stream) = (bench.simulated().unwrap(), bench.stream());
     let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().checked(false)).unwrap();
     let mut out = Vec::with_capacity(8);

@@ -17,7 +17,7 @@ use alluvion::source::{Cuda, CudaAsync};
 use alluvion::testing::{Bench, Delayed, Shadow, Sweep};
 use alluvion::{DeviceAccessible, Error, MisuseKind, PoolConfig, Resource, ResourceExt, Sim, StreamRef};
 
-use crate::adaptor_contract::guard::{damage, guarded, only, scribble};
+use crate::adaptor_contract::guard::{damage, guarded, only, scribble, seen_by_the_machine};
 use crate::raw_block::{Held, layout_of};
 
 fn launch(bench: &Bench, stream: StreamRef<'_>, kernel: Kernel) {
@@ -55,6 +55,7 @@ fn kernels_that_miscount_are_found_under_every_schedule() {
             "seed {seed}"
         );
         drop(guard);
+        seen_by_the_machine(&bench, 2);
         bench.check();
     }
 }
@@ -75,6 +76,7 @@ fn a_late_kernel_on_another_stream_is_found() {
     let found = only(&guard);
     assert!(matches!(found.kind, TrespassKind::AfterFree(_)), "{found}");
     assert_eq!((damage(found.kind).offset, damage(found.kind).wrong_bytes), (10, 20));
+    seen_by_the_machine(&bench, 1);
     bench.check();
 }
 
@@ -110,6 +112,7 @@ fn what_is_not_live_is_not_freed() {
     assert_eq!(only(&guard).kind, TrespassKind::NotLive);
     Held::adopt(&guard, pointer.offset(256), layout).free_sync();
     assert_eq!((guard.watch().found(), guard.watch().violations()[1].stream), (2, None));
+    seen_by_the_machine(&bench, 2);
     // With the wrong layout it is freed all the same, with the right one.
     let block = Held::of(&guard, 1000, stream.as_ref());
     Held::adopt(&guard, block.into_parts().0, layout_of(2000)).free(stream.as_ref());
@@ -152,6 +155,7 @@ fn the_handler_is_told_and_may_panic_or_allocate() {
     let told = told.lock().unwrap();
     assert_eq!(told.len(), 2001);
     assert!(matches!(told[2000].kind, TrespassKind::Before(_)));
+    seen_by_the_machine(&bench, 2001);
     bench.check();
 }
 
@@ -209,6 +213,7 @@ fn without_pinned_memory_it_says_so() {
     guard.watch().check().unwrap();
     assert_eq!((guard.watch().found(), guard.watch().verified(), guard.watch().unverified()), (0, 0, 10));
     drop(guard);
+    seen_by_the_machine(&bench, 10);
     bench.check();
     assert_eq!(bench.simulated().unwrap().live().allocations(), 0);
 }

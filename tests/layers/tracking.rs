@@ -18,6 +18,7 @@ use alluvion::{
     AnyResource, DevicePtr, Error, ErrorKind, Layout, MisuseKind, PoolConfig, Resource, ResourceExt,
 };
 
+use crate::adaptor_contract::guard::seen_by_the_machine;
 use crate::raw_block::{Held, layout_of};
 
 /// One that tells nobody.
@@ -159,6 +160,7 @@ fn a_wrong_free_is_not_passed_on() {
     let out = tracking.outstanding();
     assert_eq!((out.misuse_count, out.misuses.len(), out.blocks.len()), (12, 12, 1), "{out}");
     assert!(out.misuses.iter().map(|misuse| misuse.what).eq(wrong.iter().flat_map(|wrong| [wrong.2; 3])));
+    seen_by_the_machine(&bench, 8);
     // The right one still goes.
     block.free(stream.as_ref());
     tracking.upstream().assert_clean();
@@ -193,6 +195,7 @@ fn the_first_wrong_frees_are_remembered() {
     let out = tracking.outstanding();
     assert_eq!((out.misuse_count, out.misuses.len(), tracking.register().misuse_count()), (100, 64, 100));
     assert_eq!(out.misuses[0].block.address(), 1 << 20);
+    seen_by_the_machine(&bench, 100);
 }
 
 #[test]
@@ -207,6 +210,7 @@ fn the_report_says_who_holds_what() {
     drop(Held::of(&tracking, 100, stream.as_ref()));
     // SAFETY: it does not reach the upstream.
     unsafe { tracking.deallocate_sync(DevicePtr::new(1 << 20).unwrap(), layout_of(8)) };
+    seen_by_the_machine(&bench, 1);
     let out = tracking.outstanding();
     let by_tag: Vec<_> =
         out.by_tag().into_iter().map(|share| (share.label, share.bytes, share.blocks)).collect();
@@ -232,7 +236,8 @@ fn the_report_says_who_holds_what() {
 
 /// What a layer has told when it was dropped.
 fn told_by(run: impl FnOnce(Tracking<Null>)) -> Option<Holdings> {
-    let bench = Bench::sim();
+    // Wrong frees are among it.
+    let bench = Bench::sim_with(Bench::config().panic_on_unseen_hazards(false));
     let told = Arc::new(Mutex::new(Vec::new()));
     let teller = Arc::clone(&told);
     run(Null::new(&bench.device()).tracking().on_leak(move |left| teller.lock().unwrap().push(left.clone())));

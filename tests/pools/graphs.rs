@@ -350,6 +350,7 @@ fn what_cannot_be_is_refused() {
     unsafe { rig.pool.deallocate(block, layout, rig.main.as_ref()) };
     // SAFETY: as above.
     unsafe { memory.deallocate(block, layout, rig.main.as_ref()) };
+    assert_eq!(rig.sim.take_hazards().len(), 2);
 
     let _graph = rig.end(&rig.main);
     memory.end().unwrap();

@@ -4,7 +4,7 @@
 
 use alluvion::error::freeing;
 use alluvion::source::Cuda;
-use alluvion::suballoc::{Arena, ArenaConfig, BlockState, FixedSize, FixedSizeConfig, Growth};
+use alluvion::suballoc::{Arena, ArenaConfig, BlockState, FixedSize, FixedSizeConfig, Growth, SuballocBook};
 use alluvion::testing::Bench;
 use alluvion::{
     AnyResource, Device, DevicePtr, Error, ErrorKind, Misuse, MisuseKind, Pool, PoolConfig, Resource,
@@ -233,7 +233,10 @@ fn a_plain_free_of_what_is_wrong_is_nothing() {
     for there in [bench.second_device().unwrap().stream().unwrap(), elsewhere.stream()] {
         Held::adopt(&pool, live.pointer, live.layout).free(there.as_ref());
     }
-    assert_eq!((pool.status(), states(&pool)), before, "a wrong free has changed something");
+    assert_eq!(bench.simulated().unwrap().take_hazards().len(), 10);
+    let mut expected = before;
+    expected.0.wrong_frees = 10;
+    assert_eq!((pool.status(), states(&pool)), expected, "a wrong free has changed something");
     live.free(stream.as_ref());
     whole(&pool, &stream);
     bench.check();
@@ -294,6 +297,110 @@ fn whoever_frees_by_deallocate_hears_what_was_refused() {
             let misuse = heard.expect_err("it was free").misuse().copied().expect("a misuse");
             assert_eq!((misuse.block, misuse.bytes, misuse.what), (block, 1000, MisuseKind::DoubleFree));
         }
+        assert_eq!(bench.simulated().unwrap().take_hazards().len(), 2);
     }
     bench.check();
+}
+
+/// What a pool without a ledger, over a driver that does not ask, notices of a wrong free: it costs no table. Each is told, counted, and
+/// nothing is freed twice.
+#[test]
+fn without_a_ledger_some_wrong_frees_are_noticed_all_the_same() {
+    let bench = Bench::sim_with(Bench::config().watch_blocks(false));
+    let (device, stream) = (bench.device(), bench.stream());
+    let none = PoolConfig::default().checked(false).growth(Growth::Exact);
+    let fixed = FixedSizeConfig::default().block(4096).blocks(16).checked(false);
+    let stacks = [
+        AnyResource::new(Cuda::new(&device).pool(none.initial(8 * MIB)).unwrap()),
+        AnyResource::new(
+            Arena::new(Cuda::new(&device), ArenaConfig::default().bytes(8 * MIB).checked(false)).unwrap(),
+        ),
+        AnyResource::new(FixedSize::new(Cuda::new(&device), fixed).unwrap()),
+    ];
+    for stack in &stacks {
+        let mut refused = 0;
+        let mut is_refused = |block: DevicePtr, layout, what: MisuseKind| {
+            // SAFETY: it is no block that is out, which is noticed.
+            let queued = freeing(|| unsafe { stack.deallocate(block, layout, stream.as_ref()) });
+            // SAFETY: as above.
+            let sync = freeing(|| unsafe { stack.deallocate_sync(block, layout) });
+            refused += 2;
+            for heard in [queued, sync] {
+                let misuse = heard.expect_err("it is wrong").misuse().copied().expect("a misuse");
+                assert_eq!((misuse.block, misuse.what), (block, what), "{stack:?}");
+            }
+        };
+        let block = Held::of(stack, 1000, stream.as_ref());
+        let (at, layout) = (block.pointer, block.layout);
+        is_refused(at.offset(1), layout, MisuseKind::InteriorPointer { block: at });
+        is_refused(at.offset(255), layout, MisuseKind::InteriorPointer { block: at });
+        is_refused(DevicePtr::new(0x0dea_d000).unwrap(), layout, MisuseKind::ForeignPointer);
+        let book = stack.find::<SuballocBook>().expect("it carves");
+        assert_eq!(book.status().wrong_frees, refused);
+        block.free(stream.as_ref());
+        // While it is in the cache, right away and after others.
+        let others = [(); 8].map(|()| Held::of(stack, 1000, stream.as_ref()));
+        let middle = others[5].pointer;
+        others.into_iter().for_each(|block| block.free(stream.as_ref()));
+        for _ in 0..2 {
+            // SAFETY: it is free, which is noticed.
+            let heard = freeing(|| unsafe { stack.deallocate(middle, layout, stream.as_ref()) });
+            let what = heard.expect_err("it is free").misuse().map(|misuse| misuse.what);
+            assert_eq!(what, Some(MisuseKind::DoubleFree), "{stack:?}");
+        }
+        let [one, two] = [(); 2].map(|()| Held::of(stack, 1000, stream.as_ref()));
+        assert!(!one.overlaps(&two), "{stack:?}");
+        one.free(stream.as_ref());
+        two.free(stream.as_ref());
+        assert_eq!((book.status().wrong_frees, book.status().live_blocks), (refused + 2, 0));
+    }
+    bench.check();
+}
+
+/// A large block is in a table of its own in the cache.
+#[test]
+fn a_large_block_is_not_cached_twice() {
+    let bench = Bench::sim_with(Bench::config().watch_blocks(false));
+    let stream = bench.stream();
+    let pool = Cuda::new(&bench.device()).pool(PoolConfig::default().checked(false)).unwrap();
+    let (block, layout) = Held::of(&pool, 5 * MIB, stream.as_ref()).into_parts();
+    Held::adopt(&pool, block, layout).free(stream.as_ref());
+    // SAFETY: it is free, which is noticed.
+    let heard = freeing(|| unsafe { pool.deallocate(block, layout, stream.as_ref()) });
+    assert_eq!(heard.unwrap_err().misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
+    let [one, two] = [(); 2].map(|()| Held::of(&pool, 5 * MIB, stream.as_ref()));
+    assert!(!one.overlaps(&two));
+    one.free(stream.as_ref());
+    two.free(stream.as_ref());
+    bench.check();
+}
+
+/// On a simulated machine frees are checked where nobody says anything, in release builds too, and a machine can be told.
+#[test]
+fn a_machine_says_whether_frees_are_checked() {
+    let bench = Bench::sim();
+    let (device, stream) = (bench.device(), bench.stream());
+    assert!(device.machine().checks_frees());
+    for checks in [true, false] {
+        device.machine().check_frees(checks);
+        let stacks = [
+            AnyResource::new(Cuda::new(&device).pool(PoolConfig::default()).unwrap()),
+            AnyResource::new(Arena::new(Cuda::new(&device), ArenaConfig::default().bytes(4 * MIB)).unwrap()),
+            AnyResource::new(
+                FixedSize::new(Cuda::new(&device), FixedSizeConfig::default().blocks(4)).unwrap(),
+            ),
+            AnyResource::new(Cuda::new(&device).binning().blocks(4).bin(4096).build().unwrap()),
+        ];
+        for stack in &stacks {
+            let block = Held::of(stack, 1000, stream.as_ref());
+            // One byte less is the same block to who keeps no ledger.
+            let wrong = Held::adopt(stack, block.pointer, layout_of(999));
+            let heard = freeing(|| wrong.free(stream.as_ref()));
+            assert_eq!(heard.is_err(), checks, "{stack:?}");
+            if checks {
+                block.free(stream.as_ref());
+            }
+        }
+        assert_eq!(bench.simulated().unwrap().take_hazards().len(), if checks { stacks.len() } else { 0 });
+    }
 }

@@ -1,5 +1,6 @@
 //! The simulated machine: schedules, captures, failures, and the hazards that it reports.
 
+mod blocks;
 mod capture;
 mod deaths;
 mod driver_pool;
@@ -14,6 +15,8 @@ mod peers;
 #[path = "../support/plain_environment.rs"]
 mod plain_environment;
 mod processes;
+#[path = "../support/raw_block.rs"]
+mod raw_block;
 mod schedule;
 #[cfg(target_os = "linux")]
 mod sharing;

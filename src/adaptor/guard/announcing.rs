@@ -1,4 +1,5 @@
-//! Tells a tool that watches the process what of a fenced block may be accessed: see [`nvtx`].
+//! Tells a tool that watches the process what of a fenced block may be accessed: see [`nvtx`]. The same for the driver, if it asks: see
+//! [`BlockWatch`](crate::driver::BlockWatch), which leaves the guard's own fills and copies alone.
 //!
 //! The block itself while it is out; all of it while it is looked at, because the guard's own fills and copies go to its redzones, too;
 //! and nothing in the quarantine. Without fills a block is not fenced, and the tool hears of it what the upstream says.
@@ -11,8 +12,17 @@ use smallvec::SmallVec;
 use super::fence::{Fence, Zone};
 use crate::device::Device;
 use crate::nvtx::{self, Piece};
+use crate::resource::{DevicePtr, Layout};
 use crate::stream::StreamRef;
 use crate::tag::Tag;
+
+/// What was given back is no block of the guard that is out.
+pub(super) fn refuse(device: &Device, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
+    if let Some(watch) = device.driver().block_watch() {
+        let (ordinal, stream) = (device.ordinal(), stream.map(StreamRef::raw));
+        watch.refuse("Guard", ordinal, block.address(), layout.bytes(), stream);
+    }
+}
 
 impl Fence {
     fn whole(&self) -> Piece {
@@ -20,7 +30,14 @@ impl Fence {
     }
 
     /// The block goes out. After the fills were queued, and before anybody else knows it.
-    pub(super) fn announce(&self, device: &Device) {
+    pub(super) fn announce(&self, device: &Device, stream: Option<StreamRef<'_>>) {
+        let (block, layout) = (self.block(), self.plan.layout);
+        if let Some(watch) = device.driver().block_watch()
+            && watch.divide(self.origin.address(), self.plan.whole.bytes())
+        {
+            let stream = stream.map(StreamRef::raw);
+            watch.enter("Guard", device.ordinal(), block.address(), layout.bytes(), stream);
+        }
         // The upstream has been called, so the device has a context.
         nvtx::start();
         if nvtx::listens() {
@@ -38,6 +55,15 @@ impl Fence {
             let block = Piece::new(self.block().address(), self.plan.layout.bytes());
             nvtx::enter(block, tag.number(), || tag.to_string());
         }
+    }
+
+    /// The block has been freed.
+    pub(super) fn take_in(&self, device: &Device, stream: Option<StreamRef<'_>>) {
+        if let Some(watch) = device.driver().block_watch() {
+            let (block, bytes) = (self.block().address(), self.plan.layout.bytes());
+            watch.leave("Guard", device.ordinal(), block, bytes, stream.map(StreamRef::raw));
+        }
+        self.lay_open();
     }
 
     /// The block is looked at.
@@ -62,7 +88,10 @@ impl Fence {
     }
 
     /// The block goes back to the upstream, as it came.
-    pub(super) fn withdraw(&self) {
+    pub(super) fn withdraw(&self, device: &Device) {
         nvtx::unite(self.whole());
+        if let Some(watch) = device.driver().block_watch() {
+            watch.unite(self.origin.address(), self.plan.whole.bytes());
+        }
     }
 }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::staging::Staging;
 use super::{Damage, TrespassKind};
-use crate::driver::{Code, DriverResult, FillValue};
+use crate::driver::{Code, DriverResult, FillValue, own_work};
 use crate::error::Error;
 use crate::error::OutOfMemory;
 use crate::resource::{DevicePtr, Layout};
@@ -154,7 +154,9 @@ impl Fence {
         // SAFETY:
         // - the range is live until the fill has run, and nothing conflicts: the caller's promise.
         // - the stream is live, because it is borrowed, and this is its device.
-        unsafe { stream.driver().fill_async(ordinal, self.address(zone), value, zone.bytes, stream.raw()) }
+        own_work(|| unsafe {
+            stream.driver().fill_async(ordinal, self.address(zone), value, zone.bytes, stream.raw())
+        })
     }
 
     /// Queues copies of zones, one behind the other. Returns those that the driver took, and whether another may be under way.
@@ -178,7 +180,9 @@ impl Fence {
             // - both ranges stay live until the copy has run, and nothing conflicts: the caller's promise; what is copied to is
             //   this staging's alone, from its own offset on.
             // - the stream is live, because it is borrowed, and this is its device.
-            let copied = unsafe { stream.driver().copy_async(ordinal, to, from, zone.bytes, stream.raw()) };
+            let copied = own_work(|| unsafe {
+                stream.driver().copy_async(ordinal, to, from, zone.bytes, stream.raw())
+            });
             match copied {
                 Ok(()) => parts.push((zone, offset)),
                 // To memory that is pinned a copy is one piece: without memory to queue it with, there is none.

@@ -88,6 +88,7 @@ const PATIENCE: usize = 4;
 /// let trespass = resource.watch().violations()[0];
 /// assert!(matches!(trespass.kind, TrespassKind::Behind(damage) if (damage.offset, damage.wrong_bytes) == (1000, 4)));
 /// assert_eq!((trespass.tag.name(), trespass.stream), ("join", Some(stream.id())));
+/// assert_eq!(sim.hazards().len(), 1, "a simulated machine sees it, too");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 pub struct Guard<U: Resource = AnyResource> {
@@ -196,7 +197,7 @@ impl<U: Resource> Guard<U> {
         kept.fence.lay_open();
         // SAFETY: the block is the upstream's until it is given back below, on the same stream, which has come after its last use.
         unsafe { self.watch.inspect_kept(kept, late) };
-        kept.fence.withdraw();
+        kept.fence.withdraw(self.upstream.device());
         let Fence { origin, plan } = kept.fence;
         // SAFETY: the block came from the upstream with this layout, is kept nowhere any more, and this point of the stream is
         // behind its last use: the stream waits for that, above.
@@ -242,7 +243,7 @@ impl<U: Resource> Guard<U> {
         }
         let mut gone = 0;
         for Kept { fence, .. } in quiet {
-            fence.withdraw();
+            fence.withdraw(self.upstream.device());
             let Fence { origin, plan } = fence;
             gone += plan.whole.bytes();
             // SAFETY: the block came from the upstream with this layout, and is kept nowhere any more. Its uses are over, and the
@@ -284,7 +285,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 unsafe { self.upstream.deallocate(origin, plan.whole, stream) };
                 return Err(error);
             }
-            fence.announce(self.device());
+            fence.announce(self.device(), Some(stream));
         }
         self.watch.open(fence, is_guarded.then(|| stream.release()), is_guarded);
         Ok(fence.block())
@@ -295,11 +296,13 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             return;
         }
         // First: once the upstream has it, another thread may be given the address.
-        let Some(live) = self.watch.close(block, layout, Some(stream.id())) else { return };
+        let Some(live) = self.watch.close(block, layout, Some(stream.id())) else {
+            return announcing::refuse(self.device(), block, layout, Some(stream));
+        };
         let LiveBlock { fence, raised, is_guarded, .. } = live;
         let Fence { origin, plan } = fence;
         if is_guarded {
-            fence.lay_open();
+            fence.take_in(self.device(), Some(stream));
         }
         // Before it is asked whether the stream captures: to be given memory may run code of the user's.
         let staging = if is_guarded { self.watch.stage(&live) } else { None };
@@ -326,7 +329,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, freed, Some(stream.id()));
             }
         }
-        fence.withdraw();
+        fence.withdraw(self.device());
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it comes before this point of
         // the stream: the caller's promise. So do the copies and fills on this stream; and the fills of its allocation, because the
         // stream was brought behind them, or may reuse what they have written.
@@ -353,7 +356,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             unsafe { self.upstream.deallocate(origin, plan.whole, service.as_ref()) };
             return Err(error);
         }
-        fence.announce(self.device());
+        fence.announce(self.device(), None);
         self.watch.open(fence, None, true);
         Ok(fence.block())
     }
@@ -363,11 +366,13 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
             return;
         }
         // First: once the upstream has it, another thread may be given the address.
-        let Some(live) = self.watch.close(block, layout, None) else { return };
+        let Some(live) = self.watch.close(block, layout, None) else {
+            return announcing::refuse(self.device(), block, layout, None);
+        };
         let LiveBlock { fence, raised, is_guarded, .. } = live;
         let Fence { origin, plan } = fence;
         if is_guarded {
-            fence.lay_open();
+            fence.take_in(self.device(), None);
         }
         let service = self.device().service_stream().ok().filter(|_| is_guarded);
         let service = service.filter(|service| bring_behind(raised, service.as_ref()));
@@ -386,7 +391,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.poll_a_few();
             }
             if service.synchronize().is_err() {
-                fence.withdraw();
+                fence.withdraw(self.device());
                 // SAFETY: the block came from the upstream with this layout, and is live there. Its uses are over, but for copies
                 // and fills on this stream.
                 return unsafe { self.upstream.deallocate(origin, plan.whole, service) };
@@ -397,7 +402,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, Frontier::of(raised), None);
             }
         }
-        fence.withdraw();
+        fence.withdraw(self.device());
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it is over: the caller's
         // promise; and what was written around it too: the stream has been waited for, or nothing was.
         unsafe { self.upstream.deallocate_sync(origin, plan.whole) };

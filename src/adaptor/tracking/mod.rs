@@ -217,6 +217,15 @@ impl<U> Tracking<U> {
 }
 
 impl<U: Resource> Tracking<U> {
+    /// A free was refused: a driver that [asks](crate::driver::Driver::block_watch) hears of it.
+    #[cold]
+    fn tell_driver(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
+        if let Some(watch) = self.device().driver().block_watch() {
+            let (ordinal, stream) = (self.device().ordinal(), stream.map(StreamRef::raw));
+            watch.refuse("Tracking", ordinal, block.address(), layout.bytes(), stream);
+        }
+    }
+
     /// Frees a block as [`deallocate`](Resource::deallocate) does, if it is live. A block that is not live, or was
     /// allocated with another size, is refused with an error that says which, and left alone.
     ///
@@ -282,6 +291,8 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         if let Some(layout) = self.lets_go(block, layout) {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             unsafe { self.upstream.deallocate(block, layout, stream) };
+        } else {
+            self.tell_driver(block, layout, Some(stream));
         }
     }
 
@@ -323,6 +334,8 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
         if let Some(layout) = self.lets_go(block, layout) {
             // SAFETY: the caller's promises; a block with this id came from the upstream.
             unsafe { self.upstream.deallocate_sync(block, layout) };
+        } else {
+            self.tell_driver(block, layout, None);
         }
     }
 

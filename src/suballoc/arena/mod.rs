@@ -93,7 +93,7 @@ type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct ArenaConfig {
     bytes: Option<usize>,
-    checked: bool,
+    checked: Option<bool>,
     dump: Option<Dump>,
     handlers: Handlers,
     snapshots: Option<SnapshotFiles>,
@@ -101,13 +101,7 @@ pub struct ArenaConfig {
 
 impl Default for ArenaConfig {
     fn default() -> Self {
-        Self {
-            bytes: None,
-            checked: cfg!(debug_assertions),
-            dump: None,
-            handlers: Handlers::default(),
-            snapshots: None,
-        }
+        Self { bytes: None, checked: None, dump: None, handlers: Handlers::default(), snapshots: None }
     }
 }
 
@@ -120,7 +114,7 @@ impl ArenaConfig {
 
     /// As [`PoolConfig::checked`](super::PoolConfig::checked).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = checked;
+        self.checked = Some(checked);
         self
     }
 

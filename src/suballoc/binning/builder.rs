@@ -28,7 +28,7 @@ use crate::suballoc::{FixedSize, FixedSizeConfig};
 pub struct BinningBuilder<U: Resource, B = FixedSize<Arc<U>>> {
     upstream: U,
     blocks: usize,
-    checked: bool,
+    checked: Option<bool>,
     snapshots: Option<SnapshotFiles>,
     own: Vec<usize>,
     given: Vec<(usize, B)>,
@@ -40,7 +40,7 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
         Self {
             upstream,
             blocks: 128,
-            checked: cfg!(debug_assertions),
+            checked: None,
             snapshots: None,
             own: Vec::new(),
             given: Vec::new(),
@@ -58,7 +58,7 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
 
     /// As [`PoolConfig::checked`](crate::PoolConfig::checked), for own bins.
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = checked;
+        self.checked = Some(checked);
         self
     }
 
@@ -124,7 +124,7 @@ impl<U: Resource, B: Resource> BinningBuilder<U, B> {
             ));
         }
         let config =
-            FixedSizeConfig::default().blocks(self.blocks).checked(self.checked).snapshots(self.snapshots);
+            FixedSizeConfig::default().blocks(self.blocks).checks(self.checked).snapshots(self.snapshots);
         for bytes in sizes {
             bins.push(Bin::own(bytes, &upstream, &config)?);
         }

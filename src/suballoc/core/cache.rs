@@ -7,6 +7,7 @@
 use core::mem::offset_of;
 
 use super::Owner;
+use super::recent::Recent;
 use super::size_class::{CLASSES, Want};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
@@ -127,6 +128,7 @@ pub(crate) struct Cache {
     /// The sum of `hits` and `misses` at the last call of [`is_idle`](Self::is_idle).
     looked_at: u64,
     heads: [u16; HEADS],
+    recent: Recent,
     /// The next run of each class, and of blocks of one size, has 2 to this power blocks.
     runs: [u8; RUN_CLASSES + 1],
     /// Made when the first large block comes: 1.5 KiB, which most streams never need.
@@ -151,6 +153,7 @@ impl Default for Cache {
             misses: 0,
             looked_at: 0,
             heads: [NONE; HEADS],
+            recent: Recent::NONE,
             runs: [FIRST_RUN; RUN_CLASSES + 1],
             large: None,
             trail: Trail::default(),
@@ -202,12 +205,21 @@ impl Cache {
         Some(address)
     }
 
-    /// Puts a free block in. Returns `false` if there is no room.
+    /// Puts a free block in. Returns `false` if there is no room, or if it [is there](Self::holds).
     #[inline]
     pub(crate) fn put(&mut self, want: Want, address: u64, epoch: Epoch) -> bool {
         match want.stack() {
             Some(stack) => self.push(stack, want.units(), address, epoch),
             None => self.put_large(want.units(), address, epoch),
+        }
+    }
+
+    /// Returns `true` if the block is known to be here: if it is large, or one of those that were put last.
+    #[cold]
+    pub(crate) fn holds(&self, want: Want, address: u64) -> bool {
+        match want.stack() {
+            Some(_) => self.recent.has(address),
+            None => self.has_large(first_way_of(want.units()), address),
         }
     }
 
@@ -254,6 +266,7 @@ impl Cache {
         let entry = self.entries.get_mut(head as usize)?;
         let taken = *entry;
         *entry = CacheEntry::new(0, 0, self.vacant);
+        self.recent.forget(taken.address);
         self.vacant = head;
         self.heads[stack as usize % HEADS] = taken.next();
         self.stacked_units -= u64::from(units);
@@ -266,7 +279,7 @@ impl Cache {
             return false;
         }
         let stacked_units = self.stacked_units + u64::from(units);
-        if stacked_units > MOST_UNITS || epoch.0 >= EPOCH_LIMIT {
+        if stacked_units > MOST_UNITS || epoch.0 >= EPOCH_LIMIT || !self.recent.note(address) {
             return false;
         }
         let at = self.vacant;
@@ -319,7 +332,7 @@ impl Cache {
     fn put_large(&mut self, units: u32, address: u64, epoch: Epoch) -> bool {
         let first = first_way_of(units);
         let empty = (!self.large_full >> first & ((1 << WAYS) - 1)).trailing_zeros() as usize;
-        if empty >= WAYS {
+        if empty >= WAYS || self.has_large(first, address) {
             return false;
         }
         let large = match &mut self.large {
@@ -330,6 +343,13 @@ impl Cache {
         self.large_full |= 1 << (first + empty);
         self.large_units += u64::from(units);
         true
+    }
+
+    fn has_large(&self, first: usize, address: u64) -> bool {
+        // Most often the set is empty.
+        let full = self.large_full >> first & ((1 << WAYS) - 1);
+        let Some(large) = self.large.as_deref().filter(|_| full != 0) else { return false };
+        (0..WAYS).any(|way| large[first + way].address == address && full & (1 << way) != 0)
     }
 
     fn large_blocks(&self) -> impl Iterator<Item = Large> + '_ {

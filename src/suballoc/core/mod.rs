@@ -28,6 +28,7 @@ mod nodes;
 mod owner;
 mod plan;
 mod range;
+mod recent;
 mod release;
 mod segment;
 mod settle;

@@ -103,6 +103,13 @@ impl Core {
         self.link(id);
     }
 
+    /// Where the first segment begins, and where the last one ends.
+    pub(crate) fn addresses(&self) -> Option<(u64, u64)> {
+        let (start, _) = self.segments.by_address.first_key_value()?;
+        let (last, (units, _)) = self.segments.by_address.last_key_value()?;
+        Some((*start, last + u64::from(*units) * UNIT))
+    }
+
     /// What the upstream has made of which a block is a part.
     pub(crate) fn around(&self, address: u64, bytes: u64) -> Around {
         let Some((segment, _)) = self.segments.around(address) else { return Around::Nothing };

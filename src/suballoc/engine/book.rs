@@ -131,6 +131,8 @@ pub(super) struct Counters {
     pub(super) waits: AtomicU64,
     pub(super) events_recorded: AtomicU64,
     pub(super) upstream_calls: AtomicU64,
+    /// Frees that were refused.
+    pub(super) wrong_frees: AtomicU64,
     /// The reserved bytes of the core, for threads that must not take the mutex. Not of `sync`, because no protocol
     /// depends on it.
     reserved_bytes: AtomicUsize,
@@ -162,6 +164,8 @@ impl Counters {
 #[derive(Debug)]
 pub struct SuballocBook {
     pub(super) device: Device,
+    /// The name of the suballocator, for who is told of its blocks.
+    pub(super) name: &'static str,
     /// The most that it may reserve of its upstream.
     pub(super) maximum_units: u64,
     /// See [`EngineConfig`](super::EngineConfig).
@@ -172,8 +176,11 @@ pub struct SuballocBook {
     /// All of it sleeps. Not of `sync`, because no protocol depends on it.
     pub(super) sleeps: AtomicBool,
     pub(super) ledger: Option<Ledger>,
-    /// Nobody has to know which blocks are out: there is no ledger, and no tool. Read for every block; it changes with the first memory.
+    /// Nobody has to know which blocks are out: there is no ledger, no tool, and no driver that asks. Read for every block; it changes with the first memory.
     is_plain: AtomicBool,
+    /// Between the first address that it ever had of its upstream, and the end of the last: what is elsewhere is no block. Not of
+    /// `sync`, because no protocol depends on it.
+    addresses: [AtomicUsize; 2],
     /// Its stack is chosen to be announced.
     pub(super) is_chosen: AtomicBool,
     /// Apart from what is written often: its filter is read for every block.
@@ -241,6 +248,7 @@ impl SuballocBook {
         let inner = Desk::new(Inner::new(claim_units), record);
         Self {
             device: device.clone(),
+            name: "Suballocator",
             maximum_units,
             claim_units,
             page_units: 0,
@@ -248,6 +256,7 @@ impl SuballocBook {
             sleeps: AtomicBool::new(false),
             ledger: checked.then(Ledger::new),
             is_plain: AtomicBool::new(!checked),
+            addresses: [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)],
             is_chosen: AtomicBool::new(false),
             graphs: Graphs::default(),
             shards: Places::default(),
@@ -276,7 +285,17 @@ impl SuballocBook {
         self.is_plain.load(Ordering::Relaxed)
     }
 
-    /// A tool hears of the blocks, from the first one.
+    /// Returns `false` for an address at which no block can begin: not a multiple of the unit, or where it has never had memory.
+    #[inline]
+    pub(super) fn may_be_out(&self, block: DevicePtr) -> bool {
+        // Relaxed: as above.
+        let [first, end] = self.addresses.each_ref().map(|address| address.load(Ordering::Relaxed));
+        let address = block.address() as usize;
+        // One jump.
+        address.is_multiple_of(Layout::MIN_ALIGN) & (address >= first) & (address < end)
+    }
+
+    /// A tool or the driver hears of the blocks, from the first one.
     pub(super) fn is_plain_no_more(&self) {
         // Relaxed: as above.
         self.is_plain.store(false, Ordering::Relaxed);
@@ -297,6 +316,11 @@ impl SuballocBook {
             inner.emptying.note_growth();
         }
         inner.peak_reserved = inner.peak_reserved.max(units);
+        if let Some((start, end)) = inner.core.addresses() {
+            // Relaxed: it is written before a block of the segment goes out, and who has a block comes after that.
+            self.addresses[0].fetch_min(start as usize, Ordering::Relaxed);
+            self.addresses[1].fetch_max(end as usize, Ordering::Relaxed);
+        }
         // Relaxed: as above; it is written under the mutex.
         self.counters.reserved_bytes.store(units as usize * Layout::MIN_ALIGN, Ordering::Relaxed);
     }

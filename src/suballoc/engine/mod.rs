@@ -64,7 +64,8 @@ pub(super) struct EngineConfig {
     pub(super) claim_units: u32,
     pub(super) growth: Growth,
     pub(super) reuse: Reuse,
-    pub(super) checked: bool,
+    /// `None`: as the machine says.
+    pub(super) checked: Option<bool>,
     pub(super) handlers: Handlers,
     pub(super) snapshots: Option<SnapshotFiles>,
     /// Grows in place, if the upstream has pages.
@@ -110,9 +111,10 @@ impl<U: Resource> Engine<U> {
         let maximum_units = (maximum_bytes / Layout::MIN_ALIGN) as u64;
         let text = Text::of(format_args!("{name} > {}", Describe::new(&upstream)));
         let (device, kind) = (upstream.device(), Kind::Suballocator);
+        let checked = checked.unwrap_or_else(|| device.machine().checks_frees());
         let mut book = SuballocBook::new(device, maximum_units, claim_units, checked, kind, text);
         book.page_units = (page_bytes / Layout::MIN_ALIGN) as u32;
-        book.page_budget = page_budget;
+        (book.page_budget, book.name) = (page_budget, name);
         Self {
             name,
             book,
@@ -195,7 +197,7 @@ impl<U: Resource> Engine<U> {
             return None;
         }
         let block = self.book.take(want, stream)?;
-        Some(self.noted(block, layout))
+        Some(self.noted(block, layout, Some(stream)))
     }
 
     /// Returns `true` if a request for zero bytes succeeds.
@@ -243,7 +245,7 @@ impl<U: Resource> Engine<U> {
         if self.may_be_beyond_upstream(layout)
             && let Some(block) = self.serve_beyond_upstream(&request)?
         {
-            return Ok(self.noted(block, layout));
+            return Ok(self.noted(block, layout, requester.stream()));
         }
         // With a ledger or a tool the fast path was skipped, so the cache comes now.
         let cached = match requester {
@@ -258,7 +260,7 @@ impl<U: Resource> Engine<U> {
             Some(block) => block,
             None => self.take_slowly(&request)?,
         };
-        Ok(self.noted(block, layout))
+        Ok(self.noted(block, layout, requester.stream()))
     }
 
     /// Returns `true` if the request is more than the upstream is known to have in all. Only then is the upstream asked
@@ -270,9 +272,9 @@ impl<U: Resource> Engine<U> {
     }
 
     /// A block that goes out, noted if anybody has to know.
-    fn noted(&self, block: DevicePtr, layout: Layout) -> DevicePtr {
+    fn noted(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> DevicePtr {
         if !self.book.is_plain() {
-            self.note_out(block, layout);
+            self.note_out(block, layout, stream);
         }
         block
     }
@@ -292,17 +294,19 @@ impl<U: Resource> Engine<U> {
             && let Some(freed) = self.free_beside_graphs(want, block, layout, Some(stream))
         {
             // What is no live block is left alone, as below.
-            return freed.unwrap_or_else(Error::tell_who_frees);
+            return freed.unwrap_or_else(|error| self.refuse(error, Some(stream)));
         }
-        let Some(want) = want else { return };
-        if !self.book.is_plain() && !self.note_back(block, layout, Some(stream)) {
+        let Some(want) = want else { return self.free_of_no_want(block, layout, Some(stream)) };
+        if !self.may_come_back(block, layout, Some(stream)) {
             // Not a live block, or a stream of another device: the free is ignored, so the memory stays with its owner.
             return;
         }
         // Before the block is put anywhere: everything submitted so far comes before this point.
         let stamp = stream.release_block(layout.bytes());
-        if !self.book.put(want, block, stamp.stream(), stamp.epoch()) {
-            self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch());
+        if !self.book.put(want, block, stamp.stream(), stamp.epoch())
+            && let Some(what) = self.book.take_back(want, block, Some(stamp.stream()), stamp.epoch())
+        {
+            self.refuse(misuse(block, layout, what), Some(stream));
         }
     }
 
@@ -327,20 +331,29 @@ impl<U: Resource> Engine<U> {
         let Some(stamp) = stream.release_at_once() else { return false };
         let put = || self.book.put(want, block, stamp.stream(), stamp.epoch());
         if self.book.is_plain() {
-            return put();
+            return self.book.may_be_out(block) && put();
         }
-        if nvtx::listens() {
-            return false;
-        }
-        let Some(ledger) = &self.book.ledger else { return put() };
-        if self.book.is_of_parent() || self.book.device.require(stream.device()).is_err() {
+        if nvtx::listens() || self.book.is_of_parent() || self.book.device.require(stream.device()).is_err() {
             return false;
         }
         // Removed first: once the cache has the block, another thread may enter it again.
-        let Some(entry) = ledger.withdraw(block, layout) else { return false };
+        let entry = match &self.book.ledger {
+            Some(ledger) => match ledger.withdraw(block, layout) {
+                Some(entry) => Some((ledger, entry)),
+                None => return false,
+            },
+            None => None,
+        };
+        let is_known = self.book.withdraw(block, layout, Some(stream));
+        if !is_known && entry.is_none() {
+            return false;
+        }
         let is_put = put();
         if !is_put {
-            ledger.put_back(block, entry);
+            if let Some((ledger, entry)) = entry {
+                ledger.put_back(block, entry);
+            }
+            self.book.stays_out(block, layout);
         }
         is_put
     }
@@ -353,14 +366,16 @@ impl<U: Resource> Engine<U> {
         if self.book.graphs.may_concern(block)
             && let Some(freed) = self.free_beside_graphs(want, block, layout, None)
         {
-            return freed.unwrap_or_else(Error::tell_who_frees);
+            return freed.unwrap_or_else(|error| self.refuse(error, None));
         }
-        let Some(want) = want else { return };
-        if !self.book.is_plain() && !self.note_back(block, layout, None) {
+        let Some(want) = want else { return self.free_of_no_want(block, layout, None) };
+        if !self.may_come_back(block, layout, None) {
             return;
         }
-        if !self.book.put_for_host(want, block) {
-            self.book.take_back(want, block, None, Epoch(0));
+        if !self.book.put_for_host(want, block)
+            && let Some(what) = self.book.take_back(want, block, None, Epoch(0))
+        {
+            self.refuse(misuse(block, layout, what), None);
         }
     }
 
@@ -386,12 +401,16 @@ impl<U: Resource> Engine<U> {
         if self.book.ledger.is_some() {
             self.remove_from_ledger(block, layout)?;
         }
-        if !self.book.is_plain() && nvtx::listens() {
+        if !self.book.is_plain() {
             if self.book.ledger.is_none() {
                 // What is no live block is not withdrawn.
                 self.inspect(&self.book.inner.lock(), want, block, layout)?;
             }
-            self.book.withdraw(block);
+            let is_known = self.book.withdraw(block, layout, Some(stream));
+            if !is_known && self.book.ledger.is_none() {
+                // Another thread has freed it since.
+                return Err(misuse(block, layout, MisuseKind::DoubleFree));
+            }
         }
         // Before the lock: for a stream that the crate did not make this is a driver call.
         let stamp = stream.release_block(layout.bytes());
@@ -405,8 +424,51 @@ impl<U: Resource> Engine<U> {
         Ok(())
     }
 
-    /// Notes a block that comes back, for a ledger and for a tool. Returns `false` if the ledger knows it for no live block: then it is
-    /// left alone.
+    /// Returns `false` if the block cannot be one that is out, or if a ledger says that it is not: then it is left alone, and whoever
+    /// frees is told.
+    #[inline]
+    fn may_come_back(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> bool {
+        if !self.book.is_plain() {
+            return self.note_back(block, layout, stream);
+        }
+        let may_be_out = self.book.may_be_out(block);
+        if !may_be_out && !self.book.is_of_parent() {
+            self.refuse(misuse(block, layout, self.misuse_kind_of(block)), stream);
+        }
+        may_be_out
+    }
+
+    /// A free with a layout that no block has: of zero bytes, or more than any block.
+    #[cold]
+    fn free_of_no_want(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
+        if layout.is_empty() || self.book.is_of_parent() {
+            return;
+        }
+        let refused = match &self.book.ledger {
+            Some(_) => self.remove_from_ledger(block, layout),
+            None => self.inspect(&self.book.inner.lock(), None, block, layout).map(drop),
+        };
+        if let Err(error) = refused {
+            self.refuse(error, stream);
+        }
+    }
+
+    /// Leaves a block alone that was freed wrongly: counts it, and tells whoever frees, and the driver if it asks.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, error: Error, stream: Option<StreamRef<'_>>) {
+        if let Some(Misuse { block, bytes, .. }) = error.misuse() {
+            Counters::add(&self.book.counters.wrong_frees, 1);
+            if let Some(watch) = self.book.watch() {
+                let (ordinal, stream) = (self.book.device.ordinal(), stream.map(StreamRef::raw));
+                watch.refuse(self.name, ordinal, block.address(), *bytes, stream);
+            }
+        }
+        error.tell_who_frees();
+    }
+
+    /// Notes a block that comes back, for a ledger, for a tool and for the driver. Returns `false` if one of them knows it for no live
+    /// block: then it is left alone.
     #[cold]
     #[inline(never)]
     fn note_back(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> bool {
@@ -420,12 +482,15 @@ impl<U: Resource> Engine<U> {
             }
             .and_then(|()| self.remove_from_ledger(block, layout));
             if let Err(refused) = removed {
-                refused.tell_who_frees();
+                self.refuse(refused, stream);
                 return false;
             }
         }
-        self.book.withdraw(block);
-        true
+        let is_known = self.book.withdraw(block, layout, stream) || self.book.ledger.is_some();
+        if !is_known {
+            self.refuse(misuse(block, layout, self.misuse_kind_of(block)), stream);
+        }
+        is_known
     }
 
     /// Removes a block that is being freed from the ledger. The error says why it cannot be freed.

@@ -459,6 +459,7 @@ impl<U: Resource> Engine<U> {
                 Ok(range) => {
                     self.book.require_here()?;
                     event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
+                    self.announce_to_driver(range.address(), units as usize * Layout::MIN_ALIGN);
                     // Pages are announced to no tool, but ranges and marks are.
                     nvtx::start();
                     return Ok((range.address(), units as u32));
@@ -543,6 +544,7 @@ impl<U: Resource> Engine<U> {
     /// Returns a range in which nothing is mapped to the upstream.
     fn unreserve(&self, pages: &dyn Pages, range: Segment) {
         let Some(address) = DevicePtr::new(range.address) else { return };
+        self.withdraw_memory(range.address, range.units as usize * Layout::MIN_ALIGN);
         self.note_upstream_call();
         // SAFETY: `reserve_range` got the range of so many bytes from this upstream; nothing is mapped in it, and the core
         // hands nothing of it out: it never knew the range, or has ended.

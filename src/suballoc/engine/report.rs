@@ -119,6 +119,7 @@ impl SuballocBook {
             moved_bytes: inner.moved * Layout::MIN_ALIGN as u64,
             waits: load(&self.counters.waits),
             events_recorded: load(&self.counters.events_recorded),
+            wrong_frees: load(&self.counters.wrong_frees),
             upstream_calls: load(&self.counters.upstream_calls),
         }
     }

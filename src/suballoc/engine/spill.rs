@@ -1,9 +1,11 @@
 //! How blocks go back: into their caches, and from the caches into the core.
 
 use super::book::{Inner, Request, SuballocBook};
+use super::misuse_kind;
+use crate::error::MisuseKind;
 use crate::resource::DevicePtr;
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::core::{Cache, Core, Owner, Spilled, Want};
+use crate::suballoc::core::{Cache, Core, Inspected, Owner, Spilled, UNIT, Want};
 
 /// The blocks that have come back from caches.
 pub(super) struct Emptied {
@@ -13,12 +15,30 @@ pub(super) struct Emptied {
 }
 
 impl SuballocBook {
-    /// The slow path of a free: a block that its cache did not take at once.
-    pub(super) fn take_back(&self, want: Want, block: DevicePtr, stream: Option<StreamId>, epoch: Epoch) {
+    /// The slow path of a free: a block that its cache did not take at once. If it is no block that is out, or none of that length, it
+    /// is left alone, and what is wrong is returned. It is told from the core, and from the cache that it was freed to.
+    pub(super) fn take_back(
+        &self,
+        want: Want,
+        block: DevicePtr,
+        stream: Option<StreamId>,
+        epoch: Epoch,
+    ) -> Option<MisuseKind> {
         // In a forked child the parent's memory is leaked.
-        if let Some(mut inner) = self.inner.lock_here() {
-            self.put_or_take_back(&mut inner, want, block, stream, epoch);
+        let mut inner = self.inner.lock_here()?;
+        let inspected = inner.core.inspect(block.address());
+        match inspected {
+            Inspected::Out { units } if units == want.units() => {}
+            Inspected::Out { units } => {
+                return Some(MisuseKind::WrongSize { allocated_bytes: units as usize * UNIT as usize });
+            }
+            wrong => return Some(misuse_kind(wrong)),
         }
+        if self.cache(&mut inner.core, stream).holds(want, block.address()) {
+            return Some(MisuseKind::DoubleFree);
+        }
+        self.put_or_take_back(&mut inner, want, block, stream, epoch);
+        None
     }
 
     /// Puts a freed block into the cache, after making room there if needed; else into the core.

@@ -75,19 +75,13 @@ pub struct FixedSizeConfig {
     block_bytes: usize,
     blocks: usize,
     maximum_bytes: usize,
-    checked: bool,
+    checked: Option<bool>,
     snapshots: Option<SnapshotFiles>,
 }
 
 impl Default for FixedSizeConfig {
     fn default() -> Self {
-        Self {
-            block_bytes: 1 << 20,
-            blocks: 128,
-            maximum_bytes: usize::MAX,
-            checked: cfg!(debug_assertions),
-            snapshots: None,
-        }
+        Self { block_bytes: 1 << 20, blocks: 128, maximum_bytes: usize::MAX, checked: None, snapshots: None }
     }
 }
 
@@ -112,13 +106,18 @@ impl FixedSizeConfig {
 
     /// As [`PoolConfig::checked`](super::PoolConfig::checked).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = checked;
+        self.checked = Some(checked);
         self
     }
 
     /// As [`PoolConfig::snapshot_on_out_of_memory`](super::PoolConfig::snapshot_on_out_of_memory).
     pub fn snapshot_on_out_of_memory(mut self, path: impl Into<PathBuf>) -> Self {
         self.snapshots = Some(SnapshotFiles::new(path.into()));
+        self
+    }
+
+    pub(super) fn checks(mut self, checked: Option<bool>) -> Self {
+        self.checked = checked;
         self
     }
 

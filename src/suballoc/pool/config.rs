@@ -35,7 +35,7 @@ pub struct PoolConfig {
     pub(super) maximum_bytes: usize,
     pub(super) growth: Growth,
     pub(super) reuse: Reuse,
-    pub(super) checked: bool,
+    pub(super) checked: Option<bool>,
     pub(super) watch_captures: bool,
     pub(super) handlers: Handlers,
     pub(super) snapshots: Option<SnapshotFiles>,
@@ -50,7 +50,7 @@ impl Default for PoolConfig {
             maximum_bytes: usize::MAX,
             growth: Growth::Spare,
             reuse: Reuse::Wait,
-            checked: cfg!(debug_assertions),
+            checked: None,
             watch_captures: false,
             handlers: Handlers::default(),
             snapshots: None,
@@ -113,9 +113,10 @@ impl PoolConfig {
     }
 
     /// Keeps a ledger of the live blocks, so that a wrong free is refused: [`deallocate`](crate::Resource::deallocate)
-    /// then does nothing, and [`try_deallocate`](super::Pool::try_deallocate) says why. Default: in debug builds.
+    /// then does nothing, and [`try_deallocate`](super::Pool::try_deallocate) says why. Default: as the machine says, see
+    /// [`Machine::check_frees`](crate::Machine::check_frees).
     pub fn checked(mut self, checked: bool) -> Self {
-        self.checked = checked;
+        self.checked = Some(checked);
         self
     }
 

@@ -57,6 +57,7 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
         waits,
         events_recorded,
         upstream_calls,
+        wrong_frees,
     } = *status;
     let bytes = [
         ("live_bytes", live_bytes),
@@ -88,6 +89,9 @@ fn write_status(status: &Status, to: &mut impl Write) -> io::Result<()> {
     }
     if asleep_bytes > 0 {
         write!(to, "\"asleep_bytes\": {asleep_bytes}, ")?;
+    }
+    if wrong_frees > 0 {
+        write!(to, "\"wrong_frees\": {wrong_frees}, ")?;
     }
     for (name, value) in counts {
         write!(to, "\"{name}\": {value}, ")?;

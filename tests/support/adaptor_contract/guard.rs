@@ -20,6 +20,14 @@ pub(crate) fn scribble(block: DevicePtr, offset: isize, bytes: usize, stream: St
         .expect("the range is part of an allocation");
 }
 
+/// A simulated machine has seen as many mistakes, too.
+#[track_caller]
+pub(crate) fn seen_by_the_machine(bench: &Bench, mistakes: usize) {
+    let Some(sim) = bench.simulated() else { return };
+    let hazards = sim.take_hazards();
+    assert_eq!(hazards.len(), mistakes, "{hazards:?}");
+}
+
 pub(crate) fn guarded<U: DeviceAccessible>(upstream: U) -> Guard<U> {
     upstream.guard(GuardConfig::default()).expect("there is a stream and pinned memory")
 }
@@ -66,6 +74,7 @@ fn found_for<U: DeviceAccessible>(
         assert_eq!((guard.watch().verified(), guard.watch().unverified()), (2, 0));
         look(bytes, found, &stream);
         drop(guard);
+        seen_by_the_machine(bench, 1);
         bench.check();
     }
 }
@@ -127,6 +136,7 @@ pub(crate) fn a_write_after_the_free_is_found(bench: &Bench) {
         assert_eq!((damage(found.kind).offset, damage(found.kind).wrong_bytes), (offset, 1));
         assert_eq!((found.block, found.stream, found.tag), (pointer, Some(stream.id()), Tag::NONE));
         drop(guard);
+        seen_by_the_machine(bench, 1);
         bench.check();
     }
 }
@@ -150,6 +160,7 @@ pub(crate) fn the_check_is_behind_the_work(bench: &Bench) {
     guard.watch().check().expect("all work succeeds");
     assert_eq!(damage(only(&guard).kind).wrong_bytes, 3);
     drop(guard);
+    seen_by_the_machine(bench, 1);
     bench.check();
 }
 
@@ -165,6 +176,7 @@ pub(crate) fn fresh_and_freed_blocks_are_full_of_poison(bench: &Bench) {
     let freed = Held::adopt(&guard, pointer, layout);
     freed.check(0xDDDD_DDDD, other.as_ref());
     drop(guard);
+    seen_by_the_machine(bench, 1);
     bench.check();
 }
 

@@ -51,7 +51,7 @@ impl<U: Resource> Engine<U> {
         let behind = stream.release();
         if !graphs.park(id, block, layout, behind) {
             // The graph has gone meanwhile, as whoever released it has promised.
-            self.book.withdraw(block);
+            self.book.withdraw(block, layout, Some(stream));
             self.book.take_back(want, block, Some(behind.stream()), behind.epoch());
         }
         Some(Ok(()))
@@ -72,9 +72,13 @@ impl<U: Resource> Engine<U> {
             return;
         }
         let capture = self.book.graphs.capture_of(stream);
-        if let Some(live) = self.book.graphs.live(block).filter(|live| live.reservation == id) {
-            // What is no live block is left alone.
-            let _ = self.free_of_graph(live, capture, block, layout, stream);
+        // What is no live block is left alone.
+        let freed = match self.book.graphs.live(block).filter(|live| live.reservation == id) {
+            Some(live) => self.free_of_graph(live, capture, block, layout, stream),
+            None => Err(misuse(block, layout, MisuseKind::NotOut)),
+        };
+        if let Err(error) = freed {
+            self.refuse(error, stream);
         }
     }
 

@@ -75,7 +75,7 @@ impl<U: Resource> Engine<U> {
         let mut bytes = 0;
         for &(block, layout) in &gone.parked {
             bytes += layout.rounded_bytes();
-            self.book.withdraw(block);
+            self.book.withdraw(block, layout, None);
             // It has left the ledger when it was freed, and all that ran before that is over.
             if let Some(want) = self.want(layout)
                 && !self.book.put_for_host(want, block)

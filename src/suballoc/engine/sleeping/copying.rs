@@ -1,6 +1,7 @@
 //! Copies contents between device and host.
 
 use super::super::Engine;
+use crate::driver::own_work;
 use crate::error::Error;
 use crate::resource::{HostCopy, Resource, SleepingBlock};
 use crate::stream::{Stream, StreamRef};
@@ -59,7 +60,9 @@ unsafe fn submit(stream: StreamRef<'_>, piece: Piece, direction: Direction) -> R
     };
     let ordinal = stream.device().ordinal();
     // SAFETY: the caller's promises; the stream is live and of this device, because it is borrowed.
-    Ok(unsafe { stream.driver().copy_async(ordinal, to, from, piece.bytes as usize, stream.raw()) }?)
+    Ok(own_work(|| unsafe {
+        stream.driver().copy_async(ordinal, to, from, piece.bytes as usize, stream.raw())
+    })?)
 }
 
 /// The copies of blocks: adjacent blocks together, and long ones in several.

@@ -188,7 +188,7 @@ impl<U: Resource> Engine<U> {
             return Some(Err(error));
         }
         // If it is being woken it may be a region again.
-        self.book.withdraw(block);
+        self.book.withdraw(block, layout, stream);
         let behind = stream.map(StreamRef::release);
         if !self.book.free_if_asleep(want, block, behind) {
             // It is awake by now.
