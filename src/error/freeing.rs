@@ -23,6 +23,8 @@ thread_local! {
     /// No destructor, so a free that nobody refuses costs two moves of a byte.
     static EAR: Cell<Ear> = const { Cell::new(Ear::Closed) };
     static HEARD: RefCell<Option<Error>> = const { RefCell::new(None) };
+    /// How often this thread was told, whether anybody listened or not.
+    static TOLD: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Frees something by `free`, and returns what a layer has [told](Error::tell_who_frees) of it on this thread: the first, if there
@@ -41,6 +43,7 @@ thread_local! {
 /// // SAFETY: the pool is checked, and refuses what is not out.
 /// let again = freeing(|| unsafe { pool.deallocate_sync(block, layout) });
 /// assert_eq!(again.unwrap_err().misuse().map(|misuse| misuse.what), Some(MisuseKind::DoubleFree));
+/// assert_eq!(sim.hazards().len(), 1, "a simulated machine reports it, too");
 /// # Ok::<(), alluvion::Error>(())
 /// ```
 ///
@@ -62,6 +65,7 @@ impl Error {
     /// For layers, the crate's and those of your own: they call it where `deallocate` leaves a block alone.
     #[cold]
     pub fn tell_who_frees(self) {
+        TOLD.set(TOLD.get().wrapping_add(1));
         if EAR.get() != Ear::Open {
             return;
         }
@@ -70,6 +74,15 @@ impl Error {
             EAR.set(Ear::Heard);
         }
     }
+}
+
+/// Frees something by `free`. Returns `false` if a layer below has told meanwhile, on this thread, that it has refused: then the block is
+/// out still, for a layer that counts.
+#[inline]
+pub(crate) fn is_freed_by(free: impl FnOnce()) -> bool {
+    let before = TOLD.get();
+    free();
+    TOLD.get() == before
 }
 
 fn take() -> Option<Error> {

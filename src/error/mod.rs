@@ -23,6 +23,7 @@ mod written;
 pub use error::Error;
 pub use error_kind::ErrorKind;
 pub use freeing::freeing;
+pub(crate) use freeing::is_freed_by;
 pub use member::Member;
 pub use misuse::{Misuse, MisuseKind};
 pub(crate) use out_of_memory::LimitName;

@@ -30,3 +30,4 @@ mod shared_limit;
 mod stats;
 mod thread_safe;
 mod tracking;
+mod wrong_frees;

@@ -121,6 +121,16 @@ impl AlignedBook {
         Some(moved)
     }
 
+    /// The upstream has refused the free of a block: it is out still.
+    #[cold]
+    pub(super) fn reopen(&self, moved: DevicePtr, origin: DevicePtr) {
+        if moved != origin
+            && let Some(mut book) = self.moved.lock_here()
+        {
+            book.insert(moved, origin);
+        }
+    }
+
     /// Removes the record of a block. Returns its address for the upstream.
     pub(super) fn close(&self, block: DevicePtr, ask: UpstreamRequest) -> DevicePtr {
         if ask.align <= self.honoured {

@@ -8,7 +8,7 @@ pub use book::AlignedBook;
 
 use core::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, is_freed_by};
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
@@ -177,12 +177,14 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if let Some((block, layout)) = self.forget(block, layout) {
+        if let Some((origin, layout)) = self.forget(block, layout) {
             // SAFETY:
             // - the block is live and the upstream's: `allocate_with` got it there, and only this layer has its id.
             // - the layout fits: it follows from the caller's alone, and `allocate_with` asked with the same.
             // - uses are ordered before: the caller's promise.
-            unsafe { self.upstream.deallocate(block, layout, stream) };
+            if !is_freed_by(|| unsafe { self.upstream.deallocate(origin, layout, stream) }) {
+                self.moves.reopen(block, origin);
+            }
         }
     }
 
@@ -196,9 +198,11 @@ unsafe impl<U: Resource> Resource for Aligned<U> {
     }
 
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if let Some((block, layout)) = self.forget(block, layout) {
+        if let Some((origin, layout)) = self.forget(block, layout) {
             // SAFETY: as in `deallocate`; uses are over: the caller's promise.
-            unsafe { self.upstream.deallocate_sync(block, layout) };
+            if !is_freed_by(|| unsafe { self.upstream.deallocate_sync(origin, layout) }) {
+                self.moves.reopen(block, origin);
+            }
         }
     }
 

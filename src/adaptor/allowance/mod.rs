@@ -102,6 +102,8 @@ impl Layer for Allowance {
                 }
                 let refusals = "Requests refused because of it.";
                 to.counter("alluvion_allowance_refusals_total", refusals, allowance.refusals());
+                let excesses = "Frees of more than was out.";
+                to.counter("alluvion_allowance_excesses_total", excesses, allowance.excesses());
                 let crossings = "Times that the soft limit was crossed.";
                 to.counter("alluvion_allowance_crossings_total", crossings, allowance.crossings());
             });
@@ -318,6 +320,13 @@ impl Allowance {
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.node.refusals()
+    }
+
+    /// How often more bytes came back than were out: blocks were freed twice, and nothing under the limit has refused them. The live
+    /// bytes never go below zero.
+    #[must_use]
+    pub fn excesses(&self) -> u64 {
+        self.node.excesses()
     }
 
     /// How often the live bytes exceeded the soft limit.

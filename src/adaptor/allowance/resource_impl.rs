@@ -9,6 +9,8 @@
 /// that keeps the promise is the other one: bytes that are given back before the upstream has the block could be taken by
 /// another thread, whose block would then be out beside the one that is not back yet. So what the upstream has given out is
 /// never more than what is counted, and that is never more than the limit.
+///
+/// A free that the upstream refuses gives nothing back.
 macro_rules! resource_by_allowance {
     ($name:ident, |$of:ident, $f:ident| $layer:expr) => {
         impl<U> $name<U> {
@@ -54,8 +56,9 @@ macro_rules! resource_by_allowance {
             #[inline]
             unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
                 // SAFETY: the caller's promises; the block is the upstream's.
-                unsafe { self.upstream.deallocate(block, layout, stream) };
-                self.allowance.give(layout.rounded_bytes());
+                if is_freed_by(|| unsafe { self.upstream.deallocate(block, layout, stream) }) {
+                    self.allowance.give(layout.rounded_bytes());
+                }
             }
 
             #[inline]
@@ -87,8 +90,9 @@ macro_rules! resource_by_allowance {
             #[inline]
             unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
                 // SAFETY: the caller's promises; the block is the upstream's.
-                unsafe { self.upstream.deallocate_sync(block, layout) };
-                self.allowance.give(layout.rounded_bytes());
+                if is_freed_by(|| unsafe { self.upstream.deallocate_sync(block, layout) }) {
+                    self.allowance.give(layout.rounded_bytes());
+                }
             }
 
             forward_resource!(upstream, except allocate, deallocate, id, fmt_layer, memory_info, pages);

@@ -1,7 +1,7 @@
 //! `FallbackBook`: the blocks of the second resource.
 
 use core::fmt;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use crate::resource::{DevicePtr, Layout};
 use crate::sync::{AtomicU64, Mutex, Ordering};
@@ -12,7 +12,7 @@ const SHARDS: usize = 16;
 /// The book of a [`Fallback`](super::Fallback): the blocks that its second resource has out.
 #[derive(Default)]
 pub struct FallbackBook {
-    addresses: [Mutex<HashSet<u64>>; SHARDS],
+    addresses: [Mutex<HashMap<u64, u64>>; SHARDS],
     blocks: AtomicU64,
     bytes: AtomicU64,
     served: AtomicU64,
@@ -58,7 +58,7 @@ impl FallbackBook {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn shard(&self, block: DevicePtr) -> &Mutex<HashSet<u64>> {
+    fn shard(&self, block: DevicePtr) -> &Mutex<HashMap<u64, u64>> {
         // Addresses are multiples of 256, and often of much more: the product with an odd number mixes all of their bits into
         // the highest.
         let mixed = (block.address() >> 8).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -70,34 +70,47 @@ impl FallbackBook {
         if layout.is_empty() {
             return;
         }
-        self.shard(block).lock().insert(block.address());
-        self.bytes.fetch_add(layout.bytes() as u64, Ordering::Relaxed);
         self.served.fetch_add(1, Ordering::Relaxed);
+        self.add(block, layout.bytes() as u64);
+    }
+
+    /// The second resource has refused the free of a block: it is out still.
+    #[cold]
+    pub(super) fn stays(&self, block: DevicePtr, bytes: u64) {
+        if !self.is_of_parent() {
+            self.add(block, bytes);
+        }
+    }
+
+    fn add(&self, block: DevicePtr, bytes: u64) {
+        self.shard(block).lock().insert(block.address(), bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.blocks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a block. Returns `true` if it was one of the second resource.
+    /// Removes a block. Returns the bytes that it was asked for with, if it was one of the second resource.
     #[inline]
-    pub(super) fn leave(&self, block: DevicePtr, layout: Layout) -> bool {
+    pub(super) fn leave(&self, block: DevicePtr, layout: Layout) -> Option<u64> {
         // Relaxed: whoever frees a block comes after its `enter`, as the one who passed the block on saw to; so the read sees at
         // least that addition, which only its own `leave` takes back.
-        self.blocks.load(Ordering::Relaxed) != 0 && self.forget(block, layout)
+        if self.blocks.load(Ordering::Relaxed) == 0 { None } else { self.forget(block, layout) }
     }
 
     /// Returns `true` if a live block is one of the second resource.
     pub(super) fn has(&self, block: DevicePtr) -> bool {
         // Relaxed: as in `leave`.
-        self.blocks.load(Ordering::Relaxed) != 0 && self.shard(block).lock().contains(&block.address())
+        self.blocks.load(Ordering::Relaxed) != 0 && self.shard(block).lock().contains_key(&block.address())
     }
 
     #[cold]
-    fn forget(&self, block: DevicePtr, layout: Layout) -> bool {
-        if layout.is_empty() || !self.shard(block).lock().remove(&block.address()) {
-            return false;
+    fn forget(&self, block: DevicePtr, layout: Layout) -> Option<u64> {
+        if layout.is_empty() {
+            return None;
         }
-        self.bytes.fetch_sub(layout.bytes() as u64, Ordering::Relaxed);
+        let bytes = self.shard(block).lock().remove(&block.address())?;
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.blocks.fetch_sub(1, Ordering::Relaxed);
-        true
+        Some(bytes)
     }
 }
 
@@ -118,7 +131,7 @@ mod tests {
             let shards = |n: u64| {
                 DevicePtr::new(0x7f00_0000_0000 + n * step).map(|block| spill.shard(block) as *const _)
             };
-            let different: HashSet<_> = (0..256).map(shards).collect();
+            let different: std::collections::HashSet<_> = (0..256).map(shards).collect();
             assert_eq!(different.len(), SHARDS, "in steps of {step}");
         }
     }
@@ -127,12 +140,12 @@ mod tests {
     fn what_entered_leaves_once() {
         let spill = FallbackBook::default();
         let (block, layout) = (DevicePtr::new(0x1000).unwrap(), Layout::from_bytes(100).unwrap());
-        assert!(!spill.leave(block, layout));
+        assert!(spill.leave(block, layout).is_none());
         spill.enter(block, layout);
         assert_eq!(format!("{spill:?}"), "FallbackBook(1 blocks, 100 bytes)");
-        assert!(!spill.leave(block.offset(256), layout));
-        assert!(!spill.leave(block, Layout::from_bytes(0).unwrap()), "zero bytes are nobody's");
-        assert!(spill.leave(block, layout) && !spill.leave(block, layout));
+        assert!(spill.leave(block.offset(256), layout).is_none());
+        assert!(spill.leave(block, Layout::from_bytes(0).unwrap()).is_none(), "zero bytes are nobody's");
+        assert_eq!((spill.leave(block, layout), spill.leave(block, layout)), (Some(100), None));
         assert_eq!((spill.live_blocks(), spill.live_bytes(), spill.served()), (0, 0, 1));
     }
 }

@@ -9,7 +9,7 @@ use core::fmt;
 pub use book::FallbackBook;
 
 use crate::driver::MemoryInfo;
-use crate::error::Error;
+use crate::error::{Error, is_freed_by};
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
@@ -156,9 +156,11 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
             return;
         }
         // Forgotten first: from the free on, the address may be another thread's, in either of the two.
-        if self.spill.leave(block, layout) {
+        if let Some(bytes) = self.spill.leave(block, layout) {
             // SAFETY: the caller's promises; the block came from the second.
-            unsafe { self.second.deallocate(block, layout, stream) };
+            if !is_freed_by(|| unsafe { self.second.deallocate(block, layout, stream) }) {
+                self.spill.stays(block, bytes);
+            }
         } else {
             // SAFETY: the caller's promises; the block came from the first, or is of zero bytes.
             unsafe { self.upstream.deallocate(block, layout, stream) };
@@ -181,9 +183,11 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
         if self.spill.is_of_parent() {
             return;
         }
-        if self.spill.leave(block, layout) {
+        if let Some(bytes) = self.spill.leave(block, layout) {
             // SAFETY: as in `deallocate`.
-            unsafe { self.second.deallocate_sync(block, layout) };
+            if !is_freed_by(|| unsafe { self.second.deallocate_sync(block, layout) }) {
+                self.spill.stays(block, bytes);
+            }
         } else {
             // SAFETY: as in `deallocate`.
             unsafe { self.upstream.deallocate_sync(block, layout) };

@@ -7,7 +7,7 @@ use core::fmt;
 use super::Allowance;
 use super::allowance::{TakenRoom, resource_by_allowance};
 use crate::driver::MemoryInfo;
-use crate::error::Error;
+use crate::error::{Error, is_freed_by};
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{

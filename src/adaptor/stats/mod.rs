@@ -9,7 +9,7 @@ use book::{SLACK_BYTES, SignedSize};
 
 use core::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, is_freed_by};
 use crate::forward_resource;
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
@@ -154,6 +154,14 @@ impl<U> Stats<U> {
             self.tally.freed(layout.bytes());
         }
     }
+
+    /// A block that was counted as freed is out still: the upstream has refused it.
+    #[cold]
+    fn remember(&self, layout: Layout) {
+        if self.counts_one(layout) {
+            self.tally.not_freed(layout.bytes());
+        }
+    }
 }
 
 // SAFETY: the blocks are the upstream's, which keeps the contract; the id is this layer's own, so only what came through it
@@ -170,7 +178,9 @@ unsafe impl<U: Resource> Resource for Stats<U> {
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         self.forget(layout);
         // SAFETY: the caller's promises; a block with this id came from the upstream.
-        unsafe { self.upstream.deallocate(block, layout, stream) };
+        if !is_freed_by(|| unsafe { self.upstream.deallocate(block, layout, stream) }) {
+            self.remember(layout);
+        }
     }
 
     #[inline]
@@ -185,8 +195,8 @@ unsafe impl<U: Resource> Resource for Stats<U> {
         self.forget(layout);
         // SAFETY: the caller's promises; a block with this id came from the upstream.
         let is_free = unsafe { self.upstream.deallocate_at_once(block, layout, stream) };
-        if !is_free && self.counts_one(layout) {
-            self.tally.not_freed(layout.bytes());
+        if !is_free {
+            self.remember(layout);
         }
         is_free
     }
@@ -202,7 +212,9 @@ unsafe impl<U: Resource> Resource for Stats<U> {
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
         self.forget(layout);
         // SAFETY: the caller's promises; a block with this id came from the upstream.
-        unsafe { self.upstream.deallocate_sync(block, layout) };
+        if !is_freed_by(|| unsafe { self.upstream.deallocate_sync(block, layout) }) {
+            self.remember(layout);
+        }
     }
 
     fn sleeping(&self) -> Option<&dyn crate::resource::Sleeping> {

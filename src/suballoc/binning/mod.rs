@@ -18,7 +18,7 @@ use bins::{Bins, Serving};
 use super::{FixedSize, FixedSizeConfig};
 use crate::device::Device;
 use crate::driver::MemoryInfo;
-use crate::error::Error;
+use crate::error::{Error, is_freed_by};
 use crate::resource::card::{ArgumentKind, Card, Parameter};
 use crate::resource::{
     DeviceAccessible, DevicePtr, Export, HostAccessible, Layout, Resource, ResourceId, Shareable,
@@ -223,7 +223,10 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
         let Some(home) = self.bins.home_of(block, layout) else { return };
         // SAFETY: the block came from the same resource; the rest is the caller's promise.
-        forward!(self, home.bin(), |to| unsafe { to.deallocate(block, layout, stream) });
+        let free = || forward!(self, home.bin(), |to| unsafe { to.deallocate(block, layout, stream) });
+        if !is_freed_by(free) {
+            home.put_back(block);
+        }
     }
 
     #[inline]
@@ -273,7 +276,10 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
         let Some(home) = self.bins.home_of(block, layout) else { return };
         // SAFETY: as in `deallocate`.
-        forward!(self, home.bin(), |to| unsafe { to.deallocate_sync(block, layout) });
+        let free = || forward!(self, home.bin(), |to| unsafe { to.deallocate_sync(block, layout) });
+        if !is_freed_by(free) {
+            home.put_back(block);
+        }
     }
 
     fn device(&self) -> &Device {

@@ -11,7 +11,11 @@ impl AllowanceNode {
         if is_lent && self.purses.put(bytes, 2 * self.share()) {
             return;
         }
-        if is_lent || !self.stands_alone() { self.give_in_turn(bytes) } else { self.give_to_root(bytes) }
+        if is_lent || !self.stands_alone() {
+            self.give_in_turn(bytes);
+        } else {
+            self.give_to_root(bytes);
+        }
     }
 
     /// Gives `bytes` back with the turn of the tree, and half of what is in the purse of this thread: it is full.
@@ -28,7 +32,10 @@ impl AllowanceNode {
         } else {
             None
         };
-        let Some(_lenders) = lenders else { return self.give_to_root(bytes) };
+        let Some(_lenders) = lenders else {
+            self.give_to_root(bytes);
+            return;
+        };
         let spare = if bytes <= self.share() { self.purses.halve() } else { 0 };
         self.give_to_each(bytes + spare);
     }
@@ -37,27 +44,64 @@ impl AllowanceNode {
     pub(super) fn give_to_each(&self, bytes: u64) {
         for node in self.upwards() {
             if node.is_root() {
-                node.give_to_root(bytes);
+                let given = node.give_to_root(bytes);
                 // Behind the count here, which is a part of that of all.
                 if let Above::Shared(membership) = &node.above {
-                    membership.give(bytes);
+                    membership.give(given);
                 }
                 continue;
             }
             let before = node.taken.load(Ordering::Relaxed);
-            debug_assert!(
-                before & !LENT >= bytes,
-                "{bytes} bytes were given back, of {before} that were out"
-            );
             // Relaxed: as where it is taken.
-            node.taken.store(before.saturating_sub(bytes), Ordering::Relaxed);
+            node.taken.store(before - node.at_most(bytes, before), Ordering::Relaxed);
         }
     }
 
+    /// Returns how much of it was out.
     #[inline]
-    fn give_to_root(&self, bytes: u64) {
+    fn give_to_root(&self, bytes: u64) -> u64 {
+        // Relaxed: whoever gives comes after whoever took, so what is read counts those bytes.
+        if bytes > self.taken() {
+            return self.give_rest(bytes);
+        }
         // Release: pairs with the acquire in `exchange`.
         let before = self.taken.fetch_sub(bytes, Ordering::Release);
-        debug_assert!(before & !LENT >= bytes, "{bytes} bytes were given back, of {before} that were out");
+        let given = self.at_most(bytes, before);
+        if given < bytes {
+            // Another thread was giving too much in the same moment.
+            self.taken.fetch_add(bytes - given, Ordering::Release);
+        }
+        given
+    }
+
+    /// Gives back what is out, which is less than there is to give: by an exchange, because another thread must not see less than
+    /// nothing, which would be room for nobody.
+    #[cold]
+    fn give_rest(&self, bytes: u64) -> u64 {
+        let mut before = self.taken.load(Ordering::Relaxed);
+        loop {
+            // Others may take meanwhile.
+            let given = bytes.min(before & !LENT);
+            let after = before - given;
+            // Release: as in `give_to_root`.
+            match self.taken.compare_exchange(before, after, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return self.at_most(bytes, before),
+                Err(now) => before = now,
+            }
+        }
+    }
+
+    /// What can go back of `bytes`: more than is out goes back only where a block is freed twice, over an upstream that has not noticed.
+    #[inline]
+    fn at_most(&self, bytes: u64, taken: u64) -> u64 {
+        let out = taken & !LENT;
+        if bytes > out { self.note_excess(out) } else { bytes }
+    }
+
+    #[cold]
+    fn note_excess(&self, out: u64) -> u64 {
+        // Relaxed: a figure for people.
+        self.excesses.fetch_add(1, Ordering::Relaxed);
+        out
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct AllowanceNode {
     /// As `taken`, without the bit.
     peak: AtomicU64,
     refusals: AtomicU64,
+    /// How often more came back than was out.
+    excesses: AtomicU64,
     /// How often threads have met here since one of them was lent room.
     meetings: AtomicU64,
     purses: Purses,
@@ -79,6 +81,7 @@ impl AllowanceNode {
             taken: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
+            excesses: AtomicU64::new(0),
             meetings: AtomicU64::new(0),
             purses: Purses::default(),
             lender: AtomicU64::new(0),
@@ -122,6 +125,10 @@ impl AllowanceNode {
 
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn excesses(&self) -> u64 {
+        self.excesses.load(Ordering::Relaxed)
     }
 
     pub(super) fn left(&self) -> u64 {
