@@ -23,6 +23,8 @@
  *   of the thread under CUDA_API_PER_THREAD_DEFAULT_STREAM, and else the legacy one. The library cannot see how, so the header
  *   translates: functions with a stream are inline, over those whose names end in _raw, for which 0 is always the legacy stream.
  *   ALV_NO_INLINE leaves the inline functions out, for other languages.
+ * - Every function may be called from any thread, and several threads may use one handle at once. Only the last release of a handle
+ *   is not beside another use of it.
  * - Each call leaves the current device, the current context and the last error of the CUDA runtime as they were.
  *
  * C99 and later, C++14 and later. No header and no library of CUDA is needed; the driver is looked for when it is used.
@@ -32,11 +34,18 @@
 
 #include "alluvion/raw.h"
 
-/* The version of this header, for alv_check_version. */
-#define ALV_VERSION \
-    (((uint32_t)ALV_VERSION_MAJOR << 24) | ((uint32_t)ALV_VERSION_MINOR << 12) | (uint32_t)ALV_VERSION_PATCH)
+/* The version of this header, for alv_check_version and for #if: 0.2.0 is 0x2000. */
+#define ALV_VERSION (ALV_VERSION_MAJOR * 0x1000000u + ALV_VERSION_MINOR * 0x1000u + ALV_VERSION_PATCH)
+/* The same as text, such as "0.1.0". */
+#define ALV_VERSION_STRING \
+    ALV_TEXT_OF(ALV_VERSION_MAJOR) "." ALV_TEXT_OF(ALV_VERSION_MINOR) "." ALV_TEXT_OF(ALV_VERSION_PATCH)
+#define ALV_TEXT_OF(number) ALV_TEXT_OF_TOKEN(number)
+#define ALV_TEXT_OF_TOKEN(token) #token
 
-/* A struct whose fields are 0, but for its size: alv_counts counts = ALV_INIT(alv_counts); */
+/*
+ * A struct whose fields are 0, but for its size: alv_counts counts = ALV_INIT(alv_counts);
+ * It initialises. To assign, name the type: counts = (alv_counts)ALV_INIT(alv_counts);
+ */
 #ifdef __cplusplus
 namespace alluvion_c {
 template <class Struct>
@@ -55,11 +64,16 @@ inline Struct initial() {
 
 /*
  * The stream that a handle means in this file. Static, not merely inline: a program may have files that were compiled in both
- * ways, and a linker would keep one of two inline functions.
+ * ways, and a linker would keep one of two inline functions. So write "static inline", too, before functions of your own headers that
+ * call one of these.
  */
 static inline alv_cuda_stream alv_stream_of_this_file(alv_cuda_stream stream) {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#ifdef __cplusplus
+    return stream == NULL ? reinterpret_cast<alv_cuda_stream>(2) : stream;
+#else
     return stream == NULL ? (alv_cuda_stream)2 : stream;
+#endif
 #else
     return stream;
 #endif
@@ -67,8 +81,8 @@ static inline alv_cuda_stream alv_stream_of_this_file(alv_cuda_stream stream) {
 
 /* Each is described in alluvion/raw.h, under its name with _raw. */
 
-static inline alv_status alv_allocate(const alv_resource *resource, size_t bytes, size_t align, alv_cuda_stream stream,
-                                      void **out) {
+ALV_MUST_USE static inline alv_status alv_allocate(const alv_resource *resource, size_t bytes, size_t align, alv_cuda_stream stream,
+                                                   void **out) {
     return alv_allocate_raw(resource, bytes, align, alv_stream_of_this_file(stream), out);
 }
 
@@ -77,17 +91,17 @@ static inline void alv_deallocate(const alv_resource *resource, void *block, siz
     alv_deallocate_raw(resource, block, bytes, align, alv_stream_of_this_file(stream));
 }
 
-static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
+ALV_MUST_USE static inline alv_status alv_stream_wrap(int32_t device, alv_cuda_stream stream, alv_stream **out) {
     return alv_stream_wrap_raw(device, alv_stream_of_this_file(stream), out);
 }
 
-static inline alv_status alv_stream_wrap_owned(int32_t device, alv_cuda_stream stream, void *owner, void (*drop)(void *),
-                                               alv_stream **out) {
+ALV_MUST_USE static inline alv_status alv_stream_wrap_owned(int32_t device, alv_cuda_stream stream, void *owner, void (*drop)(void *),
+                                                            alv_stream **out) {
     return alv_stream_wrap_owned_raw(device, alv_stream_of_this_file(stream), owner, drop, out);
 }
 
-static inline alv_status alv_ledger_allocate(const alv_ledger *ledger, size_t bytes, size_t align, alv_cuda_stream stream,
-                                             void **out) {
+ALV_MUST_USE static inline alv_status alv_ledger_allocate(const alv_ledger *ledger, size_t bytes, size_t align, alv_cuda_stream stream,
+                                                          void **out) {
     return alv_ledger_allocate_raw(ledger, bytes, align, alv_stream_of_this_file(stream), out);
 }
 
@@ -121,17 +135,17 @@ static inline alv_status alv_wait_for(const alv_resource *resource, alv_cuda_str
     return alv_wait_for_raw(resource, alv_stream_of_this_file(stream), alv_stream_of_this_file(other));
 }
 
-static inline alv_status alv_share(const alv_resource *resource, void *block, size_t bytes, size_t align,
-                                   const alv_share_options *options, alv_cuda_stream stream, alv_shared **out) {
+ALV_MUST_USE static inline alv_status alv_share(const alv_resource *resource, void *block, size_t bytes, size_t align,
+                                                const alv_share_options *options, alv_cuda_stream stream, alv_shared **out) {
     return alv_share_raw(resource, block, bytes, align, options, alv_stream_of_this_file(stream), out);
 }
 
-static inline alv_status alv_shared_park(const alv_shared *shared, alv_cuda_stream stream) {
+ALV_MUST_USE static inline alv_status alv_shared_park(const alv_shared *shared, alv_cuda_stream stream) {
     return alv_shared_park_raw(shared, alv_stream_of_this_file(stream));
 }
 
-static inline alv_status alv_open_shared(int32_t device, const void *message, size_t length, int32_t descriptor,
-                                         const alv_open_options *options, alv_cuda_stream stream, alv_imported **out) {
+ALV_MUST_USE static inline alv_status alv_open_shared(int32_t device, const void *message, size_t length, int32_t descriptor,
+                                                      const alv_open_options *options, alv_cuda_stream stream, alv_imported **out) {
     return alv_open_shared_raw(device, message, length, descriptor, options, alv_stream_of_this_file(stream), out);
 }
 

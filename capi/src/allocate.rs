@@ -69,10 +69,17 @@ pub(crate) fn pointer(block: DevicePtr) -> *mut c_void {
 
 /// A block that comes back, with its layout; `None` if there is nothing to free.
 #[inline]
-pub(crate) fn block(block: *mut c_void, bytes: usize, align: usize) -> Option<(DevicePtr, Layout)> {
-    let block = DevicePtr::new(block.expose_provenance() as u64)?;
-    let layout = layout(bytes, align).ok()?;
-    (!layout.is_empty()).then_some((block, layout))
+pub(crate) fn block(
+    block: *mut c_void,
+    bytes: usize,
+    align: usize,
+) -> Result<Option<(DevicePtr, Layout)>, Error> {
+    let Some(block) = DevicePtr::new(block.expose_provenance() as u64) else { return Ok(None) };
+    let layout = layout(bytes, align)?;
+    if layout.is_empty() {
+        return Err(Error::invalid_argument("bytes", "no block has 0", "pass the bytes of the request"));
+    }
+    Ok(Some((block, layout)))
 }
 
 /// # Safety
@@ -92,6 +99,7 @@ pub(crate) unsafe fn allocate(
 /// is 0, which means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the
 /// stream captures, blocks that are cached are served; a request that needs a driver call which the capture forbids is
 /// `ALV_CAPTURE`, and the capture goes on.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_allocate_raw(
     resource: *const ResourceHandle,
@@ -116,7 +124,8 @@ pub unsafe extern "C" fn alv_allocate_raw(
 /// ordered the uses before. The allocation is one, also of a block that nothing has touched: its memory may have come behind work that
 /// is still on the stream that it was allocated on, so that the other stream has to wait for that. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
 /// whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
-/// leaks.
+/// leaks. So does one whose arguments are none, such as a null resource or an alignment of 3; and what a layer refuses is left alone:
+/// `alv_last_error_message` says so, and `alv_refused_frees` counts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_deallocate_raw(
     resource: *const ResourceHandle,
@@ -125,23 +134,23 @@ pub unsafe extern "C" fn alv_deallocate_raw(
     align: usize,
     stream: CudaStream,
 ) {
-    boundary::contained((), || {
-        let Some((block, layout)) = self::block(block, bytes, align) else { return };
+    boundary::unanswered("alv_deallocate", (), || {
+        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
         // SAFETY: the contract of pointers.
-        let Ok(resource) = (unsafe { handle::lend(resource) }) else { return };
+        let resource = unsafe { handle::lend(resource) }?;
         let deallocate = |stream: StreamRef<'_>| {
             // SAFETY: the block came from this resource with this size and is given up; its uses come before the stream's point, by
             // the function's text. Alignments up to 256 are one layout, as in `alv_allocate`.
-            unsafe { resource.get().deallocate(block, layout, stream) };
-            Ok(())
+            resource.freeing(|| unsafe { resource.get().deallocate(block, layout, stream) })
         };
         // Where the stream cannot be had, the block leaks.
         // SAFETY: a live stream of the device, by the function's text.
-        let _ = unsafe { stream::with(resource.device(), stream, deallocate) };
+        unsafe { stream::with(resource.device(), stream, deallocate) }
     });
 }
 
 /// As `alv_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_allocate_sync(
     resource: *const ResourceHandle,
@@ -166,16 +175,17 @@ pub unsafe extern "C" fn alv_deallocate_sync(
     bytes: usize,
     align: usize,
 ) {
-    boundary::contained((), || {
-        let Some((block, layout)) = self::block(block, bytes, align) else { return };
+    boundary::unanswered("alv_deallocate_sync", (), || {
+        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
         // SAFETY: the contract of pointers.
-        let Ok(resource) = (unsafe { handle::lend(resource) }) else { return };
+        let resource = unsafe { handle::lend(resource) }?;
         // SAFETY: the block came from this resource with this size and is given up, and nothing uses it, by the function's text.
-        unsafe { resource.get().deallocate_sync(block, layout) };
+        resource.freeing(|| unsafe { resource.get().deallocate_sync(block, layout) })
     });
 }
 
 /// As `alv_allocate`, on a stream that the library knows: without a look-up.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_allocate_on(
     resource: *const ResourceHandle,
@@ -206,19 +216,16 @@ pub unsafe extern "C" fn alv_deallocate_on(
     align: usize,
     stream: *const StreamHandle,
 ) {
-    boundary::contained((), || {
-        let Some((block, layout)) = self::block(block, bytes, align) else { return };
+    boundary::unanswered("alv_deallocate_on", (), || {
+        let Some((block, layout)) = self::block(block, bytes, align)? else { return Ok(()) };
         // SAFETY: the contract of pointers.
-        let (Ok(resource), Ok(stream)) = (unsafe { handle::lend(resource) }, unsafe { handle::lend(stream) })
-        else {
-            return;
-        };
+        let resource = unsafe { handle::lend(resource) }?;
+        // SAFETY: the contract of pointers.
+        let stream = unsafe { handle::lend(stream) }?;
         // A stream of another device could not come after the block's uses.
-        if resource.device() != stream.as_ref().device() {
-            return;
-        }
+        resource.device().require(stream.as_ref().device())?;
         // SAFETY: as in `alv_deallocate_raw`.
-        unsafe { resource.get().deallocate(block, layout, stream.as_ref()) };
+        resource.freeing(|| unsafe { resource.get().deallocate(block, layout, stream.as_ref()) })
     });
 }
 

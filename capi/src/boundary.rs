@@ -31,6 +31,24 @@ pub(crate) fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Runs the body of a function that answers no status: `otherwise` is its answer to a mistake of the caller, which is kept for
+/// `alv_last_error`, and written to the standard error stream by a library that looks for mistakes.
+#[inline]
+pub(crate) fn unanswered<T>(
+    function: &'static str,
+    otherwise: T,
+    body: impl FnOnce() -> Result<T, Error>,
+) -> T {
+    let answer = contained(None, || match body() {
+        Ok(answer) => Some(answer),
+        Err(error) => {
+            failure::keep_unanswered(function, error);
+            None
+        }
+    });
+    answer.unwrap_or(otherwise)
+}
+
 /// The message of a panic.
 fn said(thrown: Box<dyn Any + Send>) -> String {
     let text = match (thrown.downcast_ref::<&str>(), thrown.downcast_ref::<String>()) {

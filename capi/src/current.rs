@@ -78,6 +78,7 @@ pub unsafe extern "C" fn alv_set_machine(machine: *const MachineHandle) -> Statu
 
 /// The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the
 /// first one by a recipe. A negative number means the current device.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_current_resource(device: i32, out: *mut *mut ResourceHandle) -> Status {
     boundary::call(|| {

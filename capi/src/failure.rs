@@ -4,8 +4,9 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
+use std::io::Write as _;
 
-use alluvion::Error;
+use alluvion::{Error, ErrorKind};
 
 use crate::status::{ALV_OF_PROGRAM, ALV_PANIC, Status, alv_status_name, of_kind};
 
@@ -69,6 +70,18 @@ thread_local! {
 #[cold]
 pub(crate) fn keep(error: Error) -> Status {
     replace(Failure::Error(error))
+}
+
+/// Keeps the error of a function that answers no status. A library that looks for mistakes writes a line about it: nobody asks for
+/// the failure of a call that cannot fail. What comes of the end of the process, or of a fork, is no mistake.
+#[cold]
+pub(crate) fn keep_unanswered(function: &str, error: Error) {
+    if cfg!(debug_assertions) && error.kind() != ErrorKind::ShutDown {
+        let line = format!("alluvion: {function}: {error}\n");
+        // Not `eprintln!`, which panics where there is no standard error. In one piece, beside the lines of other threads.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    keep(error);
 }
 
 /// Keeps a panic as the last failure of this thread.

@@ -19,7 +19,7 @@ use crate::resource::ResourceHandle;
 use crate::status::Status;
 use crate::text::{self, Write, Writer};
 
-/// A figure now, at most, and all together.
+/// A figure now, at most, and all together. It has these fields for good, because it lies within other structs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Count {

@@ -1,6 +1,7 @@
 //! Who holds what C has a pointer to?
 //!
-//! A handle is one count of an `Arc`. A debug build notices a handle that was released for good and is used again.
+//! A handle is one count of an `Arc`. A debug build notices a handle that was released for good and is used again, and says so
+//! also where a function answers no status.
 
 #![expect(unsafe_code, reason = "turns pointers into counts and back")]
 
@@ -34,7 +35,7 @@ pub(crate) struct Kept<T: Handle>(Arc<Counted<T>>);
 impl<T: Handle> Kept<T> {
     pub(crate) fn new(value: T) -> Self {
         let handle = Arc::new(Counted(value));
-        seen::made(Arc::as_ptr(&handle).cast::<T>());
+        seen::made(&handle);
         Self(handle)
     }
 
@@ -105,20 +106,32 @@ pub(crate) unsafe fn lend<'a, T: Handle>(handle: *const T) -> Result<&'a T, Erro
     Ok(unsafe { &*handle })
 }
 
+/// As [`lend`], for a function whose text allows null.
+///
+/// # Safety
+///
+/// As there.
+pub(crate) unsafe fn lend_or_null<'a, T: Handle>(handle: *const T) -> Result<Option<&'a T>, Error> {
+    if handle.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { lend(handle) }.map(Some)
+}
+
 /// One more count of a handle; nothing for null.
 ///
 /// # Safety
 ///
 /// As [`lend`].
 #[inline]
-pub(crate) unsafe fn retain<T: Handle>(handle: *mut T) -> *mut T {
-    // SAFETY: the caller's promise.
-    if unsafe { lend(handle.cast_const()) }.is_err() {
-        return std::ptr::null_mut();
+pub(crate) unsafe fn retain<T: Handle>(handle: *mut T) -> Result<*mut T, Error> {
+    if !handle.is_null() {
+        seen::require(handle.cast_const())?;
+        // SAFETY: it came from `Arc::into_raw` in `give`, and has a count.
+        unsafe { Arc::increment_strong_count(handle.cast::<Counted<T>>()) };
     }
-    // SAFETY: it came from `Arc::into_raw` in `give`, and has a count.
-    unsafe { Arc::increment_strong_count(handle.cast::<Counted<T>>()) };
-    handle
+    Ok(handle)
 }
 
 /// Takes one count of a handle; nothing for null. The last one drops the value.
@@ -127,60 +140,97 @@ pub(crate) unsafe fn retain<T: Handle>(handle: *mut T) -> *mut T {
 ///
 /// `handle` is null, or has a count that is the caller's.
 #[inline]
-pub(crate) unsafe fn release<T: Handle>(handle: *mut T) {
-    if handle.is_null() || seen::require(handle.cast_const()).is_err() {
-        return;
+pub(crate) unsafe fn release<T: Handle>(handle: *mut T) -> Result<(), Error> {
+    if !handle.is_null() {
+        seen::require(handle.cast_const())?;
+        // SAFETY: it came from `Arc::into_raw` in `give`; the count is the caller's, who gives it up.
+        drop(unsafe { Arc::from_raw(handle.cast::<Counted<T>>()) });
     }
-    // SAFETY: it came from `Arc::into_raw` in `give`; the count is the caller's, who gives it up.
-    drop(unsafe { Arc::from_raw(handle.cast::<Counted<T>>()) });
+    Ok(())
 }
 
-/// The handles that are alive, in a build that looks for mistakes.
+/// The handles that are alive, and those that went last, in a build that looks for mistakes.
 #[cfg(debug_assertions)]
 mod seen {
-    use std::collections::HashMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::any::Any;
+    use std::collections::{HashMap, VecDeque};
+    use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-    use super::{Error, Handle};
+    use super::{Counted, Error, Handle};
     use crate::origin::Origin;
 
-    static ALIVE: Mutex<Option<HashMap<usize, &'static str>>> = Mutex::new(None);
+    /// So many handles that have gone keep their addresses, so that none is taken for a newer one: some 10 MB at most.
+    const GONE: usize = 1 << 16;
+
+    static HANDLES: Mutex<Option<Handles>> = Mutex::new(None);
     static ORIGIN: Origin = Origin::new();
 
+    #[derive(Default)]
+    struct Handles {
+        places: HashMap<usize, Place>,
+        /// The places of those that have gone, the oldest first.
+        gone: VecDeque<usize>,
+    }
+
+    struct Place {
+        name: &'static str,
+        is_alive: bool,
+        /// No other handle gets the address while this is held.
+        _memory: Weak<dyn Any + Send + Sync>,
+    }
+
     /// `None` in a child of the process that made the first handle.
-    fn with<T>(body: impl FnOnce(&mut HashMap<usize, &'static str>) -> T) -> Option<T> {
+    fn with<T>(body: impl FnOnce(&mut Handles) -> T) -> Option<T> {
         if !ORIGIN.is_here() {
             return None;
         }
-        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(body(alive.get_or_insert_default()))
+        let mut handles = HANDLES.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(body(handles.get_or_insert_default()))
     }
 
-    pub(super) fn made<T: Handle>(handle: *const T) {
-        with(|alive| alive.insert(handle.addr(), T::NAME));
+    pub(super) fn made<T: Handle>(handle: &Arc<Counted<T>>) {
+        let place = Place { name: T::NAME, is_alive: true, _memory: Arc::downgrade(handle) as _ };
+        with(|handles| handles.places.insert(Arc::as_ptr(handle).addr(), place));
     }
 
     pub(super) fn gone<T: Handle>(handle: *const T) {
-        with(|alive| alive.remove(&handle.addr()));
+        with(|handles| {
+            if let Some(place) = handles.places.get_mut(&handle.addr()) {
+                place.is_alive = false;
+                handles.gone.push_back(handle.addr());
+            }
+            if handles.gone.len() > GONE
+                && let Some(oldest) = handles.gone.pop_front()
+            {
+                // Its value has gone, or is going on another thread, which holds the memory until then: nothing foreign runs here.
+                handles.places.remove(&oldest);
+            }
+        });
     }
 
     pub(super) fn require<T: Handle>(handle: *const T) -> Result<(), Error> {
-        if with(|alive| alive.get(&handle.addr()) == Some(&T::NAME)).unwrap_or(true) {
-            return Ok(());
-        }
-        Err(Error::invalid_argument(
-            T::NAME,
-            "it was released, or never was such a handle",
-            "retain what you keep",
-        ))
+        let found =
+            with(|handles| handles.places.get(&handle.addr()).map(|place| (place.name, place.is_alive)));
+        let Some(found) = found else { return Ok(()) };
+        let (why, instead) = match found {
+            Some((name, true)) if name == T::NAME => return Ok(()),
+            Some((name, false)) if name == T::NAME => {
+                ("it was released for good before", "retain what you keep")
+            }
+            Some(_) => ("it is a handle of another kind", "pass what a function for this kind gave"),
+            None => ("it is no handle, or was released long ago", "pass what a function of the library gave"),
+        };
+        Err(Error::invalid_argument(T::NAME, why, instead))
     }
 }
 
 #[cfg(not(debug_assertions))]
 mod seen {
-    use super::{Error, Handle};
+    use std::sync::Arc;
 
-    pub(super) fn made<T: Handle>(_: *const T) {}
+    use super::{Counted, Error, Handle};
+
+    pub(super) fn made<T: Handle>(_: &Arc<Counted<T>>) {}
 
     pub(super) fn gone<T: Handle>(_: *const T) {}
 

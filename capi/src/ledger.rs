@@ -43,6 +43,7 @@ pub(crate) fn address(block: *const c_void) -> Option<DevicePtr> {
 
 /// A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the
 /// ledger is released for good stays allocated.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_over(
     resource: *const ResourceHandle,
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn alv_ledger_over(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_retain(ledger: *mut LedgerHandle) -> *mut LedgerHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(ledger) })
+    boundary::unanswered("alv_ledger_retain", std::ptr::null_mut(), || unsafe { handle::retain(ledger) })
 }
 
 /// Takes a count of a ledger; null is allowed. From any thread, but not from a host function of a stream, as
@@ -74,11 +75,12 @@ pub unsafe extern "C" fn alv_ledger_retain(ledger: *mut LedgerHandle) -> *mut Le
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_release(ledger: *mut LedgerHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(ledger) });
+    boundary::unanswered("alv_ledger_release", (), || unsafe { handle::release(ledger) });
 }
 
 /// The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to
 /// the ledger.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_resource(
     ledger: *const LedgerHandle,
@@ -93,6 +95,7 @@ pub unsafe extern "C" fn alv_ledger_resource(
 }
 
 /// As `alv_allocate`, for a block that is freed by `alv_ledger_free`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_allocate_raw(
     ledger: *const LedgerHandle,
@@ -115,6 +118,7 @@ pub unsafe extern "C" fn alv_ledger_allocate_raw(
 }
 
 /// As `alv_ledger_allocate`, on a stream that the library knows.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_allocate_on(
     ledger: *const LedgerHandle,
@@ -136,6 +140,7 @@ pub unsafe extern "C" fn alv_ledger_allocate_on(
 }
 
 /// As `alv_ledger_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_ledger_allocate_sync(
     ledger: *const LedgerHandle,

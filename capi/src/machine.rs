@@ -131,6 +131,7 @@ pub(crate) fn device(number: i32) -> Result<Device, Error> {
 }
 
 /// The machine of CUDA. `ALV_NO_DRIVER` without one.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_machine_cuda(out: *mut *mut MachineHandle) -> Status {
     boundary::call(|| {
@@ -142,6 +143,7 @@ pub unsafe extern "C" fn alv_machine_cuda(out: *mut *mut MachineHandle) -> Statu
 
 /// The machine of the driver with that name: `cuda`, `cudart`, `hip` or `maca`. `ALV_INVALID_ARGUMENT` for another name,
 /// `ALV_NO_DRIVER` without that driver.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_machine_named(name: *const c_char, out: *mut *mut MachineHandle) -> Status {
     boundary::call(|| {
@@ -155,7 +157,7 @@ pub unsafe extern "C" fn alv_machine_named(name: *const c_char, out: *mut *mut M
     })
 }
 
-/// What a simulated machine is like. What is 0 has the value of an H200.
+/// What a simulated machine is like. Each of its devices answers as an H200 does, but for its memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct SimOptions {
@@ -165,7 +167,7 @@ pub struct SimOptions {
     pub devices: u32,
     /// The version of CUDA that it speaks, such as 13000; 0 means the newest.
     pub cuda_version: u32,
-    /// The memory of each device, in bytes.
+    /// The memory of each device, in bytes; 0 means 256 MiB.
     pub memory_bytes: usize,
     /// What the order in which simulated work runs is drawn from.
     pub seed: u64,
@@ -177,6 +179,7 @@ unsafe impl Record for SimOptions {
 }
 
 /// A machine with simulated GPUs, which notices every access to memory that no stream orders. `options` may be null.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *mut MachineHandle) -> Status {
     boundary::call(|| {
@@ -207,14 +210,14 @@ pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_machine_retain(machine: *mut MachineHandle) -> *mut MachineHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(machine) })
+    boundary::unanswered("alv_machine_retain", std::ptr::null_mut(), || unsafe { handle::retain(machine) })
 }
 
 /// Takes a count of a machine; null is allowed. Resources, streams and ledgers keep their machine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_machine_release(machine: *mut MachineHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(machine) });
+    boundary::unanswered("alv_machine_release", (), || unsafe { handle::release(machine) });
 }
 
 /// Chooses the machine that bare numbers of devices mean from now on.

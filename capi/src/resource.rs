@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "exports functions")]
 
 use std::ffi::c_char;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use alluvion::error::freeing;
 use alluvion::recipe::Recipe;
 use alluvion::{AnyResource, Device, Error, Resource};
 
@@ -19,6 +21,8 @@ pub struct ResourceHandle {
     resource: AnyResource,
     /// That of the resource, at hand.
     device: Device,
+    /// How many frees through this handle a layer has refused.
+    refused: AtomicU64,
 }
 
 impl Handle for ResourceHandle {
@@ -27,7 +31,7 @@ impl Handle for ResourceHandle {
 
 impl ResourceHandle {
     pub(crate) fn new(resource: AnyResource) -> Self {
-        Self { device: resource.device().clone(), resource }
+        Self { device: resource.device().clone(), resource, refused: AtomicU64::new(0) }
     }
 
     /// The device that the memory belongs to.
@@ -39,6 +43,13 @@ impl ResourceHandle {
     #[inline]
     pub(crate) fn get(&self) -> &AnyResource {
         &self.resource
+    }
+
+    /// Frees a block of the resource by `free`; an error says why a layer has refused it, and left it alone.
+    #[inline]
+    pub(crate) fn freeing(&self, free: impl FnOnce()) -> Result<(), Error> {
+        // Relaxed: a figure, which orders nothing.
+        freeing(free).inspect_err(|_| _ = self.refused.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -58,6 +69,7 @@ unsafe fn parse(text: *const c_char) -> Result<Recipe, Error> {
 /// Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty
 /// recipe are the default source. A negative number means the device that the recipe names, else the current device.
 /// `ALV_MALFORMED` with a column for what cannot be read.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_from_recipe(
     recipe: *const c_char,
@@ -76,6 +88,7 @@ pub unsafe extern "C" fn alv_resource_from_recipe(
 }
 
 /// As `alv_resource_from_recipe`, on a device of that machine.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_from_recipe_on(
     machine: *const MachineHandle,
@@ -108,6 +121,7 @@ fn build(recipe: &Recipe, device: &Device) -> Result<ResourceHandle, Error> {
 /// is how many handles `stacks` has room for, and `count`, which may be null, gets how many devices there are. With 0 places nothing
 /// is made, and `stacks` may be null; with fewer than there are devices it is `ALV_INVALID_ARGUMENT`. If a device has none, all are
 /// null, and the message names the device.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_per_device(
     machine: *const MachineHandle,
@@ -154,6 +168,7 @@ pub unsafe extern "C" fn alv_resource_per_device(
 
 /// Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
 /// caller's count of it stays the caller's.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_over(
     layers: *const c_char,
@@ -177,7 +192,7 @@ pub unsafe extern "C" fn alv_resource_over(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_retain(resource: *mut ResourceHandle) -> *mut ResourceHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(resource) })
+    boundary::unanswered("alv_resource_retain", std::ptr::null_mut(), || unsafe { handle::retain(resource) })
 }
 
 /// Takes a count of a resource; null is allowed. From any thread, but not from a host function of a stream: the last count drops
@@ -185,7 +200,7 @@ pub unsafe extern "C" fn alv_resource_retain(resource: *mut ResourceHandle) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_release(resource: *mut ResourceHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(resource) });
+    boundary::unanswered("alv_resource_release", (), || unsafe { handle::release(resource) });
 }
 
 /// Whether two handles free each other's blocks: equal pointers do, and others may. Null equals null alone.
@@ -194,15 +209,33 @@ pub unsafe extern "C" fn alv_resource_equal(
     first: *const ResourceHandle,
     second: *const ResourceHandle,
 ) -> bool {
-    boundary::contained(false, || {
-        if std::ptr::eq(first, second) {
-            return true;
+    boundary::unanswered("alv_resource_equal", false, || {
+        if std::ptr::eq(first, second) || first.is_null() || second.is_null() {
+            return Ok(std::ptr::eq(first, second));
         }
         // SAFETY: the contract of pointers.
-        let first = unsafe { handle::lend(first) };
+        let first = unsafe { handle::lend(first) }?;
         // SAFETY: as above.
-        let second = unsafe { handle::lend(second) };
-        matches!((first, second), (Ok(first), Ok(second)) if first.get() == second.get())
+        let second = unsafe { handle::lend(second) }?;
+        Ok(first.get() == second.get())
+    })
+}
+
+/// How many frees through this handle were refused by a layer of the stack, which left the block alone: of a block that was free by
+/// then, with another size than it was asked for with, or of what is no block. Suballocators look for that where they are `checked`, as
+/// all are in a library that looks for mistakes, and `tracking`, `guard` and the driver do always. `alv_last_error_message` says why, on
+/// the thread of the free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn alv_refused_frees(resource: *const ResourceHandle, count: *mut u64) -> Status {
+    boundary::call(|| {
+        // SAFETY: the contract of pointers.
+        let resource = unsafe { handle::lend(resource) }?;
+        if count.is_null() {
+            return Err(null("count"));
+        }
+        // SAFETY: not null, so writable.
+        unsafe { count.write(resource.refused.load(Ordering::Relaxed)) };
+        Ok(())
     })
 }
 
@@ -241,9 +274,10 @@ pub unsafe extern "C" fn alv_ensure_context(resource: *const ResourceHandle) {
 /// The largest alignment that the resource honours; 0 for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle) -> usize {
-    boundary::contained(0, || {
+    boundary::unanswered("alv_resource_max_align", 0, || {
         // SAFETY: the contract of pointers.
-        unsafe { handle::lend(resource) }.map_or(0, |resource| resource.get().max_align())
+        let resource = unsafe { handle::lend_or_null(resource) }?;
+        Ok(resource.map_or(0, |resource| resource.get().max_align()))
     })
 }
 
@@ -252,9 +286,10 @@ pub unsafe extern "C" fn alv_resource_max_align(resource: *const ResourceHandle)
 /// and for memory of the caller's functions, of which nothing is known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_host_accessible(resource: *const ResourceHandle) -> bool {
-    boundary::contained(false, || {
+    boundary::unanswered("alv_resource_host_accessible", false, || {
         // SAFETY: the contract of pointers.
-        unsafe { handle::lend(resource) }.is_ok_and(|resource| resource.get().host_access())
+        let resource = unsafe { handle::lend_or_null(resource) }?;
+        Ok(resource.is_some_and(|resource| resource.get().host_access()))
     })
 }
 

@@ -50,6 +50,7 @@ pub unsafe extern "C" fn alv_sim_report(
 /// Another process on the hardware of a simulated machine, as a machine: with handles, addresses, faults and mistakes of its own, and
 /// the same devices and the same free memory. What one process shares, another opens. The process ends with the last handle of its
 /// machine.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_process(
     machine: *const MachineHandle,
@@ -177,9 +178,10 @@ pub unsafe extern "C" fn alv_sim_clear_faults(machine: *const MachineHandle) -> 
 /// How many driver calls a simulated machine has seen; 0 for null and for a machine that is not simulated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_sim_calls(machine: *const MachineHandle) -> u64 {
-    boundary::contained(0, || {
+    boundary::unanswered("alv_sim_calls", 0, || {
         // SAFETY: the contract of pointers.
-        let sim = unsafe { handle::lend(machine) }.and_then(MachineHandle::sim);
-        sim.map_or(0, |sim| sim.calls().total())
+        let sim = unsafe { handle::lend_or_null(machine) }?.map(MachineHandle::sim);
+        // One that is not simulated has seen none.
+        Ok(sim.map_or(0, |sim| sim.map_or(0, |sim| sim.calls().total())))
     })
 }

@@ -104,6 +104,7 @@ impl Drop for User {
 
 /// A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop`
 /// is not called.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_from_source(
     device: i32,
@@ -171,6 +172,7 @@ fn refused(status: Status, bytes: usize) -> Error {
 /// that nothing could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its
 /// own requests ask no handler. It must not throw. `drop`, which may be null, is called once when the resource goes, on any
 /// thread; not if the call fails. The new resource keeps `upstream`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_resource_with_oom_handler(
     upstream: *const ResourceHandle,

@@ -65,34 +65,42 @@ pub const ALV_OWN_PROCESS: Status = 25;
 /// From here on numbers are the program's: a function of its own answers them, and `alv_last_error` gives them back.
 pub const ALV_OF_PROGRAM: Status = 1 << 16;
 
-/// Every status, with its name.
-const ALL: &[(Status, &CStr)] = &[
-    (ALV_OK, c"ALV_OK"),
-    (ALV_OUT_OF_MEMORY, c"ALV_OUT_OF_MEMORY"),
-    (ALV_SIZE_OVERFLOW, c"ALV_SIZE_OVERFLOW"),
-    (ALV_INVALID_ALIGNMENT, c"ALV_INVALID_ALIGNMENT"),
-    (ALV_UNSUPPORTED_ALIGNMENT, c"ALV_UNSUPPORTED_ALIGNMENT"),
-    (ALV_DEVICE_MISMATCH, c"ALV_DEVICE_MISMATCH"),
-    (ALV_OUT_OF_RANGE, c"ALV_OUT_OF_RANGE"),
-    (ALV_LENGTH_MISMATCH, c"ALV_LENGTH_MISMATCH"),
-    (ALV_INVALID_ARGUMENT, c"ALV_INVALID_ARGUMENT"),
-    (ALV_UNSUPPORTED, c"ALV_UNSUPPORTED"),
-    (ALV_NO_DEVICE, c"ALV_NO_DEVICE"),
-    (ALV_NO_DRIVER, c"ALV_NO_DRIVER"),
-    (ALV_CAPTURE, c"ALV_CAPTURE"),
-    (ALV_CONTEXT_LOST, c"ALV_CONTEXT_LOST"),
-    (ALV_SHUT_DOWN, c"ALV_SHUT_DOWN"),
-    (ALV_IN_USE, c"ALV_IN_USE"),
-    (ALV_MISUSE, c"ALV_MISUSE"),
-    (ALV_MALFORMED, c"ALV_MALFORMED"),
-    (ALV_UNREADABLE, c"ALV_UNREADABLE"),
-    (ALV_UNWRITABLE, c"ALV_UNWRITABLE"),
-    (ALV_DRIVER, c"ALV_DRIVER"),
-    (ALV_PANIC, c"ALV_PANIC"),
-    (ALV_ASLEEP, c"ALV_ASLEEP"),
-    (ALV_FOREIGN, c"ALV_FOREIGN"),
-    (ALV_STALE, c"ALV_STALE"),
-    (ALV_OWN_PROCESS, c"ALV_OWN_PROCESS"),
+/// Every status, with its name and what it says.
+const ALL: &[(Status, &CStr, &CStr)] = &[
+    (ALV_OK, c"ALV_OK", c"success"),
+    (ALV_OUT_OF_MEMORY, c"ALV_OUT_OF_MEMORY", c"out of memory"),
+    (ALV_SIZE_OVERFLOW, c"ALV_SIZE_OVERFLOW", c"the size is more than a program can have"),
+    (ALV_INVALID_ALIGNMENT, c"ALV_INVALID_ALIGNMENT", c"the alignment is not a power of two"),
+    (
+        ALV_UNSUPPORTED_ALIGNMENT,
+        c"ALV_UNSUPPORTED_ALIGNMENT",
+        c"the alignment is larger than the resource can honour",
+    ),
+    (ALV_DEVICE_MISMATCH, c"ALV_DEVICE_MISMATCH", c"a stream or a resource is of another device"),
+    (ALV_OUT_OF_RANGE, c"ALV_OUT_OF_RANGE", c"an index or a range is outside"),
+    (ALV_LENGTH_MISMATCH, c"ALV_LENGTH_MISMATCH", c"two lengths that must be equal are not"),
+    (ALV_INVALID_ARGUMENT, c"ALV_INVALID_ARGUMENT", c"an argument breaks a documented rule"),
+    (ALV_UNSUPPORTED, c"ALV_UNSUPPORTED", c"the device, the driver or the stack cannot do it"),
+    (ALV_NO_DEVICE, c"ALV_NO_DEVICE", c"there is no device with that number"),
+    (ALV_NO_DRIVER, c"ALV_NO_DRIVER", c"there is no driver: it is missing, a stub, or too old"),
+    (ALV_CAPTURE, c"ALV_CAPTURE", c"the call is illegal while the stream captures"),
+    (ALV_CONTEXT_LOST, c"ALV_CONTEXT_LOST", c"the context was lost by an earlier error"),
+    (
+        ALV_SHUT_DOWN,
+        c"ALV_SHUT_DOWN",
+        c"the driver has shut down, or the process is a fork of the one that started it",
+    ),
+    (ALV_IN_USE, c"ALV_IN_USE", c"something still uses it"),
+    (ALV_MISUSE, c"ALV_MISUSE", c"a block was given back wrongly, and was not freed"),
+    (ALV_MALFORMED, c"ALV_MALFORMED", c"a recipe or a file is malformed"),
+    (ALV_UNREADABLE, c"ALV_UNREADABLE", c"a file cannot be read"),
+    (ALV_UNWRITABLE, c"ALV_UNWRITABLE", c"a file cannot be written, or a function that writes has stopped"),
+    (ALV_DRIVER, c"ALV_DRIVER", c"the driver has failed with a code of its own"),
+    (ALV_PANIC, c"ALV_PANIC", c"a panic within the library, or in code that it called"),
+    (ALV_ASLEEP, c"ALV_ASLEEP", c"the memory sleeps"),
+    (ALV_FOREIGN, c"ALV_FOREIGN", c"a function of the caller's has failed"),
+    (ALV_STALE, c"ALV_STALE", c"what another process shared is gone"),
+    (ALV_OWN_PROCESS, c"ALV_OWN_PROCESS", c"what this process shares was to be opened in it"),
 ];
 
 /// The status of a kind of error.
@@ -130,8 +138,20 @@ pub(crate) fn of_kind(kind: ErrorKind) -> Status {
 /// The name of a status, such as `ALV_OUT_OF_MEMORY`: static text, and never null. An unknown number has a name that says so.
 #[unsafe(no_mangle)]
 pub extern "C" fn alv_status_name(status: Status) -> *const c_char {
-    let known = ALL.iter().find(|(known, _)| *known == status);
-    known.map_or(c"an unknown status", |(_, name)| name).as_ptr()
+    known(status).map_or(UNKNOWN, |(_, name, _)| name).as_ptr()
+}
+
+/// What a status says, such as `out of memory`: static text, and never null, for a status that comes without a message, as one that
+/// another thread or another library has got. `alv_last_error_message` says more of a call of the thread's own.
+#[unsafe(no_mangle)]
+pub extern "C" fn alv_status_text(status: Status) -> *const c_char {
+    known(status).map_or(UNKNOWN, |(_, _, text)| text).as_ptr()
+}
+
+const UNKNOWN: &CStr = c"an unknown status";
+
+fn known(status: Status) -> Option<&'static (Status, &'static CStr, &'static CStr)> {
+    ALL.iter().find(|(known, ..)| *known == status)
 }
 
 #[cfg(test)]
@@ -140,16 +160,22 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_used_once_and_go_from_0_on() {
-        for (place, &(number, name)) in ALL.iter().enumerate() {
+        let mut texts = std::collections::BTreeSet::new();
+        for (place, &(number, name, text)) in ALL.iter().enumerate() {
             assert_eq!(number, place as Status, "{name:?}");
             // SAFETY: static text that ends in 0.
             let named = unsafe { CStr::from_ptr(alv_status_name(number)) };
             assert_eq!(named, name);
+            // SAFETY: as above.
+            let said = unsafe { CStr::from_ptr(alv_status_text(number)) };
+            assert!(said == text && texts.insert(said), "{name:?} has a text of its own");
         }
         for unknown in [-1, ALL.len() as Status, Status::MAX, Status::MIN] {
             // SAFETY: as above.
             let named = unsafe { CStr::from_ptr(alv_status_name(unknown)) };
             assert_eq!(named, c"an unknown status");
+            // SAFETY: as above.
+            assert_eq!(unsafe { CStr::from_ptr(alv_status_text(unknown)) }, named);
         }
     }
 

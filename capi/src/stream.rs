@@ -94,6 +94,7 @@ impl Drop for Owner {
 
 /// A new stream of a device of the chosen machine, which does not wait for the legacy default stream; a negative number means the
 /// current device.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_create(device: i32, out: *mut *mut StreamHandle) -> Status {
     // SAFETY: the contract of pointers.
@@ -101,6 +102,7 @@ pub unsafe extern "C" fn alv_stream_create(device: i32, out: *mut *mut StreamHan
 }
 
 /// As `alv_stream_create`, on a device of that machine.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_create_on(
     machine: *const MachineHandle,
@@ -123,6 +125,7 @@ fn create(device: &Device) -> Result<StreamHandle, Error> {
 pub const ALV_STREAM_WAITS_FOR_LEGACY: u32 = 1;
 
 /// As `alv_stream_create`, with `flags`: 0, or `ALV_STREAM_WAITS_FOR_LEGACY`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_create_with(
     device: i32,
@@ -145,6 +148,7 @@ pub unsafe extern "C" fn alv_stream_create_with(
 
 /// Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself,
 /// whichever thread uses the handle: that of a thread is the calling thread's.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_wrap_raw(
     device: i32,
@@ -171,6 +175,7 @@ pub unsafe extern "C" fn alv_stream_wrap_raw(
 /// Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does
 /// not need the stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no
 /// driver call. If the call fails, `drop` is not called.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_wrap_owned_raw(
     device: i32,
@@ -223,24 +228,24 @@ fn default_of(device: &Device, stream: CudaStream) -> Result<Option<Stream>, Err
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_retain(stream: *mut StreamHandle) -> *mut StreamHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(stream) })
+    boundary::unanswered("alv_stream_retain", std::ptr::null_mut(), || unsafe { handle::retain(stream) })
 }
 
 /// Takes a count of a stream; null is allowed. Work that is on a stream of `alv_stream_create` goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_release(stream: *mut StreamHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(stream) });
+    boundary::unanswered("alv_stream_release", (), || unsafe { handle::release(stream) });
 }
 
 /// The stream as CUDA knows it, to launch work on: valid while the handle is held. Null, the legacy default stream, for a null
 /// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_stream_handle(stream: *const StreamHandle) -> CudaStream {
-    boundary::contained(std::ptr::null_mut(), || {
+    boundary::unanswered("alv_stream_handle", std::ptr::null_mut(), || {
         // SAFETY: the contract of pointers.
-        let stream = unsafe { handle::lend(stream) };
-        stream.map_or(std::ptr::null_mut(), |stream| handle_of(stream.as_ref()))
+        let stream = unsafe { handle::lend_or_null(stream) }?;
+        Ok(stream.map_or(std::ptr::null_mut(), |stream| handle_of(stream.as_ref())))
     })
 }
 

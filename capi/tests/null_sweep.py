@@ -51,7 +51,7 @@ VALUES = {
     "void * user": "place", "void * param": "NULL", "void * ctx": "resource", "void * owner": "place",
     "char * recipe": '"cuda"', "char * layers": '"stats"', "char * name": '"a_name"',
     "char * call": '"cuMemAlloc"',
-    "char * path": "path", "char * buffer": "text", "size_t *": "&number", "int32_t *": "&small",
+    "char * path": "path", "char * buffer": "text", "size_t *": "&number", "uint64_t *": "&tally", "int32_t *": "&small",
     "alv_counts *": "&counts", "alv_pool_status *": "&figures",
     "alv_sim_options *": "&options", "alv_source *": "&source", "alv_write": "write_nothing",
     "alv_cuda_stream": "NULL", "size_t bytes": "4096", "size_t align": "0", "size_t room": "sizeof text", "size_t keep": "0",
@@ -104,6 +104,7 @@ static void *block, *entered;
 static char place[4096], text[64];
 static const char *path;
 static size_t number;
+static uint64_t tally;
 static int32_t small;
 
 /* Before each call. What a failed call would have given is null, and the last failure has a report of its own. */
@@ -207,7 +208,7 @@ int main(int count, char **arguments) {
 
 def functions(header):
     """The name, the type and the arguments (type, name) of each function."""
-    text = re.sub(r"//[^\n]*", "", header)
+    text = re.sub(r"//[^\n]*|^ALV_MUST_USE\s", "", header, flags=re.M)
     for answer, name, arguments in re.findall(
         r"^((?:const )?(?:struct )?\w+ \*?)((?:alv|alluvion)_\w+)\((.*?)\);", text, re.M | re.S
     ):

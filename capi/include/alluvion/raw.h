@@ -7,6 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Before a function whose answer is not to be forgotten. A program may define it as nothing. */
+#ifndef ALV_MUST_USE
+#if defined(__cplusplus) && __cplusplus >= 201703L
+#define ALV_MUST_USE [[nodiscard]]
+#elif defined(__GNUC__)
+#define ALV_MUST_USE __attribute__((warn_unused_result))
+#else
+#define ALV_MUST_USE
+#endif
+#endif
+
 // The request alone is more than can ever be had.
 #define ALV_CAUSE_TOO_LARGE 1
 
@@ -87,7 +98,7 @@ typedef int32_t alv_status;
 // A bare stream of CUDA: a `CUstream` or a `cudaStream_t`.
 typedef struct CUstream_st *alv_cuda_stream;
 
-// A figure now, at most, and all together.
+// A figure now, at most, and all together. It has these fields for good, because it lies within other structs.
 typedef struct alv_count {
     // Now.
     int64_t value;
@@ -240,7 +251,7 @@ typedef struct alv_oom_report {
     char name[64];
 } alv_oom_report;
 
-// What a simulated machine is like. What is 0 has the value of an H200.
+// What a simulated machine is like. Each of its devices answers as an H200 does, but for its memory.
 typedef struct alv_sim_options {
     // `sizeof(alv_sim_options)`.
     size_t struct_size;
@@ -248,7 +259,7 @@ typedef struct alv_sim_options {
     uint32_t devices;
     // The version of CUDA that it speaks, such as 13000; 0 means the newest.
     uint32_t cuda_version;
-    // The memory of each device, in bytes.
+    // The memory of each device, in bytes; 0 means 256 MiB.
     size_t memory_bytes;
     // What the order in which simulated work runs is drawn from.
     uint64_t seed;
@@ -452,6 +463,7 @@ extern "C" {
 // is 0, which means 256, or a power of two; up to 256 all are one. `*out` is null for no bytes, and if the call fails. While the
 // stream captures, blocks that are cached are served; a request that needs a driver call which the capture forbids is
 // `ALV_CAPTURE`, and the capture goes on.
+ALV_MUST_USE
 alv_status alv_allocate_raw(const struct alv_resource *resource,
                             size_t bytes,
                             size_t align,
@@ -462,7 +474,8 @@ alv_status alv_allocate_raw(const struct alv_resource *resource,
 // ordered the uses before. The allocation is one, also of a block that nothing has touched: its memory may have come behind work that
 // is still on the stream that it was allocated on, so that the other stream has to wait for that. `bytes` and `align` are those of the request; up to 256 alignments are one. Null is nothing to free,
 // whatever size it has. Never fails: a block whose stream cannot be had, as in a process that is ending or a child of a fork,
-// leaks.
+// leaks. So does one whose arguments are none, such as a null resource or an alignment of 3; and what a layer refuses is left alone:
+// `alv_last_error_message` says so, and `alv_refused_frees` counts.
 void alv_deallocate_raw(const struct alv_resource *resource,
                         void *block,
                         size_t bytes,
@@ -470,7 +483,7 @@ void alv_deallocate_raw(const struct alv_resource *resource,
                         alv_cuda_stream stream);
 
 // As `alv_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
-alv_status alv_allocate_sync(const struct alv_resource *resource, size_t bytes, size_t align, void **out);
+ALV_MUST_USE alv_status alv_allocate_sync(const struct alv_resource *resource, size_t bytes, size_t align, void **out);
 
 // Gives a block back that no work uses any more, whichever call it came from. What was on the stream that it was allocated on, before
 // that, is over too.
@@ -480,6 +493,7 @@ void alv_deallocate_sync(const struct alv_resource *resource,
                          size_t align);
 
 // As `alv_allocate`, on a stream that the library knows: without a look-up.
+ALV_MUST_USE
 alv_status alv_allocate_on(const struct alv_resource *resource,
                            size_t bytes,
                            size_t align,
@@ -501,6 +515,7 @@ alv_status alv_set_machine(const struct alv_machine *machine);
 
 // The resource that a device allocates from by default. The caller releases it. `ALLUVION_RESOURCE` in the environment names the
 // first one by a recipe. A negative number means the current device.
+ALV_MUST_USE
 alv_status alv_current_resource(int32_t device,
                                 struct alv_resource **out);
 
@@ -578,6 +593,7 @@ alv_status alv_last_out_of_memory(struct alv_oom_report *out);
 
 // A ledger in front of a resource, of which it keeps a count: it enters the blocks that go out through it. What is out when the
 // ledger is released for good stays allocated.
+ALV_MUST_USE
 alv_status alv_ledger_over(const struct alv_resource *resource,
                            struct alv_ledger **out);
 
@@ -590,10 +606,12 @@ void alv_ledger_release(struct alv_ledger *ledger);
 
 // The resource that a ledger stands in front of. The caller releases it. A block that comes from it directly is a stranger to
 // the ledger.
+ALV_MUST_USE
 alv_status alv_ledger_resource(const struct alv_ledger *ledger,
                                struct alv_resource **out);
 
 // As `alv_allocate`, for a block that is freed by `alv_ledger_free`.
+ALV_MUST_USE
 alv_status alv_ledger_allocate_raw(const struct alv_ledger *ledger,
                                    size_t bytes,
                                    size_t align,
@@ -601,6 +619,7 @@ alv_status alv_ledger_allocate_raw(const struct alv_ledger *ledger,
                                    void **out);
 
 // As `alv_ledger_allocate`, on a stream that the library knows.
+ALV_MUST_USE
 alv_status alv_ledger_allocate_on(const struct alv_ledger *ledger,
                                   size_t bytes,
                                   size_t align,
@@ -608,6 +627,7 @@ alv_status alv_ledger_allocate_on(const struct alv_ledger *ledger,
                                   void **out);
 
 // As `alv_ledger_allocate`, for a block that every stream, and the host if it has access, may use as soon as the call returns.
+ALV_MUST_USE
 alv_status alv_ledger_allocate_sync(const struct alv_ledger *ledger,
                                     size_t bytes,
                                     size_t align,
@@ -648,14 +668,14 @@ alv_status alv_record_stream_raw(const struct alv_ledger *ledger,
 alv_status alv_record_stream_on(const struct alv_ledger *ledger, const void *block, const struct alv_stream *stream);
 
 // The machine of CUDA. `ALV_NO_DRIVER` without one.
-alv_status alv_machine_cuda(struct alv_machine **out);
+ALV_MUST_USE alv_status alv_machine_cuda(struct alv_machine **out);
 
 // The machine of the driver with that name: `cuda`, `cudart`, `hip` or `maca`. `ALV_INVALID_ARGUMENT` for another name,
 // `ALV_NO_DRIVER` without that driver.
-alv_status alv_machine_named(const char *name, struct alv_machine **out);
+ALV_MUST_USE alv_status alv_machine_named(const char *name, struct alv_machine **out);
 
 // A machine with simulated GPUs, which notices every access to memory that no stream orders. `options` may be null.
-alv_status alv_machine_sim(const struct alv_sim_options *options, struct alv_machine **out);
+ALV_MUST_USE alv_status alv_machine_sim(const struct alv_sim_options *options, struct alv_machine **out);
 
 // One more count of a machine, which it returns; null for null.
 struct alv_machine *alv_machine_retain(struct alv_machine *machine);
@@ -790,11 +810,13 @@ void alluvion_torch_ledger_record_stream(void *block, alv_cuda_stream stream);
 // Makes a stack of a recipe on a device of the chosen machine, as `stats | pool(initial=1GiB) | cuda-async`. Null and an empty
 // recipe are the default source. A negative number means the device that the recipe names, else the current device.
 // `ALV_MALFORMED` with a column for what cannot be read.
+ALV_MUST_USE
 alv_status alv_resource_from_recipe(const char *recipe,
                                     int32_t device,
                                     struct alv_resource **out);
 
 // As `alv_resource_from_recipe`, on a device of that machine.
+ALV_MUST_USE
 alv_status alv_resource_from_recipe_on(const struct alv_machine *machine,
                                        const char *recipe,
                                        int32_t device,
@@ -804,6 +826,7 @@ alv_status alv_resource_from_recipe_on(const struct alv_machine *machine,
 // is how many handles `stacks` has room for, and `count`, which may be null, gets how many devices there are. With 0 places nothing
 // is made, and `stacks` may be null; with fewer than there are devices it is `ALV_INVALID_ARGUMENT`. If a device has none, all are
 // null, and the message names the device.
+ALV_MUST_USE
 alv_status alv_resource_per_device(const struct alv_machine *machine,
                                    const char *recipe,
                                    struct alv_resource **stacks,
@@ -812,6 +835,7 @@ alv_status alv_resource_per_device(const struct alv_machine *machine,
 
 // Makes the layers of a recipe without a source over a resource, as `stats | pool`. The new resource keeps `upstream`; the
 // caller's count of it stays the caller's.
+ALV_MUST_USE
 alv_status alv_resource_over(const char *layers,
                              const struct alv_resource *upstream,
                              struct alv_resource **out);
@@ -825,6 +849,13 @@ void alv_resource_release(struct alv_resource *resource);
 
 // Whether two handles free each other's blocks: equal pointers do, and others may. Null equals null alone.
 bool alv_resource_equal(const struct alv_resource *first, const struct alv_resource *second);
+
+// How many frees through this handle were refused by a layer of the stack, which left the block alone: of a block that was free by
+// then, with another size than it was asked for with, or of what is no block. Suballocators look for that where they are `checked`, as
+// all are in a library that looks for mistakes, and `tracking`, `guard` and the driver do always. `alv_last_error_message` says why, on
+// the thread of the free.
+alv_status alv_refused_frees(const struct alv_resource *resource,
+                             uint64_t *count);
 
 // The number of the device that the memory belongs to.
 alv_status alv_resource_device(const struct alv_resource *resource, int32_t *device);
@@ -856,6 +887,7 @@ alv_status alv_describe(const struct alv_resource *resource,
 //
 // The block stays the caller's, and stays allocated until `alv_shared_end` has answered `ALV_OK`, or is given to the library by
 // `alv_shared_park`. `ALV_UNSUPPORTED` for memory that cannot be shared, such as pinned memory: the message says what can.
+ALV_MUST_USE
 alv_status alv_share_raw(const struct alv_resource *resource,
                          void *block,
                          size_t bytes,
@@ -865,6 +897,7 @@ alv_status alv_share_raw(const struct alv_resource *resource,
                          struct alv_shared **out);
 
 // As `alv_share`, behind a stream that the library knows.
+ALV_MUST_USE
 alv_status alv_share_on(const struct alv_resource *resource,
                         void *block,
                         size_t bytes,
@@ -893,6 +926,7 @@ alv_status alv_message_read(const void *message, size_t length, struct alv_messa
 //
 // `ALV_STALE` if the exporter has ended or has taken it back, `ALV_OWN_PROCESS` in the process that shares it, `ALV_DEVICE_MISMATCH`
 // if it is on another device.
+ALV_MUST_USE
 alv_status alv_open_shared_raw(int32_t device,
                                const void *message,
                                size_t length,
@@ -902,6 +936,7 @@ alv_status alv_open_shared_raw(int32_t device,
                                struct alv_imported **out);
 
 // As `alv_open_shared`, on the device of a stream that the library knows, which the new handle keeps.
+ALV_MUST_USE
 alv_status alv_open_shared_on(const struct alv_stream *stream,
                               const void *message,
                               size_t length,
@@ -942,17 +977,19 @@ bool alv_shared_is_over(const struct alv_shared *shared);
 // Waits until no process has the block open, and ends the share: nobody can open the block then, and the caller may free it.
 // `timeout_ms` is how long it waits, in milliseconds: 0 asks once, and -1 is as long as it takes. A process that has died has nothing
 // open; one that lives has it until it lets go. `ALV_IN_USE` if one still has it, or if nobody can know: it is shared as before.
+ALV_MUST_USE
 alv_status alv_shared_end(const struct alv_shared *shared,
                           int64_t timeout_ms);
 
 // Gives the block to the library, which frees it when no process has it any more: at once, or at a later share, or by
 // `alv_sharing_sweep`. Until then others can open it. Waits for the work on `stream`; on other streams the caller has ordered the uses
 // before. If the call fails, nothing has changed. Not for a block of a ledger, which counts it as out.
+ALV_MUST_USE
 alv_status alv_shared_park_raw(const struct alv_shared *shared,
                                alv_cuda_stream stream);
 
 // As `alv_shared_park`, behind a stream that the library knows.
-alv_status alv_shared_park_on(const struct alv_shared *shared, const struct alv_stream *stream);
+ALV_MUST_USE alv_status alv_shared_park_on(const struct alv_shared *shared, const struct alv_stream *stream);
 
 // One more count of a share, which it returns; null for null.
 struct alv_shared *alv_shared_retain(struct alv_shared *shared);
@@ -972,6 +1009,7 @@ alv_status alv_sim_report(const struct alv_machine *machine,
 // Another process on the hardware of a simulated machine, as a machine: with handles, addresses, faults and mistakes of its own, and
 // the same devices and the same free memory. What one process shares, another opens. The process ends with the last handle of its
 // machine.
+ALV_MUST_USE
 alv_status alv_sim_process(const struct alv_machine *machine,
                            struct alv_machine **out);
 
@@ -1001,6 +1039,7 @@ uint64_t alv_sim_calls(const struct alv_machine *machine);
 
 // A resource over functions of the caller's, whose memory belongs to a device of the chosen machine. If the call fails, `drop`
 // is not called.
+ALV_MUST_USE
 alv_status alv_resource_from_source(int32_t device,
                                     const struct alv_source *source,
                                     struct alv_resource **out);
@@ -1009,6 +1048,7 @@ alv_status alv_resource_from_source(int32_t device,
 // that nothing could be freed. `ask` runs on the thread whose request failed, with no lock held, and may call this library; its
 // own requests ask no handler. It must not throw. `drop`, which may be null, is called once when the resource goes, on any
 // thread; not if the call fails. The new resource keeps `upstream`.
+ALV_MUST_USE
 alv_status alv_resource_with_oom_handler(const struct alv_resource *upstream,
                                          int32_t (*ask)(void *user, const struct alv_oom_report *report),
                                          void (*drop)(void *user),
@@ -1018,19 +1058,28 @@ alv_status alv_resource_with_oom_handler(const struct alv_resource *upstream,
 // The name of a status, such as `ALV_OUT_OF_MEMORY`: static text, and never null. An unknown number has a name that says so.
 const char *alv_status_name(alv_status status);
 
+// What a status says, such as `out of memory`: static text, and never null, for a status that comes without a message, as one that
+// another thread or another library has got. `alv_last_error_message` says more of a call of the thread's own.
+const char *alv_status_text(alv_status status);
+
 // A new stream of a device of the chosen machine, which does not wait for the legacy default stream; a negative number means the
 // current device.
+ALV_MUST_USE
 alv_status alv_stream_create(int32_t device,
                              struct alv_stream **out);
 
 // As `alv_stream_create`, on a device of that machine.
-alv_status alv_stream_create_on(const struct alv_machine *machine, int32_t device, struct alv_stream **out);
+ALV_MUST_USE
+alv_status alv_stream_create_on(const struct alv_machine *machine,
+                                int32_t device,
+                                struct alv_stream **out);
 
 // As `alv_stream_create`, with `flags`: 0, or `ALV_STREAM_WAITS_FOR_LEGACY`.
-alv_status alv_stream_create_with(int32_t device, uint32_t flags, struct alv_stream **out);
+ALV_MUST_USE alv_status alv_stream_create_with(int32_t device, uint32_t flags, struct alv_stream **out);
 
 // Wraps a stream of CUDA, which must stay valid until the last count of the handle is released. A default stream is itself,
 // whichever thread uses the handle: that of a thread is the calling thread's.
+ALV_MUST_USE
 alv_status alv_stream_wrap_raw(int32_t device,
                                alv_cuda_stream stream,
                                struct alv_stream **out);
@@ -1038,6 +1087,7 @@ alv_status alv_stream_wrap_raw(int32_t device,
 // Wraps a stream of CUDA that is valid while `owner` lives. The library calls `drop(owner)` once, on any thread, when it does
 // not need the stream any more: that may be later than the last release, and is never earlier. A free on such a stream costs no
 // driver call. If the call fails, `drop` is not called.
+ALV_MUST_USE
 alv_status alv_stream_wrap_owned_raw(int32_t device,
                                      alv_cuda_stream stream,
                                      void *owner,

@@ -6,8 +6,9 @@ use std::ffi::{c_int, c_void};
 
 use alluvion::{Device, StreamRef};
 
-use super::{PluginDevice, block_or_null, leak_on_failure};
+use super::{PluginDevice, block_or_null};
 use crate::allocate::layout;
+use crate::boundary;
 use crate::ledger::address;
 use crate::stream::{self, CudaStream};
 
@@ -36,7 +37,7 @@ pub unsafe extern "C" fn alluvion_cupy_malloc(param: *mut c_void, size: usize, d
 /// *, void *, int)`. What is not out is left alone, and a block that cannot be freed stays out: `alv_last_error_message` says so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_cupy_free(param: *mut c_void, block: *mut c_void, device: c_int) {
-    leak_on_failure(|| {
+    boundary::unanswered("alluvion_cupy_free", (), || {
         let Some(block) = address(block) else { return Ok(()) };
         let free = |owner: &Device| {
             // SAFETY: the block is given up, and its uses come before the stream's point, by the function's text.

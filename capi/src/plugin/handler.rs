@@ -103,7 +103,7 @@ pub unsafe extern "C" fn alluvion_handler_free(
     stream: CudaStream,
 ) -> c_int {
     boundary::call(|| {
-        let Some((block, layout)) = allocate::block(block, size, 0) else { return Ok(()) };
+        let Some((block, layout)) = allocate::block(block, size, 0)? else { return Ok(()) };
         // SAFETY: the contract of pointers.
         let resource = match unsafe { given(ctx) }? {
             Some(resource) => resource,
@@ -112,8 +112,7 @@ pub unsafe extern "C" fn alluvion_handler_free(
         let free = |stream: StreamRef<'_>| {
             // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point:
             // by the function's text.
-            unsafe { resource.get().deallocate(block, layout, stream) };
-            Ok(())
+            resource.freeing(|| unsafe { resource.get().deallocate(block, layout, stream) })
         };
         // SAFETY: a live stream of the device, by the function's text.
         unsafe { stream::with(resource.device(), stream, free) }

@@ -54,8 +54,3 @@ fn block_or_null(allocate: impl FnOnce() -> Result<Option<DevicePtr>, alluvion::
     });
     if status == ALV_OK { block } else { std::ptr::null_mut() }
 }
-
-/// Runs a free: what fails leaks, and says why.
-fn leak_on_failure(free: impl FnOnce() -> Result<(), alluvion::Error>) {
-    let _ = boundary::call(free);
-}

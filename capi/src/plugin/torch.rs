@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 
 use alluvion::{DevicePtr, Error, Resource, StreamRef};
 
-use super::{PluginDevice, block_or_null, leak_on_failure};
+use super::{PluginDevice, block_or_null};
 use crate::allocate::{self, layout, pointer};
 use crate::boundary;
 use crate::ledger::address;
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn alluvion_torch_free(
     device: c_int,
     stream: CudaStream,
 ) {
-    leak_on_failure(|| {
-        let Some((block, layout)) = allocate::block(block, size, 0) else { return Ok(()) };
+    boundary::unanswered("alluvion_torch_free", (), || {
+        let Some((block, layout)) = allocate::block(block, size, 0)? else { return Ok(()) };
         let device = PluginDevice::numbered(device)?;
         // Without a resource no block came from here.
         let Some(resource) = device.known_fixed() else { return Ok(()) };
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn alluvion_torch_free(
             }
             // SAFETY: the block came from this resource with this size, and is given up; its uses come before the stream's point,
             // or are on the streams that it has waited for: by the function's text.
-            unsafe { resource.get().deallocate(block, layout, stream) };
+            resource.freeing(|| unsafe { resource.get().deallocate(block, layout, stream) })?;
             device.live.give_back(size);
             Ok(())
         };
@@ -112,7 +112,7 @@ pub extern "C" fn alluvion_torch_memory_fraction(fraction: f64, device: c_int) {
 /// current one. If the stream cannot be used, as one of another context, the block is never freed: it leaks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream: CudaStream) {
-    leak_on_failure(|| {
+    boundary::unanswered("alluvion_torch_record_stream", (), || {
         let Some(block) = address(block) else { return Ok(()) };
         let device = PluginDevice::of_block(block)?;
         if device.known_fixed().is_none() {

@@ -6,8 +6,9 @@ use std::ffi::{c_int, c_void};
 
 use alluvion::{Device, StreamRef};
 
-use super::{PluginDevice, block_or_null, leak_on_failure};
+use super::{PluginDevice, block_or_null};
 use crate::allocate::layout;
+use crate::boundary;
 use crate::ledger::address;
 use crate::stream::{self, CudaStream};
 
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn alluvion_torch_ledger_free(
     stream: CudaStream,
 ) {
     let _ = size;
-    leak_on_failure(|| {
+    boundary::unanswered("alluvion_torch_ledger_free", (), || {
         let Some(block) = address(block) else { return Ok(()) };
         let device = PluginDevice::numbered(device)?;
         let free = |owner: &Device| {
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn alluvion_torch_ledger_free(
 /// For `set_record_stream_fn`, as `alluvion_torch_record_stream` for a block of `alluvion_torch_ledger_malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alluvion_torch_ledger_record_stream(block: *mut c_void, stream: CudaStream) {
-    leak_on_failure(|| {
+    boundary::unanswered("alluvion_torch_ledger_record_stream", (), || {
         let Some(block) = address(block) else { return Ok(()) };
         let device = PluginDevice::of_ledger_block(block)?;
         let ledger = device.device.ledger();

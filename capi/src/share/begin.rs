@@ -67,6 +67,7 @@ unsafe fn config(options: *const ShareOptions) -> Result<ShareConfig, Error> {
 ///
 /// The block stays the caller's, and stays allocated until `alv_shared_end` has answered `ALV_OK`, or is given to the library by
 /// `alv_shared_park`. `ALV_UNSUPPORTED` for memory that cannot be shared, such as pinned memory: the message says what can.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_share_raw(
     resource: *const ResourceHandle,
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn alv_share_raw(
 }
 
 /// As `alv_share`, behind a stream that the library knows.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_share_on(
     resource: *const ResourceHandle,

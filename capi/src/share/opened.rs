@@ -143,6 +143,7 @@ fn duplicate(descriptor: c_int) -> Result<OwnedFd, Error> {
 ///
 /// `ALV_STALE` if the exporter has ended or has taken it back, `ALV_OWN_PROCESS` in the process that shares it, `ALV_DEVICE_MISMATCH`
 /// if it is on another device.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_open_shared_raw(
     device: i32,
@@ -167,6 +168,7 @@ pub unsafe extern "C" fn alv_open_shared_raw(
 }
 
 /// As `alv_open_shared`, on the device of a stream that the library knows, which the new handle keeps.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_open_shared_on(
     stream: *const StreamHandle,
@@ -220,7 +222,7 @@ pub unsafe extern "C" fn alv_imported_range(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_imported_retain(imported: *mut ImportedHandle) -> *mut ImportedHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(imported) })
+    boundary::unanswered("alv_imported_retain", std::ptr::null_mut(), || unsafe { handle::retain(imported) })
 }
 
 /// Takes a count of imported memory; null is allowed. The last one waits, on the host, for the work on the stream that the memory was
@@ -230,5 +232,5 @@ pub unsafe extern "C" fn alv_imported_retain(imported: *mut ImportedHandle) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_imported_release(imported: *mut ImportedHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(imported) });
+    boundary::unanswered("alv_imported_release", (), || unsafe { handle::release(imported) });
 }

@@ -50,13 +50,13 @@ pub unsafe extern "C" fn alv_shared_message(
 /// the library's, and open until the block is ended or parked or the last handle is released: duplicate what is to be kept.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_descriptor(shared: *const SharedHandle) -> i32 {
-    boundary::contained(-1, || {
+    boundary::unanswered("alv_shared_descriptor", -1, || {
         // SAFETY: the contract of pointers.
-        let Ok(shared) = (unsafe { handle::lend(shared) }) else { return -1 };
-        match shared.state().as_deref() {
+        let Some(shared) = unsafe { handle::lend_or_null(shared) }? else { return Ok(-1) };
+        Ok(match shared.state().as_deref() {
             Ok(SharedState::Live(live)) => live.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd()),
             _ => -1,
-        }
+        })
     })
 }
 
@@ -85,16 +85,17 @@ pub unsafe extern "C" fn alv_shared_importers(shared: *const SharedHandle, out: 
 /// Whether the share has ended, so that the block is the caller's alone. False for null, and for one that was parked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_is_over(shared: *const SharedHandle) -> bool {
-    boundary::contained(false, || {
+    boundary::unanswered("alv_shared_is_over", false, || {
         // SAFETY: the contract of pointers.
-        let Ok(shared) = (unsafe { handle::lend(shared) }) else { return false };
-        matches!(shared.state().as_deref(), Ok(SharedState::Over))
+        let shared = unsafe { handle::lend_or_null(shared) }?;
+        Ok(shared.is_some_and(|shared| matches!(shared.state().as_deref(), Ok(SharedState::Over))))
     })
 }
 
 /// Waits until no process has the block open, and ends the share: nobody can open the block then, and the caller may free it.
 /// `timeout_ms` is how long it waits, in milliseconds: 0 asks once, and -1 is as long as it takes. A process that has died has nothing
 /// open; one that lives has it until it lets go. `ALV_IN_USE` if one still has it, or if nobody can know: it is shared as before.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_end(shared: *const SharedHandle, timeout_ms: i64) -> Status {
     boundary::call(|| {
@@ -107,6 +108,7 @@ pub unsafe extern "C" fn alv_shared_end(shared: *const SharedHandle, timeout_ms:
 /// Gives the block to the library, which frees it when no process has it any more: at once, or at a later share, or by
 /// `alv_sharing_sweep`. Until then others can open it. Waits for the work on `stream`; on other streams the caller has ordered the uses
 /// before. If the call fails, nothing has changed. Not for a block of a ledger, which counts it as out.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_park_raw(shared: *const SharedHandle, stream: CudaStream) -> Status {
     boundary::call(|| {
@@ -118,6 +120,7 @@ pub unsafe extern "C" fn alv_shared_park_raw(shared: *const SharedHandle, stream
 }
 
 /// As `alv_shared_park`, behind a stream that the library knows.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_park_on(
     shared: *const SharedHandle,
@@ -137,7 +140,7 @@ pub unsafe extern "C" fn alv_shared_park_on(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_retain(shared: *mut SharedHandle) -> *mut SharedHandle {
     // SAFETY: the contract of pointers.
-    boundary::contained(std::ptr::null_mut(), || unsafe { handle::retain(shared) })
+    boundary::unanswered("alv_shared_retain", std::ptr::null_mut(), || unsafe { handle::retain(shared) })
 }
 
 /// Takes a count of a share; null is allowed. After the last one nobody can open the block any more. Whoever has it open keeps it: so a
@@ -145,5 +148,5 @@ pub unsafe extern "C" fn alv_shared_retain(shared: *mut SharedHandle) -> *mut Sh
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn alv_shared_release(shared: *mut SharedHandle) {
     // SAFETY: the contract of pointers.
-    boundary::contained((), || unsafe { handle::release(shared) });
+    boundary::unanswered("alv_shared_release", (), || unsafe { handle::release(shared) });
 }

@@ -104,6 +104,40 @@ fn blocks_that_are_out_are_told_with_their_tags_and_may_be_freed_meanwhile() {
 }
 
 #[test]
+fn frees_that_were_refused_are_counted_and_say_why() {
+    let sim = Sim::new(1);
+    for recipe in ["tracking | pool | cuda", "stats | pool(checked=true) | cuda"] {
+        let resource = sim.recipe(recipe);
+        // SAFETY: a live resource.
+        let again = unsafe { alv_resource_retain(resource) };
+        let (status, block) = allocate(resource, 1000, 0);
+        assert_eq!(status, ALV_OK);
+        let refused = || {
+            let mut count = u64::MAX;
+            // SAFETY: a live resource and a place.
+            assert_eq!(unsafe { alv_refused_frees(again, &raw mut count) }, ALV_OK);
+            count
+        };
+        assert_eq!(refused(), 0);
+        free(resource, block, 2000, 0);
+        assert_eq!((refused(), error().status), (1, ALV_MISUSE), "{recipe}: another size: {}", message());
+        free(resource, block, 1000, 0);
+        assert_eq!(refused(), 1, "{recipe}");
+        // SAFETY: what is refused is not freed.
+        unsafe { alv_deallocate_sync(resource, block, 1000, 0) };
+        assert_eq!((refused(), error().status), (2, ALV_MISUSE), "{recipe}: freed twice: {}", message());
+        assert!(message().contains("are free already"), "{recipe}: {}", message());
+        // SAFETY: a live resource, and no place.
+        assert_eq!(unsafe { alv_refused_frees(resource, null_mut()) }, ALV_INVALID_ARGUMENT);
+        release(again);
+        release(resource);
+    }
+    // A machine may have noted the wrong frees, too. They are not what this test is about.
+    // SAFETY: a live machine.
+    assert_eq!(unsafe { alv_sim_report(sim.0, None, null_mut(), null_mut()) }, ALV_OK);
+}
+
+#[test]
 fn a_limit_says_how_much_of_it_is_used() {
     let sim = Sim::new(1);
     let limited = sim.recipe("stats | limiting(1MiB) | cuda");

@@ -54,6 +54,74 @@ fn a_description_is_cut_where_there_is_no_room() {
     release(resource);
 }
 
+/// The next handle of a kind must not pass for the one before it. In a build that does not look for mistakes there is nothing to see.
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "a build that does not look for mistakes believes every handle")]
+fn a_handle_that_is_gone_is_never_a_newer_one() {
+    let sim = Sim::new(1);
+    let first = sim.recipe("pool | cuda");
+    release(first);
+    for _ in 0..64 {
+        let next = sim.recipe("pool | cuda");
+        assert_ne!(next, first, "the address is another handle's now");
+        assert_eq!(allocate(first, 1000, 0), (ALV_INVALID_ARGUMENT, null_mut()));
+        assert!(message().contains("it was released for good before"), "{}", message());
+        release(next);
+    }
+    // A handle of another kind, and what never was one.
+    // SAFETY: a build that looks for mistakes reads nothing of what is no resource.
+    unsafe { alv_resource_release(sim.0.cast()) };
+    assert!(message().contains("another kind"), "{}", message());
+    let nothing = [0_u64; 64];
+    // SAFETY: as above.
+    unsafe { alv_resource_release(nothing.as_ptr().cast_mut().cast()) };
+    assert!(message().contains("it is no handle"), "{}", message());
+}
+
+/// What a free finds wrong without looking for it is said in every build; the block leaks, and nothing else happens.
+#[test]
+fn frees_with_wrong_arguments_say_so() {
+    let sim = Sim::new(2);
+    let pool = sim.recipe("stats | pool | cuda");
+    let (stream, other) = (sim.stream(), sim.stream_of(1));
+    let (status, block) = allocate(pool, 1000, 0);
+    assert_eq!(status, ALV_OK);
+    // Another failure.
+    let forget = || assert_eq!(alv_check_version(u32::MAX), ALV_UNSUPPORTED);
+    let said = |words: &str| {
+        assert!(message().contains(words), "{words}: {}", message());
+        assert_eq!(counts(pool).allocations.value, 1);
+        forget();
+    };
+    forget();
+    for (resource, bytes, align, words) in [
+        (null(), 0, 0, "bytes: no block has 0"),
+        (null(), 1000, 3, "alignment"),
+        (null(), 1000, 512, "resource: it"),
+    ] {
+        // SAFETY: nothing is freed where an argument is wrong.
+        unsafe { alv_deallocate_raw(resource, block, bytes, align, null_mut()) };
+        said(words);
+        // SAFETY: as above.
+        unsafe { alv_deallocate_sync(resource, block, bytes, align) };
+        said(words);
+        // SAFETY: as above.
+        unsafe { alv_deallocate_on(resource, block, bytes, align, stream) };
+        said(words);
+    }
+    for (stream, words) in [(null(), "stream: it is null"), (other.cast_const(), "device")] {
+        // SAFETY: as above.
+        unsafe { alv_deallocate_on(pool, block, 1000, 0, stream) };
+        said(words);
+    }
+    free(pool, block, 1000, 0);
+    for stream in [stream, other] {
+        // SAFETY: the only count of it.
+        unsafe { alv_stream_release(stream) };
+    }
+    release(pool);
+}
+
 #[test]
 fn a_handle_keeps_what_it_needs_and_is_noticed_when_it_is_gone() {
     let sim = Sim::new(1);

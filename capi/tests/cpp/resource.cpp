@@ -21,6 +21,16 @@ static_assert(!std::is_convertible_v<char const *, resource>, "a recipe is no re
 
 namespace {
 
+template <class First, class = void>
+constexpr bool takes = false;
+template <class First>
+constexpr bool takes<First, std::void_t<decltype(std::declval<resource const &>().allocate(std::declval<First>(), std::size_t{4096}))>> =
+    true;
+
+// `allocate(0, 4096)` looks like a stream and a size. It was 0 bytes with an alignment, and so a null pointer.
+static_assert(!takes<int> && !takes<long> && !takes<std::nullptr_t>);
+static_assert(takes<stream_view> && takes<alluvion::stream const &> && takes<alv_cuda_stream> && takes<std::size_t>);
+
 bool aligned(void *block, std::size_t align) { return reinterpret_cast<std::uintptr_t>(block) % align == 0; }
 
 void handles() {
@@ -95,11 +105,17 @@ void calls() {
 
     void *block = pool.allocate(100);
     pool.deallocate(block, 100);
-    block = pool.allocate(4096, 4096);
+    block = pool.allocate_sync(4096, 4096);
     EXPECT(aligned(block, 4096));
     pool.deallocate(block, 4096, 4096);
     block = pool.allocate_sync(100, 32);
     pool.deallocate_sync(block, 100, 32);
+
+    EXPECT(pool.refused_frees() == 0);
+    resource const watched("tracking | cuda");
+    watched.deallocate_sync(watched.allocate_sync(100), 50);
+    EXPECT(watched.refused_frees() == 1 && resource(watched).refused_frees() == 1);
+    watched.outstanding([&](alv_block const &left) { watched.deallocate_sync(left.address, left.bytes); });
 
     EXPECT(pool.allocate(stream, 0) == nullptr && pool.allocate_sync(0) == nullptr);
     pool.deallocate(stream, nullptr, 100);

@@ -219,6 +219,10 @@ public:
     [[nodiscard]] void *allocate(std::size_t bytes, std::size_t align = default_alignment) const {
         return allocate_sync(bytes, align);
     }
+    // Of two plain numbers the first may be meant as a stream: `allocate(0, 4096)`. A stream is no number here, and
+    // `allocate_sync(bytes, align)` is for sizes.
+    template <class Number, std::enable_if_t<std::is_integral_v<Number> && std::is_signed_v<Number>, int> = 0>
+    void *allocate(Number stream_or_bytes, std::size_t bytes_or_align, std::size_t align = default_alignment) const = delete;
     void deallocate(void *block, std::size_t bytes, std::size_t align = default_alignment) const noexcept {
         deallocate_sync(block, bytes, align);
     }
@@ -299,6 +303,13 @@ public:
     [[nodiscard]] std::optional<pool_status> status() const {
         pool_status found = ALV_INIT(pool_status);
         return if_there(alv_status_of(handle_, &found), found);
+    }
+
+    /// How many frees through this handle and its copies a layer has refused: see `alv_refused_frees`.
+    [[nodiscard]] std::uint64_t refused_frees() const {
+        std::uint64_t found = 0;
+        check(alv_refused_frees(handle_, &found));
+        return found;
     }
 
     /// Writes every block of the outermost suballocator to a file, as JSON that `alluvion viz` draws.
