@@ -4,7 +4,7 @@
 
 #include "../detail/factory.hpp"
 
-#include <cstdlib>
+#include <stdlib.h>
 #include <string>
 #include <utility>
 
@@ -25,9 +25,9 @@ public:
     /// The first row of the file.
     [[nodiscard]] std::string header() const { return "Thread,Time,Action,Pointer,Size,Stream"; }
 
-    /// What `RMM_LOG_FILE` in the environment names; a `logic_error` without it.
+    /// What `RMM_LOG_FILE` in the environment names; a `logic_error` without it, and in a program that runs with the rights of others.
     static std::string get_default_filename() {
-        char const *const named = std::getenv("RMM_LOG_FILE");
+        char const *const named = ::secure_getenv("RMM_LOG_FILE");
         if (named == nullptr) {
             throw logic_error("a log without a name, and no RMM_LOG_FILE in the environment");
         }
