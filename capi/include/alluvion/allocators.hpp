@@ -49,7 +49,7 @@ public:
     /// Of the resource that is current when it is made.
     basic_polymorphic_allocator() : resource_(Allocation::current()) {}
 
-    basic_polymorphic_allocator(typename Allocation::resource resource) : resource_(std::move(resource)) {}
+    basic_polymorphic_allocator(typename Allocation::resource upstream) : resource_(std::move(upstream)) {}
 
     template <class Other>
     basic_polymorphic_allocator(basic_polymorphic_allocator<Other, Allocation> const &other) noexcept : resource_(other.kept()) {}

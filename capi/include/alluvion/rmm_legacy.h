@@ -62,7 +62,11 @@ extern "C" {
  */
 static inline struct CUstream_st *alv_rmm_stream_of_this_file(struct CUstream_st *stream) {
 #ifdef ALV_RMM_PER_THREAD
+#ifdef __cplusplus
+    return stream == NULL ? reinterpret_cast<struct CUstream_st *>(2) : stream;
+#else
     return stream == NULL ? (struct CUstream_st *)2 : stream;
+#endif
 #else
     return stream;
 #endif
@@ -73,14 +77,17 @@ static inline struct CUstream_st *alv_rmm_stream_of_this_file(struct CUstream_st
 namespace alluvion {
 namespace rmm_legacy {
 
-/* For a pointer of any type. Their streams are translated already, so that they are one function in all files. */
+/*
+ * For a pointer of any type. Their streams are translated already, so that they are one function in all files. Their names stand in
+ * parentheses because a program may have macros with arguments that are called alike, as checkers of leaks have.
+ */
 
-inline rmmError_t alloc(void **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
+inline rmmError_t (alloc)(void **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
     return rmmAlloc(ptr, size, stream, file, line);
 }
 
 template <class T>
-inline rmmError_t alloc(T **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
+inline rmmError_t (alloc)(T **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
     if (ptr == nullptr) {
         return rmmAlloc(nullptr, size, stream, file, line);
     }
@@ -90,12 +97,12 @@ inline rmmError_t alloc(T **ptr, size_t size, CUstream_st *stream, const char *f
     return answer;
 }
 
-inline rmmError_t realloc(void **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
+inline rmmError_t (realloc)(void **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
     return rmmRealloc(ptr, size, stream, file, line);
 }
 
 template <class T>
-inline rmmError_t realloc(T **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
+inline rmmError_t (realloc)(T **ptr, size_t size, CUstream_st *stream, const char *file, unsigned int line) {
     if (ptr == nullptr) {
         return rmmRealloc(nullptr, size, stream, file, line);
     }
@@ -105,14 +112,14 @@ inline rmmError_t realloc(T **ptr, size_t size, CUstream_st *stream, const char 
     return answer;
 }
 
-inline rmmError_t free(const volatile void *ptr, CUstream_st *stream, const char *file, unsigned int line) {
+inline rmmError_t (free)(const volatile void *ptr, CUstream_st *stream, const char *file, unsigned int line) {
     return rmmFree(const_cast<void *>(ptr), stream, file, line);
 }
 
 } // namespace rmm_legacy
 } // namespace alluvion
 
-#define ALV_RMM_CALL(of_cpp, of_c) ::alluvion::rmm_legacy::of_cpp
+#define ALV_RMM_CALL(of_cpp, of_c) (::alluvion::rmm_legacy::of_cpp)
 #else
 #define ALV_RMM_CALL(of_cpp, of_c) of_c
 #endif

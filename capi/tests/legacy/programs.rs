@@ -99,6 +99,11 @@ fn the_header_compiles_alone_and_beside_others() {
         format!(
             "#define RMM_TRY(call) return 7 + (int)(call)\n{legacy}int f(void) {{ RMM_TRY(rmmFinalize()); }}\n"
         ),
+        // Macros with the names of functions of C, as checkers of leaks have them.
+        format!(
+            "#define free(p) leaked(p)\n#define realloc(p, n) leaked(p)\n#define alloc(n) leaked(n)\n{legacy}\
+             rmmError_t f(void **p) {{ RMM_TRY(RMM_ALLOC(p, 8, 0)); RMM_TRY(RMM_REALLOC(p, 9, 0)); return RMM_FREE(*p, 0); }}\n"
+        ),
         // In a branch without braces.
         format!(
             "{legacy}rmmError_t f(int b) {{ if (b) RMM_TRY(rmmFinalize()); else return RMM_SUCCESS; return RMM_ERROR_IO; }}\n"

@@ -6,6 +6,10 @@
 #error "alluvion.hpp needs C++17: compile with -std=c++17 or later, or include alluvion.h"
 #endif
 
+#if defined(__GNUC__) && !defined(__EXCEPTIONS) && !defined(__cpp_exceptions) && !defined(__CUDACC__)
+#error "alluvion.hpp throws: compile without -fno-exceptions, or include alluvion.h, whose functions answer a status"
+#endif
+
 #include "../../alluvion.h"
 
 // A linker keeps one of several inline functions with one name. Two files of a program may mean different streams by 0, and types
