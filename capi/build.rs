@@ -1,4 +1,5 @@
-//! Gives the shared library its name for the loader, and keeps it loaded.
+//! Gives a shared library that cargo links its name for the loader, and keeps it loaded. `ci/install-capi` links one that has versions
+//! of symbols, too.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

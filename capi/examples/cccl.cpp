@@ -1,7 +1,9 @@
 // A handle of Alluvion as a memory resource of CCCL, 3.2 or later, and layers over a resource of somebody else.
 // (not run: it needs the headers of CUDA; ci/cccl brings them)
 //
-//     c++ -std=c++17 cccl.cpp -I$CUDA_HOME/include/cccl -I$CUDA_HOME/include $(pkg-config --cflags --libs calluvion) -o cccl && ./cccl
+//     export PKG_CONFIG_PATH=/opt/alluvion/lib/pkgconfig
+//     cuda="-I/usr/local/cuda/include/cccl -I/usr/local/cuda/include -L/usr/local/cuda/lib64 -lcudart"
+//     c++ -std=c++17 cccl.cpp $cuda $(pkg-config --cflags --libs calluvion) -Wl,-rpath,"$(pkg-config --variable=libdir calluvion)" -o cccl && ./cccl
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
 

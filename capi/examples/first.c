@@ -1,7 +1,8 @@
 /*
  * A pool of a GPU's memory, a block of it with some work on a stream, and what the pool has counted.
  *
- *     cc first.c $(pkg-config --cflags --libs calluvion) -o first && ./first
+ *     export PKG_CONFIG_PATH=/opt/alluvion/lib/pkgconfig
+ *     cc first.c $(pkg-config --cflags --libs calluvion) -Wl,-rpath,"$(pkg-config --variable=libdir calluvion)" -o first && ./first
  *
  * Without a GPU the same runs on a simulated one.
  */

@@ -1,7 +1,7 @@
 // A function that was written for RMM, as it was, over Alluvion: only the folder that its headers come from is another one.
 //
-//     headers=$(pkg-config --variable=includedir calluvion)/alluvion/compat
-//     c++ -std=c++17 from_rmm.cpp -I$headers $(pkg-config --cflags --libs calluvion) -o from_rmm && ./from_rmm
+//     export PKG_CONFIG_PATH=/opt/alluvion/lib/pkgconfig
+//     c++ -std=c++17 from_rmm.cpp $(pkg-config --cflags --libs alluvion-compat) -Wl,-rpath,"$(pkg-config --variable=libdir calluvion)" -o from_rmm && ./from_rmm
 //
 // A program that keeps RMM, and wants its memory from Alluvion, includes <alluvion/rmm.hpp> instead.
 #include <rmm/cuda_stream.hpp>

@@ -1,7 +1,11 @@
 /*
  * A pair of functions for PyTorch's CUDAPluggableAllocator, over a recipe of your own for each device.
  *
- *     cc -shared -fPIC torch_plugin.c $(pkg-config --cflags --libs calluvion) -o torch_plugin.so
+ *     export PKG_CONFIG_PATH=/opt/alluvion/lib/pkgconfig
+ *     cc -shared -fPIC torch_plugin.c $(pkg-config --cflags --libs calluvion) -Wl,-rpath,"$(pkg-config --variable=libdir calluvion)" -o torch_plugin.so
+ *
+ * and in Python, before the first tensor:
+ * (not run: it needs a GPU and PyTorch; ci/capi loads the functions as PyTorch does)
  *
  * and in Python, before the first tensor:
  * (not run: it needs a GPU and PyTorch; ci/capi loads the functions as PyTorch does)
@@ -29,7 +33,9 @@ static alv_resource *pool_of(int device) {
     if (pool != NULL) return pool;
     pthread_mutex_lock(&lock);
     pool = pools[device];
-    if (pool == NULL && alv_resource_from_recipe("stats | pool | cuda-async", device, &pool) == ALV_OK) {
+    /* Another version of the library may be in the process by other means. */
+    if (pool == NULL && alv_check_version(ALV_VERSION) == ALV_OK &&
+        alv_resource_from_recipe("stats | pool | cuda-async", device, &pool) == ALV_OK) {
         __atomic_store_n(&pools[device], pool, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&lock);
