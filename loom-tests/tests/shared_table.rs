@@ -299,7 +299,7 @@ fn explore_deaths(model: impl Fn(usize) -> bool + Send + Sync + 'static) {
         });
         if deaths.load(Ordering::Relaxed) == 0 {
             println!("{accesses} accesses at most");
-            assert!(accesses > 10, "it had a life");
+            assert!(accesses > 5, "it had a life");
             return;
         }
     }
