@@ -137,9 +137,11 @@ fn fork_one_that_waits() -> u64 {
     // SAFETY: the child waits for its end, and calls nothing else.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process can be forked");
-    while child == 0 {
-        // SAFETY: it waits for a signal.
-        unsafe { libc::pause() };
+    if child == 0 {
+        loop {
+            // SAFETY: it waits for a signal.
+            unsafe { libc::pause() };
+        }
     }
     child as u64
 }
