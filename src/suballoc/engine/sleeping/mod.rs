@@ -172,15 +172,15 @@ impl<U: Resource> Engine<U> {
         stream: Option<StreamRef<'_>>,
     ) -> Option<Result<(), Error>> {
         let address = block.address();
-        let sleeps =
-            || self.book.inner.lock_here().is_some_and(|inner| inner.sleepers.blocks.contains_key(&address));
-        if !sleeps() {
-            return None;
-        }
-        // So that it is free, and not only later; or awake, and freed like any other.
-        let _ = self.book.settle_copies();
-        if !sleeps() {
-            return None;
+        let has_open = {
+            let sleepers = &self.book.inner.lock_here()?.sleepers;
+            sleepers.blocks.get(&address)?;
+            sleepers.copying.iter().any(|copying| copying.open.is_some())
+        };
+        if has_open {
+            // So that it is free now, and not only later; or awake, and freed like any other.
+            let _ = self.book.settle_copies();
+            self.book.inner.lock_here()?.sleepers.blocks.get(&address)?;
         }
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)
