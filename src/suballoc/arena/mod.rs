@@ -89,7 +89,7 @@ type Dump = Arc<dyn Fn(&OutOfMemory) + Send + Sync>;
 /// assert_eq!(told.try_recv(), Ok(Cause::TooLarge));
 /// # Ok::<(), alluvion::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use = "a configuration does nothing until a suballocator is made with it"]
 pub struct ArenaConfig {
     bytes: Option<usize>,
@@ -97,12 +97,6 @@ pub struct ArenaConfig {
     dump: Option<Dump>,
     handlers: Handlers,
     snapshots: Option<SnapshotFiles>,
-}
-
-impl Default for ArenaConfig {
-    fn default() -> Self {
-        Self { bytes: None, checked: None, dump: None, handlers: Handlers::default(), snapshots: None }
-    }
 }
 
 impl ArenaConfig {
