@@ -18,8 +18,7 @@ extern "C" fn forget() {
     }
 }
 
-// The loader calls what this section lists.
+// The loader calls what this section lists: pointers to functions of C, of which this is one. What it passes to them is not read.
 #[used]
-// SAFETY: the section has pointers to functions of C, and this is one. What the loader passes to it is not read.
 #[unsafe(link_section = ".init_array")]
 static FORGET: extern "C" fn() = forget;
