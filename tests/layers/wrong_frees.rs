@@ -113,11 +113,36 @@ fn where_nobody_refuses_nothing_is_less_than_nothing() {
         let counts = stats.counts();
         assert_eq!((counts.bytes.live, counts.allocations.live), (0, 0), "{stats:?}");
     }
-    assert_eq!((limiting.allowance().excesses(), part.excesses(), all.excesses()), (6, 9, 9));
+    assert_eq!((limiting.allowance().excesses(), part.excesses(), all.excesses()), (6, 9, 0));
     // All of the room is there.
     let most = Held::of(&limiting, 64 * MIB, stream.as_ref());
     assert_eq!(limiting.used_bytes(), 64 * MIB);
     most.free(stream.as_ref());
+    bench.check();
+}
+
+/// What one child gives back too often is not taken from what another has.
+#[test]
+fn a_block_that_is_freed_twice_makes_no_room_beside_another_child() {
+    let bench = Bench::sim();
+    let (device, stream) = (bench.device(), bench.stream());
+    // SAFETY: the addresses are nobody's, and nobody uses them.
+    let trusting = || unsafe { Callback::new(&device, |_, _| Ok(1 << 20), |_, _, _| ()) };
+    let all = Allowance::new("all", 2 * MIB);
+    let [wrong, right] = ["wrong", "right"].map(|name| all.child(name, 2 * MIB));
+    let (first, second) = (trusting().budget(wrong.clone()), trusting().budget(right.clone()));
+    let other = Held::of(&second, MIB, stream.as_ref());
+    let layout = layout_of(MIB);
+    let block = first.allocate(layout, stream.as_ref()).unwrap();
+    for _ in 0..3 {
+        // SAFETY: the source does nothing.
+        unsafe { first.deallocate(block, layout, stream.as_ref()) };
+    }
+    assert_eq!((all.used_bytes(), wrong.used_bytes(), right.used_bytes()), (MIB, 0, MIB));
+    assert_eq!((wrong.excesses(), right.excesses(), all.excesses()), (2, 0, 0));
+    assert!(first.allocate(layout_of(2 * MIB), stream.as_ref()).is_err(), "one half is out");
+    other.free(stream.as_ref());
+    assert_eq!((all.used_bytes(), all.excesses()), (0, 0));
     bench.check();
 }
 

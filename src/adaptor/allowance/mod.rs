@@ -323,7 +323,7 @@ impl Allowance {
     }
 
     /// How often more bytes came back than were out: blocks were freed twice, and nothing under the limit has refused them. The live
-    /// bytes never go below zero.
+    /// bytes never go below zero. What comes back through a child is counted there.
     #[must_use]
     pub fn excesses(&self) -> u64 {
         self.node.excesses()

@@ -42,6 +42,7 @@ impl AllowanceNode {
 
     /// Gives back here and to all above. The caller has the turn, or this is a root.
     pub(super) fn give_to_each(&self, bytes: u64) {
+        let mut bytes = bytes;
         for node in self.upwards() {
             if node.is_root() {
                 let given = node.give_to_root(bytes);
@@ -52,8 +53,10 @@ impl AllowanceNode {
                 continue;
             }
             let before = node.taken.load(Ordering::Relaxed);
+            // What was not out here is not this node's above either: it would be another child's.
+            bytes = node.at_most(bytes, before);
             // Relaxed: as where it is taken.
-            node.taken.store(before - node.at_most(bytes, before), Ordering::Relaxed);
+            node.taken.store(before - bytes, Ordering::Relaxed);
         }
     }
 
@@ -81,7 +84,8 @@ impl AllowanceNode {
         let mut before = self.taken.load(Ordering::Relaxed);
         loop {
             // Others may take meanwhile.
-            let given = bytes.min(before & !LENT);
+            let out = before & !LENT;
+            let given = if out > self.hard { 0 } else { bytes.min(out) };
             let after = before - given;
             // Release: as in `give_to_root`.
             match self.taken.compare_exchange(before, after, Ordering::Release, Ordering::Relaxed) {
@@ -95,6 +99,8 @@ impl AllowanceNode {
     #[inline]
     fn at_most(&self, bytes: u64, taken: u64) -> u64 {
         let out = taken & !LENT;
+        // Above the limit: below zero, while another thread that has given too much is about to give some of that back.
+        let out = if out > self.hard { 0 } else { out };
         if bytes > out { self.note_excess(out) } else { bytes }
     }
 
