@@ -48,8 +48,12 @@ impl ResourceHandle {
     /// Frees a block of the resource by `free`; an error says why a layer has refused it, and left it alone.
     #[inline]
     pub(crate) fn freeing(&self, free: impl FnOnce()) -> Result<(), Error> {
-        // Relaxed: a figure, which orders nothing.
-        freeing(free).inspect_err(|_| _ = self.refused.fetch_add(1, Ordering::Relaxed))
+        freeing(free).inspect_err(|refused| {
+            // Relaxed: a figure, which orders nothing.
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            // Where a function of the program's frees within the free of a stack over it, the block of that one is refused, too.
+            refused.clone().tell_who_frees();
+        })
     }
 }
 

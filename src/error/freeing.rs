@@ -50,7 +50,8 @@ thread_local! {
 /// # Errors
 ///
 /// What a layer has told. [`Misuse`](crate::ErrorKind::Misuse): the block was wrong, and was left alone by that layer and by those
-/// under it.
+/// under it. Nobody else hears of it: a layer that frees so, and leaves the block alone because of the error, [tells it
+/// on](Error::tell_who_frees).
 pub fn freeing(free: impl FnOnce()) -> Result<(), Error> {
     let outer = Outer::set_aside();
     free();
@@ -93,17 +94,20 @@ fn take() -> Option<Error> {
 struct Outer {
     ear: Ear,
     heard: Option<Error>,
+    /// What was told within is the answer there, and no refusal of what is freed around it.
+    told: u64,
 }
 
 impl Outer {
     fn set_aside() -> Self {
         let ear = EAR.replace(Ear::Open);
-        Self { ear, heard: if ear == Ear::Heard { take() } else { None } }
+        Self { ear, heard: if ear == Ear::Heard { take() } else { None }, told: TOLD.get() }
     }
 }
 
 impl Drop for Outer {
     fn drop(&mut self) {
+        TOLD.set(self.told);
         if EAR.replace(self.ear) == Ear::Heard || self.ear == Ear::Heard {
             let _ = HEARD.try_with(|heard| heard.replace(mem::take(&mut self.heard)));
         }
@@ -146,6 +150,20 @@ mod tests {
         });
         assert_eq!(inner, [Some(told(3).to_string()), None]);
         assert_eq!(said(outer), Some(told(5).to_string()));
+    }
+
+    #[test]
+    fn what_was_answered_within_is_no_refusal_around_it() {
+        let answered = is_freed_by(|| assert!(freeing(|| told(3).tell_who_frees()).is_err()));
+        let told_on = is_freed_by(|| {
+            let refused = freeing(|| told(3).tell_who_frees()).expect_err("it was told");
+            refused.tell_who_frees();
+        });
+        assert_eq!((answered, told_on), (true, false));
+        assert_eq!(
+            said(freeing(|| assert!(!is_freed_by(|| told(3).tell_who_frees())))),
+            Some(told(3).to_string())
+        );
     }
 
     #[test]

@@ -7,7 +7,10 @@ use alluvion::adaptor::{Aligned, Allowance, Budget, Fallback, Limiting, Stats};
 use alluvion::error::freeing;
 use alluvion::source::{Callback, Cuda, CudaAsync};
 use alluvion::testing::Bench;
-use alluvion::{AnyResource, Device, MisuseKind, Pool, PoolConfig, Resource, ResourceExt, Stream};
+use alluvion::{
+    AnyResource, Device, DevicePtr, Layout, MisuseKind, Pool, PoolConfig, Resource, ResourceExt, Stream,
+    StreamRef,
+};
 
 use crate::raw_block::{Held, layout_of};
 
@@ -118,6 +121,31 @@ fn where_nobody_refuses_nothing_is_less_than_nothing() {
     let most = Held::of(&limiting, 64 * MIB, stream.as_ref());
     assert_eq!(limiting.used_bytes(), 64 * MIB);
     most.free(stream.as_ref());
+    bench.check();
+}
+
+/// A resource of a user's that asks two pools whose block it is: what the first one refuses is the second one's, and is freed.
+#[test]
+fn a_refusal_that_was_answered_below_is_none_above() {
+    let bench = Bench::sim();
+    let (device, stream) = (bench.device(), bench.stream());
+    let (first, second) = (pool(&device), pool(&device));
+    let allocate = |layout: Layout, stream: StreamRef<'_>| Ok(second.allocate(layout, stream)?.address());
+    let deallocate = |block: DevicePtr, layout: Layout, stream: StreamRef<'_>| {
+        // SAFETY: the pool is checked, and refuses what is not its own.
+        if freeing(|| unsafe { first.deallocate(block, layout, stream) }).is_err() {
+            // SAFETY: the block is the second one's, and its uses come before this point: the caller's promises.
+            unsafe { second.deallocate(block, layout, stream) };
+        }
+    };
+    // SAFETY: the blocks are those of a pool, which keeps the contract, and go back to it.
+    let either = unsafe { Callback::new(&device, allocate, deallocate) };
+    let stack = either.stats().limiting(64 * MIB);
+    Held::of(&stack, BYTES, stream.as_ref()).free(stream.as_ref());
+    Held::of(&stack, BYTES, stream.as_ref()).free_sync();
+    let stats = stack.find::<Stats>().unwrap().counts();
+    assert_eq!((stack.used_bytes(), stats.bytes.live, second.status().live_bytes), (0, 0, 0));
+    assert_eq!(bench.simulated().unwrap().take_hazards().len(), 2, "the first pool tells of what it refuses");
     bench.check();
 }
 

@@ -147,7 +147,9 @@ impl DeviceMemoryResource {
             py.detach(|| {
                 stream.with(device, |stream| {
                     // SAFETY: as above; the attempt before this one did nothing.
-                    freeing(|| unsafe { owner.deallocate(block, layout, stream) })
+                    let freed = freeing(|| unsafe { owner.deallocate(block, layout, stream) });
+                    // Where a function of the program's frees within the free of a stack over it, the block of that one is refused, too.
+                    freed.inspect_err(|refused| refused.clone().tell_who_frees())
                 })
             })
         });
