@@ -2,11 +2,13 @@
 
 #![expect(unsafe_code, reason = "launches kernels, and makes the mistakes that are to be found")]
 
+use std::sync::Arc;
+
 use alluvion::adaptor::GuardConfig;
 use alluvion::driver::CaptureMode;
 use alluvion::sim::{Hazard, HazardKind, Kernel, SimConfig};
 use alluvion::source::{Cuda, CudaAsync, Mapped, Pinned};
-use alluvion::suballoc::{ArenaConfig, FixedSizeConfig};
+use alluvion::suballoc::{ArenaConfig, FixedSizeConfig, Growth};
 use alluvion::{AnyResource, Device, DevicePtr, PoolConfig, Resource, ResourceExt, Sim, Stream, StreamRef};
 
 use crate::raw_block::{Held, layout_of};
@@ -229,4 +231,25 @@ fn a_machine_that_does_not_watch_sees_nothing() {
     block.free(stream.as_ref());
     write(&sim, stream.as_ref(), at, BYTES);
     assert_eq!(kinds(&sim.take_hazards()), []);
+}
+
+/// In a capture a guard lets blocks through as they are. Where one of them is all of what the pool below has taken, that stays carved.
+#[test]
+fn what_a_guard_lets_through_in_a_capture_stays_the_pools() {
+    let sim = Sim::new();
+    let stream = sim.device(0).stream().unwrap();
+    let config = PoolConfig::default().growth(Growth::Exact).checked(false);
+    let pool = Arc::new(Cuda::new(&sim.device(0)).pool(config).unwrap());
+    let guard = Arc::clone(&pool).guard(GuardConfig::default().quarantine(0)).unwrap();
+    Held::of(&guard, BYTES, stream.as_ref()).free(stream.as_ref());
+    sim.begin_capture(0, stream.raw(), CaptureMode::Relaxed).expect("it can capture");
+    Held::of(&guard, BYTES, stream.as_ref()).free(stream.as_ref());
+    drop(sim.end_capture(0, stream.raw()).expect("it is whole"));
+    assert_eq!(kinds(&sim.take_hazards()), []);
+    let block = Held::of(&pool, BYTES, stream.as_ref());
+    let at = block.pointer;
+    write(&sim, stream.as_ref(), at, BYTES);
+    block.free(stream.as_ref());
+    write(&sim, stream.as_ref(), at, BYTES);
+    assert_eq!(kinds(&sim.take_hazards()), [HazardKind::UseAfterFree]);
 }

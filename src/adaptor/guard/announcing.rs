@@ -87,7 +87,8 @@ impl Fence {
         nvtx::leave(self.origin.address());
     }
 
-    /// The block goes back to the upstream, as it came.
+    /// The block goes back to the upstream, as it came. One that was not announced is none of this: it may be all of what the upstream
+    /// has announced itself.
     pub(super) fn withdraw(&self, device: &Device) {
         nvtx::unite(self.whole());
         if let Some(watch) = device.driver().block_watch() {

@@ -329,7 +329,9 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, freed, Some(stream.id()));
             }
         }
-        fence.withdraw(self.device());
+        if is_guarded {
+            fence.withdraw(self.device());
+        }
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it comes before this point of
         // the stream: the caller's promise. So do the copies and fills on this stream; and the fills of its allocation, because the
         // stream was brought behind them, or may reuse what they have written.
@@ -402,7 +404,9 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
                 return self.watch.keep_unordered(&live, Frontier::of(raised), None);
             }
         }
-        fence.withdraw(self.device());
+        if is_guarded {
+            fence.withdraw(self.device());
+        }
         // SAFETY: the block came from the upstream with this layout, and is live there. Every use of it is over: the caller's
         // promise; and what was written around it too: the stream has been waited for, or nothing was.
         unsafe { self.upstream.deallocate_sync(origin, plan.whole) };
