@@ -1,6 +1,7 @@
 """Scopes: the resource for a while, and tags."""
 
 import asyncio
+import sys
 import threading
 
 import pytest
@@ -172,3 +173,33 @@ def test_a_scope_of_a_thread_that_ends_in_another_is_told(sim):
     in_thread(scope.__enter__)
     with pytest.warns(RuntimeWarning, match="another thread or task"):
         scope.__exit__(None, None, None)
+
+
+def test_a_scope_within_that_of_a_thread_leaves_the_process_what_it_had(sim):
+    before, stack = alluvion.current_resource(), alluvion.resource("cuda")
+    with alluvion.using("cuda", thread=True):
+        with alluvion.using(stack):
+            assert in_thread(alluvion.current_resource) is stack
+        assert in_thread(alluvion.current_resource) is before
+    assert alluvion.current_resource() is before
+
+
+def test_scopes_of_several_threads_leave_what_was_before(sim):
+    before, stacks = alluvion.current_resource(), [alluvion.resource("cuda") for _ in range(4)]
+
+    def enter_and_leave(stack):
+        for _ in range(1000):
+            with alluvion.using(stack):
+                pass
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=enter_and_leave, args=(stack,)) for stack in stacks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert alluvion.current_resource() is before

@@ -97,9 +97,9 @@ class using(Generic[_Resource]):
             before: Any = _scopes.get()
             _scopes.set((resource, before))
             return _Entry(device, before)
-        entry = _Entry(device, _alluvion.current_resource(device))
-        _alluvion.set_current_resource(resource, device)
         with _lock:
+            entry = _Entry(device, _of_process(device))
+            _alluvion.set_current_resource(resource, device)
             _current.setdefault(device, []).append(entry)
         return entry
 
@@ -118,8 +118,8 @@ class using(Generic[_Resource]):
                     )
                 else:
                     _scopes.set(scopes[1])
-            elif _is_innermost(entry):
-                _alluvion.set_current_resource(entry.before, entry.device)
+            else:
+                _end(entry)
 
     def __exit__(
         self,
@@ -132,16 +132,30 @@ class using(Generic[_Resource]):
         self._leave(self._entered.pop())
 
 
-def _is_innermost(entry: _Entry) -> bool:
-    """Takes an entry out. One that is not the innermost of its device hands what was before it to the one that came after it."""
+def _of_process(device: int) -> Any:
+    """What the process allocates from, whatever the calling thread has chosen for itself."""
+    token = _scopes.set(None)
+    try:
+        return _alluvion.current_resource(device)
+    finally:
+        _scopes.reset(token)
+
+
+def _end(entry: _Entry) -> None:
+    """Takes an entry out. What was before it is current again; or, if it is not the innermost of its device, the one that came after
+    it gets that.
+    """
+    # Until the lock is free: this may be the last that has it, and its end may wait.
+    ends = _of_process(entry.device)
     with _lock:
         entries = _current[entry.device]
         place = entries.index(entry)
         del entries[place]
-        if place == len(entries):
-            return True
-        entries[place].before = entry.before
-        return False
+        if place < len(entries):
+            entries[place].before = entry.before
+        else:
+            _alluvion.set_current_resource(entry.before, entry.device)
+    del ends
 
 
 __all__ = ["using"]
