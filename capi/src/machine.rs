@@ -171,6 +171,11 @@ pub struct SimOptions {
     pub memory_bytes: usize,
     /// What the order in which simulated work runs is drawn from.
     pub seed: u64,
+    /// Not 0 for a machine that does not look into pools, so that their calls cost what they cost beside a GPU. Wrong frees there, and
+    /// accesses to what is free there, are not noticed then.
+    pub leaves_pools_alone: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 // SAFETY: repr(C), a size first, and numbers.
@@ -188,7 +193,7 @@ pub unsafe extern "C" fn alv_machine_sim(options: *const SimOptions, out: *mut *
             if !options.is_null() {
                 // SAFETY: the contract of pointers.
                 let options = unsafe { record::read(options) }?;
-                config = config.seed(options.seed);
+                config = config.seed(options.seed).watch_blocks(options.leaves_pools_alone == 0);
                 if options.devices > 0 {
                     config = config.devices(options.devices);
                 }

@@ -147,6 +147,7 @@ static_assertions::assert_obj_safe!(
 
 /// Names that the rooms hand out and that are no types.
 const NO_TYPES: [&str; 18] = [
+    "BlockWatch",
     "Shareable",
     "Iter",
     "InterpretedCalls",

@@ -263,6 +263,11 @@ typedef struct alv_sim_options {
     size_t memory_bytes;
     // What the order in which simulated work runs is drawn from.
     uint64_t seed;
+    // Not 0 for a machine that does not look into pools, so that their calls cost what they cost beside a GPU. Wrong frees there, and
+    // accesses to what is free there, are not noticed then.
+    uint32_t leaves_pools_alone;
+    // Zero.
+    uint32_t reserved;
 } alv_sim_options;
 
 // A handler of device memory, in the shape that `custatevecDeviceMemHandler_t`, `cutensornetDeviceMemHandler_t` and

@@ -10,12 +10,24 @@ pub(crate) struct Sim(pub(crate) *mut MachineHandle);
 
 impl Sim {
     pub(crate) fn new(devices: u32) -> Self {
+        Self::with_pools_left_alone(devices, 0)
+    }
+
+    /// One that does not look into pools, and so takes nothing from the heap beside their calls.
+    #[allow(dead_code, reason = "what calls cost is counted by another test")]
+    pub(crate) fn of_costs() -> Self {
+        Self::with_pools_left_alone(1, 1)
+    }
+
+    fn with_pools_left_alone(devices: u32, leaves_pools_alone: u32) -> Self {
         let options = SimOptions {
             struct_size: size_of::<SimOptions>(),
             devices,
             cuda_version: 0,
             memory_bytes: 0,
             seed: 7,
+            leaves_pools_alone,
+            reserved: 0,
         };
         let mut machine = null_mut();
         // SAFETY: a whole struct and a place.

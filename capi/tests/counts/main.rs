@@ -84,7 +84,7 @@ const RECIPES: [&str; 3] = [
 
 #[test]
 fn a_hit_on_a_default_stream_or_a_known_one_costs_nothing() {
-    let sim = Sim::new(1);
+    let sim = Sim::of_costs();
     let stream = sim.stream();
     // SAFETY: a live stream.
     let known = unsafe { alv_stream_handle(stream) };
@@ -114,7 +114,7 @@ fn a_hit_on_a_default_stream_or_a_known_one_costs_nothing() {
 /// block of 64 KiB, and one for 64 frees of small blocks later. docs/capi/README.md says so.
 #[test]
 fn a_hit_on_a_stream_of_others_costs_four_calls_of_the_driver_and_its_part_of_an_event() {
-    let sim = Sim::new(1);
+    let sim = Sim::of_costs();
     for recipe in RECIPES {
         let bare = sim.foreign_stream();
         let resource = sim.recipe(recipe);
@@ -153,7 +153,7 @@ fn a_hit_on_a_stream_of_others_costs_four_calls_of_the_driver_and_its_part_of_an
 #[test]
 fn a_hit_on_a_wrapped_stream_with_an_owner_costs_nothing() {
     unsafe extern "C" fn keep(_: *mut c_void) {}
-    let sim = Sim::new(1);
+    let sim = Sim::of_costs();
     let bare = sim.foreign_stream();
     let resource = sim.recipe(RECIPES[0]);
     let mut wrapped = null_mut();
@@ -184,7 +184,7 @@ fn a_hit_on_a_wrapped_stream_with_an_owner_costs_nothing() {
 /// A copy of a handle is a count, and a request that fails formats nothing before it is asked why.
 #[test]
 fn counts_and_refusals_allocate_nothing() {
-    let sim = Sim::new(1);
+    let sim = Sim::of_costs();
     let resource = sim.recipe(RECIPES[0]);
     let mut block = null_mut();
     let refuse = |block: &mut *mut c_void| {

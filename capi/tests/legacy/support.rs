@@ -64,6 +64,8 @@ impl Sim {
             cuda_version: 0,
             memory_bytes: DEVICE_BYTES,
             seed: 7,
+            leaves_pools_alone: 0,
+            reserved: 0,
         };
         let mut machine = null_mut();
         unsafe {

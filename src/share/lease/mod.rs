@@ -17,8 +17,8 @@
 //! nobody else gets the seat until then.
 //!
 //! A child of a fork of that process has copies of its descriptors, with which the kernel keeps the devices as they were: what was
-//! queued runs to its end. The seat has the mark of the process's [kin](crate::joint), and the lease does not end while one of them
-//! lives, either.
+//! queued runs to its end. The seat has the mark of the process's kin, which is all that it has forked, and the lease does not end
+//! while one of them lives, either.
 //! Where processes have numbers of their own, as in containers, that cannot be asked, and is the users' to know.
 
 mod hold;

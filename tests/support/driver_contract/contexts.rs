@@ -44,7 +44,7 @@ pub(crate) fn a_context_is_made_current_where_none_is(driver: &dyn Driver) {
         assert_eq!(driver.ensure_context(), Ok(()));
         assert_eq!(driver.context_device(), Ok(Some(GPU)));
         on_a_new_thread(|| {
-            assert_eq!(driver.context_device(), Ok(at_first(driver)), "it is the other thread's")
+            assert_eq!(driver.context_device(), Ok(at_first(driver)), "it is the other thread's");
         });
         assert_eq!(driver.set_context(last), Ok(()));
         assert_eq!(driver.ensure_context(), Ok(()));

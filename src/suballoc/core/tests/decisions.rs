@@ -222,7 +222,9 @@ fn core_over_pages(units: &[u32]) -> (Core, Owner, Vec<u64>) {
 fn a_growth_in_place_while_memory_is_settled_hides_no_epoch() {
     for gives_up in [false, true] {
         let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 25]);
-        [(0, 1), (2, 3), (4, 9)].map(|(at, epoch)| release(&mut core, all[at], first, epoch));
+        [(0, 1), (2, 3), (4, 9)]
+            .into_iter()
+            .for_each(|(at, epoch)| release(&mut core, all[at], first, epoch));
         let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);
         assert!(!core.settle_some(first, &mut settling, &mut looks), "the long block is left");
         // An aligned block takes the end of it, and leaves a beginning.
@@ -244,7 +246,9 @@ fn a_growth_in_place_while_memory_is_settled_hides_no_epoch() {
 #[test]
 fn a_growth_that_is_given_up_while_memory_is_settled_hides_no_epoch() {
     let (mut core, first, all) = core_over_pages(&[1, 1, 4, 1, 60, 1, 28]);
-    [(0, 1), (2, 3), (4, 4), (6, 9)].map(|(at, epoch)| release(&mut core, all[at], first, epoch));
+    [(0, 1), (2, 3), (4, 4), (6, 9)]
+        .into_iter()
+        .for_each(|(at, epoch)| release(&mut core, all[at], first, epoch));
     let site = core.site(first, 70, 1, &[]).expect("the range is longer");
     let growing = core.begin_growth(site, 0);
     let (mut settling, mut looks) = (Settling::up_to(Epoch(1)), 2);

@@ -214,9 +214,11 @@ impl SuballocBook {
         if open.is_empty() {
             return Ok(());
         }
+        // All of them, also behind one that cannot be waited for.
         let mut waited = Ok(());
         for copies in &open {
-            waited = waited.and(copies.settle([]));
+            let settled = copies.settle([]);
+            waited = waited.and(settled);
         }
         let Some(mut guard) = self.inner.lock_here() else { return waited };
         let inner = &mut *guard;
