@@ -283,7 +283,7 @@ fn the_error_of_another_context_ends_no_transfer() {
         assert!(is_written(&back));
         let transfer = vector.download(vec![0; LEN], stream.as_ref()).expect("it is submitted");
         heap::watch((stub().queued)()[0]);
-        (stub().answer)(ENTRIES, Code::ILLEGAL_ADDRESS.0, 3);
+        (stub().answer)(ENTRIES, Code::ILLEGAL_ADDRESS.0, 5);
         let error = transfer.wait().expect_err("nobody can say");
         assert_eq!(error.call(), Some(Call::ContextEnter));
         assert!(!heap::is_freed());
