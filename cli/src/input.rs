@@ -32,7 +32,7 @@ pub(crate) fn refuse_overwriting(file: &Path, output: &Path, by: &str) -> Result
 /// A file that has been opened, and of a log nothing been read.
 pub(crate) enum Opened {
     Log(Unpacked<BufReader<File>>),
-    Snapshot(SnapshotFile),
+    Snapshot(Box<SnapshotFile>),
 }
 
 impl Opened {
@@ -48,7 +48,7 @@ impl Opened {
         // Of a packed file that was cut there may be no text at all, which the reader of logs tells.
         let start = text.fill_buf().unwrap_or_default();
         if start.trim_ascii_start().first() == Some(&b'{') {
-            return SnapshotFile::read(text).map(Self::Snapshot);
+            return SnapshotFile::read(text).map(|snapshot| Self::Snapshot(Box::new(snapshot)));
         }
         Ok(Self::Log(text))
     }
@@ -82,7 +82,7 @@ impl Input {
     /// Reads either, and tells of a cut.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         match Opened::new(path)? {
-            Opened::Snapshot(snapshot) => Ok(Self::Snapshot(snapshot)),
+            Opened::Snapshot(snapshot) => Ok(Self::Snapshot(*snapshot)),
             Opened::Log(text) => {
                 let trace = Trace::from_rmm_csv(text).map_err(|error| Failure::of_file(path, error))?;
                 tell_of_cut(path, &trace);

@@ -68,7 +68,7 @@ impl Drawing {
                 return Err(Failure::usage("a snapshot is of one device: leave out --gpu"));
             }
             Opened::Snapshot(snapshot) if recipe.is_none() && !self.recorded => {
-                let still = snapshot::draw(&self.file, snapshot);
+                let still = snapshot::draw(&self.file, *snapshot);
                 let page = page::of_snapshot(&still).map_err(|error| failed(&error))?;
                 (page, plural(still.bytes.len(), "block"))
             }
