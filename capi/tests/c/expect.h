@@ -28,15 +28,20 @@
 
 #define OK(call) EXPECT_STATUS(call, ALV_OK)
 
-/* A machine with two simulated GPUs of 1 GiB, which is chosen. */
-static inline alv_machine *simulated(void) {
+/* A machine with two simulated GPUs of 1 GiB, which is chosen. If it leaves pools alone, it sees no wrong free there. */
+static inline alv_machine *simulated_that(unsigned leaves_pools_alone) {
     alv_sim_options options = ALV_INIT(alv_sim_options);
     options.devices = 2;
     options.memory_bytes = (size_t)1 << 30;
+    options.leaves_pools_alone = leaves_pools_alone;
     alv_machine *machine = NULL;
     OK(alv_machine_sim(&options, &machine));
     OK(alv_set_machine(machine));
     return machine;
+}
+
+static inline alv_machine *simulated(void) {
+    return simulated_that(0);
 }
 
 static inline int to_stderr(void *user, const char *bytes, size_t n) {

@@ -92,7 +92,7 @@ static void mistakes_without_a_status(void) {
 }
 
 int main(void) {
-    alv_machine *machine = simulated();
+    alv_machine *machine = simulated_that(1);
     alv_resource *resource = stack("pool | cuda");
     alv_resource *kept = stack("pool | cuda");
     alv_stream *stream = NULL;

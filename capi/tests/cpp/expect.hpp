@@ -23,11 +23,12 @@ inline void expect(bool held, char const *text, char const *file, int line) {
 /// A simulated machine that bare numbers of devices mean while it lives.
 class sim {
 public:
-    explicit sim(unsigned devices = 1, std::size_t memory_bytes = std::size_t{1} << 30) {
+    explicit sim(unsigned devices = 1, std::size_t memory_bytes = std::size_t{1} << 30, bool leaves_pools_alone = false) {
         alv_sim_options options = ALV_INIT(alv_sim_options);
         options.devices = devices;
         options.memory_bytes = memory_bytes;
         options.seed = 7;
+        options.leaves_pools_alone = leaves_pools_alone;
         if (alv_machine_sim(&options, &machine_) != ALV_OK || alv_set_machine(machine_) != ALV_OK) {
             std::fprintf(stderr, "no simulated machine: %s\n", alv_last_error_message());
             std::abort();
