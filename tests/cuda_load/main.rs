@@ -403,7 +403,7 @@ fn a_context_is_made_current_where_none_is() {
             assert_eq!(current_context(), other);
         }
         // Another thread has nothing current, whatever this one has.
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             scope.spawn(|| {
                 assert_eq!(current_context(), 0);
                 assert_eq!(driver.ensure_context(), Ok(()));
