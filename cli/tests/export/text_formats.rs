@@ -104,7 +104,7 @@ fn names_are_escaped() {
     assert_eq!(folded, "a \"b\" \\c_é 1024\n");
     let page = text(&["export", &path, "--format", "prometheus"]);
     assert!(
-        page.contains("alluvion_tag_live_bytes{device=\"0\",tag=\"a \\\"b\\\" \\\\c\u{1}é\"} 1000\n"),
+        page.contains("alluvion_tag_live_bytes{device=\"0\",tag=\"a \\\"b\\\" \\\\c\\\\u{1}é\"} 1000\n"),
         "{page}"
     );
 }
