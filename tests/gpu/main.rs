@@ -21,6 +21,9 @@ mod gpu_kernels;
 mod gpu_module;
 #[path = "../support/host_contract/mod.rs"]
 mod host_contract;
+#[cfg(target_os = "linux")]
+#[path = "../support/left_over.rs"]
+mod left_over;
 #[path = "../support/not_sync.rs"]
 mod not_sync;
 #[path = "../support/own_context.rs"]

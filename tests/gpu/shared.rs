@@ -5,10 +5,8 @@
 #![expect(unsafe_code, reason = "forks, and kills what was forked")]
 
 use std::env;
-use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::process::{self, Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +20,7 @@ use alluvion::{
     AnyResource, Device, DeviceVec, Error, Machine, PoolConfig, Resource as _, ResourceExt, Stream,
 };
 
+use crate::left_over::{descriptors, leases};
 use crate::shareable::{Shareable, mapped, ways_of};
 use crate::sharing_contract::wire;
 
@@ -197,19 +196,6 @@ struct Before {
     free_bytes: usize,
     descriptors: usize,
     leases: usize,
-}
-
-fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").expect("Linux says").count()
-}
-
-/// Those of this user that are left when the dead ones have been removed.
-fn leases() -> usize {
-    alluvion::share::lease::sweep("/dev/shm".as_ref());
-    let user = fs::metadata("/proc/self").expect("Linux says").uid();
-    let room = format!("/dev/shm/alluvion-{user}");
-    let names = fs::read_dir(room).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter(|name| name.to_str().is_some_and(|name| name.starts_with("lease-"))).count()
 }
 
 impl Before {

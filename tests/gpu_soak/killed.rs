@@ -1,7 +1,6 @@
 //! Processes that open memory of the pool, write to it, and are killed meanwhile.
 
 use std::env;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +14,7 @@ use alluvion::share::{ImportedMut, Message, ShareConfig, Shared};
 use alluvion::source::Mapped;
 use alluvion::{DeviceVec, Machine, Pool, Resource as _};
 
+use crate::left_over::{descriptors, leases};
 use crate::wire;
 
 /// Set in the child.
@@ -34,20 +34,8 @@ pub(crate) struct Left {
 
 impl Left {
     pub(crate) fn look() -> Self {
-        alluvion::share::lease::sweep("/dev/shm".as_ref());
-        let descriptors = fs::read_dir("/proc/self/fd").expect("Linux says").count();
-        Self { descriptors, leases: leases("/dev/shm".as_ref()) }
+        Self { descriptors: descriptors(), leases: leases() }
     }
-}
-
-/// The files of leases in a folder and the folders in it.
-fn leases(folder: &std::path::Path) -> usize {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let of = |entry: fs::DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_dir() => leases(&entry.path()),
-        _ => usize::from(entry.file_name().to_string_lossy().contains("-lease-")),
-    };
-    entries.flatten().map(of).sum()
 }
 
 /// What the first use sets up in the driver and in this process stays.

@@ -4,6 +4,9 @@
 mod gpu_kernels;
 #[path = "../support/gpu_module.rs"]
 mod gpu_module;
+#[cfg(target_os = "linux")]
+#[path = "../support/left_over.rs"]
+mod left_over;
 #[path = "../support/raw_block.rs"]
 mod raw_block;
 #[path = "../support/soak.rs"]
