@@ -25,13 +25,13 @@ mod driver;
 mod exit;
 mod handle;
 #[cfg(any(feature = "cuda", feature = "runtime"))]
+mod library;
+#[cfg(any(feature = "cuda", feature = "runtime"))]
 mod load_error;
 mod pointer;
 mod process;
 mod relaxed;
 mod sharing;
-#[cfg(any(feature = "cuda", feature = "runtime"))]
-mod vendor;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;

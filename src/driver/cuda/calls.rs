@@ -8,8 +8,8 @@ use core::ptr::{self, NonNull};
 use super::context::check;
 use super::entry::MISSING;
 use super::{CudaDriver, abi, host_call, numa, usable};
-use crate::driver::vendor::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
-use crate::driver::vendor::{address_range, answered_in, migration, pages, pinned, pools};
+use crate::driver::library::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::library::{address_range, answered_in, migration, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,

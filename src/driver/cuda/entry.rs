@@ -8,9 +8,9 @@ use super::abi;
 use super::context::{CudaDevice, check};
 use super::symbols::Symbols;
 use super::{CudaDriver, usable};
-use crate::driver::vendor::LibraryDriver;
-use crate::driver::vendor::exported::Descriptors;
-use crate::driver::vendor::functions::{PinnedFunctions, SharedFunctions};
+use crate::driver::library::LibraryDriver;
+use crate::driver::library::exported::Descriptors;
+use crate::driver::library::functions::{PinnedFunctions, SharedFunctions};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 
 /// The code of a call whose function the loaded libcuda lacks.

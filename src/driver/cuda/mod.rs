@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use context::CudaDevice;
 use symbols::Symbols;
 
-use super::vendor::{abi, host_call, numa};
+use super::library::{abi, host_call, numa};
 use super::{Call, Code, DriverError, DriverResult, exit, process::LoadedIn};
 use crate::sync::Arc;
 

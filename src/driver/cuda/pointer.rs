@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_uint, c_void};
 
 use super::CudaDriver;
 use super::abi;
-use crate::driver::vendor::plain_allocation::plain_allocation;
+use crate::driver::library::plain_allocation::plain_allocation;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`, `..._IS_MANAGED`, `..._DEVICE_ORDINAL`.

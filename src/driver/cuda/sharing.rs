@@ -9,8 +9,8 @@ use super::abi::{self, Portable};
 use super::calls::event;
 use super::context::check;
 use super::entry::MISSING;
-use crate::driver::vendor::exported::{Descriptors, as_handle, exported};
-use crate::driver::vendor::{answered_in, pages, pools};
+use crate::driver::library::exported::{Descriptors, as_handle, exported};
+use crate::driver::library::{answered_in, pages, pools};
 use crate::driver::{
     Call, Code, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess, MemoryHandle,
     PointerHandle, RawEvent, RawMemory, RawPool, Sharing,

@@ -1,6 +1,6 @@
 //! The functions of libcuda, found once by their exact names.
 //!
-//! Those that the runtime libraries have by the same type are in `vendor/functions.rs`.
+//! Those that the runtime libraries have by the same type are in `library/functions.rs`.
 //!
 //! cudarc opens the library, and would find functions too, but it panics where one is missing. Here a missing function is a value:
 //! loading fails without the required functions, and a call without its optional function returns an error.
@@ -12,7 +12,7 @@ use core::ffi::{c_char, c_int, c_uchar, c_uint, c_ulonglong, c_ushort, c_void};
 use cudarc::driver::sys;
 
 use super::abi::Portable;
-use crate::driver::vendor::functions::{FindFunctions, Names, SharedFunctions};
+use crate::driver::library::functions::{FindFunctions, Names, SharedFunctions};
 
 /// The function type that `cuLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);

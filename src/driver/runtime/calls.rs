@@ -7,9 +7,9 @@ use core::ptr::{self, NonNull};
 
 use super::RuntimeDriver;
 use super::enter::MISSING;
-use crate::driver::vendor::abi;
-use crate::driver::vendor::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
-use crate::driver::vendor::{address_range, answered_in, host_call, migration, numa, pages, pinned, pools};
+use crate::driver::library::abi;
+use crate::driver::library::answer::{capture_mode, capture_mode_of, capture_status_of, is_done, not_empty};
+use crate::driver::library::{address_range, answered_in, host_call, migration, numa, pages, pinned, pools};
 use crate::driver::{
     AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,

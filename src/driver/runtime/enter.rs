@@ -8,10 +8,10 @@ use std::sync::OnceLock;
 
 use super::symbols::Symbols;
 use super::{RuntimeDriver, usable};
-use crate::driver::vendor::LibraryDriver;
-use crate::driver::vendor::abi;
-use crate::driver::vendor::exported::Descriptors;
-use crate::driver::vendor::functions::{PinnedFunctions, SharedFunctions};
+use crate::driver::library::LibraryDriver;
+use crate::driver::library::abi;
+use crate::driver::library::exported::Descriptors;
+use crate::driver::library::functions::{PinnedFunctions, SharedFunctions};
 use crate::driver::{Call, Code, DriverError, DriverResult, RawStream};
 
 /// A device, and the context that is behind it where the library has contexts.

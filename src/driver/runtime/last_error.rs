@@ -5,7 +5,7 @@
 use core::ffi::c_uint;
 
 use super::RuntimeDriver;
-use crate::driver::vendor::abi;
+use crate::driver::library::abi;
 use crate::driver::{Call, DriverError, DriverResult};
 
 impl RuntimeDriver {

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "asks a vendor's library about addresses")]
 
 use super::{Runtime, RuntimeDriver};
-use crate::driver::vendor::abi;
-use crate::driver::vendor::plain_allocation::plain_allocation;
+use crate::driver::library::abi;
+use crate::driver::library::plain_allocation::plain_allocation;
 use crate::driver::{AddressRange, Call, Code, DriverError, DriverResult, MemoryKind, PointerInfo};
 
 /// Words of 8 bytes for the answer: cudart 13 writes 88 bytes, HIP 32, cudart 12 24. Nobody may write more without another name.

@@ -7,9 +7,9 @@ use core::ffi::c_int;
 use super::RuntimeDriver;
 use super::calls::aligned;
 use super::enter::{MISSING, RuntimeDevice};
-use crate::driver::vendor::abi::{self, Portable};
-use crate::driver::vendor::exported::{Descriptors, as_handle, exported};
-use crate::driver::vendor::{answered_in, pages, pools};
+use crate::driver::library::abi::{self, Portable};
+use crate::driver::library::exported::{Descriptors, as_handle, exported};
+use crate::driver::library::{answered_in, pages, pools};
 use crate::driver::{
     Call, Code, Driver, DriverError, DriverResult, EventHandle, ExportedMemory, HandleType, MapAccess,
     MemoryHandle, PointerHandle, RawEvent, RawMemory, RawPool, Sharing,

@@ -10,7 +10,7 @@ use super::enter::RuntimeDevice;
 use super::library::Library;
 use super::symbols::{Named, Symbols};
 use super::{Runtime, RuntimeDriver};
-use crate::driver::vendor::abi;
+use crate::driver::library::abi;
 use crate::driver::{Call, Code, DriverError, LoadError, exit};
 
 impl RuntimeDriver {

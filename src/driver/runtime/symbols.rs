@@ -1,5 +1,5 @@
 //! The functions of the libraries: one name for each library, and one type for all. Those that libcuda's driver calls by the
-//! same text are in `vendor/functions.rs`.
+//! same text are in `library/functions.rs`.
 
 #![expect(unsafe_code, reason = "gives the functions of a foreign library their types")]
 
@@ -7,8 +7,8 @@ use core::ffi::{c_char, c_int, c_uint, c_ulonglong, c_ushort, c_void};
 
 use super::Runtime;
 use super::library::Library;
-use crate::driver::vendor::abi::Portable;
-use crate::driver::vendor::functions::{FindFunctions, Names, SharedFunctions};
+use crate::driver::library::abi::Portable;
+use crate::driver::library::functions::{FindFunctions, Names, SharedFunctions};
 
 /// The function type that `cudaLaunchHostFunc` calls.
 pub(super) type HostFunctionPointer = unsafe extern "C" fn(*mut c_void);

@@ -2,7 +2,7 @@
 //!
 //! docs/runtimes.md says where each number comes from.
 
-use crate::driver::vendor::abi;
+use crate::driver::library::abi;
 use crate::driver::{Code, DeviceAttribute, MemoryKind};
 
 /// How one vendor's library differs from the others.
