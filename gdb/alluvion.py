@@ -19,7 +19,7 @@ import gdb
 import gdb.printing
 import gdb.types
 
-# Must be that of the library: `src/suballoc/roll`.
+# Must be that of the library: `src/suballoc/debugger`.
 VERSION = 1
 MAGIC = b"alluvion's roll\0"
 # The static: magic, version, bytes of a record, address and number of the places.

@@ -72,7 +72,9 @@ impl Block {
     /// Everything that its uses on other streams than the home have to be over before.
     pub(super) fn frontier(&self) -> Frontier {
         let mut frontier = Frontier::quiescent();
-        let Some(due) = self.uses.lock_here().map(|uses| uses.due(Access::Write)) else { return frontier };
+        let Some(due) = self.uses.lock_unless_forked().map(|uses| uses.due(Access::Write)) else {
+            return frontier;
+        };
         due.iter().filter_map(|used| self.point(used)).for_each(|stamp| frontier.extend(stamp));
         frontier
     }
@@ -84,7 +86,7 @@ impl Block {
     /// Makes `stream` follow what an access has to follow: all that is on the home stream, and the uses in
     /// `Uses::due`, which are returned.
     fn order(&self, stream: StreamRef<'_>, access: Access) -> Result<Due, Error> {
-        self.uses.require_here()?;
+        self.uses.require_same_process()?;
         if !self.is_home(stream) {
             follow(stream, self.home.as_ref().release())?;
         }
@@ -105,7 +107,7 @@ impl Block {
             return;
         }
         let crowd = {
-            let Some(mut uses) = self.uses.lock_here() else { return };
+            let Some(mut uses) = self.uses.lock_unless_forked() else { return };
             if access == Access::Write {
                 uses.forget(due);
             }
@@ -170,7 +172,7 @@ impl Block {
 
     /// Ends a use that [`open`](Self::open) began, `opened` on the same stream.
     pub(crate) fn close(&self, stream: StreamRef<'_>, opened: StreamId, access: Access) {
-        if self.uses.is_of_parent() {
+        if self.uses.is_forked_child() {
             return;
         }
         let stands_in = stream.id() != opened;
@@ -204,7 +206,7 @@ impl Block {
 
     /// Returns `true` if a graph may have the address; in a forked child, too, where nobody knows.
     pub(super) fn is_in_a_graph(&self) -> bool {
-        self.uses.lock_here().is_none_or(|uses| uses.in_a_graph)
+        self.uses.lock_unless_forked().is_none_or(|uses| uses.in_a_graph)
     }
 
     /// Makes another stream the home.
@@ -245,7 +247,7 @@ impl Block {
     ///
     /// The block came from `resource`, or from one with its id, and is not used again.
     pub(super) unsafe fn deallocate_to(&mut self, resource: &impl Resource) {
-        if self.uses.is_of_parent() {
+        if self.uses.is_forked_child() {
             return;
         }
         let uses = self.uses.get_mut();

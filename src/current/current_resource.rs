@@ -55,7 +55,7 @@ impl Default for CurrentResource {
 
 impl Attachment for CurrentResource {
     fn release(&self) {
-        let set = self.state.lock_here().and_then(|mut state| state.set.take());
+        let set = self.state.lock_unless_forked().and_then(|mut state| state.set.take());
         // Not under the lock: the resource may be the last of its kind and call the driver.
         drop(set);
     }
@@ -84,7 +84,7 @@ impl CurrentResource {
         resource: AnyResource,
     ) -> Result<Option<AnyResource>, Error> {
         device.require(resource.device())?;
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         Ok(self.state.lock().set.replace(resource))
     }
 
@@ -92,7 +92,7 @@ impl CurrentResource {
     pub(super) fn put_back(&self, now: &AnyResource, before: Option<AnyResource>) {
         let gone = {
             // In a child of a fork there is nothing to put back: every use is refused.
-            let Some(mut state) = self.state.lock_here() else { return };
+            let Some(mut state) = self.state.lock_unless_forked() else { return };
             if !state.set.as_ref().is_some_and(|set| set.is_same(now)) {
                 return;
             }
@@ -111,7 +111,7 @@ impl CurrentResource {
     /// The resource that is set; without one, sets the initial one.
     fn of_all_threads(&self, device: &Device) -> Result<AnyResource, Error> {
         // All calls but the first few end here. A child of a fork goes on, and is refused.
-        if let Some(set) = self.state.lock_here().and_then(|state| state.set.clone()) {
+        if let Some(set) = self.state.lock_unless_forked().and_then(|state| state.set.clone()) {
             return Ok(set);
         }
         let found = self.known_or_initial(device, PATIENCE, |state| state.set.clone())?;
@@ -129,7 +129,7 @@ impl CurrentResource {
         patience: Duration,
         known: impl Fn(&State) -> Option<AnyResource>,
     ) -> Result<AnyResource, Error> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let (this, until) = (current_thread(), Instant::now() + patience);
         {
             let mut state = self.state.lock();

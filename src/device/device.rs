@@ -106,7 +106,7 @@ impl Device {
     ///
     /// As the driver says.
     pub fn capabilities(&self) -> Result<&Capabilities, Error> {
-        self.machine.require_here()?;
+        self.machine.require_same_process()?;
         let known = &self.machine.state(self.ordinal).capabilities;
         if let Some(capabilities) = known.get() {
             return Ok(capabilities);
@@ -164,7 +164,7 @@ impl Device {
     ///
     /// `Unsupported`, for `what`, where the driver has none.
     pub(crate) fn sharing(&self, what: &'static str) -> Result<&dyn Sharing, Error> {
-        self.machine.require_here()?;
+        self.machine.require_same_process()?;
         self.driver().sharing().ok_or_else(|| {
             Error::unsupported(what, "the driver has no calls for it", "copy it through the host")
         })
@@ -206,7 +206,7 @@ impl Device {
     ///
     /// Those of the work itself, too.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.machine.require_here()?;
+        self.machine.require_same_process()?;
         let _relaxed = RelaxedCapture::attempt(&**self.driver());
         let pasts = self.table().begin_wait(self.ordinal);
         self.driver().context_synchronize(self.ordinal)?;
@@ -217,7 +217,7 @@ impl Device {
     }
 
     pub(crate) fn require_machine(&self, other: &Self) -> Result<(), Error> {
-        self.machine.require_here()?;
+        self.machine.require_same_process()?;
         if self.machine == other.machine { Ok(()) } else { Err(Error::machine_mismatch()) }
     }
 

@@ -344,7 +344,7 @@ impl Machine {
     ///
     /// A capture error while a stream captures: then nothing was waited for. Those of the work itself.
     pub(crate) fn wait_for_device(&self, ordinal: u32) -> Result<(), Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         let device = self.device(ordinal)?;
         for timeline in self.table().timelines().filter(|timeline| timeline.ordinal() == ordinal) {
             timeline.require_no_capture()?;
@@ -387,7 +387,7 @@ impl Machine {
 
     /// The timeline of a point that is not known to be over.
     fn timeline_to_ask(&self, stamp: Stamp) -> Result<Option<Arc<Timeline>>, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         if stamp.stream.machine() != self.number() {
             return Err(Error::machine_mismatch());
         }
@@ -409,7 +409,7 @@ impl Machine {
     /// # Errors
     ///
     /// `NOT_INITIALIZED` in a child of the process that it was made in.
-    pub(crate) fn require_here(&self) -> DriverResult<()> {
+    pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.inner.made_in.require()
     }
 

@@ -22,7 +22,7 @@ impl RetiredPools {
     ///
     /// `pool` was made by `pool_create` of this device, and nobody allocates from it any more.
     pub(crate) unsafe fn retire(&self, driver: &dyn Driver, ordinal: u32, pool: RawPool) {
-        if self.pools.is_of_parent() {
+        if self.pools.is_forked_child() {
             // The pool is the parent's.
             return;
         }
@@ -36,7 +36,7 @@ impl RetiredPools {
 
     /// Destroys the pools that are empty.
     pub(crate) fn sweep(&self, driver: &dyn Driver, ordinal: u32) {
-        let Some(mut pools) = self.pools.lock_here() else { return };
+        let Some(mut pools) = self.pools.lock_unless_forked() else { return };
         let mut waiting = core::mem::take(&mut *pools);
         drop(pools);
         if waiting.is_empty() {

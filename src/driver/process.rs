@@ -24,7 +24,7 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// As [`MadeIn::require`].
-    pub(crate) fn require_here(&self) -> DriverResult<()> {
+    pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.made_in().require()
     }
 }
@@ -33,7 +33,7 @@ impl<T> Token<T> {
     /// # Errors
     ///
     /// As [`MadeIn::require`].
-    pub(crate) fn require_here(&self) -> DriverResult<()> {
+    pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.made_in().require()
     }
 }

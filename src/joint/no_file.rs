@@ -128,7 +128,7 @@ impl JointPage {
         match self.0 {}
     }
 
-    pub(crate) fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_forked_child(&self) -> bool {
         match self.0 {}
     }
 }

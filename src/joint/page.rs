@@ -52,7 +52,7 @@ impl JointPage {
     }
 
     /// Returns `true` in a child of the process that mapped it, which has no such memory.
-    pub(crate) fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_forked_child(&self) -> bool {
         self.made_in.is_parent()
     }
 }
@@ -62,7 +62,7 @@ impl AsRef<[AtomicU64]> for JointPage {
     ///
     /// In a child of the process that mapped it.
     fn as_ref(&self) -> &[AtomicU64] {
-        assert!(!self.is_of_parent(), "a child of a fork has no part of what its parent shares");
+        assert!(!self.is_forked_child(), "a child of a fork has no part of what its parent shares");
         // SAFETY: the pages are mapped until this is dropped, which the slice borrows, for reading and writing, and at a multiple
         // of their size. Any bits are an `AtomicU64`. The other processes access them as atomics, too. One that writes to the file
         // by other means may change the values at any time, which are checked wherever they are used; one that cuts the file off
@@ -73,7 +73,7 @@ impl AsRef<[AtomicU64]> for JointPage {
 
 impl Drop for JointPage {
     fn drop(&mut self) {
-        if !self.is_of_parent() && !self.is_kept {
+        if !self.is_forked_child() && !self.is_kept {
             let bytes = self.words * size_of::<u64>();
             // SAFETY: the pages are this value's, which mapped them, and nothing borrows it any more.
             let _ = unsafe { libc::munmap(self.start.as_ptr().cast(), bytes) };

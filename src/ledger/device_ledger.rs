@@ -130,7 +130,7 @@ impl DeviceLedger<'_> {
     ///
     /// If the block is out, every use of it is over, or is work on a stream that was recorded for it.
     pub unsafe fn free_sync(self, block: DevicePtr) -> Result<usize, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         let Some(live) = self.blocks.take_settled(block, LiveBlock::settle_on_host)? else { return Ok(0) };
         // SAFETY: as in `free`; the uses are over, by the caller's promise and the waits.
         unsafe { live.owner.deallocate_sync(block, live.layout) };
@@ -153,46 +153,46 @@ impl DeviceLedger<'_> {
     ///
     /// As there.
     pub fn forget(self, block: DevicePtr) -> Result<LedgerBlock, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         self.blocks.forget(block)
     }
 
     /// As [`Ledger::is_out`](super::Ledger::is_out).
     #[must_use]
     pub fn is_out(self, block: DevicePtr) -> bool {
-        self.blocks.require_here().is_ok() && self.blocks.is_out(block)
+        self.blocks.require_same_process().is_ok() && self.blocks.is_out(block)
     }
 
     /// As [`Ledger::containing`](super::Ledger::containing).
     #[must_use]
     pub fn containing(self, address: DevicePtr) -> Option<LedgerBlock> {
-        self.blocks.require_here().ok()?;
+        self.blocks.require_same_process().ok()?;
         self.blocks.containing(address)
     }
 
     /// The resource of the block that an address lies in.
     #[must_use]
     pub fn owner(self, address: DevicePtr) -> Option<AnyResource> {
-        self.blocks.require_here().ok()?;
+        self.blocks.require_same_process().ok()?;
         self.blocks.look_at(address, |_, live| live.owner.clone())
     }
 
     /// The number of blocks that are out; 0 in a child of the process that it was made in.
     #[must_use]
     pub fn live_blocks(self) -> usize {
-        self.blocks.require_here().map_or(0, |()| self.blocks.blocks())
+        self.blocks.require_same_process().map_or(0, |()| self.blocks.blocks())
     }
 
     /// The bytes that were asked for in them.
     #[must_use]
     pub fn live_bytes(self) -> usize {
-        self.blocks.require_here().map_or(0, |()| self.blocks.bytes())
+        self.blocks.require_same_process().map_or(0, |()| self.blocks.bytes())
     }
 
     /// The blocks that are out, as [`Ledger::outstanding`](super::Ledger::outstanding).
     #[must_use]
     pub fn outstanding(self) -> Vec<LedgerBlock> {
-        self.blocks.require_here().map_or_else(|_| Vec::new(), |()| self.blocks.all())
+        self.blocks.require_same_process().map_or_else(|_| Vec::new(), |()| self.blocks.all())
     }
 }
 

@@ -93,7 +93,7 @@ impl<R: Resource> Ledger<R> {
         layout: Layout,
         allocate: impl FnOnce() -> Result<DevicePtr, Error>,
     ) -> Result<DevicePtr, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         let block = allocate()?;
         if !layout.is_empty() {
             self.blocks.insert(block, LiveBlock::new(layout, ()));
@@ -115,7 +115,7 @@ impl<R: Resource> Ledger<R> {
     #[inline]
     pub unsafe fn free(&self, block: DevicePtr, stream: StreamRef<'_>) -> Result<usize, Error> {
         self.resource.device().require(stream.device())?;
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         let Some(live) = self.blocks.take_settled(block, |live| live.settle(stream))? else { return Ok(0) };
         // SAFETY:
         // - the block came from this resource, and is live: it was in the ledger, which it has left, so nobody else frees it;
@@ -136,7 +136,7 @@ impl<R: Resource> Ledger<R> {
     ///
     /// If the block is out, every use of it is over, or is work on a stream that was recorded for it.
     pub unsafe fn free_sync(&self, block: DevicePtr) -> Result<usize, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         let Some(live) = self.blocks.take_settled(block, LiveBlock::settle_on_host)? else { return Ok(0) };
         // SAFETY: as in `free`; the uses are over, by the caller's promise and the waits.
         unsafe { self.resource.deallocate_sync(block, live.layout) };
@@ -151,7 +151,7 @@ impl<R: Resource> Ledger<R> {
     /// `Misuse` if no block that is out is there; `DeviceMismatch` for a stream of another machine.
     pub fn record_stream(&self, address: DevicePtr, stream: StreamRef<'_>) -> Result<(), Error> {
         self.resource.device().require_machine(stream.device())?;
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         self.blocks.record_stream(address, stream)
     }
 }
@@ -169,7 +169,7 @@ impl<R> Ledger<R> {
     ///
     /// The ledger as it was, while blocks are out, and in a child of the process that it was made in.
     pub fn into_resource(self) -> Result<R, Self> {
-        if self.blocks.require_here().is_ok() && self.live_blocks() == 0 {
+        if self.blocks.require_same_process().is_ok() && self.live_blocks() == 0 {
             Ok(self.resource)
         } else {
             Err(self)
@@ -182,7 +182,7 @@ impl<R> Ledger<R> {
     /// comparisons in each.
     #[must_use]
     pub fn containing(&self, address: DevicePtr) -> Option<LedgerBlock> {
-        self.blocks.require_here().ok()?;
+        self.blocks.require_same_process().ok()?;
         self.blocks.containing(address)
     }
 
@@ -193,14 +193,14 @@ impl<R> Ledger<R> {
     ///
     /// `Misuse` if no block that is out begins there; `ShutDown` in a child of the process that it was made in.
     pub fn forget(&self, block: DevicePtr) -> Result<LedgerBlock, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         self.blocks.forget(block)
     }
 
     /// Returns `true` if a block that is out begins there: one step of a table. `false` in a child of the process that it was made in.
     #[must_use]
     pub fn is_out(&self, block: DevicePtr) -> bool {
-        self.blocks.require_here().is_ok() && self.blocks.is_out(block)
+        self.blocks.require_same_process().is_ok() && self.blocks.is_out(block)
     }
 
     /// As [`containing`](Self::containing), with the reason where there is none.
@@ -209,27 +209,27 @@ impl<R> Ledger<R> {
     ///
     /// `Misuse` if no block that is out is there; `ShutDown` in a child of the process that it was made in.
     pub fn block_at(&self, address: DevicePtr) -> Result<LedgerBlock, Error> {
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         self.blocks.containing(address).ok_or_else(|| not_out(address))
     }
 
     /// The number of blocks that are out; 0 in a child of the process that it was made in.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.blocks.require_here().map_or(0, |()| self.blocks.blocks())
+        self.blocks.require_same_process().map_or(0, |()| self.blocks.blocks())
     }
 
     /// The bytes that were asked for in the blocks that are out; 0 in a child of the process that it was made in.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
-        self.blocks.require_here().map_or(0, |()| self.blocks.bytes())
+        self.blocks.require_same_process().map_or(0, |()| self.blocks.bytes())
     }
 
     /// The blocks that are out, in the order of their addresses. Other threads may allocate and free meanwhile: each shard of the ledger
     /// is looked at in its turn. Empty in a child of the process that it was made in.
     #[must_use]
     pub fn outstanding(&self) -> Vec<LedgerBlock> {
-        self.blocks.require_here().map_or_else(|_| Vec::new(), |()| self.blocks.all())
+        self.blocks.require_same_process().map_or_else(|_| Vec::new(), |()| self.blocks.all())
     }
 }
 

@@ -143,8 +143,8 @@ impl<O> LiveBlocks<O> {
     /// # Errors
     ///
     /// `ShutDown` in a child of the process that it was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.shards[0].require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.shards[0].require_same_process()
     }
 
     fn shard(&self, block: DevicePtr) -> MutexGuard<'_, Shard<O>> {
@@ -302,7 +302,7 @@ impl<O> LiveBlocks<O> {
 
 impl<O> fmt::Debug for LiveBlocks<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.require_here().is_err() {
+        if self.require_same_process().is_err() {
             return f.write_str("of a parent process");
         }
         write!(f, "{} blocks of {} bytes", self.blocks(), self.bytes())

@@ -38,7 +38,7 @@ impl EventPool {
 
     /// An event with no other holder.
     pub(crate) fn take(self: &Arc<Self>) -> DriverResult<PooledEvent> {
-        self.spare.require_here()?;
+        self.spare.require_same_process()?;
         let spare = self.spare.lock().pop();
         let raw = match spare {
             Some(raw) => raw,
@@ -50,7 +50,8 @@ impl EventPool {
 
 impl Drop for EventPool {
     fn drop(&mut self) {
-        let Some(spare) = self.spare.lock_here().map(|mut spare| core::mem::take(&mut *spare)) else {
+        let Some(spare) = self.spare.lock_unless_forked().map(|mut spare| core::mem::take(&mut *spare))
+        else {
             return;
         };
         for raw in spare {
@@ -85,7 +86,7 @@ impl PooledEvent {
 
 impl Drop for PooledEvent {
     fn drop(&mut self) {
-        if let Some(mut spare) = self.pool.spare.lock_here() {
+        if let Some(mut spare) = self.pool.spare.lock_unless_forked() {
             spare.push(self.raw);
         }
     }

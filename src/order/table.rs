@@ -57,7 +57,7 @@ impl Table {
 
     /// Enters a timeline under a number of its own.
     pub(crate) fn enter(&self, make: impl FnOnce(StreamId) -> Timeline) -> Result<Arc<Timeline>, NotEntered> {
-        self.vacant.require_here()?;
+        self.vacant.require_same_process()?;
         self.sweep();
         let vacant = self.vacant.lock().pop();
         let id = match vacant {
@@ -72,8 +72,8 @@ impl Table {
     }
 
     /// Returns `true` in a child of the process that it was made in. There the table does not know which work is over.
-    fn is_of_parent(&self) -> bool {
-        self.vacant.is_of_parent()
+    fn is_forked_child(&self) -> bool {
+        self.vacant.is_forked_child()
     }
 
     fn next_place(&self) -> Result<StreamId, NotEntered> {
@@ -95,20 +95,20 @@ impl Table {
     }
 
     fn look<T>(&self, id: StreamId, look: impl FnOnce(&Arc<Timeline>) -> T) -> Option<T> {
-        let slot = self.slot(id)?.lock_here()?;
+        let slot = self.slot(id)?.lock_unless_forked()?;
         // If another stream has the place, this one is over.
         slot.as_ref().filter(|timeline| timeline.id() == id).map(look)
     }
 
     pub(crate) fn is_done(&self, stamp: Stamp) -> bool {
-        !self.is_of_parent()
+        !self.is_forked_child()
             && self.look(stamp.stream, |timeline| timeline.is_done(stamp.epoch)).unwrap_or(true)
     }
 
     /// Every epoch of the stream up to this one is known to be over: all of them if the stream is gone and its work done, and
     /// none if it is of another machine.
     pub(crate) fn done_up_to(&self, id: StreamId) -> Epoch {
-        if id.machine() != self.machine || self.is_of_parent() {
+        if id.machine() != self.machine || self.is_forked_child() {
             return Epoch::NONE;
         }
         self.look(id, |timeline| timeline.done()).unwrap_or(Epoch::ALL)
@@ -136,7 +136,7 @@ impl Table {
 
     /// Notes that the stream has ended: its place is free once its work is over.
     pub(crate) fn note_ended(&self, id: StreamId) {
-        if let Some(mut ended) = self.ended.lock_here() {
+        if let Some(mut ended) = self.ended.lock_unless_forked() {
             ended.push_back(id);
         }
     }

@@ -29,7 +29,7 @@ impl OpenCopies {
     ///
     /// Those of the work itself. The copies may go on then.
     pub(crate) fn settle(&self, streams: impl IntoIterator<Item = Stream>) -> Result<(), Error> {
-        self.0.require_here()?;
+        self.0.require_same_process()?;
         let open = {
             let mut open = self.0.lock();
             open.extend(streams);
@@ -48,7 +48,7 @@ impl OpenCopies {
 
     /// Returns `true` if all copies are known to be over. Asks no driver.
     pub(crate) fn are_settled(&self) -> bool {
-        self.0.lock_here().is_some_and(|open| open.is_empty())
+        self.0.lock_unless_forked().is_some_and(|open| open.is_empty())
     }
 }
 

@@ -186,7 +186,7 @@ impl<'m> Import<'m> {
 
     fn vector<T: DeviceCopy>(self, stream: StreamRef<'_>) -> Result<DeviceVec<T, ImportedMemory>, Error> {
         let (message, device) = (self.message, stream.device());
-        device.machine().require_here()?;
+        device.machine().require_same_process()?;
         if key_of(device.machine())? == message.exporter {
             return Err(Error::own_process());
         }

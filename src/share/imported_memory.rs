@@ -31,7 +31,7 @@ impl ImportedMemory {
     }
 
     fn take(&self) -> Option<Opened> {
-        self.opened.lock_here()?.take()
+        self.opened.lock_unless_forked()?.take()
     }
 }
 

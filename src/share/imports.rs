@@ -160,7 +160,7 @@ struct OpenHold {
 
 impl Imports {
     fn hold(&self, device: &Device, message: &Message, directory: &Path) -> Result<Arc<OpenHold>, Error> {
-        self.holds.require_here()?;
+        self.holds.require_same_process()?;
         let known = self.holds.lock().get(&message.lease).and_then(Weak::upgrade);
         if let Some(known) = known {
             return known.of(message);
@@ -206,7 +206,7 @@ impl Imports {
     }
 
     fn note_closed(&self, segment: &OpenSegment, is_closed: bool) {
-        let Some(mut segments) = self.segments.lock_here() else { return };
+        let Some(mut segments) = self.segments.lock_unless_forked() else { return };
         if !is_closed && segment.is_open_once() {
             segments.insert(segment.key(), Place::Lost);
         } else {
@@ -258,7 +258,7 @@ impl OpenHold {
 impl Drop for OpenHold {
     fn drop(&mut self) {
         let Some(hold) = self.hold.take() else { return };
-        if let Some(mut holds) = Imports::of(&self.device).holds.lock_here()
+        if let Some(mut holds) = Imports::of(&self.device).holds.lock_unless_forked()
             && holds.get(&self.message.lease).is_some_and(|known| known.strong_count() == 0)
         {
             holds.remove(&self.message.lease);

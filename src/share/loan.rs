@@ -109,8 +109,8 @@ impl Loan {
     }
 
     /// In a child of the process that shares, which has no part of it.
-    pub(super) fn is_of_parent(&self) -> bool {
-        self.lease.is_of_parent()
+    pub(super) fn is_forked_child(&self) -> bool {
+        self.lease.is_forked_child()
     }
 
     /// The number of processes that have it open.
@@ -119,7 +119,7 @@ impl Loan {
     ///
     /// As [`Lease::holders`]; `ShutDown` in a child of a fork.
     pub(super) fn importers(&self) -> Result<usize, Error> {
-        self.device.machine().require_here()?;
+        self.device.machine().require_same_process()?;
         self.lease.holders()
     }
 
@@ -129,7 +129,7 @@ impl Loan {
     ///
     /// As [`Lease::try_end`]; `ShutDown` in a child of a fork.
     pub(super) fn try_end(&mut self) -> Result<bool, Error> {
-        self.device.machine().require_here()?;
+        self.device.machine().require_same_process()?;
         self.lease.try_end()
     }
 }

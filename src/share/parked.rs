@@ -24,7 +24,7 @@ const AT_A_TIME: usize = 8;
 
 impl Parked {
     pub(super) fn park(&self, loan: Box<dyn Waiting>) {
-        match self.waiting.lock_here() {
+        match self.waiting.lock_unless_forked() {
             Some(mut waiting) => waiting.push_back(loan),
             // The parent's.
             None => mem::forget(loan),
@@ -42,7 +42,7 @@ impl Parked {
         let mut left = most.min(self.len());
         while left > 0 {
             left -= 1;
-            let next = self.waiting.lock_here().and_then(|mut waiting| waiting.pop_front());
+            let next = self.waiting.lock_unless_forked().and_then(|mut waiting| waiting.pop_front());
             // Freed without the lock: the resource may be anybody's.
             let Some(mut loan) = next else { break };
             match loan.loan().try_end() {
@@ -59,11 +59,11 @@ impl Parked {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting.lock_here().map_or(0, |waiting| waiting.len())
+        self.waiting.lock_unless_forked().map_or(0, |waiting| waiting.len())
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let Some(mut waiting) = self.waiting.lock_here() else { return 0 };
+        let Some(mut waiting) = self.waiting.lock_unless_forked() else { return 0 };
         waiting.iter_mut().map(|loan| loan.loan().message().bytes()).sum()
     }
 
@@ -76,7 +76,7 @@ impl Attachment for Parked {
     /// What others still have is leaked: they may be at work on it.
     fn release(&self) {
         self.sweep(usize::MAX);
-        let left = self.waiting.lock_here().map(|mut waiting| mem::take(&mut *waiting));
+        let left = self.waiting.lock_unless_forked().map(|mut waiting| mem::take(&mut *waiting));
         left.into_iter().flatten().for_each(mem::forget);
     }
 }

@@ -273,7 +273,7 @@ impl<C: Container> Deref for Shared<C> {
 impl<C: Container> Drop for Shared<C> {
     fn drop(&mut self) {
         let Some(mut parts) = self.parts.take() else { return };
-        if parts.loan.is_of_parent() || matches!(parts.loan.try_end(), Ok(true)) {
+        if parts.loan.is_forked_child() || matches!(parts.loan.try_end(), Ok(true)) {
             return;
         }
         let device = parts.loan.device().clone();

@@ -148,7 +148,7 @@ impl SharedBlock {
     /// ```
     pub fn park(self, keeper: impl Send + Sync + 'static) {
         let mut kept = KeptBlock { loan: self.loan, _keeper: keeper };
-        if kept.loan.is_of_parent() || matches!(kept.loan.try_end(), Ok(true)) {
+        if kept.loan.is_forked_child() || matches!(kept.loan.try_end(), Ok(true)) {
             return;
         }
         let device = kept.loan.device().clone();

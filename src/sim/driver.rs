@@ -135,7 +135,7 @@ impl SimDriver {
     /// # Ok::<(), alluvion::driver::DriverError>(())
     /// ```
     pub fn kill(&self) {
-        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
+        if let Some(mut machine) = self.shared.lock_unless_forked_as(self.process) {
             machine.end_process();
             self.shared.changed.notify_all();
             drop(self.shared.drop_discarded(machine));
@@ -241,7 +241,7 @@ impl SimDriver {
 
     /// Loses the context of a device: its queued work never runs, and every later call on it fails with `code`.
     pub fn poison(&self, ordinal: u32, code: Code) {
-        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
+        if let Some(mut machine) = self.shared.lock_unless_forked_as(self.process) {
             machine.lose(ordinal, code);
             self.shared.changed.notify_all();
             drop(self.shared.drop_discarded(machine));
@@ -250,7 +250,7 @@ impl SimDriver {
 
     /// Reads the machine, unless it belongs to another process.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut SimMachine) -> T) -> Option<T> {
-        self.shared.lock_here_as(self.process).map(|mut machine| look(&mut machine))
+        self.shared.lock_unless_forked_as(self.process).map(|mut machine| look(&mut machine))
     }
 
     /// Returns `true` if layers are to tell of their blocks.
@@ -287,7 +287,7 @@ impl fmt::Debug for SimDriver {
 impl Drop for SimDriver {
     /// The process ends. Queued work is dropped, not run. Live memory of the host is leaked, because it may still be in use.
     fn drop(&mut self) {
-        let Some(mut machine) = self.shared.lock_here_as(self.process) else { return };
+        let Some(mut machine) = self.shared.lock_unless_forked_as(self.process) else { return };
         machine.end_process();
         machine.closed = machine.leave_process();
         self.shared.changed.notify_all();

@@ -58,7 +58,7 @@ impl SimDriver {
     pub(super) fn lock(&self, call: Call) -> DriverResult<MachineGuard<'_>> {
         // A driver may be foreign code, and a call of it may take as long as work of the device does.
         assert_no_lock_is_held();
-        let Some(mut machine) = self.shared.lock_here_as(self.process) else {
+        let Some(mut machine) = self.shared.lock_unless_forked_as(self.process) else {
             return Err(DriverError::new(call, Code::NOT_INITIALIZED));
         };
         if machine.process.is_over() {

@@ -100,7 +100,7 @@ impl fmt::Debug for SimGraph {
 impl Drop for SimGraph {
     fn drop(&mut self) {
         self.drop_nodes();
-        if let Some(mut machine) = self.shared.lock_here_as(self.process) {
+        if let Some(mut machine) = self.shared.lock_unless_forked_as(self.process) {
             machine.drop_graph(self.id);
         }
     }

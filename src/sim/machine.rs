@@ -44,8 +44,8 @@ impl SharedMachine {
     }
 
     /// The same, unless this is a child of the process (of the operating system) that made the machine.
-    pub(super) fn lock_here_as(&self, process: ProcessId) -> Option<MachineGuard<'_>> {
-        let mut machine = self.machine.lock_here()?;
+    pub(super) fn lock_unless_forked_as(&self, process: ProcessId) -> Option<MachineGuard<'_>> {
+        let mut machine = self.machine.lock_unless_forked()?;
         machine.switch_to(process);
         Some(machine)
     }

@@ -110,7 +110,7 @@ impl DriverPool {
 
     /// What stands for the pool in other processes: made once, for all of its blocks.
     fn export_once(&self) -> Result<Arc<ExportedMemory>, Error> {
-        self.exported.require_here()?;
+        self.exported.require_same_process()?;
         if let Some(exported) = self.exported.lock().upgrade() {
             return Ok(exported);
         }

@@ -11,7 +11,7 @@ use crate::resource::no_export;
 ///
 /// `Unsupported` if it has none.
 pub(super) fn sharing_of(device: &Device) -> Result<&dyn Sharing, Error> {
-    device.machine().require_here()?;
+    device.machine().require_same_process()?;
     device.driver().sharing().ok_or_else(|| no_export("the driver lends none"))
 }
 

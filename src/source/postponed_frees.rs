@@ -30,7 +30,7 @@ impl PostponedFrees {
     pub(super) unsafe fn add(&self, block: DevicePtr, stream: StreamRef<'_>) {
         // Before the lock: on a stream with another owner it calls the driver.
         let freed_at = stream.release();
-        let Some(mut blocks) = self.blocks.lock_here() else { return };
+        let Some(mut blocks) = self.blocks.lock_unless_forked() else { return };
         blocks.push((block, freed_at));
         // Relaxed: a hint, see above.
         self.count.store(blocks.len(), Ordering::Relaxed);

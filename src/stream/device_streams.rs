@@ -45,7 +45,7 @@ impl Device {
 
     /// A stream of the crate's own, for calls without one. The device keeps it.
     pub(crate) fn service_stream(&self) -> Result<Stream, Error> {
-        self.machine().require_here()?;
+        self.machine().require_same_process()?;
         let kept = self.service_timeline();
         if let Some(timeline) = kept.get() {
             return Ok(Stream::with_timeline(self, Arc::clone(timeline), StreamKind::Service));

@@ -43,7 +43,7 @@ impl Machine {
     ///
     /// `DeviceMismatch` for a stream of another machine; those of the work itself.
     pub(crate) fn poll(&self, of: StreamId, want: Epoch) -> Result<Polled, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         if of.machine() != self.number() {
             return Err(Error::machine_mismatch());
         }

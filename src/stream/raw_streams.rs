@@ -228,7 +228,7 @@ impl RawStreams<'_> {
     ///
     /// The stream is live and none of the default streams.
     unsafe fn lease(self, raw: RawStream) -> Result<Arc<RawEntry>, Error> {
-        self.device.machine().require_here()?;
+        self.device.machine().require_same_process()?;
         // Before the stream is looked up: a registration that comes meanwhile is noticed the next time.
         let generation = self.table.registered.generation();
         // SAFETY: the stream is live, as the caller promises.

@@ -38,7 +38,7 @@ impl StreamRef<'_> {
             return Ok(Waited::default());
         }
         let device = self.device();
-        device.machine().require_here()?;
+        device.machine().require_same_process()?;
         if device.machine_number() != of.stream.machine() {
             return Err(Error::machine_mismatch());
         }

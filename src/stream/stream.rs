@@ -72,7 +72,7 @@ static_assertions::assert_eq_size!(StreamRef<'static>, usize);
 
 impl Stream {
     pub(crate) fn create(device: &Device, flags: StreamFlags) -> Result<Self, Error> {
-        device.machine().require_here()?;
+        device.machine().require_same_process()?;
         let raw = device.driver().stream_create(device.ordinal(), flags)?;
         let stream = Underlying { raw, owner: None, ending: Ending::Destroy, eager: false, fleeting: false };
         let timeline = match device.enter_timeline(stream) {
@@ -490,7 +490,7 @@ impl<'s> StreamRef<'s> {
 
     /// Waits on the device, then adds the points to the clock.
     pub(crate) fn follow(self, cover: &Cover) -> Result<(), Error> {
-        self.device().machine().require_here()?;
+        self.device().machine().require_same_process()?;
         let timeline = self.timeline();
         if self.is_capturing()? {
             // Within a capture, a wait for work outside of it would break it.

@@ -26,6 +26,7 @@
 mod arena;
 mod binning;
 pub(crate) mod core;
+mod debugger;
 mod engine;
 mod fixed_size;
 mod growth;
@@ -33,7 +34,6 @@ mod ledger;
 mod page_budget;
 mod pool;
 mod reuse;
-mod roll;
 mod sleep_config;
 mod snapshot;
 mod status;

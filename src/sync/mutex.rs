@@ -19,7 +19,7 @@ use super::process::{MadeIn, lost_lock};
 /// A mutex without poisoning: every critical section of this crate leaves its data whole when it unwinds.
 ///
 /// In a child of a fork it may be held by a thread that the child does not have. So code that may run in a child locks it by
-/// [`lock_here`](Self::lock_here), or returns an error before it comes to the lock.
+/// [`lock_unless_forked`](Self::lock_unless_forked), or returns an error before it comes to the lock.
 #[derive(Default)]
 pub(crate) struct Mutex<T> {
     data: ManuallyDrop<imp::Mutex<T>>,
@@ -38,7 +38,7 @@ impl<T> Mutex<T> {
     }
 
     /// Returns `true` in a child of the process that it was made in.
-    pub(crate) fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_forked_child(&self) -> bool {
         self.made_in.is_parent()
     }
 
@@ -65,8 +65,8 @@ impl<T> Mutex<T> {
     }
 
     /// The data; `None` in a child of the process that it was made in.
-    pub(crate) fn lock_here(&self) -> Option<MutexGuard<'_, T>> {
-        (!self.is_of_parent()).then(|| self.lock())
+    pub(crate) fn lock_unless_forked(&self) -> Option<MutexGuard<'_, T>> {
+        (!self.is_forked_child()).then(|| self.lock())
     }
 
     fn lock_uncounted(&self) -> imp::MutexGuard<'_, T> {
@@ -83,7 +83,7 @@ impl<T> Mutex<T> {
 
     #[cold]
     fn wait(&self) -> imp::MutexGuard<'_, T> {
-        if self.is_of_parent() {
+        if self.is_forked_child() {
             lost_lock();
         }
         match self.data.lock() {
@@ -96,7 +96,7 @@ impl<T> Mutex<T> {
 impl<T> Drop for Mutex<T> {
     /// Leaks the data in a child of the process that it was made in: at the fork another thread may have been changing it.
     fn drop(&mut self) {
-        if !self.is_of_parent() {
+        if !self.is_forked_child() {
             // SAFETY: the data is dropped here alone, once, and nothing reads it after this.
             unsafe { ManuallyDrop::drop(&mut self.data) };
         }

@@ -56,8 +56,8 @@ impl<T> Token<T> {
 
     /// As [`try_lock`](Self::try_lock); `None` too in a child of the process that it was made in.
     #[inline]
-    pub(crate) fn try_lock_here(&self) -> Option<TokenGuard<'_, T>> {
-        if self.is_of_parent() { None } else { self.try_lock() }
+    pub(crate) fn try_lock_unless_forked(&self) -> Option<TokenGuard<'_, T>> {
+        if self.is_forked_child() { None } else { self.try_lock() }
     }
 
     /// Locks the data. While it is locked, spins at first, then sleeps between looks.
@@ -74,7 +74,7 @@ impl<T> Token<T> {
 
     /// Returns `true` in a child of the process that it was made in.
     #[inline]
-    pub(crate) fn is_of_parent(&self) -> bool {
+    pub(crate) fn is_forked_child(&self) -> bool {
         self.made_in.is_parent()
     }
 
@@ -83,14 +83,14 @@ impl<T> Token<T> {
     }
 
     /// As [`lock`](Self::lock); `None` in a child of the process that it was made in.
-    pub(crate) fn lock_here(&self) -> Option<TokenGuard<'_, T>> {
-        (!self.is_of_parent()).then(|| self.lock())
+    pub(crate) fn lock_unless_forked(&self) -> Option<TokenGuard<'_, T>> {
+        (!self.is_forked_child()).then(|| self.lock())
     }
 
     /// Waits a little: longer after more waits (`before`).
     #[cold]
     fn wait(&self, before: u32) {
-        if self.is_of_parent() {
+        if self.is_forked_child() {
             lost_lock();
         }
         #[cfg(all(test, not(loom)))]
@@ -109,7 +109,7 @@ impl<T> Token<T> {
 impl<T> Drop for Token<T> {
     /// Leaks the data in a child of the process that it was made in, as a [`Mutex`](super::Mutex) does.
     fn drop(&mut self) {
-        if !self.is_of_parent() {
+        if !self.is_forked_child() {
             // SAFETY: the data is dropped here alone, once, and nothing reads it after this.
             unsafe { ManuallyDrop::drop(&mut self.data) };
         }

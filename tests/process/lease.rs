@@ -128,7 +128,7 @@ fn a_child_of_a_fork_has_no_part() {
     assert!(child >= 0, "a process can be forked");
     if child == 0 {
         let is_shut_down = |error: alluvion::Error| error.is_shut_down();
-        let is_refused = lease.is_of_parent()
+        let is_refused = lease.is_forked_child()
             && lease.holders().is_err_and(is_shut_down)
             && lease.try_end().is_err_and(is_shut_down);
         drop(lease);
@@ -143,7 +143,7 @@ fn a_child_of_a_fork_has_no_part() {
     std::io::Read::read_exact(&mut begun, &mut said).expect("the child says so");
     assert_eq!(&said, b"x", "it is refused, and nothing panics");
     assert_eq!(lease.holders().expect("the child has removed no file"), 1);
-    assert!(hold.exporter_lives() && !lease.is_of_parent());
+    assert!(hold.exporter_lives() && !lease.is_forked_child());
     hold.end();
     assert!(lease.try_end().expect("the file is there"), "the child, which lives, has no lock");
     assert_eq!(directory.files(), 0);

@@ -128,7 +128,7 @@ impl PluginDevice {
     /// The device of memory that the driver knows; else the current one.
     pub(super) fn of_block(block: DevicePtr) -> Result<&'static Self, Error> {
         let current = Self::current_device()?;
-        current.require_here()?;
+        current.require_same_process()?;
         let info = current.device.driver().pointer_attributes(block.address());
         let ordinal = info.ok().flatten().and_then(|info| info.ordinal);
         ordinal.map_or(Ok(current), |ordinal| Self::numbered(ordinal.cast_signed()))
@@ -153,7 +153,7 @@ impl PluginDevice {
 
     #[cold]
     fn fix(&self) -> Result<&ResourceHandle, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         let current = self.device.current_resource()?;
         Ok(self.fixed.get_or_init(|| ResourceHandle::new(current)))
     }
@@ -173,13 +173,13 @@ impl PluginDevice {
     /// # Errors
     ///
     /// `ShutDown` in a child of the process that the device was found in: a lock may be held there that nobody releases.
-    pub(super) fn require_here(&self) -> Result<(), Error> {
+    pub(super) fn require_same_process(&self) -> Result<(), Error> {
         self.device.require(&self.device)
     }
 
     /// Gives unused memory back to the driver.
     pub(super) fn trim(&self) -> Result<(), Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         let fixed = self.fixed.get().map(ResourceHandle::get);
         let trimmed = fixed.map_or(Ok(0), |fixed| fixed.trim(0));
         if self.uses_current.load(Ordering::Relaxed) {
@@ -209,7 +209,7 @@ impl PluginDevice {
     ///
     /// `stream` is live, of any device of the machine, until the streams are dropped, or names a default stream.
     pub(super) unsafe fn users(&self, stream: RawStream) -> Result<Vec<Stream>, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         let machine = self.device.machine();
         if stream == RawStream::PER_THREAD {
             let device = machine.current_device()?;

@@ -57,7 +57,7 @@ pub unsafe extern "C" fn alluvion_torch_free(
         let device = PluginDevice::numbered(device)?;
         // Without a resource no block came from here.
         let Some(resource) = device.known_fixed() else { return Ok(()) };
-        device.require_here()?;
+        device.require_same_process()?;
         let free = |stream: StreamRef<'_>| {
             if let Some(users) = device.recorded.take(block) {
                 PluginDevice::wait_for_users(&users, stream)?;
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn alluvion_torch_record_stream(block: *mut c_void, stream
         if device.known_fixed().is_none() {
             return Ok(());
         }
-        device.require_here()?;
+        device.require_same_process()?;
         // SAFETY: a live stream until the block is freed, by the function's text.
         let (users, failure) = match unsafe { device.users(stream::raw(stream)) } {
             Ok(users) => (Some(users), Ok(())),

@@ -68,13 +68,13 @@ impl AlignedBook {
     /// The number of live blocks that begin elsewhere than the upstream's.
     #[must_use]
     pub fn moved_blocks(&self) -> usize {
-        self.moved.lock_here().map_or(0, |moved| moved.len())
+        self.moved.lock_unless_forked().map_or(0, |moved| moved.len())
     }
 
     /// The address of a live block for the upstream.
     #[must_use]
     pub fn origin(&self, block: DevicePtr) -> DevicePtr {
-        self.moved.lock_here().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
+        self.moved.lock_unless_forked().and_then(|moved| moved.get(&block).copied()).unwrap_or(block)
     }
 
     pub(super) fn max_align(&self) -> usize {
@@ -87,7 +87,7 @@ impl AlignedBook {
     /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout
     /// that was asked for is a sound one, and no machine has so much.
     pub(super) fn request(&self, layout: Layout) -> Result<UpstreamRequest, Error> {
-        self.moved.require_here()?;
+        self.moved.require_same_process()?;
         layout.require_align(self.max_align())?;
         let too_large = |_| Error::from(OutOfMemory::too_large("Aligned", layout.bytes(), layout.align()));
         let wanted = if layout.bytes() >= self.threshold_bytes { self.alignment } else { 1 };
@@ -125,7 +125,7 @@ impl AlignedBook {
     #[cold]
     pub(super) fn reopen(&self, moved: DevicePtr, origin: DevicePtr) {
         if moved != origin
-            && let Some(mut book) = self.moved.lock_here()
+            && let Some(mut book) = self.moved.lock_unless_forked()
         {
             book.insert(moved, origin);
         }

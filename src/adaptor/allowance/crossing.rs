@@ -82,13 +82,13 @@ impl SoftLimit {
     }
 
     pub(super) fn push(&self, observer: Observer) {
-        if let Some(mut observers) = self.observers.lock_here() {
+        if let Some(mut observers) = self.observers.lock_unless_forked() {
             observers.push(observer);
         }
     }
 
     /// Handles of all, so that they are called without the lock.
     pub(super) fn observers(&self) -> Vec<Observer> {
-        self.observers.lock_here().map(|observers| observers.clone()).unwrap_or_default()
+        self.observers.lock_unless_forked().map(|observers| observers.clone()).unwrap_or_default()
     }
 }

@@ -20,20 +20,20 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Returns `true` in a child of the process that the tree was made in.
-    pub(super) fn is_of_parent(&self) -> bool {
-        self.turn.is_of_parent()
+    pub(super) fn is_forked_child(&self) -> bool {
+        self.turn.is_forked_child()
     }
 
     /// # Errors
     ///
     /// That the driver is not initialised, in a child of the process that the tree was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.turn.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.turn.require_same_process()
     }
 
     /// The turn; `None` in a child of the process that the tree was made in.
-    pub(super) fn lock_here(&self) -> Option<TokenGuard<'_, Lenders>> {
-        self.turn.lock_here()
+    pub(super) fn lock_unless_forked(&self) -> Option<TokenGuard<'_, Lenders>> {
+        self.turn.lock_unless_forked()
     }
 
     pub(super) fn lock(&self) -> TokenGuard<'_, Lenders> {

@@ -26,7 +26,7 @@ impl LimitRefusal {
         align: usize,
         stream: Option<StreamId>,
     ) -> Error {
-        if let Err(of_parent) = asked.node.require_here() {
+        if let Err(of_parent) = asked.node.require_same_process() {
             return of_parent.into();
         }
         let refusing = asked.upwards().nth(self.height).unwrap_or(asked);

@@ -50,8 +50,8 @@ impl FallbackBook {
 
     /// Returns `true` in a child of the process that it was made in: whose a block is may not be known there.
     #[inline]
-    pub(super) fn is_of_parent(&self) -> bool {
-        self.addresses[0].is_of_parent()
+    pub(super) fn is_forked_child(&self) -> bool {
+        self.addresses[0].is_forked_child()
     }
 
     pub(super) fn count_failure(&self) {
@@ -77,7 +77,7 @@ impl FallbackBook {
     /// The second resource has refused the free of a block: it is out still.
     #[cold]
     pub(super) fn stays(&self, block: DevicePtr, bytes: u64) {
-        if !self.is_of_parent() {
+        if !self.is_forked_child() {
             self.add(block, bytes);
         }
     }

@@ -99,7 +99,7 @@ impl<U: Resource, F: Resource> Fallback<U, F> {
         layout: Layout,
         allocate: impl FnOnce(&F) -> Result<DevicePtr, Error>,
     ) -> Result<DevicePtr, Error> {
-        if self.spill.is_of_parent() {
+        if self.spill.is_forked_child() {
             return Err(first);
         }
         match allocate(&self.second) {
@@ -152,7 +152,7 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     #[inline]
     unsafe fn deallocate(&self, block: DevicePtr, layout: Layout, stream: StreamRef<'_>) {
-        if self.spill.is_of_parent() {
+        if self.spill.is_forked_child() {
             return;
         }
         // Forgotten first: from the free on, the address may be another thread's, in either of the two.
@@ -180,7 +180,7 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
 
     #[inline]
     unsafe fn deallocate_sync(&self, block: DevicePtr, layout: Layout) {
-        if self.spill.is_of_parent() {
+        if self.spill.is_forked_child() {
             return;
         }
         if let Some(bytes) = self.spill.leave(block, layout) {
@@ -200,7 +200,7 @@ unsafe impl<U: Resource, F: Resource> Resource for Fallback<U, F> {
         if layout.is_empty() {
             return Ok(Export::of_nothing());
         }
-        self.upstream.device().machine().require_here()?;
+        self.upstream.device().machine().require_same_process()?;
         if self.spill.has(block) {
             // SAFETY: the caller's promises; the block came from the second.
             unsafe { self.second.export(block, layout) }

@@ -267,7 +267,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         if layout.is_empty() {
             return self.upstream.allocate(layout, stream);
         }
-        self.watch.require_here()?;
+        self.watch.require_same_process()?;
         layout.require_align(self.max_align())?;
         let plan = FencePlan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
@@ -343,7 +343,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
         if layout.is_empty() {
             return self.upstream.allocate_sync(layout);
         }
-        self.watch.require_here()?;
+        self.watch.require_same_process()?;
         layout.require_align(self.max_align())?;
         let plan = FencePlan::new(layout, self.watch.redzone_bytes())?;
         self.watch.poll_a_few();
@@ -458,7 +458,7 @@ unsafe impl<U: DeviceAccessible> Resource for Guard<U> {
 impl<U: Resource> Drop for Guard<U> {
     /// Waits for the work before what was freed, and looks at all of it.
     fn drop(&mut self) {
-        if self.watch.require_here().is_err() {
+        if self.watch.require_same_process().is_err() {
             // What is out belongs to the parent of this process.
             return;
         }

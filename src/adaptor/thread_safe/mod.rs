@@ -122,7 +122,7 @@ impl<U: Resource> ThreadSafe<U> {
     /// Locks the upstream, after other threads have left it.
     fn enter(&self) -> Result<Entered<'_, U>, Error> {
         // Before the lock, which another thread may have had at the fork; and in the middle of a call that has forked.
-        self.upstream.require_here()?;
+        self.upstream.require_same_process()?;
         if self.reentries.is_inside() {
             return Err(Error::unsupported(
                 "a call from within",
@@ -143,7 +143,7 @@ impl<U: Resource> ThreadSafe<U> {
     /// A block that was freed from within waits until the call is over. In a child of the process that this was made in, it is
     /// leaked.
     fn park(&self, parked: Parked) {
-        if !parked.layout.is_empty() && !self.upstream.is_of_parent() {
+        if !parked.layout.is_empty() && !self.upstream.is_forked_child() {
             self.reentries.park(parked);
         }
     }
@@ -192,7 +192,7 @@ impl<U: Resource> Drop for Entered<'_, U> {
     /// Before the lock goes, which is a field.
     fn drop(&mut self) {
         // The upstream may be the user's, and have forked: what is parked belongs to the parent then.
-        if !self.of.upstream.is_of_parent() && self.of.reentries.has_parked() {
+        if !self.of.upstream.is_forked_child() && self.of.reentries.has_parked() {
             self.settle();
         }
         self.of.reentries.end();

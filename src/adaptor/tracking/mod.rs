@@ -183,7 +183,7 @@ impl<U> Tracking<U> {
     /// The layout with which the block may go to the upstream: the book is closed over it, or it is none.
     #[inline]
     fn lets_go(&self, block: DevicePtr, layout: Layout) -> Option<Layout> {
-        self.register.require_here().ok()?;
+        self.register.require_same_process().ok()?;
         if layout.is_empty() {
             return Some(layout);
         }
@@ -262,7 +262,7 @@ impl<U: Resource> Tracking<U> {
         stream: impl OnStream<'s>,
     ) -> Result<(), Error> {
         let stream = stream.stream_ref();
-        self.register.require_here()?;
+        self.register.require_same_process()?;
         self.device().require(stream.device())?;
         if layout.is_empty() {
             return Ok(());
@@ -281,7 +281,7 @@ impl<U: Resource> Tracking<U> {
 // comes back through it.
 unsafe impl<U: Resource> Resource for Tracking<U> {
     fn allocate(&self, layout: Layout, stream: StreamRef<'_>) -> Result<DevicePtr, Error> {
-        self.register.require_here()?;
+        self.register.require_same_process()?;
         let outcome = self.upstream.allocate(layout, stream);
         self.note(layout, Some(stream), &outcome);
         outcome
@@ -324,7 +324,7 @@ unsafe impl<U: Resource> Resource for Tracking<U> {
     }
 
     fn allocate_sync(&self, layout: Layout) -> Result<DevicePtr, Error> {
-        self.register.require_here()?;
+        self.register.require_same_process()?;
         let outcome = self.upstream.allocate_sync(layout);
         self.note(layout, None, &outcome);
         outcome

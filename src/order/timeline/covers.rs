@@ -34,7 +34,7 @@ impl Timeline {
     ///
     /// A capture error while the stream captures; a lost context if the stream is gone and could not be covered.
     pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Covered> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let clock = {
             let mut state = self.state.lock();
             if let Some(cover) = state.covers.iter().find(|cover| cover.epoch() >= epoch) {
@@ -64,7 +64,7 @@ impl Timeline {
 
     /// Asks the driver how far the stream has come. Costs one query for each cover that is done, and one more if another is not.
     pub(crate) fn poll(&self) -> DriverResult<HowFar> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let mut how_far = HowFar { newest: None, queries: 0 };
         loop {
             let oldest = {
@@ -116,7 +116,7 @@ impl Timeline {
     ///
     /// The caller holds a handle to the stream, which captures.
     pub(crate) fn record_in_capture(&self) -> DriverResult<Cover> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let clock = self.state.lock().clock.clone();
         let event = self.events.take()?;
         let stamp = Stamp { stream: self.id, epoch: self.advance() };

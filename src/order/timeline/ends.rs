@@ -17,7 +17,7 @@ impl Timeline {
     /// Takes a lease of a fleeting stream: the caller vouches for the handle until [`rest`](Self::rest). Returns `false` if the
     /// timeline has ended.
     pub(crate) fn wake(&self) -> bool {
-        let Some(mut state) = self.state.lock_here() else { return false };
+        let Some(mut state) = self.state.lock_unless_forked() else { return false };
         match state.phase {
             Phase::Live | Phase::Resting => {
                 state.phase = Phase::Live;
@@ -34,7 +34,7 @@ impl Timeline {
     /// If the stream can neither be covered nor waited for, as while it captures, the points since its last cover are over when its
     /// device has been waited for, or are covered with the next lease.
     pub(crate) fn rest(&self) {
-        if self.state.is_of_parent() {
+        if self.state.is_forked_child() {
             return;
         }
         let mut tried = Epoch::NONE;
@@ -80,12 +80,12 @@ impl Timeline {
 
     /// Returns `true` if no lease of the fleeting stream is held.
     pub(crate) fn is_resting(&self) -> bool {
-        self.state.lock_here().is_some_and(|state| state.phase == Phase::Resting)
+        self.state.lock_unless_forked().is_some_and(|state| state.phase == Phase::Resting)
     }
 
     /// Ends a fleeting stream that rests, without a driver call. Returns `false`, and does nothing, if it is lent again.
     pub(crate) fn end_at_rest(&self) -> bool {
-        let Some(mut state) = self.state.lock_here() else { return false };
+        let Some(mut state) = self.state.lock_unless_forked() else { return false };
         if state.phase != Phase::Resting || state.pins > 0 {
             return false;
         }
@@ -102,12 +102,12 @@ impl Timeline {
     /// Returns `true` if no further event can be recorded: for ever after, if the last handle is gone; until the next lease, if the
     /// stream is fleeting.
     pub(crate) fn has_ended(&self) -> bool {
-        self.state.lock_here().is_some_and(|state| state.phase != Phase::Live)
+        self.state.lock_unless_forked().is_some_and(|state| state.phase != Phase::Live)
     }
 
     /// Whether frees of the stream are over only when its device has been waited for, or when it comes again.
     pub(crate) fn has_open_end(&self) -> bool {
-        let Some(state) = self.state.lock_here() else { return false };
+        let Some(state) = self.state.lock_unless_forked() else { return false };
         // Relaxed: whoever wrote it has given its lease up under the lock.
         let deferred = Epoch(self.deferred.load(Ordering::Relaxed));
         state.phase != Phase::Live
@@ -119,7 +119,7 @@ impl Timeline {
     ///
     /// If the stream can neither be covered nor waited for, points since its last cover are never over.
     pub(crate) fn retire(&self) {
-        if self.state.is_of_parent() {
+        if self.state.is_forked_child() {
             // The stream is the parent's, and goes on there.
             return;
         }
@@ -176,7 +176,7 @@ impl Timeline {
 
     /// Returns `true`, for ever after, if the stream is gone and all its work is known to be over.
     pub(crate) fn is_over(&self) -> bool {
-        let Some(state) = self.state.lock_here() else { return false };
+        let Some(state) = self.state.lock_unless_forked() else { return false };
         state.phase == Phase::Gone && state.last.is_some_and(|last| self.is_done(last))
     }
 }

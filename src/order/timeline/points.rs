@@ -113,7 +113,7 @@ impl Timeline {
     /// The point that all work ever submitted lies before: as [`now`](Self::now), but also valid if the stream is gone.
     pub(crate) fn latest(&self) -> Stamp {
         // Under the lock, so that an epoch that the last handle ends is not mistaken for one with work.
-        let state = self.state.lock_here();
+        let state = self.state.lock_unless_forked();
         let last = state.as_ref().and_then(|state| state.last);
         Stamp { stream: self.id, epoch: last.unwrap_or_else(|| self.now().epoch) }
     }

@@ -14,17 +14,17 @@ const WAITS_A_LOOK: u32 = 8;
 
 impl Timeline {
     pub(crate) fn has_waited_for(&self, stamp: Stamp) -> bool {
-        self.state.lock_here().is_some_and(|state| state.clock.includes(stamp))
+        self.state.lock_unless_forked().is_some_and(|state| state.clock.includes(stamp))
     }
 
     /// The epoch of another stream up to which this one has waited for it; 0 if it has not.
     pub(crate) fn waited_up_to(&self, stream: StreamId) -> Epoch {
-        self.state.lock_here().map_or(Epoch::NONE, |state| state.clock.known(stream))
+        self.state.lock_unless_forked().map_or(Epoch::NONE, |state| state.clock.known(stream))
     }
 
     /// Adds the points of a wait, already made, to the clock.
     pub(crate) fn learn(&self, cover: &Cover) {
-        let Some(mut state) = self.state.lock_here() else { return };
+        let Some(mut state) = self.state.lock_unless_forked() else { return };
         let grown = Stamp { stream: self.id, epoch: state.grown };
         if cover.past().teach(&mut state.clock, grown) {
             state.grown = self.now().epoch;
@@ -34,7 +34,7 @@ impl Timeline {
     /// Removes some of the points for which `is_over` returns `true`, where the clock is large and waits are made.
     pub(crate) fn forget(&self, is_over: impl Fn(Stamp) -> bool) {
         let points = {
-            let Some(mut guard) = self.state.lock_here() else { return };
+            let Some(mut guard) = self.state.lock_unless_forked() else { return };
             let state = &mut *guard;
             state.waits += 1;
             if state.waits < WAITS_A_LOOK {
@@ -60,7 +60,7 @@ impl Timeline {
 
     /// Waits, on the host, for all work submitted so far. Returns the points that are now over, this stream's included.
     pub(crate) fn synchronize(&self) -> DriverResult<Past> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it, or a pin.
@@ -75,7 +75,7 @@ impl Timeline {
     /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone, and for the legacy stream: no document says that
     /// a wait for it waits for the streams that it is ordered with.
     pub(crate) fn wait_out(&self) -> DriverResult<Past> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         {
             let mut state = self.state.lock();
             if state.phase != Phase::Live || self.raw() == RawStream::LEGACY {
@@ -105,7 +105,7 @@ impl Timeline {
     ///
     /// A capture error while the stream captures.
     pub(crate) fn require_no_capture(&self) -> DriverResult<()> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         {
             let mut state = self.state.lock();
             // Beside the timeline of its part in a capture, a stream has one of its own.
@@ -121,7 +121,7 @@ impl Timeline {
 
     /// As [`synchronize`](Self::synchronize), without waiting: `None` if there is work left.
     pub(crate) fn query(&self) -> DriverResult<Option<Past>> {
-        self.state.require_here()?;
+        self.state.require_same_process()?;
         let past = self.begin_wait();
         let _relaxed = RelaxedCapture::attempt(&*self.driver);
         // SAFETY: the raw stream is live: the caller holds a handle to it.

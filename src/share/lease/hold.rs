@@ -93,7 +93,7 @@ impl Hold {
 
     /// Gives it up: the exporter may free what it lent. If that is dead, its file is removed.
     pub fn end(mut self) {
-        if self.table.words().is_of_parent() {
+        if self.table.words().is_forked_child() {
             return;
         }
         self.table.leave(self.seat);

@@ -174,7 +174,7 @@ impl Lease {
     ///
     /// `InUse` if somebody has removed the file, so that nobody knows; `Unwritable`; `ShutDown` in a child of a fork.
     pub fn holders(&self) -> Result<usize, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         if self.is_over {
             return Ok(0);
         }
@@ -192,7 +192,7 @@ impl Lease {
     ///
     /// As [`holders`](Self::holders): it has not ended, and does not where nobody knows.
     pub fn try_end(&mut self) -> Result<bool, Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         if self.is_over {
             return Ok(true);
         }
@@ -211,8 +211,8 @@ impl Lease {
         Ok(true)
     }
 
-    fn require_here(&self) -> Result<(), Error> {
-        if self.is_of_parent() {
+    fn require_same_process(&self) -> Result<(), Error> {
+        if self.is_forked_child() {
             return Err(DriverError::new(Call::Init, Code::NOT_INITIALIZED).into());
         }
         Ok(())
@@ -226,14 +226,14 @@ impl Lease {
 
     /// Returns `true` in a child of the process that began it, which has no part of it.
     #[must_use]
-    pub fn is_of_parent(&self) -> bool {
-        self.table.words().is_of_parent()
+    pub fn is_forked_child(&self) -> bool {
+        self.table.words().is_forked_child()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if !self.is_over && !self.is_of_parent() {
+        if !self.is_over && !self.is_forked_child() {
             self.end();
         }
     }

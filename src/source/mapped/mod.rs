@@ -196,7 +196,7 @@ impl MappedCore {
     /// As [`Pages::release`].
     unsafe fn release(&self, page: Page) {
         if self.config.exported_as() != HandleType::NONE
-            && let Some(mut exported) = self.exported.lock_here()
+            && let Some(mut exported) = self.exported.lock_unless_forked()
         {
             // The number may be another page's from now on.
             exported.remove(&page.number());
@@ -210,7 +210,7 @@ impl MappedCore {
     ///
     /// As [`Pages::export_page`].
     unsafe fn export(&self, page: Page) -> Result<Arc<ExportedMemory>, Error> {
-        self.exported.require_here()?;
+        self.exported.require_same_process()?;
         let handle_type = handle_type_of(self.config.exported_as())?;
         if let Some(exported) = self.exported.lock().get(&page.number()).and_then(Weak::upgrade) {
             return Ok(exported);
@@ -247,7 +247,7 @@ impl MappedCore {
             let undone = unsafe { driver.memory_unmap(ordinal, address, bytes) };
             // The driver refuses to map anything there again, or to free the addresses.
             if undone.is_err()
-                && let Some(mut lost) = self.lost.lock_here()
+                && let Some(mut lost) = self.lost.lock_unless_forked()
             {
                 lost.insert(address, bytes);
             }
@@ -259,7 +259,7 @@ impl MappedCore {
         let end = address.saturating_add(bytes as u64);
         loop {
             let found = {
-                let Some(lost) = self.lost.lock_here() else { return Ok(()) };
+                let Some(lost) = self.lost.lock_unless_forked() else { return Ok(()) };
                 let before = lost.range(..end).next_back().map(|(&at, &bytes)| (at, bytes));
                 before.filter(|&(at, bytes)| at + bytes as u64 > address)
             };
@@ -267,7 +267,7 @@ impl MappedCore {
             // SAFETY: it is mapped there still, because each attempt to unmap it failed, and no work uses it: the address was not
             // handed out, and is not before it is mapped anew.
             unsafe { self.driver().memory_unmap(self.ordinal(), at, bytes) }?;
-            if let Some(mut lost) = self.lost.lock_here() {
+            if let Some(mut lost) = self.lost.lock_unless_forked() {
                 lost.remove(&at);
             }
         }
@@ -347,7 +347,7 @@ impl MappedCore {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
-        self.blocks.require_here()?;
+        self.blocks.require_same_process()?;
         let out_of_memory = || refusal::refused("Mapped", &self.device, layout, || self.device.memory_info());
         let bytes = layout.bytes().checked_next_multiple_of(self.unit).ok_or_else(out_of_memory)?;
         if bytes > self.total_bytes {
@@ -367,7 +367,7 @@ impl MappedCore {
 
     /// Removes the record of a block, before its address can be reused. `None` in a child of the process that the block belongs to.
     fn forget(&self, block: DevicePtr) -> Option<MappedBlock> {
-        self.blocks.lock_here()?.remove(&block.address())
+        self.blocks.lock_unless_forked()?.remove(&block.address())
     }
 }
 
@@ -431,7 +431,7 @@ unsafe impl Resource for Mapped {
         if layout.is_empty() {
             return Ok(Export::of_nothing());
         }
-        self.core.blocks.require_here()?;
+        self.core.blocks.require_same_process()?;
         let known = self.core.blocks.lock().get(&block.address()).copied();
         let page = known.ok_or_else(|| no_export("it is no block of this source"))?.page;
         // SAFETY: the block is live: the caller's promise. So its page is.

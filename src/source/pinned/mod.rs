@@ -178,7 +178,7 @@ impl PinnedCore {
     /// Relaxes the capture mode for a free. The inner value is `None` if the driver refuses that, and the block is freed all the
     /// same. The outer one is `None` if the driver has shut down, and in a child of the process that the block belongs to.
     fn relax_to_free<'d>(&self, driver: &'d dyn Driver) -> Option<Option<RelaxedCapture<'d>>> {
-        if self.origins.is_of_parent() {
+        if self.origins.is_forked_child() {
             return None;
         }
         match RelaxedCapture::enter(driver) {
@@ -198,7 +198,7 @@ impl PinnedCore {
         if layout.is_empty() {
             return Ok(layout.dangling());
         }
-        self.origins.require_here()?;
+        self.origins.require_same_process()?;
         let driver = &**self.device.driver();
         let _relaxed = RelaxedCapture::enter(driver)?;
         if self.may_have_origin(layout)

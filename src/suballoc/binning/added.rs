@@ -38,8 +38,8 @@ impl<U: Resource, B: Resource> AddedBins<U, B> {
     ///
     /// That the driver is not initialised, in a child of the process that it was made in.
     #[inline]
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.homes[0].0.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.homes[0].0.require_same_process()
     }
 
     /// Adds a bin, or returns it if there are too many. Calls come one after the other.
@@ -75,7 +75,7 @@ impl<U: Resource, B: Resource> AddedBins<U, B> {
     /// Enters a block of the bin with this number.
     pub(super) fn enter(&self, block: DevicePtr, number: u32) {
         // The bin may be the user's, and have forked.
-        if let Some(mut homes) = self.part(block).lock_here() {
+        if let Some(mut homes) = self.part(block).lock_unless_forked() {
             homes.insert(block.address(), number);
         }
     }

@@ -72,7 +72,7 @@ impl<U: Resource, B: Resource> Bins<U, B> {
     ///
     /// In a child of the process that it was made in; for more bins than a program can mean.
     pub(super) fn add(&self, bin: Bin<U, B>) -> Result<(), Error> {
-        self.first.require_here()?;
+        self.first.require_same_process()?;
         let mut first = self.first.lock();
         match &mut *first {
             Some(first) => first.push(bin),
@@ -88,7 +88,7 @@ impl<U: Resource, B: Resource> Bins<U, B> {
 
     /// The sizes, sorted.
     pub(super) fn sizes(&self) -> Vec<usize> {
-        let first = self.first.lock_here().and_then(|first| {
+        let first = self.first.lock_unless_forked().and_then(|first| {
             first.as_ref().map(|first| first.iter().map(|bin| bin.bytes).collect::<Vec<_>>())
         });
         let mut sizes = first.unwrap_or_else(|| self.all().map(|bin| bin.bytes).collect());
@@ -120,7 +120,7 @@ impl<U: Resource, B: Resource> Bins<U, B> {
     #[cold]
     fn seal(&self) -> &[Bin<U, B>] {
         self.sealed.get_or_init(|| {
-            let first = self.first.lock_here().and_then(|mut first| first.take());
+            let first = self.first.lock_unless_forked().and_then(|mut first| first.take());
             let mut first = first.unwrap_or_default();
             // Stable: of equal sizes the one that came first is found first.
             first.sort_by_key(|bin| bin.bytes);
@@ -157,7 +157,7 @@ impl<U: Resource, B: Resource> Bins<U, B> {
         if let Some(added) = self.added.get()
             && added.serving(layout, first).is_some()
         {
-            added.require_here()?;
+            added.require_same_process()?;
             if let Some(bin) = added.bin_of(block) {
                 return Ok(Some(bin));
             }
@@ -173,7 +173,7 @@ impl<U: Resource, B: Resource> Bins<U, B> {
         if let Some(added) = self.added.get()
             && added.serving(layout, first).is_some()
         {
-            added.require_here().ok()?;
+            added.require_same_process().ok()?;
             if let Some((number, bin)) = added.leave(block) {
                 return Some(BinHome::Added(added, number, bin));
             }

@@ -211,7 +211,7 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         match self.bins.serving(layout) {
             Serving::First(bin) => forward!(self, bin, |to| to.allocate(layout, stream)),
             Serving::Added(added, number, bin) => {
-                added.require_here()?;
+                added.require_same_process()?;
                 let block = forward!(self, Some(bin), |to| to.allocate(layout, stream))?;
                 added.enter(block, number);
                 Ok(block)
@@ -237,7 +237,7 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         match self.bins.serving(layout) {
             Serving::First(bin) => forward!(self, bin, |to| to.allocate_at_once(layout, stream)),
             Serving::Added(added, number, bin) => {
-                added.require_here().ok()?;
+                added.require_same_process().ok()?;
                 let block = forward!(self, Some(bin), |to| to.allocate_at_once(layout, stream))?;
                 added.enter(block, number);
                 Some(block)
@@ -264,7 +264,7 @@ unsafe impl<U: Resource, B: Resource> Resource for Binning<U, B> {
         match self.bins.serving(layout) {
             Serving::First(bin) => forward!(self, bin, |to| to.allocate_sync(layout)),
             Serving::Added(added, number, bin) => {
-                added.require_here()?;
+                added.require_same_process()?;
                 let block = forward!(self, Some(bin), |to| to.allocate_sync(layout))?;
                 added.enter(block, number);
                 Ok(block)

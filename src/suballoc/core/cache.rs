@@ -11,7 +11,7 @@ use super::recent::Recent;
 use super::size_class::{CLASSES, Want};
 use crate::resource::Layout;
 use crate::stream::{Epoch, StreamId};
-use crate::suballoc::roll::{Plan, Record, Trail};
+use crate::suballoc::debugger::{Plan, Record, Trail};
 use crate::sync::Apart;
 
 /// The most small and medium blocks that a cache holds. A thousand absorb the swings of a hundred classes; at 16 bytes

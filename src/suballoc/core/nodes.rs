@@ -9,7 +9,7 @@ use core::cell::Cell;
 use super::Owner;
 use super::UNIT;
 use super::node::{BlockNode, Id, NONE};
-use crate::suballoc::roll::Row;
+use crate::suballoc::debugger::Row;
 
 /// 10 KiB: a core of few blocks stays small, and a new chunk costs about a microsecond.
 pub(super) const CHUNK: usize = 256;

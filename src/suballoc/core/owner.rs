@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::Core;
 use super::bins::{Bins, End};
 use crate::stream::{Epoch, Stamp, StreamId};
-use crate::suballoc::roll::{NO_STREAM, Row};
+use crate::suballoc::debugger::{NO_STREAM, Row};
 
 /// The owner of a free block: the place of a stream in the table of this core, or none.
 ///

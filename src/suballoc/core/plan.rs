@@ -7,7 +7,7 @@ use super::nodes::CHUNK;
 use super::owner::OwnerPlace;
 use super::{Cache, Core, Owner, UNIT};
 use crate::stream::StreamId;
-use crate::suballoc::roll::{Plan, Record};
+use crate::suballoc::debugger::{Plan, Record};
 
 static PLAN: Plan = Cache::plan(Plan {
     unit: UNIT as u32,

@@ -27,8 +27,8 @@ use crate::resource::{DevicePtr, Figures, Layer, Layout};
 use crate::stream::{Epoch, Places, StreamId, StreamRef, ThreadToken};
 use crate::suballoc::PageBudget;
 use crate::suballoc::core::{Cache, Core, LONG_UNITS, Owner, UNIT, Want};
+use crate::suballoc::debugger::{Kind, Listed, Record, Text};
 use crate::suballoc::ledger::Ledger;
-use crate::suballoc::roll::{Kind, Listed, Record, Text};
 use crate::sync::{Apart, AtomicU64, Mutex, Ordering, Token, TokenGuard};
 
 /// Caches for the blocks of synchronous calls. Threads are spread over them; with four, sixteen threads seldom meet.
@@ -267,15 +267,15 @@ impl SuballocBook {
     }
 
     /// Returns `true` in a forked child of the process that it was made in: it serves no request there.
-    pub(super) fn is_of_parent(&self) -> bool {
-        self.inner.is_of_parent()
+    pub(super) fn is_forked_child(&self) -> bool {
+        self.inner.is_forked_child()
     }
 
     /// # Errors
     ///
     /// That the driver is not initialised, in a forked child of the process that it was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.inner.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.inner.require_same_process()
     }
 
     /// Returns `true` if a block goes out, and comes back, without anybody having to know.
@@ -340,7 +340,7 @@ impl SuballocBook {
     #[inline]
     pub(super) fn take(&self, want: Want, stream: StreamRef<'_>) -> Option<DevicePtr> {
         let id = stream.id();
-        let mut cache = self.shards.get(id.index())?.try_lock_here()?;
+        let mut cache = self.shards.get(id.index())?.try_lock_unless_forked()?;
         if !cache.is_of(id) {
             return None;
         }
@@ -354,14 +354,14 @@ impl SuballocBook {
             return false;
         }
         let Some(shard) = self.shards.get(stream.index()) else { return false };
-        let Some(mut cache) = shard.try_lock_here() else { return false };
+        let Some(mut cache) = shard.try_lock_unless_forked() else { return false };
         cache.is_of(stream) && cache.put(want, block.address(), epoch)
     }
 
     /// As [`take`](Self::take), for a synchronous call.
     #[inline]
     pub(super) fn take_for_host(&self, want: Want) -> Option<DevicePtr> {
-        DevicePtr::new(self.host_shard().try_lock_here()?.take(want)?)
+        DevicePtr::new(self.host_shard().try_lock_unless_forked()?.take(want)?)
     }
 
     /// As [`put`](Self::put), for a block that no work uses any more.
@@ -370,7 +370,7 @@ impl SuballocBook {
         if !self.is_cached(want) {
             return false;
         }
-        let cache = self.host_shard().try_lock_here();
+        let cache = self.host_shard().try_lock_unless_forked();
         cache.is_some_and(|mut cache| cache.put(want, block.address(), Epoch(0)))
     }
 

@@ -29,7 +29,7 @@ impl<U: Resource> Engine<U> {
     ///
     /// That of the first stream that could not be asked. The other streams are asked all the same.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         self.book.spill_in_turn();
         let owned: Vec<_> = self.book.inner.lock().core.owners().collect();
         self.book.poll_streams(&owned)

@@ -20,7 +20,7 @@ impl<U: Resource> Engine<U> {
         if layout.is_empty() {
             return Ok(Export::of_nothing());
         }
-        self.book.inner.require_here()?;
+        self.book.inner.require_same_process()?;
         let at = block.address();
         let around = self.book.inner.lock().core.around(at, layout.bytes() as u64);
         match around {

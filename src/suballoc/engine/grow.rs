@@ -211,7 +211,7 @@ impl<U: Resource> Engine<U> {
         let refused = loop {
             let taken = self.take_segment(units as u32);
             // The upstream may be a user's, and may have forked.
-            self.book.require_here()?;
+            self.book.require_same_process()?;
             match taken {
                 Ok(address) => {
                     let served = self.book.serve_with(request, &[], |inner| {

@@ -36,8 +36,8 @@ pub(super) use resource_impl::resource_by_engine;
 use slow_path::Attempt;
 
 use super::core::{Inspected, Want};
+use super::debugger::{Kind, Text};
 use super::ledger::LedgerMatch;
-use super::roll::{Kind, Text};
 use super::snapshot::SnapshotFiles;
 use super::{Growth, PageBudget, Reuse};
 use crate::device::Device;
@@ -203,7 +203,7 @@ impl<U: Resource> Engine<U> {
     /// Returns `true` if a request for zero bytes succeeds.
     #[cold]
     fn may_serve_nothing(&self, layout: Layout, stream: StreamRef<'_>) -> bool {
-        !self.book.is_of_parent()
+        !self.book.is_forked_child()
             && layout.align() <= MAX_ALIGN
             && self.book.device.require(stream.device()).is_ok()
     }
@@ -228,7 +228,7 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         requester: Requester<'_>,
     ) -> Result<DevicePtr, Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         layout.require_align(MAX_ALIGN)?;
         if let Some(stream) = requester.stream() {
             self.book.device.require(stream.device())?;
@@ -333,7 +333,10 @@ impl<U: Resource> Engine<U> {
         if self.book.is_plain() {
             return self.book.may_be_out(block) && put();
         }
-        if nvtx::listens() || self.book.is_of_parent() || self.book.device.require(stream.device()).is_err() {
+        if nvtx::listens()
+            || self.book.is_forked_child()
+            || self.book.device.require(stream.device()).is_err()
+        {
             return false;
         }
         // Removed first: once the cache has the block, another thread may enter it again.
@@ -432,7 +435,7 @@ impl<U: Resource> Engine<U> {
             return self.note_back(block, layout, stream);
         }
         let may_be_out = self.book.may_be_out(block);
-        if !may_be_out && !self.book.is_of_parent() {
+        if !may_be_out && !self.book.is_forked_child() {
             self.refuse(misuse(block, layout, self.misuse_kind_of(block)), stream);
         }
         may_be_out
@@ -441,7 +444,7 @@ impl<U: Resource> Engine<U> {
     /// A free with a layout that no block has: of zero bytes, or more than any block.
     #[cold]
     fn free_of_no_want(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) {
-        if layout.is_empty() || self.book.is_of_parent() {
+        if layout.is_empty() || self.book.is_forked_child() {
             return;
         }
         let refused = match &self.book.ledger {
@@ -473,7 +476,7 @@ impl<U: Resource> Engine<U> {
     #[inline(never)]
     fn note_back(&self, block: DevicePtr, layout: Layout, stream: Option<StreamRef<'_>>) -> bool {
         if self.book.ledger.is_some() {
-            if self.book.is_of_parent() {
+            if self.book.is_forked_child() {
                 return false;
             }
             let removed = match stream {

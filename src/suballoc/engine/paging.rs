@@ -265,7 +265,7 @@ impl<U: Resource> Engine<U> {
         let Filled { mapped, lost } = filled;
         hand.into_iter().for_each(|extent| self.release(pages, extent));
         // The upstream may be a user's, and may have forked.
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let served = {
             let mut inner = self.book.inner.lock();
             let inner = &mut *inner;
@@ -310,7 +310,7 @@ impl<U: Resource> Engine<U> {
 
     /// Pledges so many units more, if there is room for all of them under the maximum.
     fn pledge_more(&self, units: u64) -> Option<u64> {
-        let mut inner = self.book.inner.lock_here()?;
+        let mut inner = self.book.inner.lock_unless_forked()?;
         let units = Some(units).filter(|units| *units <= self.book.room(&inner))?;
         inner.pledged += units;
         Some(units)
@@ -457,7 +457,7 @@ impl<U: Resource> Engine<U> {
             self.note_upstream_call();
             match pages.reserve(units as usize * Layout::MIN_ALIGN) {
                 Ok(range) => {
-                    self.book.require_here()?;
+                    self.book.require_same_process()?;
                     event!(bytes = units as usize * Layout::MIN_ALIGN, address = range.address(), "reserve");
                     self.announce_to_driver(range.address(), units as usize * Layout::MIN_ALIGN);
                     // Pages are announced to no tool, but ranges and marks are.
@@ -508,7 +508,7 @@ impl<U: Resource> Engine<U> {
         let gone = units_of(&unmapped) as usize * Layout::MIN_ALIGN;
         unmapped.iter().for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
-        let Some(mut inner) = self.book.inner.lock_here() else { return gone };
+        let Some(mut inner) = self.book.inner.lock_unless_forked() else { return gone };
         inner.leaving -= units_of(&unmapped) + units_of(&kept);
         unmapped.into_iter().for_each(|extent| inner.core.finish_unmapping(extent));
         kept.into_iter().for_each(|extent| inner.core.abandon_unmapping(extent));

@@ -82,7 +82,7 @@ impl SuballocBook {
     #[must_use]
     pub fn status(&self) -> Status {
         let (status, freed) = {
-            let Some(inner) = self.inner.lock_here() else { return Status::default() };
+            let Some(inner) = self.inner.lock_unless_forked() else { return Status::default() };
             let caches: Vec<_> = self.look_at_caches(CacheSeen::of).collect();
             (self.status_locked(&inner, &caches), freed(&inner, &caches))
         };
@@ -136,7 +136,7 @@ impl SuballocBook {
     /// Every block at one moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let Some(inner) = self.inner.lock_here() else {
+        let Some(inner) = self.inner.lock_unless_forked() else {
             let (time, device, status) = (SystemTime::now(), self.device.clone(), Status::default());
             return Snapshot { time, device, status, segments: Vec::new(), blocks: Vec::new() };
         };
@@ -226,7 +226,7 @@ impl<U: Resource> Engine<U> {
 
     /// The memory of the upstream, and the free memory here.
     pub(in crate::suballoc) fn memory_info(&self) -> Result<MemoryInfo, Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let under = self.upstream.memory_info()?;
         let totals = self.book.totals();
         let free_bytes = under.free_bytes.saturating_add(totals.reserved_bytes - totals.live_bytes);

@@ -20,7 +20,7 @@ impl<U: Resource> Engine<U> {
     ///
     /// That of a stream that could not be queried, after all empty segments are returned; that of the upstream.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let mut gone = 0;
         let mut collected = Ok(());
         if self.reserved_bytes() > keep_bytes {
@@ -57,7 +57,7 @@ impl<U: Resource> Engine<U> {
     }
 
     pub(in crate::suballoc) fn reserved_bytes(&self) -> usize {
-        match self.book.inner.lock_here() {
+        match self.book.inner.lock_unless_forked() {
             Some(inner) => inner.core.reserved_units() as usize * Layout::MIN_ALIGN,
             None => self.book.reserved_bytes(),
         }
@@ -83,7 +83,7 @@ impl<U: Resource> Engine<U> {
         let bytes = self.deallocate_segment(segment);
         // Only now: until the call has ended, the maximum counts the segment. The upstream may be a user's, and may
         // have forked.
-        let mut inner = self.book.inner.lock_here()?;
+        let mut inner = self.book.inner.lock_unless_forked()?;
         inner.leaving -= u64::from(segment.units);
         inner.end_call();
         bytes
@@ -108,7 +108,7 @@ impl<U: Resource> Engine<U> {
 
 impl<U: Resource> Drop for Engine<U> {
     fn drop(&mut self) {
-        if self.book.is_of_parent() {
+        if self.book.is_forked_child() {
             return;
         }
         let book = &self.book;

@@ -82,7 +82,7 @@ impl<U: Resource> Engine<U> {
             let before = (report.live_bytes, report.reserved_bytes, self.free_upstream_bytes());
             let relief = self.handlers.ask(&report);
             // A handler may have forked.
-            self.book.require_here()?;
+            self.book.require_same_process()?;
             let relief = relief?;
             if relief == Relief::None {
                 return Err(self.refusal(report, attempt));
@@ -131,7 +131,7 @@ impl<U: Resource> Engine<U> {
     pub(super) fn serve_beyond_upstream(&self, request: &Request<'_>) -> Result<Option<DevicePtr>, Error> {
         let Ok(memory) = self.upstream.memory_info() else { return Ok(None) };
         // The upstream may be the user's, and have forked.
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         // Relaxed: a figure that only grows.
         self.upstream_total.fetch_max(memory.total_bytes, Ordering::Relaxed);
         if request.layout.rounded_bytes() <= memory.total_bytes {

@@ -25,7 +25,7 @@ impl SuballocBook {
         epoch: Epoch,
     ) -> Option<MisuseKind> {
         // In a forked child the parent's memory is leaked.
-        let mut inner = self.inner.lock_here()?;
+        let mut inner = self.inner.lock_unless_forked()?;
         let inspected = inner.core.inspect(block.address());
         match inspected {
             Inspected::Out { units } if units == want.units() => {}

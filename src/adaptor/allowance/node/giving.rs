@@ -21,7 +21,7 @@ impl AllowanceNode {
     /// Gives `bytes` back with the turn of the tree, and half of what is in the purse of this thread: it is full.
     #[inline(never)]
     fn give_in_turn(&self, bytes: u64) {
-        if self.tree.is_of_parent() {
+        if self.tree.is_forked_child() {
             // The bytes stay with it.
             return;
         }

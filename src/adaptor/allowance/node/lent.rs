@@ -127,7 +127,7 @@ impl AllowanceNode {
     /// Sets the soft limit. What is lent lies below it, before and after.
     pub(in super::super) fn set_soft(&self, bytes: u64) {
         let mut handles = Vec::new();
-        let Some(lenders) = self.tree.lock_here() else { return };
+        let Some(lenders) = self.tree.lock_unless_forked() else { return };
         let lenders = self.recall(lenders, &mut handles);
         self.soft.set_bytes(bytes);
         drop(lenders);

@@ -92,8 +92,8 @@ impl AllowanceNode {
     /// # Errors
     ///
     /// That the driver is not initialised, in a child of the process that it was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.tree.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.tree.require_same_process()
     }
 
     // Relaxed, as all that only tell: figures of about one moment.
@@ -104,7 +104,7 @@ impl AllowanceNode {
             return self.taken();
         }
         let mut handles = Vec::new();
-        let Some(lenders) = self.tree.lock_here() else { return self.taken() };
+        let Some(lenders) = self.tree.lock_unless_forked() else { return self.taken() };
         let credit = lenders.credit_below(self, &mut handles);
         let taken = self.taken();
         drop(lenders);
@@ -178,14 +178,14 @@ impl AllowanceNode {
     /// The part of this process in a limit that it shares; `None` too in a child of the process that has it.
     pub(super) fn membership(&self) -> Option<&Membership> {
         match &self.above {
-            Above::Shared(membership) if !membership.is_of_parent() => Some(membership),
+            Above::Shared(membership) if !membership.is_forked_child() => Some(membership),
             _ => None,
         }
     }
 
     /// The processes that share the limit of this root. With the turn, because those that are dead are cleared away.
     pub(super) fn members(&self) -> Vec<Member> {
-        let Some(_lenders) = self.tree.lock_here() else { return Vec::new() };
+        let Some(_lenders) = self.tree.lock_unless_forked() else { return Vec::new() };
         self.membership().map(Membership::members).unwrap_or_default()
     }
 
@@ -203,7 +203,7 @@ impl AllowanceNode {
         if self.lender.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let Some(mut lenders) = self.tree.lock_here() else { return };
+        let Some(mut lenders) = self.tree.lock_unless_forked() else { return };
         self.call_back();
         lenders.leave(self.lender.load(Ordering::Relaxed));
         self.lender.store(0, Ordering::Relaxed);

@@ -91,7 +91,7 @@ impl AllowanceNode {
     /// As [`take_at_once`](Self::take_at_once), below a root.
     #[inline(never)]
     fn take_at_once_in_turn(self: &Arc<Self>, bytes: u64) -> bool {
-        if self.tree.is_of_parent() {
+        if self.tree.is_forked_child() {
             return false;
         }
         let Some(mut lenders) = self.tree.try_lock() else { return false };
@@ -142,7 +142,7 @@ impl AllowanceNode {
     /// Takes `bytes` with the turn of the tree. What is lent is called back where it is in the way.
     #[inline(never)]
     fn take_in_turn(self: &Arc<Self>, bytes: u64) -> Result<Crossings, LimitRefusal> {
-        if self.tree.is_of_parent() {
+        if self.tree.is_forked_child() {
             return Err(self.refuse(0, self.taken()));
         }
         let (mut lenders, has_met) = match self.tree.try_lock() {

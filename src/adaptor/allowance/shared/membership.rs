@@ -47,8 +47,8 @@ impl Membership {
     }
 
     /// In a child of the process that has joined, which has no part.
-    pub(in super::super) fn is_of_parent(&self) -> bool {
-        self.table.words().is_of_parent()
+    pub(in super::super) fn is_forked_child(&self) -> bool {
+        self.table.words().is_forked_child()
     }
 
     /// Takes `bytes`. What dead members had comes back before there is a refusal.
@@ -101,7 +101,7 @@ impl Membership {
 impl Drop for Membership {
     /// While something is out, which is leaked, the place stays this process's until its end.
     fn drop(&mut self) {
-        if self.is_of_parent() || self.table.owner(self.at) != self.owner {
+        if self.is_forked_child() || self.table.owner(self.at) != self.owner {
             return;
         }
         if self.table.picture().parts[self.at].taken > 0 {

@@ -129,7 +129,7 @@ impl GuardBook {
     /// The first 1024 findings.
     #[must_use]
     pub fn violations(&self) -> Vec<Trespass> {
-        self.book.lock_here().map(|book| book.found.clone()).unwrap_or_default()
+        self.book.lock_unless_forked().map(|book| book.found.clone()).unwrap_or_default()
     }
 
     /// The number of findings.
@@ -154,13 +154,13 @@ impl GuardBook {
     /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.book.lock_here().map_or(0, |book| book.live.len())
+        self.book.lock_unless_forked().map_or(0, |book| book.live.len())
     }
 
     /// The bytes of freed blocks in quarantine, redzones included.
     #[must_use]
     pub fn quarantined_bytes(&self) -> usize {
-        self.book.lock_here().map_or(0, |book| book.quarantined_bytes)
+        self.book.lock_unless_forked().map_or(0, |book| book.quarantined_bytes)
     }
 
     /// Waits, on the host, for the work before every block that was freed, and looks at them. What is in quarantine is looked at
@@ -171,7 +171,7 @@ impl GuardBook {
     /// Those of the work itself; a capture error while a stream captures that blocks were freed on before. The others have been
     /// looked at.
     pub fn check(&self) -> Result<(), Error> {
-        self.require_here()?;
+        self.require_same_process()?;
         let machine = self.device.machine();
         let mut outcome = Ok(());
         let points = self.book.lock().pending.last_points();
@@ -195,7 +195,8 @@ impl GuardBook {
     }
 
     fn poll_some(&self, streams: usize) {
-        let Some(points) = self.book.lock_here().map(|mut book| book.pending.next_points(streams)) else {
+        let Some(points) = self.book.lock_unless_forked().map(|mut book| book.pending.next_points(streams))
+        else {
             return;
         };
         let machine = self.device.machine();
@@ -221,7 +222,7 @@ impl GuardBook {
         let (mut over, mut found) = (Vec::new(), Vec::new());
         {
             // Under one lock: who has waited for a check also finds what it has found.
-            let Some(mut guard) = self.book.lock_here() else { return };
+            let Some(mut guard) = self.book.lock_unless_forked() else { return };
             let book = &mut *guard;
             done.iter().for_each(|point| book.pending.take_up_to(*point, &mut over));
             for check in &over {
@@ -239,7 +240,7 @@ impl GuardBook {
     /// The device is lost: nobody will say whether a copy is over, so that what it writes to is not used again.
     fn give_up(&self) {
         let pending: Vec<Check> = {
-            let Some(mut book) = self.book.lock_here() else { return };
+            let Some(mut book) = self.book.lock_unless_forked() else { return };
             let pending: Vec<Check> = book.pending.take_all().collect();
             book.counts.unverified += pending.iter().filter(|check| check.is_of_redzones).count() as u64;
             pending
@@ -272,21 +273,21 @@ impl GuardBook {
 
     fn report(&self, about: About, kind: TrespassKind) {
         let trespass = about.trespass(kind);
-        if let Some(mut book) = self.book.lock_here() {
+        if let Some(mut book) = self.book.lock_unless_forked() {
             book.note(&[trespass]);
         }
         self.tell(&[trespass]);
     }
 
     fn counts(&self) -> GuardCounts {
-        self.book.lock_here().map(|book| book.counts).unwrap_or_default()
+        self.book.lock_unless_forked().map(|book| book.counts).unwrap_or_default()
     }
 
     /// # Errors
     ///
     /// That the driver is not initialised, in a child of the process that it was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.book.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.book.require_same_process()
     }
 
     pub(super) fn redzone_bytes(&self) -> usize {
@@ -306,7 +307,7 @@ impl GuardBook {
     pub(super) fn open(&self, fence: Fence, raised: Option<Stamp>, is_guarded: bool) {
         let live = LiveBlock { fence, raised, is_guarded, tag: Tag::current() };
         // The upstream may be the user's, and have forked.
-        if let Some(mut book) = self.book.lock_here() {
+        if let Some(mut book) = self.book.lock_unless_forked() {
             book.live.insert(fence.block(), live);
         }
     }
@@ -319,7 +320,7 @@ impl GuardBook {
         stream: Option<StreamId>,
     ) -> Option<LiveBlock> {
         // In a child of the process that it was made in, the block is leaked.
-        let closed = self.book.lock_here()?.live.remove(&block);
+        let closed = self.book.lock_unless_forked()?.live.remove(&block);
         let Some(live) = closed else {
             let about = About { block, bytes: layout.bytes(), tag: Tag::NONE, stream };
             self.report(about, TrespassKind::NotLive);
@@ -335,7 +336,7 @@ impl GuardBook {
     }
 
     pub(super) fn note_unverified(&self) {
-        if let Some(mut book) = self.book.lock_here() {
+        if let Some(mut book) = self.book.lock_unless_forked() {
             book.counts.unverified += 1;
         }
     }
@@ -404,7 +405,7 @@ impl GuardBook {
         if !parts.is_empty() {
             let is_of_redzones = is_of_redzones && is_whole;
             let (point, check) = (stream.release(), Check { staging, parts, about, is_of_redzones });
-            match self.book.lock_here() {
+            match self.book.lock_unless_forked() {
                 Some(mut book) => book.pending.push(point, check),
                 None => mem::forget(check.staging),
             }
@@ -433,14 +434,14 @@ impl GuardBook {
 
     /// Keeps a block back that could not leave.
     pub(super) fn keep_again(&self, kept: Kept) {
-        let Some(mut book) = self.book.lock_here() else { return };
+        let Some(mut book) = self.book.lock_unless_forked() else { return };
         book.quarantined_bytes += kept.fence.plan.whole.bytes();
         book.quarantine.push_back(kept);
     }
 
     /// The one that has been there for longest, if there is more than `keep_bytes`.
     pub(super) fn take_surplus(&self, keep_bytes: usize) -> Option<Kept> {
-        let mut book = self.book.lock_here()?;
+        let mut book = self.book.lock_unless_forked()?;
         if book.quarantined_bytes <= keep_bytes {
             return None;
         }
@@ -454,7 +455,7 @@ impl GuardBook {
     }
 
     pub(super) fn kept_blocks(&self) -> usize {
-        self.book.lock_here().map_or(0, |book| book.quarantine.len())
+        self.book.lock_unless_forked().map_or(0, |book| book.quarantine.len())
     }
 }
 
@@ -496,7 +497,7 @@ impl fmt::Debug for GuardBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = |book: &Book| (book.live.len(), book.quarantine.len(), book.pending.len(), book.counts);
         let (live, kept, pending, counts) =
-            self.book.lock_here().map(|book| figures(&book)).unwrap_or_default();
+            self.book.lock_unless_forked().map(|book| figures(&book)).unwrap_or_default();
         f.debug_struct("GuardBook")
             .field("config", &self.config)
             .field("live", &live)

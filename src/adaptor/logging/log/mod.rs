@@ -202,7 +202,7 @@ impl Log {
 
 impl Drop for LogOwner {
     fn drop(&mut self) {
-        if self.shared.is_of_parent() {
+        if self.shared.is_forked_child() {
             // There is no such thread here to wait for, or to let go of: the lock leaks it.
             return;
         }

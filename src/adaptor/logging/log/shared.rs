@@ -63,7 +63,7 @@ impl LogShared {
 
     /// Returns `true` in a child of the process that has the writer.
     #[inline]
-    pub(super) fn is_of_parent(&self) -> bool {
+    pub(super) fn is_forked_child(&self) -> bool {
         self.made_in.is_parent()
     }
 
@@ -71,7 +71,7 @@ impl LogShared {
     #[inline]
     pub(super) fn push(&self, record: Record) {
         // Relaxed: a row more or less that is pushed for nobody.
-        if self.has_failed.load(Ordering::Relaxed) != 0 || self.is_of_parent() {
+        if self.has_failed.load(Ordering::Relaxed) != 0 || self.is_forked_child() {
             return self.refuse();
         }
         match self.records.push(record.pack()) {
@@ -149,7 +149,7 @@ impl LogShared {
     /// Waits until what was pushed before is written and passed on, at most so long.
     pub(super) fn flush(&self, patience: Option<Duration>) -> Result<(), Error> {
         let refused = |why| Err(Error::unwritable(&self.name, &std::io::Error::other(why)));
-        if self.is_of_parent() {
+        if self.is_forked_child() {
             return refused("its writer is a thread of the parent process");
         }
         if is_writer() {

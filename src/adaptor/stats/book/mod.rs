@@ -133,7 +133,7 @@ impl StatsBook {
     /// The allocations under each tag since the layer was made, in the order in which the tags were first used.
     #[must_use]
     pub fn by_tag(&self) -> Vec<TagCounts> {
-        let Some(_frames) = self.frames.lock_here() else { return Vec::new() };
+        let Some(_frames) = self.frames.lock_unless_forked() else { return Vec::new() };
         let Sums { total, failures, .. } = self.sums();
         let none =
             TagCounts { tag: Tag::NONE, bytes: total[0] as u64, allocations: total[1] as u64, failures };
@@ -166,7 +166,7 @@ impl StatsBook {
 
     /// The live amounts now.
     pub(super) fn live_bytes(&self) -> i64 {
-        self.frames.lock_here().map_or(0, |_frames| self.sums().live[0])
+        self.frames.lock_unless_forked().map_or(0, |_frames| self.sums().live[0])
     }
 
     #[inline]
@@ -206,7 +206,7 @@ impl StatsBook {
     /// The shard of this thread, made at its first use.
     #[cold]
     fn first(&self, count: impl FnOnce(&StatsShard)) {
-        if self.frames.is_of_parent() {
+        if self.frames.is_forked_child() {
             // Another thread of the parent may have made a shard, or counted in the one for all, and be in the middle of it.
             return;
         }
@@ -291,7 +291,7 @@ impl StatsBook {
     /// the sum of what was told is right to one slack for each thread.
     #[cold]
     fn publish(&self, shard: &StatsShard) {
-        let Some(mut summit) = self.summit.lock_here() else { return };
+        let Some(mut summit) = self.summit.lock_unless_forked() else { return };
         for (at, count) in shard.counts().into_iter().enumerate() {
             summit.peak[at] = summit.peak[at].max(summit.published[at].wrapping_add(count.rise()));
             summit.published[at] = summit.published[at].wrapping_add(count.drift());
@@ -321,7 +321,7 @@ impl StatsBook {
     /// The scopes, which know the highest point until now, and what has been counted.
     /// `None` in a child of the process that it was made in.
     fn look(&self) -> Option<(MutexGuard<'_, Frames>, Sums)> {
-        let mut frames = self.frames.lock_here()?;
+        let mut frames = self.frames.lock_unless_forked()?;
         let now = self.sums();
         let (published, told) = {
             let summit = self.summit.lock();
@@ -378,7 +378,7 @@ impl StatsBook {
     /// Begins a scope: from now on the highest point is a new one. `enter` gets the scopes, and the frame that begins.
     /// `None` in a child of the process that it was made in.
     fn begin<T>(&self, enter: impl FnOnce(&mut Frames, Frame, &Sums) -> T) -> Option<T> {
-        let mut frames = self.frames.lock_here()?;
+        let mut frames = self.frames.lock_unless_forked()?;
         let now = self.sums();
         let (published, told, interval) = {
             let mut summit = self.summit.lock();
@@ -484,7 +484,7 @@ impl StatsBook {
     }
 
     fn end(&self, scope: u64) {
-        if let Some(mut frames) = self.frames.lock_here() {
+        if let Some(mut frames) = self.frames.lock_unless_forked() {
             frames.let_go(scope);
         }
     }

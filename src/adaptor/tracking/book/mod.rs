@@ -89,8 +89,8 @@ impl TrackingBook {
     /// # Errors
     ///
     /// That the driver is not initialised, in a child of the process that it was made in.
-    pub(super) fn require_here(&self) -> DriverResult<()> {
-        self.misuses.require_here()
+    pub(super) fn require_same_process(&self) -> DriverResult<()> {
+        self.misuses.require_same_process()
     }
 
     pub(super) fn set_stacks(&mut self, stacks: CallStacks) {
@@ -104,7 +104,7 @@ impl TrackingBook {
     /// The live blocks now. Concurrent allocations may be seen in part.
     #[must_use]
     pub fn outstanding(&self) -> Holdings {
-        if self.misuses.is_of_parent() {
+        if self.misuses.is_forked_child() {
             return Holdings { blocks: Vec::new(), misuses: Vec::new(), misuse_count: 0 };
         }
         let mut blocks = Vec::new();
@@ -119,21 +119,21 @@ impl TrackingBook {
     /// The number of live blocks.
     #[must_use]
     pub fn live_blocks(&self) -> usize {
-        self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.out.len()).sum()
+        self.pages.iter().filter_map(|page| page.0.lock_unless_forked()).map(|blocks| blocks.out.len()).sum()
     }
 
     /// The bytes of the live blocks.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         let bytes: u128 =
-            self.pages.iter().filter_map(|page| page.0.lock_here()).map(|blocks| blocks.bytes).sum();
+            self.pages.iter().filter_map(|page| page.0.lock_unless_forked()).map(|blocks| blocks.bytes).sum();
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// How many wrong frees there were.
     #[must_use]
     pub fn misuse_count(&self) -> u64 {
-        self.misuses.lock_here().map_or(0, |misuses| misuses.count)
+        self.misuses.lock_unless_forked().map_or(0, |misuses| misuses.count)
     }
 
     /// Adds a block.
@@ -149,7 +149,7 @@ impl TrackingBook {
             stack: self.sampler.stack(layout.bytes()),
         };
         // The upstream may be the user's, and have forked.
-        let Some(mut blocks) = self.page(block).0.lock_here() else { return };
+        let Some(mut blocks) = self.page(block).0.lock_unless_forked() else { return };
         blocks.bytes += layout.bytes() as u128;
         // What was there has been freed behind the back of this layer, or else the upstream would not have it to give.
         if let Some(stale) = blocks.out.insert(block.address(), holding) {
@@ -173,7 +173,7 @@ impl TrackingBook {
     /// Returns `true` if entering a block and striking it out take no time: no call stack is captured, and the book is of this
     /// process.
     pub(super) fn is_quick(&self) -> bool {
-        !self.sampler.captures() && !self.misuses.is_of_parent()
+        !self.sampler.captures() && !self.misuses.is_forked_child()
     }
 
     /// Removes a block that may not be freed in the end: [`put_back`](Self::put_back) enters it again. `None` if it is not live
@@ -185,7 +185,7 @@ impl TrackingBook {
     /// Enters a block again that was withdrawn and not freed.
     pub(super) fn put_back(&self, holding: Holding) {
         // The upstream may be the user's, and have forked.
-        let Some(mut blocks) = self.page(holding.address).0.lock_here() else { return };
+        let Some(mut blocks) = self.page(holding.address).0.lock_unless_forked() else { return };
         let address = holding.address.address();
         if let Some(at) = blocks.gone.iter().rposition(|&gone| gone == address) {
             blocks.gone.remove(at);
@@ -245,7 +245,7 @@ impl PageBlocks {
 
 impl BlockTags for TrackingBook {
     fn block_tags(&self) -> Vec<(u64, Tag)> {
-        let pages = self.pages.iter().filter_map(|page| page.0.lock_here());
+        let pages = self.pages.iter().filter_map(|page| page.0.lock_unless_forked());
         pages
             .flat_map(|blocks| {
                 blocks.out.values().map(|held| (held.address.address(), held.tag)).collect::<Vec<_>>()

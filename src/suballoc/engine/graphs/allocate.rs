@@ -11,7 +11,7 @@ use crate::driver::CaptureId;
 use crate::error::Error;
 use crate::resource::{DevicePtr, Layout, Resource};
 use crate::stream::{StreamKind, StreamRef};
-use crate::suballoc::roll::{Kind, Text};
+use crate::suballoc::debugger::{Kind, Text};
 
 /// Memory for a graph is taken in whole pages of the device, 2 MiB, where there is room for that.
 const PAGE_UNITS: u64 = (2 << 20) / Layout::MIN_ALIGN as u64;
@@ -30,7 +30,7 @@ impl<U: Resource> Engine<U> {
         stream: StreamRef<'_>,
         shared: Option<ReservationId>,
     ) -> Result<(ReservationId, CaptureId), Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         self.book.device.require(stream.device())?;
         let capture = stream.capture_id()?.ok_or_else(|| {
             Error::invalid_argument(
@@ -56,7 +56,7 @@ impl<U: Resource> Engine<U> {
         stream: StreamRef<'_>,
     ) -> Option<Result<DevicePtr, Error>> {
         // The numbers of captures are of one machine.
-        if self.book.require_here().is_err() || self.book.device.require(stream.device()).is_err() {
+        if self.book.require_same_process().is_err() || self.book.device.require(stream.device()).is_err() {
             return None;
         }
         if !self.book.graphs.has_open_session() {
@@ -80,7 +80,7 @@ impl<U: Resource> Engine<U> {
         layout: Layout,
         stream: StreamRef<'_>,
     ) -> Result<DevicePtr, Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         layout.require_align(MAX_ALIGN)?;
         self.book.device.require(stream.device())?;
         if layout.is_empty() {
@@ -165,7 +165,7 @@ impl<U: Resource> Engine<U> {
         later: StreamRef<'_>,
         earlier: StreamRef<'_>,
     ) -> Result<(), Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         // The other one may be of another device: a capture may have streams of several.
         self.book.device.require_machine(later.device())?;
         self.book.device.require_machine(earlier.device())?;
@@ -182,7 +182,7 @@ impl<U: Resource> Engine<U> {
         let earlier = graphs.enter(id, capture, earlier)?.1;
         let later = graphs.enter(id, capture, later)?.1;
         let event = later.as_ref().follow_branch(earlier.as_ref())?;
-        if let Some(mut reservations) = graphs.reservations.lock_here()
+        if let Some(mut reservations) = graphs.reservations.lock_unless_forked()
             && let Some(session) = reservations.get(id).and_then(|it| it.open_session(capture))
         {
             session.events.push(event);

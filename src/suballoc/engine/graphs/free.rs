@@ -27,7 +27,7 @@ impl<U: Resource> Engine<U> {
         let (may_be_of_graph, may_sleep) =
             (graphs.is_worth_a_look(block), graphs.asleep.may_hold(block.address()));
         if !(may_be_of_graph || may_sleep)
-            || self.book.is_of_parent()
+            || self.book.is_forked_child()
             || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
         {
             return None;
@@ -66,7 +66,7 @@ impl<U: Resource> Engine<U> {
         stream: Option<StreamRef<'_>>,
     ) {
         if layout.is_empty()
-            || self.book.is_of_parent()
+            || self.book.is_forked_child()
             || stream.is_some_and(|stream| self.book.device.require(stream.device()).is_err())
         {
             return;

@@ -161,7 +161,7 @@ impl Default for Graphs {
 impl SuballocBook {
     /// The bytes of a reservation; none if it has been released.
     pub(in crate::suballoc) fn reservation_bytes(&self, id: ReservationId) -> usize {
-        let Some(mut reservations) = self.graphs.reservations.lock_here() else { return 0 };
+        let Some(mut reservations) = self.graphs.reservations.lock_unless_forked() else { return 0 };
         let reservation = reservations.get(id);
         reservation.map_or(0, |it| it.blocks().map(|(_, layout)| layout.rounded_bytes()).sum())
     }
@@ -243,7 +243,7 @@ impl Graphs {
 
     /// The bytes of the suballocator that graphs hold.
     pub(super) fn bytes(&self) -> usize {
-        let Some(reservations) = self.reservations.lock_here() else { return 0 };
+        let Some(reservations) = self.reservations.lock_unless_forked() else { return 0 };
         reservations.blocks().map(|(_, layout)| layout.rounded_bytes()).sum()
     }
 

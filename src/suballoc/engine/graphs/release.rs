@@ -21,7 +21,7 @@ impl<U: Resource> Engine<U> {
         id: ReservationId,
         capture: CaptureId,
     ) -> Result<(), Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let graphs = &self.book.graphs;
         let (book, branches, events) = {
             let mut guard = graphs.reservations.lock();
@@ -59,7 +59,7 @@ impl<U: Resource> Engine<U> {
     ///
     /// The graph of this handle is gone, with all that can be launched of it, and no launch of it is running or queued.
     pub(in crate::suballoc) unsafe fn release_reservation(&self, id: ReservationId) -> Result<usize, Error> {
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let graphs = &self.book.graphs;
         let mut waited = Frontier::quiescent();
         let gone = loop {

@@ -131,7 +131,7 @@ impl SuballocBook {
     /// The blocks of a record are awake: at once, or, if copies of their contents go on, when these are over. Those that were
     /// freed meanwhile are left alone.
     pub(super) fn unmark(&self, record: &mut SleepRecord<'_>) {
-        let Some(mut guard) = self.inner.lock_here() else { return };
+        let Some(mut guard) = self.inner.lock_unless_forked() else { return };
         let inner = &mut *guard;
         let number = core::mem::take(&mut record.number);
         if inner.sleepers.whole == Some(number) {
@@ -172,7 +172,7 @@ impl SuballocBook {
     /// If no copy writes to the blocks of the record any more, those that were freed meanwhile are free. Else the copies are left
     /// [open](Self::settle_copies).
     pub(super) fn end_waking(&self, record: &SleepRecord<'_>) {
-        let Some(mut guard) = self.inner.lock_here() else { return };
+        let Some(mut guard) = self.inner.lock_unless_forked() else { return };
         let inner = &mut *guard;
         let is_it = |copying: &Copying| copying.number == record.number;
         let Some(at) = inner.sleepers.copying.iter().position(is_it) else { return };
@@ -208,7 +208,7 @@ impl SuballocBook {
     /// That of the first copies that cannot be waited for now either.
     pub(in crate::suballoc::engine) fn settle_copies(&self) -> Result<(), Error> {
         let open: Vec<Arc<OpenCopies>> = {
-            let Some(inner) = self.inner.lock_here() else { return Ok(()) };
+            let Some(inner) = self.inner.lock_unless_forked() else { return Ok(()) };
             inner.sleepers.copying.iter().filter_map(|copying| copying.open.clone()).collect()
         };
         if open.is_empty() {
@@ -220,7 +220,7 @@ impl SuballocBook {
             let settled = copies.settle([]);
             waited = waited.and(settled);
         }
-        let Some(mut guard) = self.inner.lock_here() else { return waited };
+        let Some(mut guard) = self.inner.lock_unless_forked() else { return waited };
         let inner = &mut *guard;
         let is_over = |copying: &mut Copying| copying.open.as_ref().is_some_and(|open| open.are_settled());
         let over: Vec<Copying> = inner.sleepers.copying.extract_if(.., is_over).collect();
@@ -257,7 +257,7 @@ impl SuballocBook {
 
     /// Lets the suballocator serve requests again, although the blocks of a record sleep: nobody wakes them any more.
     pub(in crate::suballoc) fn give_up_waking(&self, record: &SleepRecord<'_>) {
-        if let Some(mut inner) = self.inner.lock_here()
+        if let Some(mut inner) = self.inner.lock_unless_forked()
             && inner.sleepers.whole == Some(record.number)
         {
             self.set_whole(&mut inner.sleepers, None);
@@ -267,7 +267,7 @@ impl SuballocBook {
     /// Frees a block if it sleeps; if it has all of its memory still, behind that point of a stream. Returns `false` if it does
     /// not sleep.
     pub(super) fn free_if_asleep(&self, want: Want, block: DevicePtr, behind: Option<Stamp>) -> bool {
-        let Some(mut guard) = self.inner.lock_here() else { return true };
+        let Some(mut guard) = self.inner.lock_unless_forked() else { return true };
         let inner = &mut *guard;
         let address = block.address();
         let Some(&(number, _)) = inner.sleepers.blocks.get(&address) else { return false };

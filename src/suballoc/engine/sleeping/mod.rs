@@ -43,7 +43,7 @@ impl<'b> Turn<'b> {
     fn begin(book: &'b SuballocBook) -> Result<Self, Error> {
         let me = Caller::current();
         loop {
-            book.require_here()?;
+            book.require_same_process()?;
             match &mut book.inner.lock().sleepers.caller {
                 Some(other) if *other == me => {
                     return Err(Error::invalid_argument(
@@ -65,7 +65,7 @@ impl<'b> Turn<'b> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        if let Some(mut inner) = self.0.inner.lock_here() {
+        if let Some(mut inner) = self.0.inner.lock_unless_forked() {
             inner.sleepers.caller = None;
         }
     }
@@ -150,7 +150,7 @@ impl<U: Resource> Engine<U> {
         let gone = |extent: &&Extent| !kept.contains(extent);
         given_up.iter().filter(gone).for_each(|extent| self.release(pages, *extent));
         // In a forked child the parent's memory is leaked.
-        let Some(mut inner) = self.book.inner.lock_here() else { return };
+        let Some(mut inner) = self.book.inner.lock_unless_forked() else { return };
         inner.leaving -= units_of(&given_up);
         for extent in given_up {
             if kept.contains(&extent) {
@@ -173,14 +173,14 @@ impl<U: Resource> Engine<U> {
     ) -> Option<Result<(), Error>> {
         let address = block.address();
         let has_open = {
-            let sleepers = &self.book.inner.lock_here()?.sleepers;
+            let sleepers = &self.book.inner.lock_unless_forked()?.sleepers;
             sleepers.blocks.get(&address)?;
             sleepers.copying.iter().any(|copying| copying.open.is_some())
         };
         if has_open {
             // So that it is free now, and not only later; or awake, and freed like any other.
             let _ = self.book.settle_copies();
-            self.book.inner.lock_here()?.sleepers.blocks.get(&address)?;
+            self.book.inner.lock_unless_forked()?.sleepers.blocks.get(&address)?;
         }
         if self.book.ledger.is_some()
             && let Err(error) = self.remove_from_ledger(block, layout)

@@ -65,7 +65,7 @@ impl<U: Resource> Engine<U> {
             }
         }
         // The upstream may be a user's, and may have forked.
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let mut inner = self.book.inner.lock();
         let answer = match mapped {
             Ok(extents) => {
@@ -131,7 +131,7 @@ impl<U: Resource> Engine<U> {
                 !is_unmapped
             });
         }
-        self.book.require_here()?;
+        self.book.require_same_process()?;
         let mut inner = self.book.inner.lock();
         inner.end_call();
         match answer {
