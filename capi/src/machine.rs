@@ -226,10 +226,6 @@ pub unsafe extern "C" fn alv_machine_release(machine: *mut MachineHandle) {
 }
 
 /// Chooses the machine that bare numbers of devices mean from now on.
-///
-/// # Errors
-///
-/// In a child of a fork, where a thread of the parent held the lock.
 pub(crate) fn choose(machine: Option<Machine>) -> Result<(), Error> {
     let before = std::mem::replace(&mut *lock(RwLock::write, RwLock::try_write)?, machine);
     // Release: pairs with the acquire in `choice`.

@@ -67,10 +67,6 @@ impl Block {
 
     /// Makes the work that is submitted to `stream` next come after the work on the block so far: that of its own stream, and the
     /// uses that were noted. Within a capture nothing is ordered: the graph runs at a time of its own.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(crate) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let mut due = self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.stream.with(self.owner.device(), |own| {
@@ -89,10 +85,6 @@ impl Block {
     }
 
     /// Waits on the host for the work on the block so far.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work, too.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let device = self.owner.device();

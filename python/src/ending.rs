@@ -116,10 +116,6 @@ extern "C" fn stop_if_ending(_: *mut c_void) {
 
 /// Refuses a second interpreter of the process. The classes of the module, and what it keeps, belong to the first one, which would
 /// use objects of the other after that one has ended.
-///
-/// # Errors
-///
-/// `ImportError` in another interpreter than the first.
 pub(crate) fn refuse_other_interpreters(py: Python<'_>) -> PyResult<()> {
     static FIRST: AtomicI64 = AtomicI64::new(NONE);
     const NONE: i64 = -1;

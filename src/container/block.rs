@@ -27,11 +27,6 @@ pub(crate) struct Block {
 
 impl Block {
     /// A block of `resource` whose home is `stream`. A request for zero bytes does not reach the resource.
-    ///
-    /// # Errors
-    ///
-    /// As the resource says; `DeviceMismatch` for a stream of another device, for zero bytes too; `Capture` if the stream is
-    /// one that others capture, and does, or has come to while the resource was asked.
     pub(super) fn allocate(
         resource: &impl Resource,
         layout: Layout,
@@ -330,10 +325,6 @@ pub(super) unsafe fn fill(
 }
 
 /// Runs `submit`, which submits work on `blocks` to `stream`, where nobody else records it.
-///
-/// # Errors
-///
-/// As [`refuse_capture`], before the work or behind it; what `submit` says.
 pub(super) fn outside_of_graphs<X>(
     stream: StreamRef<'_>,
     blocks: &[&Block],

@@ -21,10 +21,6 @@ use crate::stream::{StreamKind, StreamRef};
 
 /// Refuses a stream that records a graph. The graph would keep the address of memory that is let go before it is
 /// launched, or a wait would tie it to what is outside of it and break it.
-///
-/// # Errors
-///
-/// `Capture` if it does; as the driver says.
 pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
     if stream.is_capturing()? {
         return Err(DriverError::new(Call::StreamCaptureStatus, Code::CAPTURE_UNSUPPORTED).into());
@@ -36,10 +32,6 @@ pub(super) fn refuse_capture(stream: StreamRef<'_>) -> Result<(), Error> {
 ///
 /// cudarc captures its own streams and the default stream of a thread, and none that this crate made. On the streams of this
 /// crate, who launches a graph has promised that what it touches is there.
-///
-/// # Errors
-///
-/// As [`refuse_capture`].
 pub(super) fn refuse_capture_by_others(stream: StreamRef<'_>) -> Result<(), Error> {
     match stream.kind() {
         StreamKind::Foreign | StreamKind::PerThread => refuse_capture(stream),

@@ -40,10 +40,6 @@ pub(super) struct Courier<'s> {
 
 impl<'s> Courier<'s> {
     /// For a copy in the order of `named` that runs whatever others do with that stream.
-    ///
-    /// # Errors
-    ///
-    /// `Capture` if it captures; as the driver says of a stream.
     pub(super) fn of(named: StreamRef<'s>) -> Result<Self, Error> {
         refuse_capture(named)?;
         let own = match named.kind() {
@@ -70,10 +66,6 @@ impl<'s> Courier<'s> {
     }
 
     /// Runs `submit`, which submits a copy of `block` to the stream that it is given, in its place.
-    ///
-    /// # Errors
-    ///
-    /// Those of the waits before, in which case nothing was submitted; what `submit` says.
     pub(super) fn carry(
         self,
         block: &Block,
@@ -107,10 +99,6 @@ impl<'s> Courier<'s> {
     }
 
     /// A point behind the copies, which what comes next on the named stream follows.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says; a capture error while the named stream captures. Wait for the copies then.
     pub(super) fn record(self) -> Result<Event, Error> {
         let Some(own) = self.own else { return self.named.record() };
         let event = own.record()?;

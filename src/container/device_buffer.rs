@@ -425,10 +425,6 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     }
 
     /// Runs `submit`, which submits to `stream` what comes behind all uses of the buffer.
-    ///
-    /// # Errors
-    ///
-    /// `Capture` if the stream records a graph; `DeviceMismatch` for one of another device; what `submit` says.
     pub(crate) fn behind_all_uses<X>(
         &self,
         stream: StreamRef<'_>,
@@ -440,10 +436,6 @@ impl<R: DeviceAccessible> DeviceBuffer<R> {
     }
 
     /// The memory that the buffer lies in, for other processes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Resource::export`](crate::Resource::export).
     pub(crate) fn export(&self) -> Result<Export, Error> {
         // SAFETY: the block is live, because the buffer has it, and came from this resource, or from one with its id, with this layout.
         unsafe { self.resource.export(self.block.address, self.block.layout) }

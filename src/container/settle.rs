@@ -61,10 +61,6 @@ pub(super) fn try_settle(stream: StreamRef<'_>) -> Settled {
 }
 
 /// As [`try_settle`], and does not return before it is certain: for memory that is borrowed.
-///
-/// # Errors
-///
-/// The copies have not run and will not; or, if the stream captured meanwhile, they may have been recorded in place of being run.
 pub(super) fn settle(stream: StreamRef<'_>) -> Result<(), Error> {
     let (mut recorded, mut pause) = (Ok(()), PAUSE);
     loop {
@@ -152,20 +148,12 @@ pub(super) fn try_settle_copy(submitted: Result<(), Error>, stream: StreamRef<'_
 }
 
 /// Waits for a copy of memory that is borrowed, if it was submitted.
-///
-/// # Errors
-///
-/// As [`settle`]; that of the submission.
 pub(super) fn settle_copy(submitted: Result<(), Error>, stream: StreamRef<'_>) -> Result<(), Error> {
     refused_or_settled(submitted, stream)?;
     settle(stream)
 }
 
 /// Lets a submission that succeeded be. If it failed, nothing of it is under way when this returns.
-///
-/// # Errors
-///
-/// That of the submission.
 pub(super) fn refused_or_settled(submitted: Result<(), Error>, stream: StreamRef<'_>) -> Result<(), Error> {
     submitted.inspect_err(|error| {
         if !is_refusal(error) {

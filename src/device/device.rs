@@ -83,28 +83,16 @@ impl Device {
     /// assert_eq!(sim.machine().current_device()?, sim.device(1));
     /// # Ok::<(), alluvion::Error>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn make_current(&self) -> Result<(), Error> {
         Ok(self.driver().set_context(self.ordinal)?)
     }
 
     /// The name of the device.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn name(&self) -> Result<String, Error> {
         Ok(self.driver().device_name(self.ordinal)?)
     }
 
     /// The features of the device: asked for once, then kept.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn capabilities(&self) -> Result<&Capabilities, Error> {
         self.machine.require_same_process()?;
         let known = &self.machine.state(self.ordinal).capabilities;
@@ -159,10 +147,6 @@ impl Device {
     }
 
     /// The calls by which others use memory of the device.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported`, for `what`, where the driver has none.
     pub(crate) fn sharing(&self, what: &'static str) -> Result<&dyn Sharing, Error> {
         self.machine.require_same_process()?;
         self.driver().sharing().ok_or_else(|| {
@@ -171,10 +155,6 @@ impl Device {
     }
 
     /// Free and total memory of the device now, over all programs.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn memory_info(&self) -> Result<MemoryInfo, Error> {
         let _relaxed = RelaxedCapture::enter(&**self.driver())?;
         Ok(self.driver().memory_info(self.ordinal)?)

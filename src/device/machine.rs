@@ -316,10 +316,6 @@ impl Machine {
 
     /// As [`wait_quiescent`](Self::wait_quiescent), and never for a device, which would break the capture of any of its streams: the
     /// last frees of a stream that came by its raw handle may be out of reach.
-    ///
-    /// # Errors
-    ///
-    /// As there; `ContextLost` for what is out of reach.
     pub(crate) fn wait_by_events(&self, frontier: &Frontier) -> Result<(), Error> {
         for stamp in frontier.iter() {
             if let Some(timeline) = self.timeline_to_ask(stamp)? {
@@ -339,10 +335,6 @@ impl Machine {
     /// Waits, on the host, for all work of a device, unless that would break a capture: of a stream that is at hand here, or of a blocking
     /// stream of anybody. The capture of a non-blocking stream that nobody has given to this crate to hold is not seen, nor is one that
     /// begins just now.
-    ///
-    /// # Errors
-    ///
-    /// A capture error while a stream captures: then nothing was waited for. Those of the work itself.
     pub(crate) fn wait_for_device(&self, ordinal: u32) -> Result<(), Error> {
         self.require_same_process()?;
         let device = self.device(ordinal)?;
@@ -360,11 +352,6 @@ impl Machine {
     /// Waits, on the host, until all work submitted to any stream so far is over: for memory of device `ordinal` that may be used
     /// on any stream. It waits for each stream by an event, and [for the device](Self::wait_for_device) only where a stream that came by its raw
     /// handle is not covered.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_quiescent`](Self::wait_quiescent): a capture error while any of the streams captures, `ContextLost` if one
-    /// has ended without a last event.
     pub(crate) fn wait_for_every_stream(&self, ordinal: u32) -> Result<(), Error> {
         let mut every = Frontier::quiescent();
         for timeline in self.table().timelines() {
@@ -406,9 +393,6 @@ impl Machine {
         self.inner.devices.iter().for_each(|state| state.attachments.release());
     }
 
-    /// # Errors
-    ///
-    /// `NOT_INITIALIZED` in a child of the process that it was made in.
     pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.inner.made_in.require()
     }

@@ -31,10 +31,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     fn version(&self) -> u32;
 
     /// The number of devices.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn device_count(&self) -> DriverResult<u32>;
 
     /// The name of the device.
@@ -69,10 +65,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     }
 
     /// Free and total memory of the device.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn memory_info(&self, ordinal: u32) -> DriverResult<MemoryInfo>;
 
     /// Waits until all work of the device, on every stream of the context, is done. Breaks every capture of the device, in any
@@ -137,24 +129,12 @@ pub unsafe trait Driver: Debug + Send + Sync {
     }
 
     /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;
 
     /// The least and the greatest priority of a stream (the greatest is the lower number).
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)>;
 
     /// Makes a stream.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream>;
 
     /// Destroys a stream. Work on it still runs to its end. The value of the handle may be handed out again.
@@ -205,10 +185,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     unsafe fn stream_wait_event(&self, ordinal: u32, stream: RawStream, event: RawEvent) -> DriverResult<()>;
 
     /// Whether the stream is recording a graph.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///
@@ -279,10 +255,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Destroys a graph.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// `graph` came from `stream_end_capture` of this device and is not used again, nor is memory that it allocates.
@@ -305,10 +277,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ) -> DriverResult<()>;
 
     /// Makes an event without timing.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent>;
 
     /// Destroys an event. Earlier waits on it stay in force.
@@ -323,10 +291,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     unsafe fn event_destroy(&self, ordinal: u32, event: RawEvent) -> DriverResult<()>;
 
     /// Records the event after the work that is on the stream now. On a capturing stream it becomes part of the graph.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///
@@ -364,10 +328,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Gives back device or managed memory. Waits for all work of the device first. Capture-unsafe.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// `address` came from `allocate_device` or `allocate_managed` of this device and is not used again.
@@ -390,10 +350,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>>;
 
     /// Gives back pinned memory. Waits for all work of the device first. Capture-unsafe.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///
@@ -479,10 +435,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// Gives memory back to its pool once earlier work on the stream is done. Capture-unsafe, except on a stream that
     /// captures: there it becomes part of the graph, and the memory must be of that graph.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// `address` came from `allocate_async` and is not used again, except by work already ordered before this point of
@@ -498,10 +450,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Destroys a pool. Capture-unsafe.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// `pool` was made by `pool_create` and is not used again. None of its memory is out, and every free has run: the
@@ -509,10 +457,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()>;
 
     /// Gives unused memory of the pool back to the device until at most `keep_bytes` are left. Capture-unsafe.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///
@@ -592,10 +536,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory>;
 
     /// Releases physical memory; it returns to the device once it is no longer mapped.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///

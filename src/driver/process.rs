@@ -11,9 +11,6 @@ use super::{Call, Code, DriverError, DriverResult};
 use crate::sync::{MadeIn, Mutex, Token};
 
 impl MadeIn {
-    /// # Errors
-    ///
-    /// [`Code::NOT_INITIALIZED`] in a child of the process that made the object.
     #[inline]
     pub(crate) fn require(self) -> DriverResult<()> {
         if self.is_parent() { Err(of_parent()) } else { Ok(()) }
@@ -21,18 +18,12 @@ impl MadeIn {
 }
 
 impl<T> Mutex<T> {
-    /// # Errors
-    ///
-    /// As [`MadeIn::require`].
     pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.made_in().require()
     }
 }
 
 impl<T> Token<T> {
-    /// # Errors
-    ///
-    /// As [`MadeIn::require`].
     pub(crate) fn require_same_process(&self) -> DriverResult<()> {
         self.made_in().require()
     }

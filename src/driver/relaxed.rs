@@ -21,10 +21,6 @@ pub struct RelaxedCapture<'a> {
 
 impl<'a> RelaxedCapture<'a> {
     /// Relaxes the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn enter(driver: &'a dyn Driver) -> DriverResult<Self> {
         let before = driver.exchange_capture_mode(CaptureMode::Relaxed)?;
         Ok(Self { driver, before, not_send: PhantomData })

@@ -92,10 +92,6 @@ pub unsafe trait Sharing: Debug + Send + Sync {
 
     /// Closes what `memory_open` opened.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// `memory_open` for this device returned `address`, once more than this was called with it; if it is the last time, no work
@@ -110,10 +106,6 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     fn event_create_shared(&self, ordinal: u32) -> DriverResult<RawEvent>;
 
     /// A handle of an event of `event_create_shared`.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///
@@ -163,10 +155,6 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     fn pool_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawPool>;
 
     /// A handle of a block of an exported pool.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///

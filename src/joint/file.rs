@@ -53,10 +53,6 @@ pub(super) fn user() -> u32 {
 }
 
 /// The directory of this user's files, made if it is not there, and seen to be this user's alone.
-///
-/// # Errors
-///
-/// If it cannot be made, or is another user's.
 pub(crate) fn room_in(directory: &Path) -> io::Result<PathBuf> {
     let room = room_of(directory);
     match DirBuilder::new().mode(0o700).create(&room) {
@@ -69,10 +65,6 @@ pub(crate) fn room_in(directory: &Path) -> io::Result<PathBuf> {
 }
 
 /// This process, as others are to know it.
-///
-/// # Errors
-///
-/// As the system says.
 pub(crate) fn life_in(room: &Path) -> io::Result<Life> {
     let (process, started) = process::this_process()?;
     Ok(Life { process, started, kin: kin::mark_in(room)? })
@@ -135,10 +127,6 @@ fn open_twice(path: &Path, opening: Opening) -> io::Result<(File, File)> {
 
 impl JointFile {
     /// Opens the file, for this user alone.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be opened, or somebody else could have written it.
     pub(crate) fn open(path: PathBuf, opening: Opening) -> io::Result<Self> {
         let no_fork = NoFork::begin();
         let opened = open_twice(&path, opening);
@@ -163,19 +151,11 @@ impl JointFile {
     }
 
     /// Locks byte `at`; `None` if another process has it.
-    ///
-    /// # Errors
-    ///
-    /// If the file system has no locks.
     pub(crate) fn lock(&self, at: usize) -> io::Result<Option<Locked<'_>>> {
         lock(&self.mine, at, 1)
     }
 
     /// Maps the file, which gets its size if it has none yet; nobody else does so now. `None` if it has another size.
-    ///
-    /// # Errors
-    ///
-    /// If there is no room for it, or it cannot be mapped.
     pub(crate) fn map(&self, words: usize) -> io::Result<Option<JointPage>> {
         let bytes = words * size_of::<u64>();
         if self.mine.metadata()?.len() == 0 {
@@ -185,10 +165,6 @@ impl JointFile {
     }
 
     /// Maps the file as it is; `None` if it has another size.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be mapped.
     pub(crate) fn page(&self, words: usize) -> io::Result<Option<JointPage>> {
         if self.mine.metadata()?.len() != (words * size_of::<u64>()) as u64 {
             return Ok(None);
@@ -204,56 +180,32 @@ impl JointFile {
 
 impl Others {
     /// Opens a file that is there.
-    ///
-    /// # Errors
-    ///
-    /// As [`JointFile::open`].
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         open_one(path, Opening::Existing).map(|(file, _)| Self(file))
     }
 
     /// What tells this file from all others, and how many names it has.
-    ///
-    /// # Errors
-    ///
-    /// As the system says.
     pub(crate) fn identity(&self) -> io::Result<([u64; 2], u64)> {
         let found = self.0.metadata()?;
         Ok(([found.dev(), found.ino()], found.nlink()))
     }
 
     /// Locks byte `at`; `None` if a process that lives has it.
-    ///
-    /// # Errors
-    ///
-    /// As [`JointFile::lock`].
     pub(crate) fn lock(&self, at: usize) -> io::Result<Option<Locked<'_>>> {
         lock(&self.0, at, 1)
     }
 
     /// Locks `count` bytes; `None` if a process that lives has one of them.
-    ///
-    /// # Errors
-    ///
-    /// As [`JointFile::lock`].
     pub(crate) fn lock_all(&self, at: usize, count: usize) -> io::Result<Option<Locked<'_>>> {
         lock(&self.0, at, count)
     }
 
     /// Whether a process has byte `at`.
-    ///
-    /// # Errors
-    ///
-    /// As [`JointFile::lock`].
     pub(crate) fn is_locked(&self, at: usize) -> io::Result<bool> {
         Ok(self.a_lock_in(&(at..at + 1))?.is_some())
     }
 
     /// The locks that processes have of some bytes, in no order.
-    ///
-    /// # Errors
-    ///
-    /// As [`JointFile::lock`].
     pub(crate) fn locks_in(&self, bytes: Range<usize>) -> io::Result<Vec<Range<usize>>> {
         let (mut locks, mut unknown) = (Vec::new(), vec![bytes]);
         while let Some(bytes) = unknown.pop() {
@@ -280,10 +232,6 @@ impl Others {
     }
 
     /// Maps the file as well; `None` if it has another size.
-    ///
-    /// # Errors
-    ///
-    /// As the system says.
     pub(crate) fn page(&self, words: usize) -> io::Result<Option<JointPage>> {
         if self.0.metadata()?.len() != (words * size_of::<u64>()) as u64 {
             return Ok(None);

@@ -52,10 +52,6 @@ struct Mark {
 }
 
 /// The mark of this process in a user's directory. `NONE` if it has children that are older than their parent's lock would be.
-///
-/// # Errors
-///
-/// If there is no such file, and none can be made; or the system does not say who there is.
 pub(super) fn mark_in(room: &Path) -> io::Result<KinMark> {
     let _no_fork = NoFork::begin();
     let (file, found) = open_one(&room.join(FILE), Opening::Either)?;

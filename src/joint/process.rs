@@ -9,10 +9,6 @@ use std::process;
 use super::file::user;
 
 /// This process: its number, and when it started, in ticks of the system's clock; 0 where nobody can say.
-///
-/// # Errors
-///
-/// If the system could say, and does not now, as without a descriptor to ask it by.
 pub(crate) fn this_process() -> io::Result<(u32, u64)> {
     let number = process::id();
     Ok((number, Stat::read("self")?.map_or(0, |stat| stat.start_of(number))))
@@ -33,10 +29,6 @@ pub(crate) fn is_dying(number: u32, started: u64) -> bool {
 }
 
 /// The other processes of this user that started then or later, and whose end has not come to its end.
-///
-/// # Errors
-///
-/// If the system does not say of all of them, as without a descriptor to ask it by.
 pub(super) fn others_since(started: u64) -> io::Result<Vec<OtherProcess>> {
     // In the numbers of that list, which may not be this process's own.
     let mine = Stat::read("self")?.map(|stat| stat.number);
@@ -84,10 +76,6 @@ impl OtherProcess {
     }
 
     /// Its descriptors of files whose paths begin so.
-    ///
-    /// # Errors
-    ///
-    /// If it does not let others look.
     pub(super) fn descriptors(&self, prefix: &str) -> io::Result<Vec<Descriptor>> {
         match descriptors_of(&self.number.to_string(), prefix) {
             Err(error) if is_none(&error) => Ok(Vec::new()),
@@ -103,10 +91,6 @@ pub(super) struct Descriptor {
 }
 
 /// The descriptors of a process that are of files whose paths begin so.
-///
-/// # Errors
-///
-/// As the system says.
 pub(super) fn descriptors_of(process: &str, prefix: &str) -> io::Result<Vec<Descriptor>> {
     let entries = fs::read_dir(format!("/proc/{process}/fd"))?.flatten();
     let of_files = entries.filter_map(|entry| {

@@ -100,20 +100,12 @@ impl<O> LiveBlock<O> {
     }
 
     /// Makes `stream`, which the block is freed on, come after the work of the streams that were recorded.
-    ///
-    /// # Errors
-    ///
-    /// As [`StreamRef::wait_for`].
     pub(super) fn settle(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         let Some(users) = &self.users else { return Ok(()) };
         stream.wait_for(&released(users.iter().filter(|user| user.id() != stream.id())))
     }
 
     /// Waits for the work of the streams that were recorded, on the host.
-    ///
-    /// # Errors
-    ///
-    /// As [`Machine::wait_quiescent`](crate::Machine::wait_quiescent).
     pub(super) fn settle_on_host(&self) -> Result<(), Error> {
         let Some(users) = &self.users else { return Ok(()) };
         users.iter().try_for_each(|user| user.device().machine().wait_quiescent(&released([user])))
@@ -140,9 +132,6 @@ impl<O> Default for LiveBlocks<O> {
 }
 
 impl<O> LiveBlocks<O> {
-    /// # Errors
-    ///
-    /// `ShutDown` in a child of the process that it was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.shards[0].require_same_process()
     }
@@ -168,10 +157,6 @@ impl<O> LiveBlocks<O> {
     }
 
     /// Removes a block that comes back. Of two threads that free one block at once, one gets it.
-    ///
-    /// # Errors
-    ///
-    /// `Misuse` if no block that is out begins there.
     fn take(&self, block: DevicePtr) -> Result<LiveBlock<O>, Error> {
         let taken = {
             let mut shard = self.shard(block);
@@ -184,10 +169,6 @@ impl<O> LiveBlocks<O> {
 
     /// Takes a block out that is freed, and settles its recorded streams: where that fails, the block is out as before. `None` for the
     /// address of zero bytes.
-    ///
-    /// # Errors
-    ///
-    /// `Misuse` if no block that is out begins there; as `settle`.
     #[inline]
     pub(super) fn take_settled(
         &self,
@@ -209,10 +190,6 @@ impl<O> LiveBlocks<O> {
     }
 
     /// Takes a block out that is not freed here.
-    ///
-    /// # Errors
-    ///
-    /// `Misuse` if no block that is out begins there.
     pub(super) fn forget(&self, block: DevicePtr) -> Result<LedgerBlock, Error> {
         let live = self.take(block)?;
         Ok(LedgerBlock { block, layout: live.layout })
@@ -262,10 +239,6 @@ impl<O> LiveBlocks<O> {
     }
 
     /// Notes that a stream uses the block that an address lies in, besides the one that it is freed on.
-    ///
-    /// # Errors
-    ///
-    /// `Misuse` if no block that is out is there.
     pub(super) fn record_stream(&self, address: DevicePtr, stream: StreamRef<'_>) -> Result<(), Error> {
         let noted = self.look_at(address, |_, live| {
             let users = live.users.get_or_insert_default();

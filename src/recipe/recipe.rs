@@ -249,10 +249,6 @@ impl FromStr for Recipe {
     type Err = Error;
 
     /// Understands a line.
-    ///
-    /// # Errors
-    ///
-    /// `Malformed`, with the column and what was expected there.
     fn from_str(text: &str) -> Result<Self, Error> {
         parse(text)
     }
@@ -294,10 +290,6 @@ impl FromStr for AnyResource {
     /// let resource: alluvion::AnyResource = "pool(initial=50%) | cuda-async".parse()?;
     /// # Ok::<(), alluvion::Error>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// As those of parsing and building a [`Recipe`]; `NoDriver` and `NoDevice`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let recipe: Recipe = text.parse()?;
         recipe.build(&Device::cuda(recipe.gpu().unwrap_or(0))?)

@@ -21,10 +21,6 @@ impl Under {
     }
 
     /// What stands, for a layer that has the device touch the blocks.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument`, in these words, if the device may not touch them.
     pub(super) fn for_the_device(
         self,
         refused: &'static str,

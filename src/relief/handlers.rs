@@ -52,10 +52,6 @@ impl Handlers {
     /// Asks one handler after the other, until one says that it has freed memory.
     ///
     /// A handler that panics counts as having freed nothing, and the next is asked: no method of a resource unwinds.
-    ///
-    /// # Errors
-    ///
-    /// That of the first handler that fails. The next is not asked.
     pub(crate) fn ask(&self, report: &OutOfMemory) -> Result<Relief, Error> {
         let Some(_asking) = Inside::enter(&IS_ASKING) else { return Ok(Relief::None) };
         self.tell_witnesses(report);

@@ -54,9 +54,6 @@ pub(crate) enum ExportForm {
 /// these are 126 GiB of 140. The exporter has so many descriptors open for a moment, and a process has 1024 unless it asks for more.
 pub(crate) const MOST_PAGES: usize = 1012;
 
-/// # Errors
-///
-/// `Unsupported` for more than [`MOST_PAGES`].
 pub(crate) fn require_few_pages(pages: usize) -> Result<(), Error> {
     if pages <= MOST_PAGES {
         return Ok(());

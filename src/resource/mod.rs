@@ -231,19 +231,11 @@ pub unsafe trait Resource {
     /// Returns unused memory to the upstream or the driver, until at most `keep_bytes` are kept. A suballocator returns whole
     /// segments, and stops before the next one would leave less. Returns the number of bytes released; 0 for a resource that keeps
     /// no memory.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         self.upstream().map_or(Ok(0), |upstream| upstream.trim(keep_bytes))
     }
 
     /// Free and total bytes of the memory that blocks come from, as far as the resource knows.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn memory_info(&self) -> Result<MemoryInfo, Error> {
         match self.upstream() {
             Some(upstream) => upstream.memory_info(),

@@ -24,10 +24,6 @@ pub(crate) struct OpenCopies(Mutex<Vec<Stream>>);
 
 impl OpenCopies {
     /// Waits for copies that were submitted to these streams, and for earlier ones.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work itself. The copies may go on then.
     pub(crate) fn settle(&self, streams: impl IntoIterator<Item = Stream>) -> Result<(), Error> {
         self.0.require_same_process()?;
         let open = {
@@ -66,10 +62,6 @@ impl<'k> HostCopy<'k> {
     pub(crate) const CHUNK: u64 = 512 << 20;
 
     /// Memory for so many bytes.
-    ///
-    /// # Errors
-    ///
-    /// As the store says.
     pub(crate) fn allocate(store: SharedStore<'k>, bytes: u64) -> Result<Self, Error> {
         let mut copy = Self { store, chunks: Vec::new(), copies: Arc::default() };
         let mut left = bytes;

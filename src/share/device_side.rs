@@ -14,10 +14,6 @@ use crate::stream::StreamRef;
 use crate::sync::nap;
 
 /// The calls of a machine by which it lends memory.
-///
-/// # Errors
-///
-/// `Unsupported` if it has none.
 pub(super) fn sharing_of(device: &Device) -> Result<&dyn Sharing, Error> {
     device.machine().require_same_process()?;
     device.driver().sharing().ok_or_else(|| no_export("the driver lends none"))
@@ -39,10 +35,6 @@ impl Attachment for MachineKey {
 }
 
 /// The number of a machine in its messages.
-///
-/// # Errors
-///
-/// `Unwritable` if the system gives no random numbers.
 pub(super) fn key_of(machine: &Machine) -> Result<[u8; 16], Error> {
     let first = machine.device(0)?;
     let known = &first.attached::<MachineKey>().0;
@@ -65,10 +57,6 @@ pub(super) struct SharedEvent {
 impl SharedEvent {
     /// Records a new event, and makes a handle of it. `None` where the driver gives none, or none any more: the host has waited for the
     /// stream then.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(super) fn record(stream: StreamRef<'_>) -> Result<Option<(Self, EventHandle)>, Error> {
         let (device, ordinal) = (stream.device(), stream.device().ordinal());
         let sharing = sharing_of(device)?;
@@ -90,10 +78,6 @@ impl SharedEvent {
 
     /// Waits, on the host, for another process's event. A device that waits for the event of a process which is killed meanwhile
     /// waits for ever, so none does.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says; as `still_there` does, which is asked again and again.
     ///
     /// # Safety
     ///

@@ -23,9 +23,6 @@ extern "C" fn in_child() {
 pub(super) struct ImportTurn(Imported);
 
 impl ImportTurn {
-    /// # Errors
-    ///
-    /// `InUse` while another machine of the process has the block; `ShutDown` in a child of a fork that came in the middle of this.
     pub(super) fn take(sharing: &dyn Sharing, key: SegmentKey) -> Result<Self, Error> {
         let imported = (sharing.process_number(), key.exporter, key.segment);
         let mut all = IMPORTED.lock().ok_or(DriverError::new(Call::Init, Code::NOT_INITIALIZED))?;

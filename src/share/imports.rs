@@ -61,10 +61,6 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens what a message describes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Import::open`](super::Import::open).
     pub(super) fn open(
         device: &Device,
         message: &Message,
@@ -100,9 +96,6 @@ impl Opened {
         imports.bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
     }
 
-    /// # Errors
-    ///
-    /// `Stale` if the exporter has gone.
     pub(super) fn require_exporter(&self) -> Result<(), Error> {
         match &self.hold.hold {
             Some(hold) if !hold.exporter_lives() => Err(Error::stale(lease::OVER)),

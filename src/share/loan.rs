@@ -36,10 +36,6 @@ pub(super) struct Lent {
 
 impl Loan {
     /// Begins a loan of memory all of whose uses are on `stream` now.
-    ///
-    /// # Errors
-    ///
-    /// As [`Shared::new`](super::Shared::new). Nothing is left of it then.
     pub(super) fn begin(lent: Lent, config: ShareConfig, stream: StreamRef<'_>) -> Result<Self, Error> {
         let Lent { export, bytes, element } = lent;
         let ShareConfig { is_writable, directory } = config;
@@ -114,20 +110,12 @@ impl Loan {
     }
 
     /// The number of processes that have it open.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lease::holders`]; `ShutDown` in a child of a fork.
     pub(super) fn importers(&self) -> Result<usize, Error> {
         self.device.machine().require_same_process()?;
         self.lease.holders()
     }
 
     /// Ends the loan if nobody has the memory, and returns whether it has ended.
-    ///
-    /// # Errors
-    ///
-    /// As [`Lease::try_end`]; `ShutDown` in a child of a fork.
     pub(super) fn try_end(&mut self) -> Result<bool, Error> {
         self.device.machine().require_same_process()?;
         self.lease.try_end()

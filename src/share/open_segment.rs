@@ -62,10 +62,6 @@ struct OpenPage {
 
 impl OpenSegment {
     /// Opens memory for a device, which is the memory's or reaches it.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says; `Malformed` for a message of nothing; `InUse` for a block of a pool that another machine of the process has.
     pub(super) fn open(
         device: &Device,
         key: SegmentKey,
@@ -179,10 +175,6 @@ struct Mapping<'d> {
 
 impl<'d> Mapping<'d> {
     /// Reserves a range.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     fn reserve(
         driver: &'d dyn Driver,
         sharing: &'d dyn Sharing,
@@ -195,10 +187,6 @@ impl<'d> Mapping<'d> {
     }
 
     /// Maps the next page. Nobody has access yet.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says; `Malformed` for more than there is room for.
     fn add(&mut self, exported: &ExportedMemory, bytes: u64) -> Result<(), Error> {
         if bytes == 0 || bytes > self.bytes - self.mapped {
             return Err(no_range());
@@ -217,10 +205,6 @@ impl<'d> Mapping<'d> {
     }
 
     /// Gives the device access to all of it, and lets it be.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says; `Malformed` if there is room left.
     fn finish(mut self) -> Result<(u64, SegmentForm), Error> {
         if self.mapped != self.bytes {
             return Err(no_range());

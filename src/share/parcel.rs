@@ -48,10 +48,6 @@ const WORDS: usize = AT_CONTENTS.end;
 const LONGEST: usize = WORDS + IN_A_MESSAGE * size_of::<u64>();
 
 /// Packs the descriptors of pages, each with its bytes.
-///
-/// # Errors
-///
-/// `Unwritable` if there are no more descriptors, or too many on their way.
 pub(super) fn pack(
     contents: [u8; CONTENTS_BYTES],
     pages: &[(BorrowedFd<'_>, u64)],
@@ -92,10 +88,6 @@ fn words(contents: [u8; CONTENTS_BYTES], kind: Kind, first: usize) -> [u8; WORDS
 
 /// Opens a parcel of these contents, page by page: each descriptor, and the bytes of its page. At most as many descriptors are open
 /// at once as two messages have, one in the other.
-///
-/// # Errors
-///
-/// `Malformed` for something else; `Unwritable` if the process has no more descriptors; as `each` says.
 pub(super) fn unpack(
     parcel: BorrowedFd<'_>,
     contents: [u8; CONTENTS_BYTES],

@@ -175,46 +175,26 @@ impl CudaAsync {
     }
 
     /// Bytes that the pool holds, handed out or not.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn reserved_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::ReservedCurrent)
     }
 
     /// Bytes that are handed out.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn used_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::UsedCurrent)
     }
 
     /// The most bytes that the pool has held since it was made, or since the marks were reset.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn reserved_high_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::ReservedHigh)
     }
 
     /// The most bytes that were handed out at once since the pool was made, or since the marks were reset.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn used_high_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::UsedHigh)
     }
 
     /// Sets both high-water marks to the current figures.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn reset_high_water_marks(&self) -> Result<(), Error> {
         self.pool.set_attribute(PoolAttribute::ReservedHigh, 0)?;
         self.pool.set_attribute(PoolAttribute::UsedHigh, 0)

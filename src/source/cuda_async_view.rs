@@ -159,19 +159,11 @@ impl<'p> CudaAsyncView<'p> {
     }
 
     /// Bytes that the pool holds, handed out or not.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn reserved_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::ReservedCurrent)
     }
 
     /// Bytes that are handed out, to all users of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn used_bytes(&self) -> Result<usize, Error> {
         self.pool.bytes(PoolAttribute::UsedCurrent)
     }

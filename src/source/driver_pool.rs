@@ -64,9 +64,6 @@ impl DriverPool {
         Self { is_gone: Some(Arc::default()), ..pool }
     }
 
-    /// # Errors
-    ///
-    /// That the pool is gone, once the driver has said so: its handle may be another pool's by now.
     fn require_pool(&self, call: Call, bytes: usize) -> Result<(), Error> {
         match &self.is_gone {
             // Relaxed: a hint; nothing is read by it.

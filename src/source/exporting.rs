@@ -6,10 +6,6 @@ use crate::error::Error;
 use crate::resource::no_export;
 
 /// The calls of the machine by which it lends memory.
-///
-/// # Errors
-///
-/// `Unsupported` if it has none.
 pub(super) fn sharing_of(device: &Device) -> Result<&dyn Sharing, Error> {
     device.machine().require_same_process()?;
     device.driver().sharing().ok_or_else(|| no_export("the driver lends none"))
@@ -17,10 +13,6 @@ pub(super) fn sharing_of(device: &Device) -> Result<&dyn Sharing, Error> {
 
 /// The type of handle that memory is exported as, of those that it was made for: a descriptor rather than a fabric handle, because
 /// it keeps the memory alive.
-///
-/// # Errors
-///
-/// `Unsupported` if it was made for none of the two.
 pub(super) fn handle_type_of(types: HandleType) -> Result<HandleType, Error> {
     let known = [HandleType::POSIX_FILE_DESCRIPTOR, HandleType::FABRIC];
     known.into_iter().find(|known| types.contains(*known)).ok_or_else(|| {

@@ -5,10 +5,6 @@ use crate::driver::{Code, DriverError, RelaxedCapture, Sharing};
 use crate::error::Error;
 
 /// The ordinals of the peers, each once, without that of the device itself.
-///
-/// # Errors
-///
-/// `DeviceMismatch` for a peer of another machine.
 pub(super) fn ordinals(device: &Device, peers: &[Device]) -> Result<Vec<u32>, Error> {
     let mut others = Vec::with_capacity(peers.len());
     for peer in peers {
@@ -22,10 +18,6 @@ pub(super) fn ordinals(device: &Device, peers: &[Device]) -> Result<Vec<u32>, Er
 }
 
 /// Gives each of the peers access, by `give`, after the driver has said that each can have it: so that none has it if one cannot.
-///
-/// # Errors
-///
-/// As [`ordinals`]; `Unsupported` for a driver that does not do it; as [`refused`].
 pub(super) fn give_access(
     device: &Device,
     peers: &[Device],

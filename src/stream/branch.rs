@@ -10,10 +10,6 @@ use crate::sync::Arc;
 
 impl StreamRef<'_> {
     /// The capture that the stream takes part in; `None` if it takes part in none, or that capture is broken.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(crate) fn capture_id(self) -> Result<Option<CaptureId>, Error> {
         // SAFETY: the raw stream is live and of this device, because `self` borrows its owner.
         Ok(unsafe { self.driver().stream_capture_id(self.device().ordinal(), self.raw()) }?)
@@ -23,10 +19,6 @@ impl StreamRef<'_> {
     ///
     /// What is captured runs when the graph is launched, and not behind what was submitted to the stream. So the points of the
     /// stream and of its branch are not compared: no point of a branch says anything about work that runs.
-    ///
-    /// # Errors
-    ///
-    /// If the machine has no more stream numbers.
     pub(crate) fn branch(self) -> Result<Stream, Error> {
         let timeline = self.timeline();
         // A branch is kept longer than the call that a fleeting stream is lent for. It makes no call of its own: who joins two
@@ -42,10 +34,6 @@ impl StreamRef<'_> {
     /// Makes later work on this branch follow the work that is on another one now, within the capture that `earlier` takes part
     /// in. The stream of this branch joins that capture, if it takes part in none. Returns the event: it is kept until the
     /// capture has ended.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(crate) fn follow_branch(self, earlier: StreamRef<'_>) -> Result<Cover, Error> {
         let cover = earlier.timeline().record_in_capture()?;
         let timeline = self.timeline();

@@ -11,19 +11,11 @@ use crate::sync::Arc;
 
 impl Device {
     /// Makes a stream that is not ordered with the legacy default stream.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn stream(&self) -> Result<Stream, Error> {
         self.stream_with(StreamFlags::default())
     }
 
     /// Makes a stream with flags of your choice.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn stream_with(&self, flags: StreamFlags) -> Result<Stream, Error> {
         Stream::create(self, flags)
     }
@@ -74,10 +66,6 @@ impl Device {
     }
 
     /// The least and the greatest priority that a stream can have; the greatest is the lower number.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn stream_priority_range(&self) -> Result<(i32, i32), Error> {
         Ok(self.driver().stream_priority_range(self.ordinal())?)
     }

@@ -38,10 +38,6 @@ impl Machine {
     ///
     /// Covers the stream up to `want` first, so that a later poll can succeed. A stream that cannot be covered is left alone, as
     /// while it captures, or when it is gone without a last event: that is no error.
-    ///
-    /// # Errors
-    ///
-    /// `DeviceMismatch` for a stream of another machine; those of the work itself.
     pub(crate) fn poll(&self, of: StreamId, want: Epoch) -> Result<Polled, Error> {
         self.require_same_process()?;
         if of.machine() != self.number() {

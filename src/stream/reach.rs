@@ -29,10 +29,6 @@ impl StreamRef<'_> {
 
     /// Makes later work on this stream wait, on the device, for `of`, unless it comes after it already. As
     /// [`wait_for`](Self::wait_for), and returns the cost.
-    ///
-    /// # Errors
-    ///
-    /// As there.
     pub(crate) fn wait_up_to(self, of: Stamp) -> Result<Waited, Error> {
         if self.comes_after(self.timeline(), of) {
             return Ok(Waited::default());

@@ -395,10 +395,6 @@ impl<'s> StreamRef<'s> {
 
     /// A private stream of the crate for transfers of this one, made at the first call. It ends with this one, or with the last
     /// handle to it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Device::stream`].
     pub(crate) fn courier(self) -> Result<StreamRef<'s>, Error> {
         let kept = &self.core.courier;
         if kept.get().is_none() {
@@ -576,10 +572,6 @@ impl<'s> StreamRef<'s> {
     }
 
     /// Returns `true` if the stream records a graph instead of running its work.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub fn is_capturing(self) -> Result<bool, Error> {
         // SAFETY: the raw stream is live and of this device, because `self` borrows its owner.
         let status = unsafe { self.driver().stream_capture_status(self.device().ordinal(), self.raw()) }?;

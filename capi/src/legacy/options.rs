@@ -31,9 +31,6 @@ impl Options {
     pub(super) const DEFAULT: Self =
         Self { is_pool: false, is_managed: false, initial_bytes: 0, has_log: false };
 
-    /// # Errors
-    ///
-    /// `InvalidArgument` for a mode that is none.
     pub(super) fn of_c(options: RmmOptions) -> Result<Self, Error> {
         let mode = options.allocation_mode;
         if mode > (POOL | MANAGED) {
@@ -58,10 +55,6 @@ impl Options {
 
     /// The stack behind a mode. A pool takes memory at once on the `first` device, the one that was current; on others, which the
     /// program may never use, it grows as it needs.
-    ///
-    /// # Errors
-    ///
-    /// As [`Recipe::build`].
     pub(super) fn stack(self, device: &Device, is_first: bool) -> Result<AnyResource, Error> {
         let source = if self.is_managed { "managed" } else { "cuda" };
         let recipe = if self.is_pool {

@@ -29,10 +29,6 @@ pub(super) struct Session {
 
 impl Session {
     /// Begins on the chosen machine, with the stack of the current device.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says: `OutOfMemory` if it has not got what a pool takes at once.
     pub(super) fn begin(options: Options) -> Result<Self, Error> {
         let device = machine::device(-1)?;
         let machine = device.machine().clone();
@@ -71,10 +67,6 @@ impl Session {
     }
 
     /// The stack of a device.
-    ///
-    /// # Errors
-    ///
-    /// As [`Options::stack`].
     pub(super) fn ledger(&self, device: &Device) -> Result<&Ledger, Error> {
         let Some(place) = self.stacks.get(device.ordinal() as usize) else {
             return Err(Error::invalid_argument("device", "the machine has no such device", "name another"));
@@ -89,10 +81,6 @@ impl Session {
     }
 
     /// Allocates a block on a device. `None` if the session has ended meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// As the stack; `DeviceMismatch` for a stream of another device.
     ///
     /// # Safety
     ///
@@ -139,10 +127,6 @@ impl Session {
     }
 
     /// What a device has free, and in all.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(super) fn memory_info(&self, device: &Device) -> Result<MemoryInfo, Error> {
         self.ledger(device)?.resource().memory_info()
     }

@@ -96,10 +96,6 @@ impl Place {
 
 /// The session that there is, or else the early one. A context is current on the calling thread then, as after every call of the
 /// first RMM.
-///
-/// # Errors
-///
-/// `RMM_ERROR_NOT_INITIALIZED` after a finalize; as [`Session::begin`].
 pub(super) fn session() -> Result<Arc<Session>, Refusal> {
     let session = present_or_early()?;
     session.ensure_context();
@@ -144,10 +140,6 @@ pub(super) fn is_initialized() -> (bool, Options) {
 
 impl State {
     /// Takes the session out that an initialize has begun, if none of its blocks is out.
-    ///
-    /// # Errors
-    ///
-    /// `InUse` if one is: nothing has changed then.
     fn take_begun(&mut self) -> Result<Option<Arc<Session>>, Error> {
         let Phase::Begun(session) = &self.phase else { return Ok(None) };
         if !session.retire(false) {
@@ -162,10 +154,6 @@ impl State {
 }
 
 /// Begins a session, in the place of the one before. No options mean those that were set last.
-///
-/// # Errors
-///
-/// `InvalidArgument` if a block of the session before is out; as [`Session::begin`]. If that fails, the one before has ended.
 pub(super) fn initialize(options: Option<Options>) -> Result<(), Error> {
     let place = place();
     // Ended before the new one is made: both may want half of a device.

@@ -37,11 +37,6 @@ impl LiveBytes {
     // Relaxed, all: the numbers order nothing.
 
     /// Counts a request.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfMemory` if more than the limit would be out. Of requests at once that meet the limit, more than need be may be
-    /// refused.
     pub(super) fn take(&self, bytes: usize) -> Result<Taken<'_>, Error> {
         self.stripe().fetch_add(bytes as u64, Ordering::Relaxed);
         let taken = Taken { live: self, bytes };

@@ -170,9 +170,6 @@ impl PluginDevice {
         self.device.current_resource()
     }
 
-    /// # Errors
-    ///
-    /// `ShutDown` in a child of the process that the device was found in: a lock may be held there that nobody releases.
     pub(super) fn require_same_process(&self) -> Result<(), Error> {
         self.device.require(&self.device)
     }
@@ -235,10 +232,6 @@ impl PluginDevice {
     }
 
     /// Makes a stream come after the work of those that use a block.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if one of them is not known; as [`StreamRef::wait_for`].
     pub(super) fn wait_for_users(users: &Users, stream: StreamRef<'_>) -> Result<(), Error> {
         if users.has_unknown {
             return Err(Error::invalid_argument(

@@ -24,10 +24,6 @@ unsafe impl Sync for HeldBuffer {}
 
 impl HeldBuffer {
     /// The memory of `object`.
-    ///
-    /// # Errors
-    ///
-    /// As the object raises; `TypeError` if it has no memory to show.
     pub(crate) fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         // An exporter may be a class of Python.
         prepare();

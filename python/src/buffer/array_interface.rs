@@ -18,10 +18,6 @@ pub(super) struct ArrayInterface {
 
 impl ArrayInterface {
     /// What `object` says of itself.
-    ///
-    /// # Errors
-    ///
-    /// `ValueError` if it has no such interface, or an array of another form.
     pub(super) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = object.py();
         let Some(interface) = object.getattr_opt(intern!(py, "__cuda_array_interface__"))? else {
@@ -94,10 +90,6 @@ impl ArrayInterface {
     }
 
     /// Makes the work that is submitted to `stream` next come after what the array's own stream has now.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(super) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         match &self.stream {
             Some(own) => own.with(stream.device(), |own| stream.wait_for_stream(own)),

@@ -62,10 +62,6 @@ pub(crate) fn copy_device_to_ptr(
 }
 
 /// The bytes of a buffer, copied into one allocation of the host.
-///
-/// # Errors
-///
-/// An exception: as the driver says.
 pub(super) fn bytes_of<'py>(
     py: Python<'py>,
     of: &Snapshot,
@@ -102,9 +98,6 @@ pub(super) fn bytes_of<'py>(
     }
 }
 
-/// # Errors
-///
-/// `BufferError` if the lender of the memory forbids to write to it.
 pub(super) fn require_writable(memory: &Memory) -> PyResult<()> {
     if memory.is_read_only() {
         return Err(PyBufferError::new_err(

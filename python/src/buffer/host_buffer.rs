@@ -34,10 +34,6 @@ enum Submitted {
 
 impl HostBuffer {
     /// The memory of `object`, to be read.
-    ///
-    /// # Errors
-    ///
-    /// `TypeError` if it has none, `ValueError` if it is of another form.
     pub(super) fn new(object: &Bound<'_, PyAny>, argument: &str) -> PyResult<Self> {
         if object.is_none() {
             return Err(PyTypeError::new_err(format!(
@@ -69,10 +65,6 @@ impl HostBuffer {
     }
 
     /// The memory of `object`, to be written.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::new`], and `BufferError` if it is read-only.
     pub(super) fn writable(object: &Bound<'_, PyAny>, argument: &str) -> PyResult<Self> {
         let buffer = Self::new(object, argument)?;
         if buffer.held.is_read_only() {
@@ -88,10 +80,6 @@ impl HostBuffer {
 
     /// Copies `bytes` bytes between this and `address`, in the order of `stream`. The host waits for the copy, except with pinned
     /// and managed memory on another than a default stream: then the object is kept until the copy is done.
-    ///
-    /// # Errors
-    ///
-    /// An exception: as the driver says.
     #[expect(clippy::too_many_arguments, reason = "each is one fact of one copy, named at the call")]
     pub(super) fn copy(
         self,

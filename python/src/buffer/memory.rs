@@ -54,10 +54,6 @@ impl Memory {
 
     /// The form in which other processes open the block of ours that it is: as [`Resource::export`].
     ///
-    /// # Errors
-    ///
-    /// As there.
-    ///
     /// # Safety
     ///
     /// `block` and `layout` are those of [`Self::block`].
@@ -102,10 +98,6 @@ impl Memory {
     }
 
     /// As [`Block::order`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
     pub(crate) fn order(&self, stream: StreamRef<'_>) -> Result<(), Error> {
         match &self.bytes {
             Bytes::Block(block) => block.order(stream),
@@ -114,10 +106,6 @@ impl Memory {
     }
 
     /// As [`Block::wait`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         match &self.bytes {
             Bytes::Block(block) => block.wait(),

@@ -45,10 +45,6 @@ impl Settled {
 
 impl Copy {
     /// Submits the copy.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     pub(super) fn submit(self, stream: StreamRef<'_>) -> Result<(), Error> {
         let device = stream.device();
         machine::ensure_context(device.machine());

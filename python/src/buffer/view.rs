@@ -173,10 +173,6 @@ pub(crate) struct DeviceView {
 
 impl DeviceView {
     /// A view of `buffer`.
-    ///
-    /// # Errors
-    ///
-    /// An exception: an unknown type, or a shape that does not fit.
     pub(super) fn of(
         buffer: &Bound<'_, DeviceBuffer>,
         dtype: &Bound<'_, PyAny>,

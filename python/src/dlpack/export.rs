@@ -42,10 +42,6 @@ enum Consumer {
 }
 
 /// The device of the memory of a buffer, as DLPack names it.
-///
-/// # Errors
-///
-/// An exception: as the driver says.
 pub(crate) fn device_of(py: Python<'_>, of: &Snapshot) -> PyResult<(i32, i32)> {
     let device = raise(py, py.detach(|| tensor_device(of)), During::Other)?;
     Ok((device.kind, device.id))
@@ -66,10 +62,6 @@ fn tensor_device(of: &Snapshot) -> Result<TensorDevice, Error> {
 }
 
 /// A capsule of the memory of `buffer`, in the form `form`.
-///
-/// # Errors
-///
-/// `BufferError` for what cannot be; `ValueError` or `TypeError` for a stream that cannot be; as the driver says.
 pub(crate) fn export<'py>(
     buffer: &Bound<'py, DeviceBuffer>,
     form: &Form,

@@ -39,10 +39,6 @@ pub(crate) fn from_dlpack(
 }
 
 /// As [`from_dlpack`].
-///
-/// # Errors
-///
-/// `TypeError` for an object that lends nothing, `BufferError` for a tensor that no buffer can be; what the lender raises.
 pub(crate) fn import(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,

@@ -53,10 +53,6 @@ impl DeviceMemoryResource {
     }
 
     /// The stack.
-    ///
-    /// # Errors
-    ///
-    /// An exception: the class has none, or it cannot be made.
     pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<&Owner> {
         if let Some(owner) = self.owner.get() {
             return Ok(owner);
@@ -72,10 +68,6 @@ impl DeviceMemoryResource {
     }
 
     /// The stack, which is made for `device` if it is not there yet: such a class is of no device before its first use.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::owner`].
     pub(crate) fn owner_on(&self, py: Python<'_>, device: &Device) -> PyResult<&Owner> {
         match (self.owner.get(), self.make) {
             (None, Some(make)) => self.made(raise(py, py.detach(|| make(device)), During::Construction)?),
@@ -89,10 +81,6 @@ impl DeviceMemoryResource {
     }
 
     /// Gives it the stack of one layer that it was made without.
-    ///
-    /// # Errors
-    ///
-    /// An exception if it has one.
     pub(super) fn give(&self, owner: Owner) -> PyResult<()> {
         self.owner.set(owner).map_err(|_| PyRuntimeError::new_err("the resource has its memory already"))
     }
@@ -219,10 +207,6 @@ impl UpstreamResourceAdaptor {
 }
 
 /// The base of a class without an upstream, whose stack `make` makes for the current device.
-///
-/// # Errors
-///
-/// An exception, if it cannot be made.
 pub(super) fn leaf<R: DeviceAccessible + Send + Sync + 'static>(
     py: Python<'_>,
     make: impl FnOnce(&Device) -> Result<R, Error> + Send,
@@ -232,10 +216,6 @@ pub(super) fn leaf<R: DeviceAccessible + Send + Sync + 'static>(
 }
 
 /// The base of a class over the resource object `upstream`, whose stack `make` makes over that of the upstream.
-///
-/// # Errors
-///
-/// An exception: the object is no resource, or the stack cannot be made.
 pub(super) fn layer<R: DeviceAccessible + Send + Sync + 'static>(
     upstream: &Bound<'_, PyAny>,
     make: impl FnOnce(AnyResource) -> Result<R, Error> + Send,
@@ -250,19 +230,11 @@ pub(super) fn layer<R: DeviceAccessible + Send + Sync + 'static>(
 }
 
 /// The stack of an object of a class that derives from the base.
-///
-/// # Errors
-///
-/// As [`DeviceMemoryResource::owner`].
 pub(super) fn owner_of<'a, T>(object: &'a Bound<'_, T>) -> PyResult<&'a Owner> {
     object.as_any().cast::<DeviceMemoryResource>()?.get().owner(object.py())
 }
 
 /// The stack of the resource object that a caller passed as an upstream.
-///
-/// # Errors
-///
-/// An exception if the object is `None`, or no resource.
 pub(crate) fn upstream_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Owner> {
     if object.is_none() {
         return Err(PyException::new_err("Argument `upstream_mr` must not be None"));
@@ -271,19 +243,11 @@ pub(crate) fn upstream_of<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<&'a Owne
 }
 
 /// The tower of a class of `layers` layers over the resource object `upstream`.
-///
-/// # Errors
-///
-/// An exception: the object is no resource, or the tower is too high.
 pub(super) fn tower_over(upstream: &Bound<'_, PyAny>, layers: u32) -> PyResult<Arc<Tower>> {
     Tower::over(upstream.py(), upstream.cast::<DeviceMemoryResource>()?.get().tower(), layers)
 }
 
 /// The stack of the resource object that a caller passed as the argument `name`.
-///
-/// # Errors
-///
-/// `TypeError` if the object is no resource.
 pub(super) fn resource_of<'a>(object: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a Owner> {
     match object.cast::<DeviceMemoryResource>() {
         Ok(resource) => resource.get().owner(object.py()),

@@ -62,10 +62,6 @@ thread_local! {
 
 impl FailureCallback {
     /// Whether to try again.
-    ///
-    /// # Errors
-    ///
-    /// If the callback has raised an exception.
     fn ask(&self, bytes: usize) -> Result<bool, Error> {
         if ASKING.get() {
             return Ok(false);

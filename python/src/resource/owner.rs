@@ -31,10 +31,6 @@ impl Owner {
     }
 
     /// Allocates on a stream. The calling thread is attached, and is detached where the request may wait.
-    ///
-    /// # Errors
-    ///
-    /// As the stack says.
     pub(crate) fn allocate_attached(
         &self,
         py: Python<'_>,

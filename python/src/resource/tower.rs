@@ -39,10 +39,6 @@ impl Tower {
     }
 
     /// The tower of `own` layers over another.
-    ///
-    /// # Errors
-    ///
-    /// `RuntimeError` if it is too high.
     pub(crate) fn over(py: Python<'_>, beneath: &Arc<Self>, own: u32) -> PyResult<Arc<Self>> {
         let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
         let height = own.saturating_add(beneath.height(&mut HashMap::new()));
@@ -54,10 +50,6 @@ impl Tower {
     }
 
     /// Puts another tower under this one.
-    ///
-    /// # Errors
-    ///
-    /// `ValueError` if that one stands on this one; `RuntimeError` if the whole is too high.
     pub(super) fn put_under(&self, py: Python<'_>, bin: &Arc<Self>) -> PyResult<()> {
         let _looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
         if bin.stands_on(self, &mut HashSet::new()) {

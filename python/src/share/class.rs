@@ -39,10 +39,6 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Shares what a buffer has.
-    ///
-    /// # Errors
-    ///
-    /// An exception: the memory cannot be shared; as the driver says.
     pub(crate) fn of(
         py: Python<'_>,
         of: &Snapshot,
@@ -74,19 +70,12 @@ impl Shared {
         Ok(Self { loan: Mutex::new(Some(loan)), is_over: AtomicBool::new(false), message, device })
     }
 
-    /// # Errors
-    ///
-    /// `ShutDown` in a child of the process that shares.
     fn loan(&self) -> Result<MutexGuard<'_, Option<Loan>>, Error> {
         self.device.require(&self.device)?;
         Ok(self.loan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What comes of the descriptor, which is open meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// An exception: there is none, or no more; as `look` says.
     fn descriptor(
         &self,
         py: Python<'_>,

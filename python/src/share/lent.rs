@@ -27,10 +27,6 @@ pub(super) type Loan = Shared<DeviceBuffer<Lent>>;
 
 /// Shares the first `bytes` bytes of a memory. All that was done with it so far comes before what importers do. May wait: the calling
 /// thread is detached.
-///
-/// # Errors
-///
-/// As [`Shared::with_config`].
 pub(super) fn lend(
     memory: Option<Arc<Memory>>,
     bytes: usize,

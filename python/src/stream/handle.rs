@@ -92,10 +92,6 @@ impl StreamHandle {
     }
 
     /// Calls `body` with the stream, as one of `device`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `body`; if the machine has no more stream numbers.
     pub(crate) fn with<T>(
         &self,
         device: &Device,
@@ -112,10 +108,6 @@ impl StreamHandle {
     }
 
     /// The same stream, whichever thread asks for it later: the default stream of a thread is another one on each.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::with`].
     pub(crate) fn pinned_to_thread(self: Arc<Self>, device: &Device) -> Result<Arc<Self>, Error> {
         match &*self {
             Self::PerThread => Ok(Arc::new(Self::Owned(device.per_thread_stream()?.as_ref().to_stream()))),
@@ -131,10 +123,6 @@ impl StreamHandle {
     }
 
     /// The stream itself, as one of `device`: for what outlives the call.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::with`].
     pub(crate) fn to_stream(&self, device: &Device) -> Result<Stream, Error> {
         match self {
             Self::Default(_) => Ok(device.default_stream()),

@@ -43,9 +43,6 @@ pub(super) struct UpstreamRequest {
 }
 
 impl AlignedBook {
-    /// # Errors
-    ///
-    /// `InvalidAlignment` unless `alignment` is a power of two.
     pub(super) fn new(alignment: usize, threshold_bytes: usize, honoured: usize) -> Result<Self, Error> {
         if !alignment.is_power_of_two() {
             return Err(Error::invalid_alignment(alignment));
@@ -81,11 +78,6 @@ impl AlignedBook {
         self.honoured.max(self.alignment).max(MAX_ALIGN)
     }
 
-    /// # Errors
-    ///
-    /// `ShutDown` in a forked child of the process that it was made in, where the record may be incomplete.
-    /// `UnsupportedAlignment`; `OutOfMemory` if with the room for a move it is more than a layout can have: the layout
-    /// that was asked for is a sound one, and no machine has so much.
     pub(super) fn request(&self, layout: Layout) -> Result<UpstreamRequest, Error> {
         self.moved.require_same_process()?;
         layout.require_align(self.max_align())?;

@@ -24,9 +24,6 @@ impl Tree {
         self.turn.is_forked_child()
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that the tree was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.turn.require_same_process()
     }

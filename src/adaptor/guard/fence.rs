@@ -60,9 +60,6 @@ pub(super) struct Zone {
 pub(super) type Part = (Zone, usize);
 
 impl FencePlan {
-    /// # Errors
-    ///
-    /// `OutOfMemory` if with its redzones it is more than a layout can have.
     pub(super) fn new(layout: Layout, redzone_bytes: usize) -> Result<Self, Error> {
         let too_large = || Error::from(OutOfMemory::too_large("Guard", layout.bytes(), layout.align()));
         let redzone_bytes =
@@ -117,10 +114,6 @@ impl Fence {
 
     /// Queues writing the redzones, and that the block is fresh.
     ///
-    /// # Errors
-    ///
-    /// As the driver says.
-    ///
     /// # Safety
     ///
     /// The upstream's block is live until this has run, and no unordered work touches it.
@@ -133,10 +126,6 @@ impl Fence {
     }
 
     /// Queues writing over a block that is freed.
-    ///
-    /// # Errors
-    ///
-    /// As the driver says.
     ///
     /// # Safety
     ///

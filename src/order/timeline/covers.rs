@@ -29,10 +29,6 @@ pub(crate) struct Covered {
 
 impl Timeline {
     /// An event that covers `epoch`: the one that asks for the least waiting, recorded now if there is none.
-    ///
-    /// # Errors
-    ///
-    /// A capture error while the stream captures; a lost context if the stream is gone and could not be covered.
     pub(crate) fn cover(&self, epoch: Epoch) -> DriverResult<Covered> {
         self.state.require_same_process()?;
         let clock = {

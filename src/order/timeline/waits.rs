@@ -69,11 +69,6 @@ impl Timeline {
     }
 
     /// As [`synchronize`](Self::synchronize), for a caller without a handle, where no event can be recorded. Breaks no capture.
-    ///
-    /// # Errors
-    ///
-    /// A capture error while the stream captures. `NOT_SUPPORTED` if it is gone, and for the legacy stream: no document says that
-    /// a wait for it waits for the streams that it is ordered with.
     pub(crate) fn wait_out(&self) -> DriverResult<Past> {
         self.state.require_same_process()?;
         {
@@ -100,10 +95,6 @@ impl Timeline {
 
     /// For a wait for the device, which would break every capture of it. Only a stream that is at hand can be asked. The legacy stream
     /// answers for every blocking stream of the device, also for those that this crate does not know.
-    ///
-    /// # Errors
-    ///
-    /// A capture error while the stream captures.
     pub(crate) fn require_no_capture(&self) -> DriverResult<()> {
         self.state.require_same_process()?;
         {

@@ -34,9 +34,6 @@ impl<U: Resource, B> Default for AddedBins<U, B> {
 }
 
 impl<U: Resource, B: Resource> AddedBins<U, B> {
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
     #[inline]
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.homes[0].0.require_same_process()

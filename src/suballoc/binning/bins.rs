@@ -67,10 +67,6 @@ impl<U: Resource, B: Resource> Bins<U, B> {
     }
 
     /// Adds a bin, behind those of its size.
-    ///
-    /// # Errors
-    ///
-    /// In a child of the process that it was made in; for more bins than a program can mean.
     pub(super) fn add(&self, bin: Bin<U, B>) -> Result<(), Error> {
         self.first.require_same_process()?;
         let mut first = self.first.lock();
@@ -148,10 +144,6 @@ impl<U: Resource, B: Resource> Bins<U, B> {
     }
 
     /// The bin that a live block came from, `None` for the upstream.
-    ///
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
     pub(super) fn bin_of(&self, block: DevicePtr, layout: Layout) -> DriverResult<Option<&Bin<U, B>>> {
         let first = self.first_serving(layout);
         if let Some(added) = self.added.get()

@@ -15,10 +15,6 @@ impl Core {
     /// its blocks are merged with unowned neighbours too, and the stream owns the result: no other stream could take
     /// that memory sooner, and a program of one stream never needs to gather. Not where streams are [kept
     /// apart](Core::keeping_apart).
-    ///
-    /// # Errors
-    ///
-    /// [`NotOut`] if no block that is out begins there; then nothing has changed.
     #[inline]
     pub(crate) fn release(&mut self, address: u64, owner: Owner, epoch: Epoch) -> Result<u32, NotOut> {
         let id = self.index.remove(&self.nodes, address).ok_or(NotOut)?;

@@ -74,10 +74,6 @@ impl<U: Resource> Engine<U> {
 
 impl SuballocBook {
     /// A tool hears of this suballocator, also where it hears of chosen ones alone.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if it has memory already, of which the tool does not know.
     #[cfg(feature = "nvtx")]
     pub(crate) fn choose(&self) -> Result<(), Error> {
         if nvtx::listens() && !nvtx::announces_all() && !self.is_chosen() && self.reserved_bytes() > 0 {

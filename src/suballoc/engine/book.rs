@@ -271,9 +271,6 @@ impl SuballocBook {
         self.inner.is_forked_child()
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a forked child of the process that it was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.inner.require_same_process()
     }

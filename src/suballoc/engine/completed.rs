@@ -24,10 +24,6 @@ const PART: usize = 16;
 
 impl<U: Resource> Engine<U> {
     /// Empties all caches, and makes the memory of completed work unowned, which merges it. Does not wait.
-    ///
-    /// # Errors
-    ///
-    /// That of the first stream that could not be asked. The other streams are asked all the same.
     pub(in crate::suballoc) fn collect(&self) -> Result<(), Error> {
         self.book.require_same_process()?;
         self.book.spill_in_turn();
@@ -81,10 +77,6 @@ impl SuballocBook {
     }
 
     /// Asks the driver how far each of these streams has come, and makes the memory of completed work unowned.
-    ///
-    /// # Errors
-    ///
-    /// That of the first stream that could not be asked. The other streams are asked all the same.
     pub(super) fn poll_streams(&self, owned: &[Owned]) -> Result<(), Error> {
         let mut failed = Ok(());
         for other in owned {

@@ -93,10 +93,6 @@ type Old = SmallVec<[Segment; 8]>;
 impl<U: Resource> Engine<U> {
     /// Takes a segment that the request fits from the upstream, and serves the request from it. `None` if there is no
     /// room under the maximum, or if the upstream refused; the refusal is kept in `attempt`.
-    ///
-    /// # Errors
-    ///
-    /// The final ones of the upstream.
     pub(super) fn grow(
         &self,
         request: &Request<'_>,

@@ -174,10 +174,6 @@ impl<U: Resource> Engine<U> {
 
     /// Grows in place; if the upstream has no more, by free pages alone. What a growth had mapped before it was refused
     /// goes back where that does not help either.
-    ///
-    /// # Errors
-    ///
-    /// As [`grow_in_place`](Self::grow_in_place).
     pub(super) fn grow_or_move(
         &self,
         request: &Request<'_>,
@@ -198,10 +194,6 @@ impl<U: Resource> Engine<U> {
 
     /// Maps memory where the request is served best. With `is_full` only free pages move: the upstream has no more.
     /// `None` if there is no room; the refusal of the upstream is kept in `attempt`.
-    ///
-    /// # Errors
-    ///
-    /// The final ones of the upstream.
     fn grow_in_place(
         &self,
         request: &Request<'_>,

@@ -15,10 +15,6 @@ impl<U: Resource> Engine<U> {
     /// Returns empty segments until at most `keep_bytes` are kept, and trims the upstream. Waits for the device only for memory that
     /// nothing else can say to be free: see [`RawStreams`](crate::stream::RawStreams); and for copies of a sleep or a wake that
     /// failed.
-    ///
-    /// # Errors
-    ///
-    /// That of a stream that could not be queried, after all empty segments are returned; that of the upstream.
     pub(in crate::suballoc) fn trim(&self, keep_bytes: usize) -> Result<usize, Error> {
         self.book.require_same_process()?;
         let mut gone = 0;

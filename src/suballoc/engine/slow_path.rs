@@ -51,9 +51,6 @@ pub(super) struct Others {
 }
 
 impl<U: Resource> Engine<U> {
-    /// # Errors
-    ///
-    /// `OutOfMemory` with a report, once there is nothing left to try. A final error at once.
     #[cold]
     pub(super) fn take_slowly(&self, request: &Request<'_>) -> Result<DevicePtr, Error> {
         let mut attempt = Attempt::default();
@@ -501,10 +498,6 @@ impl SuballocBook {
 }
 
 /// Keeps the first error that concerns one stream only, so that the other streams are still tried.
-///
-/// # Errors
-///
-/// The error itself, if it is final.
 pub(super) fn keep_first(failed: &mut Result<(), Error>, error: Error) -> Result<(), Error> {
     if error.is_final() {
         return Err(error);

@@ -121,10 +121,6 @@ impl Log {
     }
 
     /// Writes the log as CSV.
-    ///
-    /// # Errors
-    ///
-    /// As `to` says.
     pub(super) fn write(&self, to: &mut impl io::Write) -> io::Result<()> {
         // In a statement of its own: the lock is not held while `to` is written to.
         let (live, rows) = self.rows().copy();
@@ -133,10 +129,6 @@ impl Log {
 }
 
 /// Writes a log without rows, which is what there is where none is kept.
-///
-/// # Errors
-///
-/// As `to` says.
 pub(super) fn write_none(to: &mut impl io::Write) -> io::Result<()> {
     text::write(0, std::iter::empty(), to)
 }

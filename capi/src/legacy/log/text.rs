@@ -9,10 +9,6 @@ const HEADER: &str = "Event Type,Device ID,Address,Stream,Size (bytes),Free Memo
     Current Allocs,Start,End,Elapsed,Location\n";
 
 /// Writes rows as CSV, below the header row. `live` blocks are before the first.
-///
-/// # Errors
-///
-/// As `to` says.
 pub(super) fn write<'r>(
     mut live: i64,
     rows: impl Iterator<Item = &'r Entry>,

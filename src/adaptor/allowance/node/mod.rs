@@ -89,9 +89,6 @@ impl AllowanceNode {
         }
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.tree.require_same_process()
     }

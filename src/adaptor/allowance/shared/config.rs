@@ -78,9 +78,6 @@ impl SharedConfig {
         self.limit_bytes as usize
     }
 
-    /// # Errors
-    ///
-    /// `InvalidArgument`, with what is wrong.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::invalid_argument_that(why));
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);

@@ -283,9 +283,6 @@ impl GuardBook {
         self.book.lock_unless_forked().map(|book| book.counts).unwrap_or_default()
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.book.require_same_process()
     }

@@ -86,9 +86,6 @@ impl TrackingBook {
         }
     }
 
-    /// # Errors
-    ///
-    /// That the driver is not initialised, in a child of the process that it was made in.
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
         self.misuses.require_same_process()
     }

@@ -21,10 +21,6 @@ const TURNS: usize = 8;
 
 impl<U: Resource> Engine<U> {
     /// Opens a session for the capture of a stream, in a reservation of its own or in one that is shared.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if the stream does not capture, or the capture has a session; `DeviceMismatch`; as the driver says.
     pub(in crate::suballoc) fn open_session(
         &self,
         stream: StreamRef<'_>,
@@ -69,10 +65,6 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Serves a request from a reservation, for a stream of that capture.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if the stream takes no part in the capture, or the session is over; as `allocate`.
     pub(in crate::suballoc) fn allocate_of_session(
         &self,
         id: ReservationId,
@@ -153,11 +145,6 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Orders `later` behind what is on `earlier`, within a capture.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if `earlier` takes no part in the capture, `later` takes part in another one, or the session is over; as
-    /// the driver says.
     pub(in crate::suballoc) fn follow_in_session(
         &self,
         id: ReservationId,
@@ -191,9 +178,6 @@ impl<U: Resource> Engine<U> {
     }
 }
 
-/// # Errors
-///
-/// `InvalidArgument` if the stream takes no part in the capture; as the driver says.
 fn require_part_of(stream: StreamRef<'_>, capture: CaptureId) -> Result<(), Error> {
     let part = stream.capture_id()?;
     if part.is_some_and(|part| part.number == capture.number) { Ok(()) } else { Err(not_of_the_capture()) }

@@ -256,10 +256,6 @@ impl Graphs {
     }
 
     /// Opens a session of a capture: in a reservation that graphs share, or in a new one, with this book.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if the capture has a session already, or the reservation has been released.
     pub(super) fn open(
         &self,
         capture: CaptureId,
@@ -311,10 +307,6 @@ impl Graphs {
     }
 
     /// The book of a reservation, and the branch of a stream in an open session of it. The stream takes part in that capture.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if the session is over; as [`StreamRef::branch`].
     fn enter(
         &self,
         id: ReservationId,

@@ -12,10 +12,6 @@ use crate::stream::{Epoch, Frontier};
 impl<U: Resource> Engine<U> {
     /// Ends a session: its capture allocates no more here. What it has freed may serve the next capture that shares the
     /// reservation, from its beginning.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if it has ended before.
     pub(in crate::suballoc) fn end_session(
         &self,
         id: ReservationId,
@@ -49,11 +45,6 @@ impl<U: Resource> Engine<U> {
 
     /// Releases the part of one handle, whose session has ended. With the last one the memory goes back; the call waits, on the
     /// host, for the work behind which blocks were freed outside of their captures. Returns the bytes that went back.
-    ///
-    /// # Errors
-    ///
-    /// `InUse` while a block is out; a capture error while a stream captures on which one was freed; those of the work itself.
-    /// Nothing has changed then.
     ///
     /// # Safety
     ///

@@ -16,9 +16,6 @@ use crate::sync::Arc;
 use crate::tag::Tag;
 
 impl SuballocBook {
-    /// # Errors
-    ///
-    /// `Asleep` while all of the suballocator sleeps.
     pub(in crate::suballoc::engine) fn require_awake(&self) -> Result<(), Error> {
         // Relaxed: whoever puts the suballocator to sleep has promised that no other thread uses it meanwhile.
         if !self.sleeps.load(Ordering::Relaxed) {
@@ -45,10 +42,6 @@ impl SuballocBook {
     }
 
     /// The live blocks that are chosen.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` where nobody knows the tags; `InvalidArgument` for a block that graphs hold.
     pub(super) fn chosen(&self, chosen: &Chosen<'_>) -> Result<Vec<u64>, Error> {
         let is_of = |tag: Tag, wanted: Tag| {
             core::iter::successors(Some(tag), |tag| tag.parent()).any(|tag| tag == wanted)
@@ -88,10 +81,6 @@ impl SuballocBook {
     }
 
     /// Marks the blocks, of which each is noticed from now on when it is freed.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` if all sleep already, or if the one block that is named is none, or sleeps.
     pub(super) fn mark(&self, blocks: &[u64], chosen: &Chosen<'_>) -> Result<SleepRecord<'static>, Error> {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -202,10 +191,6 @@ impl SuballocBook {
     }
 
     /// Waits for copies that could not be waited for before, and lets go of what they kept.
-    ///
-    /// # Errors
-    ///
-    /// That of the first copies that cannot be waited for now either.
     pub(in crate::suballoc::engine) fn settle_copies(&self) -> Result<(), Error> {
         let open: Vec<Arc<OpenCopies>> = {
             let Some(inner) = self.inner.lock_unless_forked() else { return Ok(()) };

@@ -36,10 +36,6 @@ struct Turn<'b>(&'b SuballocBook);
 
 impl<'b> Turn<'b> {
     /// Waits for the turns of other threads.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidArgument` in a call that this thread makes during a turn of its own; that of a forked child.
     fn begin(book: &'b SuballocBook) -> Result<Self, Error> {
         let me = Caller::current();
         loop {
@@ -78,10 +74,6 @@ impl<U: Resource> Engine<U> {
     }
 
     /// Puts the chosen blocks to sleep.
-    ///
-    /// # Errors
-    ///
-    /// As [`Pool::sleep`](crate::Pool::sleep). Then nothing has changed.
     ///
     /// # Safety
     ///

@@ -12,10 +12,6 @@ use crate::suballoc::core::Extent;
 
 impl<U: Resource> Engine<U> {
     /// Wakes the blocks of a record.
-    ///
-    /// # Errors
-    ///
-    /// As [`Sleeping::wake`]. The blocks sleep on then.
     pub(in crate::suballoc) fn wake(&self, record: &mut SleepRecord<'_>) -> Result<(), Error> {
         let Some(pages) = self.pages() else { return Err(no_pages()) };
         if record.number == 0 {
