@@ -240,11 +240,16 @@ impl OpenHold {
         }
     }
 
+    /// What is open already, for somebody who opens it again. An exporter that has died is `Stale` to him too: that its memory is
+    /// still here is the merit of those who came before.
     fn of(self: Arc<Self>, message: &Message) -> Result<Arc<Self>, Error> {
-        if self.message == *message {
-            return Ok(self);
+        if self.message != *message {
+            return Err(Error::malformed_file("the message is not the one that its exporter made".to_owned()));
         }
-        Err(Error::malformed_file("the message is not the one that its exporter made".to_owned()))
+        match &self.hold {
+            Some(hold) if !hold.exporter_lives() => Err(Error::stale(lease::OVER)),
+            _ => Ok(self),
+        }
     }
 }
 

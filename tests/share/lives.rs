@@ -164,6 +164,12 @@ fn an_exporter_that_is_killed_leaves_its_importers_their_memory() {
         rig.first.kill();
         drop((shared, stream));
         assert_eq!(imported.to_vec(&its_stream).unwrap(), [4; 100], "{name}");
+        // Whether it is open already or not.
+        for _ in 0..2 {
+            let again = descriptor.as_ref().map(|descriptor| descriptor.try_clone().unwrap());
+            let late = rig.import(&message, again).open::<u8>(&its_stream);
+            assert!(late.as_ref().is_err_and(Error::is_stale), "{name}: {late:?}");
+        }
         drop(imported);
         let late = rig.import(&message, descriptor).open::<u8>(&its_stream);
         assert!(late.as_ref().is_err_and(Error::is_stale), "{name}: {late:?}");
