@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex as Unmodelled, MutexGuard};
 
 use alluvion::MemoryInfo;
 use alluvion::driver::{
-    AddressRange, Advice, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver,
-    DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, PinnedFlags,
-    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
-    StreamFlags,
+    Call, CaptureId, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult, FillValue,
+    PinnedFlags, RawEvent, RawGraph, RawStream, StreamFlags,
 };
 use loom::sync::atomic::{AtomicU64, Ordering};
 
@@ -265,19 +263,6 @@ impl Mock {
     }
 }
 
-macro_rules! not_modelled {
-    ($(fn $name:ident($($argument:ty),*) -> $answer:ty = $call:ident;)+) => {
-        $(fn $name(&self, $(_: $argument),*) -> DriverResult<$answer> {
-            Err(DriverError::new(Call::$call, Code::NOT_SUPPORTED))
-        })+
-    };
-    ($(unsafe fn $name:ident($($argument:ty),*) -> $answer:ty = $call:ident;)+) => {
-        $(unsafe fn $name(&self, $(_: $argument),*) -> DriverResult<$answer> {
-            Err(DriverError::new(Call::$call, Code::NOT_SUPPORTED))
-        })+
-    };
-}
-
 // SAFETY: it hands out no memory but boxes of its own. Work on one stream runs in the order of the changes of the stream's word; a
 // wait takes over what was on the recording stream at the time of the record.
 unsafe impl Driver for Mock {
@@ -318,10 +303,6 @@ unsafe impl Driver for Mock {
 
     fn memory_info(&self, _: u32) -> DriverResult<MemoryInfo> {
         Ok(MemoryInfo { free_bytes: 1 << 40, total_bytes: 1 << 40 })
-    }
-
-    fn exchange_capture_mode(&self, _: CaptureMode) -> DriverResult<CaptureMode> {
-        Ok(CaptureMode::Relaxed)
     }
 
     fn stream_create(&self, _: u32, _: StreamFlags) -> DriverResult<RawStream> {
@@ -446,44 +427,13 @@ unsafe impl Driver for Mock {
         Ok(())
     }
 
-    not_modelled! {
-        fn context_device() -> Option<u32> = ContextDevice;
-        fn attribute_by_number(u32, i32) -> i32 = Attribute;
-        fn set_context(u32) -> () = ContextSet;
-        fn pointer_attributes(u64) -> Option<PointerInfo> = PointerAttributes;
-        fn address_range(u64) -> Option<AddressRange> = AddressRange;
-        fn stream_priority_range(u32) -> (i32, i32) = StreamPriorityRange;
-        fn allocate_device(u32, usize) -> u64 = AllocateDevice;
-        fn allocate_managed(u32, usize) -> u64 = AllocateManaged;
-        fn pool_create(u32, PoolProperties) -> RawPool = PoolCreate;
-        fn pool_default(u32, PoolKind) -> RawPool = PoolDefault;
-        fn virtual_granularity(u32) -> usize = VirtualGranularity;
-        fn virtual_reserve(u32, usize, usize) -> u64 = VirtualReserve;
-        fn memory_create(u32, usize, HandleType) -> RawMemory = MemoryCreate;
+    // Memory of a device is not modelled.
+
+    fn allocate_device(&self, _: u32, _: usize) -> DriverResult<u64> {
+        Err(DriverError::new(Call::AllocateDevice, Code::NOT_SUPPORTED))
     }
 
-    not_modelled! {
-        unsafe fn stream_begin_capture(u32, RawStream, CaptureMode) -> () = BeginCapture;
-        unsafe fn stream_end_capture(u32, RawStream) -> RawGraph = EndCapture;
-        unsafe fn graph_destroy(u32, RawGraph) -> () = GraphDestroy;
-        unsafe fn stream_host_call(u32, RawStream, Box<dyn FnOnce() + Send>) -> () = StreamHostCall;
-        unsafe fn free_device(u32, u64) -> () = FreeDevice;
-        unsafe fn register_host(u32, NonNull<u8>, usize, PinnedFlags) -> () = RegisterHost;
-        unsafe fn unregister_host(u32, NonNull<u8>) -> () = UnregisterHost;
-        unsafe fn allocate_async(u32, usize, RawPool, RawStream) -> u64 = AllocateAsync;
-        unsafe fn free_async(u32, u64, RawStream) -> () = FreeAsync;
-        unsafe fn pool_destroy(u32, RawPool) -> () = PoolDestroy;
-        unsafe fn pool_trim(u32, RawPool, usize) -> () = PoolTrim;
-        unsafe fn pool_attribute(u32, RawPool, PoolAttribute) -> u64 = PoolAttribute;
-        unsafe fn pool_set_attribute(u32, RawPool, PoolAttribute, u64) -> () = PoolSetAttribute;
-        unsafe fn virtual_free(u32, u64, usize) -> () = VirtualFree;
-        unsafe fn memory_release(u32, RawMemory) -> () = MemoryRelease;
-        unsafe fn memory_export(u32, RawMemory, HandleType) -> ExportedMemory = MemoryExport;
-        unsafe fn memory_map(u32, u64, usize, RawMemory) -> () = MemoryMap;
-        unsafe fn memory_unmap(u32, u64, usize) -> () = MemoryUnmap;
-        unsafe fn memory_set_access(u32, u64, usize, Location, MapAccess) -> () = MemorySetAccess;
-        unsafe fn copy(u32, u64, u64, usize) -> () = Copy;
-        unsafe fn prefetch_async(u32, u64, usize, Location, RawStream) -> () = PrefetchAsync;
-        unsafe fn advise(u32, u64, usize, Advice) -> () = Advise;
+    unsafe fn free_device(&self, _: u32, _: u64) -> DriverResult<()> {
+        Err(DriverError::new(Call::FreeDevice, Code::NOT_SUPPORTED))
     }
 }

@@ -1,4 +1,4 @@
-//! `Driver`: the part of a machine that the crate needs. The room has the contract of every method.
+//! `Driver`: the part of a machine that the crate needs. The room has the contract of every method, and says why most of them have a body.
 
 #![expect(unsafe_code, reason = "declares what a driver's callers must guarantee")]
 
@@ -6,7 +6,7 @@ use core::fmt::Debug;
 use core::ptr::NonNull;
 
 use super::{
-    AddressRange, Advice, BlockWatch, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute,
+    AddressRange, Advice, BlockWatch, Call, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute,
     DriverError, DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo,
     PinnedFlags, PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory,
     RawPool, RawStream, Sharing, StreamFlags,
@@ -23,6 +23,11 @@ use super::{
 /// memory it has handed out and not been given back, work on one stream runs in the order of the calls, and a wait on an event
 /// waits for all that was on the recording stream at the time of the record. The crate releases memory of the host when a wait has
 /// succeeded or [`proves_stopped`](Self::proves_stopped) has returned `true`, so both answers must be true.
+/// The body of a method says that the machine lacks an ability: a driver whose streams can be captured writes all that is about captures.
+#[expect(
+    unused_variables,
+    reason = "a body that refuses has no use for its arguments, and their names are for readers"
+)]
 pub unsafe trait Driver: Debug + Send + Sync {
     /// A short name: `cuda`, `sim`, `cudart`, `hip`, `maca`.
     fn name(&self) -> &'static str;
@@ -52,7 +57,11 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Errors
     ///
     /// [`Code::INVALID_VALUE`] for a number that the driver does not know; [`Code::INVALID_DEVICE`] if there is no such device.
-    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32>;
+    fn attribute_by_number(&self, ordinal: u32, number: i32) -> DriverResult<i32> {
+        let named = DeviceAttribute::ALL.iter().find(|attribute| attribute.number() == number);
+        let named = named.ok_or(DriverError::new(Call::Attribute, Code::INVALID_VALUE))?;
+        self.attribute(ordinal, *named)
+    }
 
     /// The name of a code in CUDA, as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for one that neither the driver nor this crate knows.
     fn code_name(&self, code: Code) -> Option<String> {
@@ -69,10 +78,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Waits until all work of the device, on every stream of the context, is done. Breaks every capture of the device, in any
     /// mode.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work itself, too.
     fn context_synchronize(&self, ordinal: u32) -> DriverResult<()>;
 
     /// Returns `true` if `error`, which a call for the device has returned, proves that nothing that was submitted to the
@@ -82,7 +87,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// shut down. By default only a wait that succeeds ends a transfer. The CUDA driver uses the default: when a kernel has lost
     /// the context and every call fails, a GPU goes on with the copies of other streams.
     fn proves_stopped(&self, ordinal: u32, error: DriverError) -> bool {
-        let _ = (ordinal, error);
         false
     }
 
@@ -91,16 +95,20 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the driver says, also where the current context has been destroyed.
-    fn context_device(&self) -> DriverResult<Option<u32>>;
+    /// Also where the current context has been destroyed.
+    fn context_device(&self) -> DriverResult<Option<u32>> {
+        Ok(None)
+    }
 
     /// Makes the primary context of the device current on the calling thread, in place of the one that was current there, as
     /// `cudaSetDevice` does. The context is made if there is none, and kept as long as the process.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_DEVICE`] if there is no such device; as the driver says. The current context is then the one before.
-    fn set_context(&self, ordinal: u32) -> DriverResult<()>;
+    /// [`Code::INVALID_DEVICE`] if there is no such device. The current context is then the one before.
+    fn set_context(&self, ordinal: u32) -> DriverResult<()> {
+        lacks(Call::ContextSet)
+    }
 
     /// Makes a context current on the calling thread if none is, as a call of cudart does: the primary context of device 0. One that is
     /// current stays, whoever made it. No other call of this trait leaves another context current than it has found: this one is for
@@ -121,18 +129,21 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the driver says: `function` was not called.
+    /// `function` was not called.
     fn in_context(&self, ordinal: u32, function: &mut dyn FnMut()) -> DriverResult<()> {
-        let _ = ordinal;
         function();
         Ok(())
     }
 
     /// Exchanges which calls a capture forbids on the calling thread; returns the mode before.
-    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode>;
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> DriverResult<CaptureMode> {
+        Ok(CaptureMode::Relaxed)
+    }
 
     /// The least and the greatest priority of a stream (the greatest is the lower number).
-    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)>;
+    fn stream_priority_range(&self, ordinal: u32) -> DriverResult<(i32, i32)> {
+        Ok((0, 0))
+    }
 
     /// Makes a stream.
     fn stream_create(&self, ordinal: u32, flags: StreamFlags) -> DriverResult<RawStream>;
@@ -141,7 +152,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the driver says; the handle is gone all the same.
+    /// The handle is gone all the same.
     ///
     /// # Safety
     ///
@@ -150,10 +161,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Waits until all work that was on the stream is done. Capture-unsafe; breaks the capture of the stream itself.
     ///
-    /// # Errors
-    ///
-    /// Those of the work itself, too.
-    ///
     /// # Safety
     ///
     /// `stream` is live and belongs to this device.
@@ -161,10 +168,6 @@ pub unsafe trait Driver: Debug + Send + Sync {
 
     /// Returns `true` if all work that was on the stream is done. Does not wait. Capture-unsafe; breaks the capture of the
     /// stream itself.
-    ///
-    /// # Errors
-    ///
-    /// Those of the work itself, too.
     ///
     /// # Safety
     ///
@@ -189,42 +192,45 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// `stream` is live and belongs to this device.
-    unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus>;
+    unsafe fn stream_capture_status(&self, ordinal: u32, stream: RawStream) -> DriverResult<CaptureStatus> {
+        Ok(CaptureStatus::None)
+    }
 
     /// The capture that the stream takes part in; `None` for a stream that does not capture, or whose capture is broken.
     ///
-    /// # Errors
-    ///
-    /// [`Code::NOT_FOUND`] if the driver is older than that; as the driver says.
-    ///
     /// # Safety
     ///
     /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
-    unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>>;
+    unsafe fn stream_capture_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<Option<CaptureId>> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.stream_capture_status(ordinal, stream) }? {
+            CaptureStatus::Active => unknown(Call::StreamCaptureId),
+            CaptureStatus::None | CaptureStatus::Invalidated => Ok(None),
+        }
+    }
 
     /// The driver's own number for the stream, never used twice while the process lives. Breaks the capture of the stream.
     ///
-    /// # Errors
-    ///
-    /// [`Code::NOT_FOUND`] if the driver is older than that.
-    ///
     /// # Safety
     ///
     /// `stream` is live: of this device, or another stream than a default one, of any device of this machine.
-    unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64>;
+    unsafe fn stream_id(&self, ordinal: u32, stream: RawStream) -> DriverResult<u64> {
+        unknown(Call::StreamId)
+    }
 
     /// The device whose primary context the stream belongs to, directly or by a green context; `None` for a stream of another
     /// context. Makes no context.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_HANDLE`] for a [default stream](RawStream::is_default), which belongs to whatever context is current;
-    /// [`Code::NOT_FOUND`] if the driver is older than that.
+    /// [`Code::INVALID_HANDLE`] for a [default stream](RawStream::is_default), which belongs to whatever context is current.
     ///
     /// # Safety
     ///
     /// `stream` is live, of any device of this machine.
-    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>>;
+    unsafe fn stream_context_device(&self, stream: RawStream) -> DriverResult<Option<u32>> {
+        unknown(Call::StreamContext)
+    }
 
     /// Begins to record the work that is queued on the stream, instead of running it.
     ///
@@ -240,7 +246,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         ordinal: u32,
         stream: RawStream,
         mode: CaptureMode,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::BeginCapture)
+    }
 
     /// Ends a capture on the stream that it was begun on. The stream captures no more, except after `CAPTURE_WRONG_THREAD`.
     ///
@@ -251,20 +259,24 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// `stream` is live and belongs to this device.
-    unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph>;
+    unsafe fn stream_end_capture(&self, ordinal: u32, stream: RawStream) -> DriverResult<RawGraph> {
+        lacks(Call::EndCapture)
+    }
 
     /// Destroys a graph.
     ///
     /// # Safety
     ///
     /// `graph` came from `stream_end_capture` of this device and is not used again, nor is memory that it allocates.
-    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()>;
+    unsafe fn graph_destroy(&self, ordinal: u32, graph: RawGraph) -> DriverResult<()> {
+        lacks(Call::GraphDestroy)
+    }
 
     /// Queues a function of the host on the stream. The function must not call the driver.
     ///
     /// # Errors
     ///
-    /// As the driver says; the function is then dropped without being called.
+    /// The function is then dropped without being called.
     ///
     /// # Safety
     ///
@@ -274,7 +286,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         ordinal: u32,
         stream: RawStream,
         function: Box<dyn FnOnce() + Send>,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::StreamHostCall)
+    }
 
     /// Makes an event without timing.
     fn event_create(&self, ordinal: u32) -> DriverResult<RawEvent>;
@@ -283,7 +297,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the driver says; the handle is gone all the same.
+    /// The handle is gone all the same.
     ///
     /// # Safety
     ///
@@ -301,7 +315,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    /// [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
     ///
     /// # Safety
     ///
@@ -312,7 +326,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of the work itself, too; [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
+    /// [`Code::CAPTURED_EVENT`] if it was last recorded inside a capture.
     ///
     /// # Safety
     ///
@@ -338,8 +352,10 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
-    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64>;
+    /// As `allocate_device`.
+    fn allocate_managed(&self, ordinal: u32, bytes: usize) -> DriverResult<u64> {
+        lacks(Call::AllocateManaged)
+    }
 
     /// Pinned memory of the host, aligned to 256 at least: driver 580 aligns 4096 bytes to less than a page. Device address and host
     /// address are the same. Capture-unsafe.
@@ -347,20 +363,24 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Errors
     ///
     /// As `allocate_device`.
-    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>>;
+    fn allocate_pinned(&self, ordinal: u32, bytes: usize, flags: PinnedFlags) -> DriverResult<NonNull<u8>> {
+        lacks(Call::AllocatePinned)
+    }
 
     /// Gives back pinned memory. Waits for all work of the device first. Capture-unsafe.
     ///
     /// # Safety
     ///
     /// `pointer` came from `allocate_pinned` of this device and is not used again.
-    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+    unsafe fn free_pinned(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        lacks(Call::FreePinned)
+    }
 
     /// Pins memory that the host has mapped already. Afterwards it is as from `allocate_pinned`. Capture-unsafe.
     ///
     /// # Errors
     ///
-    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`]; [`Code::NOT_SUPPORTED`].
+    /// [`Code::HOST_MEMORY_ALREADY_REGISTERED`].
     ///
     /// # Safety
     ///
@@ -371,7 +391,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         pointer: NonNull<u8>,
         bytes: usize,
         flags: PinnedFlags,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::RegisterHost)
+    }
 
     /// Unpins what `register_host` pinned. Capture-unsafe.
     ///
@@ -382,23 +404,29 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// `pointer` was registered, and the device has no work left that touches it.
-    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()>;
+    unsafe fn unregister_host(&self, ordinal: u32, pointer: NonNull<u8>) -> DriverResult<()> {
+        lacks(Call::UnregisterHost)
+    }
 
     /// The memory that an address lies in: its kind and its device. `None` for memory that the driver did not hand out and that is
     /// not registered. Any number may be asked about; with memory that was freed, the answer may be of the memory before.
     ///
     /// # Errors
     ///
-    /// As the driver says; never because of the address.
-    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>>;
+    /// Never because of the address.
+    fn pointer_attributes(&self, address: u64) -> DriverResult<Option<PointerInfo>> {
+        unknown(Call::PointerAttributes)
+    }
 
     /// The whole allocation that an address lies in; for addresses that were mapped, what was mapped there at once or more. `None`
     /// where the driver does not know: always for addresses that [`pointer_attributes`](Self::pointer_attributes) knows nothing of.
     ///
     /// # Errors
     ///
-    /// As the driver says; never because of the address.
-    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>>;
+    /// Never because of the address.
+    fn address_range(&self, address: u64) -> DriverResult<Option<AddressRange>> {
+        unknown(Call::AddressRange)
+    }
 
     /// The allocation that an address lies in, if it is one of [`allocate_device`](Self::allocate_device),
     /// [`allocate_managed`](Self::allocate_managed), [`allocate_pinned`](Self::allocate_pinned) or
@@ -408,9 +436,8 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As the driver says; never because of the address.
+    /// Never because of the address.
     fn plain_allocation(&self, address: u64) -> DriverResult<Option<AddressRange>> {
-        let _ = address;
         Ok(None)
     }
 
@@ -419,7 +446,7 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As `allocate_device`; [`Code::NOT_SUPPORTED`].
+    /// As `allocate_device`.
     ///
     /// # Safety
     ///
@@ -430,7 +457,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         bytes: usize,
         pool: RawPool,
         stream: RawStream,
-    ) -> DriverResult<u64>;
+    ) -> DriverResult<u64> {
+        lacks(Call::AllocateAsync)
+    }
 
     /// Gives memory back to its pool once earlier work on the stream is done. Capture-unsafe, except on a stream that
     /// captures: there it becomes part of the graph, and the memory must be of that graph.
@@ -439,14 +468,18 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `address` came from `allocate_async` and is not used again, except by work already ordered before this point of
     /// the stream; `stream` is live and belongs to this device.
-    unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()>;
+    unsafe fn free_async(&self, ordinal: u32, address: u64, stream: RawStream) -> DriverResult<()> {
+        lacks(Call::FreeAsync)
+    }
 
     /// Makes a memory pool. Capture-unsafe.
     ///
     /// # Errors
     ///
-    /// [`Code::NOT_SUPPORTED`]; [`Code::INVALID_VALUE`] for handle types that the device does not have.
-    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool>;
+    /// [`Code::INVALID_VALUE`] for handle types that the device does not have.
+    fn pool_create(&self, ordinal: u32, properties: PoolProperties) -> DriverResult<RawPool> {
+        lacks(Call::PoolCreate)
+    }
 
     /// Destroys a pool. Capture-unsafe.
     ///
@@ -454,14 +487,18 @@ pub unsafe trait Driver: Debug + Send + Sync {
     ///
     /// `pool` was made by `pool_create` and is not used again. None of its memory is out, and every free has run: the
     /// manual permits both, and driver 580 crashes on either (SIGFPE and SIGSEGV within 200 pools).
-    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()>;
+    unsafe fn pool_destroy(&self, ordinal: u32, pool: RawPool) -> DriverResult<()> {
+        lacks(Call::PoolDestroy)
+    }
 
     /// Gives unused memory of the pool back to the device until at most `keep_bytes` are left. Capture-unsafe.
     ///
     /// # Safety
     ///
     /// `pool` is live.
-    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()>;
+    unsafe fn pool_trim(&self, ordinal: u32, pool: RawPool, keep_bytes: usize) -> DriverResult<()> {
+        lacks(Call::PoolTrim)
+    }
 
     /// One property of a pool. Capture-unsafe.
     ///
@@ -477,7 +514,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         ordinal: u32,
         pool: RawPool,
         attribute: PoolAttribute,
-    ) -> DriverResult<u64>;
+    ) -> DriverResult<u64> {
+        lacks(Call::PoolAttribute)
+    }
 
     /// Sets one property of a pool. Capture-unsafe.
     ///
@@ -494,28 +533,32 @@ pub unsafe trait Driver: Debug + Send + Sync {
         pool: RawPool,
         attribute: PoolAttribute,
         value: u64,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::PoolSetAttribute)
+    }
 
     /// The device's own pool of one kind, which lives as long as the process.
     ///
     /// # Errors
     ///
-    /// [`Code::NOT_SUPPORTED`] (managed pools need driver 13.0).
-    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool>;
+    /// [`Code::NOT_SUPPORTED`] for a kind that the device does not have: managed pools need driver 13.0.
+    fn pool_default(&self, ordinal: u32, kind: PoolKind) -> DriverResult<RawPool> {
+        lacks(Call::PoolDefault)
+    }
 
     /// The unit in which virtual memory is reserved and mapped: a power of two.
-    ///
-    /// # Errors
-    ///
-    /// [`Code::NOT_SUPPORTED`].
-    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize>;
+    fn virtual_granularity(&self, ordinal: u32) -> DriverResult<usize> {
+        lacks(Call::VirtualGranularity)
+    }
 
     /// Reserves addresses, without memory until they are mapped. With `align` 0 the driver chooses the alignment.
     ///
     /// # Errors
     ///
     /// [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
-    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64>;
+    fn virtual_reserve(&self, ordinal: u32, bytes: usize, align: usize) -> DriverResult<u64> {
+        lacks(Call::VirtualReserve)
+    }
 
     /// Gives reserved addresses back.
     ///
@@ -526,21 +569,27 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// The range is one whole reservation of this device and is not used again.
-    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+    unsafe fn virtual_free(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        lacks(Call::VirtualFree)
+    }
 
     /// Physical memory of the device, without an address.
     ///
     /// # Errors
     ///
     /// [`Code::OUT_OF_MEMORY`]; [`Code::INVALID_VALUE`] unless `bytes` is a multiple of the granularity.
-    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory>;
+    fn memory_create(&self, ordinal: u32, bytes: usize, handle_types: HandleType) -> DriverResult<RawMemory> {
+        lacks(Call::MemoryCreate)
+    }
 
     /// Releases physical memory; it returns to the device once it is no longer mapped.
     ///
     /// # Safety
     ///
     /// `memory` came from `memory_create` and is not used again by its handle.
-    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()>;
+    unsafe fn memory_release(&self, ordinal: u32, memory: RawMemory) -> DriverResult<()> {
+        lacks(Call::MemoryRelease)
+    }
 
     /// Exports physical memory for another process, as one of the handle types that it was created for.
     ///
@@ -557,7 +606,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         ordinal: u32,
         memory: RawMemory,
         handle_type: HandleType,
-    ) -> DriverResult<ExportedMemory>;
+    ) -> DriverResult<ExportedMemory> {
+        lacks(Call::MemoryExport)
+    }
 
     /// Maps a whole physical allocation to reserved addresses. It is not accessible until `memory_set_access`.
     ///
@@ -574,7 +625,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         address: u64,
         bytes: usize,
         memory: RawMemory,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::MemoryMap)
+    }
 
     /// Removes mappings. Does not wait: work that is still queued faults.
     ///
@@ -585,7 +638,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// No work of any stream of any device that touches the range is left.
-    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()>;
+    unsafe fn memory_unmap(&self, ordinal: u32, address: u64, bytes: usize) -> DriverResult<()> {
+        lacks(Call::MemoryUnmap)
+    }
 
     /// Sets the access that `accessor` has to a mapped range.
     ///
@@ -603,7 +658,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         bytes: usize,
         accessor: Location,
         access: MapAccess,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::MemorySetAccess)
+    }
 
     /// Copies and waits until it is done. Either side may be memory of a device or of the host. Capture-unsafe.
     ///
@@ -614,7 +671,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// Both ranges are live, and no other work touches them in a conflicting way meanwhile.
-    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()>;
+    unsafe fn copy(&self, ordinal: u32, to: u64, from: u64, bytes: usize) -> DriverResult<()> {
+        lacks(Call::Copy)
+    }
 
     /// Queues a copy on the stream.
     ///
@@ -668,7 +727,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
         bytes: usize,
         to: Location,
         stream: RawStream,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::PrefetchAsync)
+    }
 
     /// Advises on the use of managed or system memory.
     ///
@@ -679,7 +740,9 @@ pub unsafe trait Driver: Debug + Send + Sync {
     /// # Safety
     ///
     /// The range is live.
-    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()>;
+    unsafe fn advise(&self, ordinal: u32, address: u64, bytes: usize, advice: Advice) -> DriverResult<()> {
+        lacks(Call::Advise)
+    }
 
     /// The calls by which other processes and other devices use memory; `None` for a driver without them.
     fn sharing(&self) -> Option<&dyn Sharing> {
@@ -691,6 +754,18 @@ pub unsafe trait Driver: Debug + Send + Sync {
     fn block_watch(&self) -> Option<&dyn BlockWatch> {
         None
     }
+}
+
+/// The answer to a call of an ability that the driver does not have.
+#[cold]
+pub(super) fn lacks<T>(call: Call) -> DriverResult<T> {
+    Err(DriverError::new(call, Code::NOT_SUPPORTED))
+}
+
+/// The answer to a question about a stream or an address that the driver has no answer to.
+#[cold]
+fn unknown<T>(call: Call) -> DriverResult<T> {
+    Err(DriverError::new(call, Code::NOT_FOUND))
 }
 
 static_assertions::assert_obj_safe!(Driver);

@@ -4,7 +4,11 @@
 
 use core::fmt::{self, Debug};
 
-use super::{DriverResult, ExportedMemory, HandleType, MapAccess, RawEvent, RawMemory, RawPool};
+use super::driver::lacks;
+use super::{
+    Call, Code, DriverError, DriverResult, ExportedMemory, HandleType, MapAccess, RawEvent, RawMemory,
+    RawPool,
+};
 
 macro_rules! portable_handle {
     ($(#[$doc:meta])* $name:ident) => {
@@ -42,12 +46,16 @@ portable_handle! {
 /// *The exporter* is the process that made a handle, *an importer* one that opens it.
 ///
 /// The codes below are those of driver 580 on an H200. Another driver may have others for the same, and refuses what it does not have with
-/// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED).
+/// [`Code::NOT_SUPPORTED`].
 ///
 /// # Safety
 ///
 /// As of [`Driver`](super::Driver). Memory that was opened or imported is the exporter's, at an address that overlaps no other
 /// memory of this process, and stays mapped until it is closed, whatever becomes of the exporter.
+#[expect(
+    unused_variables,
+    reason = "a body that refuses has no use for its arguments, and their names are for readers"
+)]
 pub unsafe trait Sharing: Debug + Send + Sync {
     /// The process that memory is opened in. All machines over drivers of one process open it there, whichever library they call, and
     /// the process may have it only once: see [`pool_import_pointer`](Self::pool_import_pointer). 0, unless the process is simulated.
@@ -59,36 +67,39 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_DEVICE`](super::Code::INVALID_DEVICE) if there is no such device.
+    /// [`Code::INVALID_DEVICE`] if there is no such device.
     fn device_uuid(&self, ordinal: u32) -> DriverResult<[u8; 16]>;
 
     /// A handle of the whole allocation that `address` lies in.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE) for memory of a pool, for mapped pages, and for managed memory;
-    /// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED).
+    /// [`Code::INVALID_VALUE`] for memory of a pool, for mapped pages, and for managed memory.
     ///
     /// # Safety
     ///
     /// `address` lies in live memory of `allocate_device` of this device.
-    unsafe fn memory_handle(&self, ordinal: u32, address: u64) -> DriverResult<MemoryHandle>;
+    unsafe fn memory_handle(&self, ordinal: u32, address: u64) -> DriverResult<MemoryHandle> {
+        lacks(Call::MemoryHandle)
+    }
 
     /// Opens a whole allocation of another process, and returns where it starts here. A handle that this process has open already gives
     /// the same address, to be closed as often; AMD's library may give another one.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_CONTEXT`](super::Code::INVALID_CONTEXT) for a handle of this process;
-    /// [`Code::INVALID_HANDLE`](super::Code::INVALID_HANDLE) if the exporter has ended;
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE) for memory that was freed, for a device that cannot reach it, and for most bytes
+    /// [`Code::INVALID_CONTEXT`] for a handle of this process;
+    /// [`Code::INVALID_HANDLE`] if the exporter has ended;
+    /// [`Code::INVALID_VALUE`] for memory that was freed, for a device that cannot reach it, and for most bytes
     /// that are no handle.
     ///
     /// # Safety
     ///
     /// `memory_handle` made the handle, byte for byte: with one byte changed, it may open other memory of the exporter. The exporter has
     /// not freed the memory, and does not before it is closed here, other than by its end.
-    unsafe fn memory_open(&self, ordinal: u32, handle: MemoryHandle) -> DriverResult<u64>;
+    unsafe fn memory_open(&self, ordinal: u32, handle: MemoryHandle) -> DriverResult<u64> {
+        lacks(Call::MemoryOpen)
+    }
 
     /// Closes what `memory_open` opened.
     ///
@@ -96,21 +107,23 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     ///
     /// `memory_open` for this device returned `address`, once more than this was called with it; if it is the last time, no work
     /// that is left uses it.
-    unsafe fn memory_close(&self, ordinal: u32, address: u64) -> DriverResult<()>;
+    unsafe fn memory_close(&self, ordinal: u32, address: u64) -> DriverResult<()> {
+        lacks(Call::MemoryClose)
+    }
 
     /// Makes an event without timing that other processes can open.
-    ///
-    /// # Errors
-    ///
-    /// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED).
-    fn event_create_shared(&self, ordinal: u32) -> DriverResult<RawEvent>;
+    fn event_create_shared(&self, ordinal: u32) -> DriverResult<RawEvent> {
+        lacks(Call::EventCreate)
+    }
 
     /// A handle of an event of `event_create_shared`.
     ///
     /// # Safety
     ///
     /// `event_create_shared` made the event for this device, and it is live.
-    unsafe fn event_handle(&self, ordinal: u32, event: RawEvent) -> DriverResult<EventHandle>;
+    unsafe fn event_handle(&self, ordinal: u32, event: RawEvent) -> DriverResult<EventHandle> {
+        lacks(Call::EventHandle)
+    }
 
     /// Opens an event of another process. It is used and destroyed as an event of this one, and is one event with the exporter's:
     /// a record by either is a record of both.
@@ -120,19 +133,21 @@ pub unsafe trait Sharing: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_CONTEXT`](super::Code::INVALID_CONTEXT) for an event of this process;
-    /// [`Code::MAP_FAILED`](super::Code::MAP_FAILED) for bytes that are no handle. An event that is gone opens all the same.
+    /// [`Code::INVALID_CONTEXT`] for an event of this process;
+    /// [`Code::MAP_FAILED`] for bytes that are no handle. An event that is gone opens all the same.
     ///
     /// # Safety
     ///
     /// The exporter does not destroy its event while this one is used, other than by its end.
-    unsafe fn event_open(&self, ordinal: u32, handle: EventHandle) -> DriverResult<RawEvent>;
+    unsafe fn event_open(&self, ordinal: u32, handle: EventHandle) -> DriverResult<RawEvent> {
+        lacks(Call::EventOpen)
+    }
 
     /// Exports a pool, as one of the handle types that it was made for.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE) for a type that it was not made for, and for more than one.
+    /// [`Code::INVALID_VALUE`] for a type that it was not made for, and for more than one.
     ///
     /// # Safety
     ///
@@ -142,31 +157,37 @@ pub unsafe trait Sharing: Debug + Send + Sync {
         ordinal: u32,
         pool: RawPool,
         handle_type: HandleType,
-    ) -> DriverResult<ExportedMemory>;
+    ) -> DriverResult<ExportedMemory> {
+        lacks(Call::PoolExport)
+    }
 
     /// Imports a pool of another process: blocks of it can be imported, not allocated. To be destroyed as one of this process, once
     /// none of its blocks is out.
     ///
     /// # Errors
     ///
-    /// [`Code::UNKNOWN`](super::Code::UNKNOWN) for a descriptor of something else;
-    /// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED) for pages, and for fabric handles where there is no fabric;
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE).
-    fn pool_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawPool>;
+    /// [`Code::UNKNOWN`] for a descriptor of something else;
+    /// [`Code::NOT_SUPPORTED`] for pages, and for fabric handles where there is no fabric;
+    /// [`Code::INVALID_VALUE`].
+    fn pool_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawPool> {
+        lacks(Call::PoolImport)
+    }
 
     /// A handle of a block of an exported pool.
     ///
     /// # Safety
     ///
     /// `address` came from `allocate_async` with a pool of this device that exports, and is live.
-    unsafe fn pool_export_pointer(&self, ordinal: u32, address: u64) -> DriverResult<PointerHandle>;
+    unsafe fn pool_export_pointer(&self, ordinal: u32, address: u64) -> DriverResult<PointerHandle> {
+        lacks(Call::PoolExportPointer)
+    }
 
     /// Imports a block, to be given back with `free_async` before the exporter frees it. Other devices than the block's own need
     /// [`pool_set_access`](Self::pool_set_access).
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE) for most bytes that are no handle, and for a block of another pool, where
+    /// [`Code::INVALID_VALUE`] for most bytes that are no handle, and for a block of another pool, where
     /// the driver notices. It does not notice that a block was freed.
     ///
     /// # Safety
@@ -180,40 +201,48 @@ pub unsafe trait Sharing: Debug + Send + Sync {
         ordinal: u32,
         pool: RawPool,
         handle: PointerHandle,
-    ) -> DriverResult<u64>;
+    ) -> DriverResult<u64> {
+        lacks(Call::PoolImportPointer)
+    }
 
     /// Physical memory of another process, to be mapped and released as if it had been created here. It lives until its last
     /// handle and its last mapping in any process are gone.
     ///
     /// # Errors
     ///
-    /// [`Code::UNKNOWN`](super::Code::UNKNOWN) for a descriptor of something else;
-    /// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED) for a pool, and for fabric handles where there is no fabric;
-    /// [`Code::INVALID_VALUE`](super::Code::INVALID_VALUE) for a device that cannot reach it;
-    /// [`Code::NOT_PERMITTED`](super::Code::NOT_PERMITTED).
-    fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory>;
+    /// [`Code::UNKNOWN`] for a descriptor of something else;
+    /// [`Code::NOT_SUPPORTED`] for a pool, and for fabric handles where there is no fabric;
+    /// [`Code::INVALID_VALUE`] for a device that cannot reach it;
+    /// [`Code::NOT_PERMITTED`].
+    fn memory_import(&self, ordinal: u32, exported: &ExportedMemory) -> DriverResult<RawMemory> {
+        lacks(Call::MemoryImport)
+    }
 
     /// Returns `true` if device `ordinal` can reach memory of device `peer`. A device does not name itself.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_DEVICE`](super::Code::INVALID_DEVICE).
-    fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool>;
+    /// [`Code::INVALID_DEVICE`].
+    fn can_reach(&self, ordinal: u32, peer: u32) -> DriverResult<bool> {
+        Ok(false)
+    }
 
     /// Lets device `ordinal` use all memory of `allocate_device` of device `peer`, also later memory, as long as the process lives.
     /// To ask again changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Code::PEER_ACCESS_UNSUPPORTED`](super::Code::PEER_ACCESS_UNSUPPORTED); as the driver says.
-    fn reach(&self, ordinal: u32, peer: u32) -> DriverResult<()>;
+    /// [`Code::PEER_ACCESS_UNSUPPORTED`].
+    fn reach(&self, ordinal: u32, peer: u32) -> DriverResult<()> {
+        Err(DriverError::new(Call::Reach, Code::PEER_ACCESS_UNSUPPORTED))
+    }
 
     /// Sets the access that device `accessor` has to all memory of a pool of device `ordinal`, also later memory.
     ///
     /// # Errors
     ///
-    /// [`Code::INVALID_DEVICE`](super::Code::INVALID_DEVICE) where `accessor` cannot reach it, and for its own device to have no access;
-    /// [`Code::NOT_SUPPORTED`](super::Code::NOT_SUPPORTED) for access to read alone.
+    /// [`Code::INVALID_DEVICE`] where `accessor` cannot reach it, and for its own device to have no access;
+    /// [`Code::NOT_SUPPORTED`] for access to read alone.
     ///
     /// # Safety
     ///
@@ -224,7 +253,9 @@ pub unsafe trait Sharing: Debug + Send + Sync {
         pool: RawPool,
         accessor: u32,
         access: MapAccess,
-    ) -> DriverResult<()>;
+    ) -> DriverResult<()> {
+        lacks(Call::PoolSetAccess)
+    }
 }
 
 static_assertions::assert_obj_safe!(Sharing);

@@ -15,5 +15,6 @@ mod two_devices;
 
 mod host;
 mod mapped;
+mod own_driver;
 mod peers;
 mod sources;

@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use alluvion::driver::{
-    AddressRange, Advice, CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError,
-    DriverResult, ExportedMemory, FillValue, HandleType, Location, MapAccess, MemoryInfo, PinnedFlags,
-    PointerInfo, PoolAttribute, PoolKind, PoolProperties, RawEvent, RawGraph, RawMemory, RawPool, RawStream,
-    StreamFlags,
+    CaptureId, CaptureMode, CaptureStatus, Code, DeviceAttribute, Driver, DriverError, DriverResult,
+    FillValue, MemoryInfo, PinnedFlags, RawEvent, RawGraph, RawStream, StreamFlags,
 };
 use alluvion::sim::{SimDriver, SimGraph};
 
@@ -107,29 +105,28 @@ unsafe impl Driver for Meddler {
         self.sim.proves_stopped(ordinal, error)
     }
 
+    fn attribute(&self, ordinal: u32, attribute: DeviceAttribute) -> DriverResult<i32> {
+        use DeviceAttribute::{HostRegister, ManagedMemory, MemoryPools, VirtualMemory};
+        self.before_a_call();
+        match attribute {
+            // Their calls are not passed on.
+            MemoryPools | VirtualMemory | ManagedMemory | HostRegister => Ok(0),
+            attribute => self.sim.attribute(ordinal, attribute),
+        }
+    }
+
     pass_on! {
         fn device_count() -> u32;
         fn device_name(ordinal: u32) -> String;
-        fn attribute(ordinal: u32, attribute: DeviceAttribute) -> i32;
-        fn attribute_by_number(ordinal: u32, number: i32) -> i32;
         fn memory_info(ordinal: u32) -> MemoryInfo;
         fn context_synchronize(ordinal: u32) -> ();
         fn context_device() -> Option<u32>;
         fn set_context(ordinal: u32) -> ();
-        fn pointer_attributes(address: u64) -> Option<PointerInfo>;
-        fn address_range(address: u64) -> Option<AddressRange>;
         fn exchange_capture_mode(mode: CaptureMode) -> CaptureMode;
-        fn stream_priority_range(ordinal: u32) -> (i32, i32);
         fn stream_create(ordinal: u32, flags: StreamFlags) -> RawStream;
         fn event_create(ordinal: u32) -> RawEvent;
         fn allocate_device(ordinal: u32, bytes: usize) -> u64;
-        fn allocate_managed(ordinal: u32, bytes: usize) -> u64;
         fn allocate_pinned(ordinal: u32, bytes: usize, flags: PinnedFlags) -> NonNull<u8>;
-        fn pool_create(ordinal: u32, properties: PoolProperties) -> RawPool;
-        fn pool_default(ordinal: u32, kind: PoolKind) -> RawPool;
-        fn virtual_granularity(ordinal: u32) -> usize;
-        fn virtual_reserve(ordinal: u32, bytes: usize, align: usize) -> u64;
-        fn memory_create(ordinal: u32, bytes: usize, handle_types: HandleType) -> RawMemory;
     }
 
     pass_on_unsafe! {
@@ -144,31 +141,14 @@ unsafe impl Driver for Meddler {
         fn stream_begin_capture(ordinal: u32, stream: RawStream, mode: CaptureMode) -> ();
         fn stream_end_capture(ordinal: u32, stream: RawStream) -> RawGraph;
         fn graph_destroy(ordinal: u32, graph: RawGraph) -> ();
-        fn stream_host_call(ordinal: u32, stream: RawStream, function: Box<dyn FnOnce() + Send>) -> ();
         fn event_destroy(ordinal: u32, event: RawEvent) -> ();
         fn event_record(ordinal: u32, event: RawEvent, stream: RawStream) -> ();
         fn event_query(ordinal: u32, event: RawEvent) -> bool;
         fn event_synchronize(ordinal: u32, event: RawEvent) -> ();
         fn free_device(ordinal: u32, address: u64) -> ();
         fn free_pinned(ordinal: u32, pointer: NonNull<u8>) -> ();
-        fn register_host(ordinal: u32, pointer: NonNull<u8>, bytes: usize, flags: PinnedFlags) -> ();
-        fn unregister_host(ordinal: u32, pointer: NonNull<u8>) -> ();
-        fn allocate_async(ordinal: u32, bytes: usize, pool: RawPool, stream: RawStream) -> u64;
-        fn free_async(ordinal: u32, address: u64, stream: RawStream) -> ();
-        fn pool_destroy(ordinal: u32, pool: RawPool) -> ();
-        fn pool_trim(ordinal: u32, pool: RawPool, keep_bytes: usize) -> ();
-        fn pool_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute) -> u64;
-        fn pool_set_attribute(ordinal: u32, pool: RawPool, attribute: PoolAttribute, value: u64) -> ();
-        fn virtual_free(ordinal: u32, address: u64, bytes: usize) -> ();
-        fn memory_release(ordinal: u32, memory: RawMemory) -> ();
-        fn memory_export(ordinal: u32, memory: RawMemory, handle_type: HandleType) -> ExportedMemory;
-        fn memory_map(ordinal: u32, address: u64, bytes: usize, memory: RawMemory) -> ();
-        fn memory_unmap(ordinal: u32, address: u64, bytes: usize) -> ();
-        fn memory_set_access(ordinal: u32, address: u64, bytes: usize, accessor: Location, access: MapAccess) -> ();
         fn copy(ordinal: u32, to: u64, from: u64, bytes: usize) -> ();
         fn copy_async(ordinal: u32, to: u64, from: u64, bytes: usize, stream: RawStream) -> ();
         fn fill_async(ordinal: u32, to: u64, value: FillValue, count: usize, stream: RawStream) -> ();
-        fn prefetch_async(ordinal: u32, address: u64, bytes: usize, to: Location, stream: RawStream) -> ();
-        fn advise(ordinal: u32, address: u64, bytes: usize, advice: Advice) -> ();
     }
 }
