@@ -1,10 +1,8 @@
 //! `Allowance`: a limit of live bytes, alone or in a tree.
 
 mod crossing;
-mod lending;
 mod limit_refusal;
 mod node;
-mod purse;
 mod reservation;
 mod resource_impl;
 mod shared;
@@ -49,14 +47,10 @@ use crate::sync::Arc;
 ///
 /// # Thread safety
 ///
-/// Any thread may use it. One that stands alone is one atomic exchange for what is taken and one for what goes back;
-/// under another, a lock of one word is held meanwhile, for a few nanoseconds a node.
-///
-/// Threads that meet at an allowance again and again hold some of its room in advance, each for itself: a 64th of what is
-/// left below the limits, and at most 4 MiB at a time. From then on they meet once in that many bytes. None of the promises
-/// changes: room that is held in advance is counted as taken, and is called back before a request is refused and before a
-/// soft limit is crossed. `used_bytes` does not count it. `peak_bytes` does: it is never less than the truth, and at most
-/// 8 MiB for each thread more. While threads do not meet, all figures are exact.
+/// Any thread may use it, and all figures are exact. One that stands alone is one atomic exchange for what is taken and one for
+/// what goes back; under another, a lock of one word is held meanwhile, for a few nanoseconds a node. So threads meet at it: sixteen
+/// of them make some 15 million calls a second through one that stands alone, and two million through two levels. A limit under a
+/// [`Pool`](crate::Pool) is asked for segments alone, however many threads the pool serves.
 ///
 /// # Examples
 ///
@@ -238,7 +232,7 @@ impl Allowance {
     /// Sets the soft limit, for all handles: observers are called when the live bytes exceed `bytes`.
     #[must_use = "it is the same allowance, to go on with"]
     pub fn soft(self, bytes: usize) -> Self {
-        self.node.set_soft(bytes as u64);
+        self.node.soft.set_bytes(bytes as u64);
         self
     }
 
@@ -295,15 +289,13 @@ impl Allowance {
         self.node.soft.bytes().map(|bytes| bytes as usize)
     }
 
-    /// The live bytes: blocks and reservations, of this allowance and of those under it. Exact while no thread takes or
-    /// returns any.
+    /// The live bytes: blocks and reservations, of this allowance and of those under it.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.node.used() as usize
     }
 
-    /// The peak of the live bytes, and not less. With what threads held in advance then, where they
-    /// [meet](Self#thread-safety).
+    /// The peak of the live bytes.
     #[must_use]
     pub fn peak_bytes(&self) -> usize {
         self.node.peak() as usize
@@ -375,7 +367,7 @@ impl Allowance {
         Ok(taken)
     }
 
-    /// Takes room for a block, if there is some and no observer is to be told. Nothing is refused, and nothing called back.
+    /// Takes room for a block, if there is some and no observer is to be told. Nothing is counted as refused.
     #[inline]
     pub(super) fn take_at_once(&self, layout: Layout) -> Option<TakenRoom<'_>> {
         let whole_bytes = layout.rounded_bytes();
@@ -383,7 +375,7 @@ impl Allowance {
     }
 
     fn take_in_a_tree(&self, whole_bytes: usize) -> Result<TakenRoom<'_>, LimitRefusal> {
-        let crossings = self.node.take_in_a_tree(whole_bytes as u64)?;
+        let crossings = self.node.take_in_turn(whole_bytes as u64)?;
         // As above.
         let taken = TakenRoom::new(self, whole_bytes);
         if !crossings.is_empty() {

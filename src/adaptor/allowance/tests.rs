@@ -199,135 +199,9 @@ fn who_fits_is_not_refused_for_the_sake_of_those_who_do_not() {
 
 const MIB: usize = 1 << 20;
 
-/// What a thread holds in advance is taken from all above, is not out, and serves that thread without the counts.
+/// Four threads at a limit that holds what three of them want: what is out is never above it.
 #[test]
-fn what_is_lent_is_counted_as_taken_and_not_as_out() {
-    let root = Allowance::new("root", 64 * MIB);
-    let leaf = root.child("leaf", 32 * MIB);
-    assert!(leaf.node.lend_now());
-    let credit = 32 * MIB / 64;
-    assert_eq!([root.used_bytes(), leaf.used_bytes()], [0; 2]);
-    assert_eq!([root.peak_bytes(), leaf.peak_bytes()], [credit; 2], "never less than the truth");
-    let one = leaf.reserve(100 * KIB).unwrap();
-    assert_eq!(leaf.node.credit() as usize, credit - 100 * KIB);
-    assert_eq!([root.used_bytes(), leaf.used_bytes(), root.peak_bytes()], [100 * KIB, 100 * KIB, credit]);
-    drop(one);
-    assert_eq!((leaf.node.credit() as usize, root.used_bytes()), (credit, 0));
-    // More than is in the purse: it is filled again. More than a thread is lent: past it.
-    let two = [leaf.reserve(500 * KIB).unwrap(), leaf.reserve(500 * KIB).unwrap()];
-    assert!(leaf.node.credit() > 0 && root.used_bytes() == 1000 * KIB);
-    let before = leaf.node.credit();
-    let large = leaf.reserve(8 * MIB).unwrap();
-    assert_eq!((leaf.node.credit(), leaf.used_bytes()), (before, 8 * MIB + 1000 * KIB));
-    drop((two, large));
-    assert_eq!([root.used_bytes(), leaf.used_bytes()], [0; 2]);
-}
-
-/// Whoever needs it gets what others hold in advance: of the allowance itself, of one above, and of one beside.
-#[test]
-fn nobody_is_refused_because_of_what_is_lent() {
-    let root = Allowance::new("root", 64 * MIB);
-    let leaves = ["left", "right"].map(|name| root.child(name, 64 * MIB));
-    for taker in [&root, &leaves[0], &leaves[1]] {
-        for lender in [&root, &leaves[0], &leaves[1]] {
-            assert!(lender.node.lend_now() && lender.node.lend_now());
-            assert!(lender.node.credit() > 0);
-            let all = taker.reserve(64 * MIB).expect("nothing is out");
-            assert_eq!((lender.node.credit(), root.used_bytes()), (0, 64 * MIB));
-            assert!(!lender.node.lend_now(), "nothing is left");
-            assert_eq!(taker.reserve(1).unwrap_err().limit_name(), Some(taker.name()));
-            drop(all);
-            assert_eq!(root.used_bytes(), 0);
-        }
-    }
-}
-
-/// A purse takes what its thread gives, up to a bound, and then half of it goes back to all.
-#[test]
-fn a_purse_does_not_grow_without_bound() {
-    let allowance = Allowance::new("a", 64 * MIB);
-    let held: Vec<_> = (0..100).map(|_| allowance.reserve(512 * KIB).unwrap()).collect();
-    assert!(allowance.node.lend_now());
-    for reservation in held {
-        drop(reservation);
-        assert!(allowance.node.credit() <= 2 * MIB as u64, "twice what a thread is lent");
-    }
-    assert_eq!(allowance.used_bytes(), 0);
-}
-
-/// A soft limit is crossed by what is out, whatever is lent, and told once.
-#[test]
-fn what_is_lent_crosses_no_soft_limit_and_hides_no_crossing() {
-    static TOLD: AtomicUsize = AtomicUsize::new(0);
-    let root = Allowance::new("root", 64 * MIB).soft(16 * MIB).on_soft(|crossing| {
-        assert_eq!(crossing.used_bytes, 17 * MIB);
-        TOLD.fetch_add(1, Ordering::Relaxed);
-    });
-    let leaf = root.child("leaf", 64 * MIB);
-    for (before, taker) in [&root, &leaf].into_iter().enumerate() {
-        let some = taker.reserve(9 * MIB).unwrap();
-        assert!(leaf.node.lend_now() && root.node.lend_now());
-        let to_the_limit = taker.reserve(7 * MIB).unwrap();
-        assert_eq!((TOLD.load(Ordering::Relaxed), root.used_bytes()), (before, 16 * MIB));
-        assert_eq!((leaf.node.credit(), root.node.credit()), (0, 0), "called back before");
-        root.node.lend_now();
-        let above = taker.reserve(MIB).unwrap();
-        assert_eq!((root.crossings() as usize, TOLD.load(Ordering::Relaxed)), (before + 1, before + 1));
-        assert!(!leaf.node.lend_now(), "above the soft limit each request is looked at");
-        drop((some, to_the_limit, above));
-    }
-    // A soft limit that comes later lies above nothing that is lent.
-    assert!(root.node.lend_now());
-    let root = root.soft(0);
-    assert_eq!((root.node.credit(), root.used_bytes()), (0, 0));
-}
-
-/// An allowance that goes with a full purse leaves nothing behind.
-#[test]
-fn what_is_lent_goes_back_with_the_last_handle() {
-    let root = Allowance::new("root", 64 * MIB);
-    let middle = root.child("middle", 64 * MIB);
-    let leaf = middle.child("leaf", 64 * MIB);
-    assert!(leaf.node.lend_now() && middle.node.lend_now());
-    let kept = leaf.reserve(256).unwrap();
-    drop((leaf, middle));
-    assert_eq!(root.used_bytes(), 256);
-    drop(kept);
-    assert_eq!(root.used_bytes(), 0);
-    let all = root.reserve(64 * MIB).expect("nothing is out");
-    drop(all);
-}
-
-/// Threads that meet are lent room, and then meet once in what they were lent: how often, and that nothing is lost.
-#[test]
-fn threads_that_were_lent_room_do_not_meet() {
-    const PAIRS: usize = 50_000;
-    let root = Allowance::new("root", 1 << 40);
-    let leaf = root.child("leaf", 1 << 40);
-    for allowance in [&root, &leaf] {
-        let together = Barrier::new(2);
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    assert!(allowance.node.lend_now());
-                    together.wait();
-                    // All that is taken is what both were lent. One byte taken past a purse would be a new peak.
-                    let before = (root.peak_bytes(), root.node.taken());
-                    for _ in 0..PAIRS {
-                        drop(allowance.reserve(64 * KIB).expect("there is room"));
-                    }
-                    together.wait();
-                    assert_eq!((root.peak_bytes(), root.node.taken()), before);
-                });
-            }
-        });
-        assert_eq!(root.used_bytes(), 0);
-    }
-}
-
-/// Four threads at a limit that holds what three of them want: lent and called back all the time, and never above the limit.
-#[test]
-fn a_limit_holds_while_room_is_lent_and_called_back() {
+fn a_limit_holds_for_threads_that_meet_below_it() {
     const ROUNDS: usize = 3_000;
     let root = Allowance::new("root", 64 * MIB);
     let leaves = ["left", "right"].map(|name| root.child(name, 48 * MIB));
@@ -337,9 +211,6 @@ fn a_limit_holds_while_room_is_lent_and_called_back() {
             let (allowance, out) = (&leaves[at % 2], &out);
             scope.spawn(move || {
                 for round in 0..ROUNDS {
-                    if round % 8 == 0 {
-                        allowance.node.lend_now();
-                    }
                     let bytes = if round % 64 == at * 7 { 40 * MIB } else { (round % 40) * 8 * KIB };
                     let Ok(taken) = allowance.reserve(bytes) else { continue };
                     let before = out.fetch_add(taken.bytes(), Ordering::SeqCst);
@@ -388,20 +259,8 @@ fn what_is_taken_at_once_counts_and_tells_nobody() {
         assert_eq!((crossed, told.load(Ordering::Relaxed)), (0, 0));
     }
     // While another thread has the turn of the tree, nothing below its root is taken at once.
-    let turn = inner.node.tree_for_tests().lock();
+    let turn = inner.node.turn_for_tests().lock();
     assert!(inner.take_at_once(layout(256)).is_none());
     drop(turn);
     assert!(inner.take_at_once(layout(256)).is_some());
-}
-
-/// A thread that has room in advance takes it at once, too.
-#[test]
-fn a_purse_is_used_at_once() {
-    let root = Allowance::new("root", 64 << 20);
-    assert!(root.node.lend_now());
-    let credit = root.node.credit();
-    let taken = root.take_at_once(Layout::from_bytes(KIB).unwrap()).unwrap();
-    assert_eq!((root.node.credit(), root.used_bytes()), (credit - KIB as u64, KIB));
-    drop(taken);
-    assert_eq!(root.used_bytes(), 0);
 }

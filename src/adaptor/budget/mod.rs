@@ -30,7 +30,7 @@ use crate::stream::{OnStream, StreamRef};
 /// # Thread safety
 ///
 /// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, also between resources,
-/// and threads that often use it share no cache line.
+/// and all threads count in the same words. So put it under a pool where threads are many.
 ///
 /// # Examples
 ///

@@ -67,8 +67,8 @@ use crate::stream::StreamRef;
 ///
 /// # Thread safety
 ///
-/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and threads that often
-/// use it share no cache line.
+/// As the upstream's, and as the [`Allowance`](Allowance#thread-safety)'s: the limit is exact, and all threads count in one
+/// word. So put it under a pool where threads are many.
 ///
 /// # Examples
 ///

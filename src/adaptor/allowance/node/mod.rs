@@ -1,22 +1,16 @@
 //! `AllowanceNode`: the counts of one allowance, and how they change together.
 
 mod giving;
-mod lent;
 mod taking;
 
 use core::mem;
 
 use super::Allowance;
 use super::crossing::SoftLimit;
-use super::lending::Tree;
-use super::purse::Purses;
 use super::shared::Membership;
 use crate::driver::DriverResult;
 use crate::error::{LimitName, Member};
-use crate::sync::{Arc, AtomicU64, Ordering};
-
-/// Threads hold some of the room in advance, in purses. Bytes are counted in whole units of 256, so the bit is free.
-const LENT: u64 = 1;
+use crate::sync::{Arc, AtomicU64, Ordering, Token};
 
 /// One node of a tree of limits.
 ///
@@ -25,32 +19,20 @@ const LENT: u64 = 1;
 /// to be returned, so no request is refused because of one that fails itself. Only the root's count may change
 /// meanwhile, by threads that take from the root without the turn. So it is last, and one exchange both checks and
 /// takes.
-///
-/// Threads that meet at a node are lent room, each in a [purse](super::purse) of its own: bytes that are counted here and in
-/// all nodes above, and that no block has yet. While some is lent, a thread takes from its purse and gives to it, and
-/// writes no line of memory that another thread writes. What is lent lies below the hard and the soft limit of each node, so
-/// what is taken from a purse crosses neither. A request that finds too little left calls everything back before it is
-/// refused, and before it crosses a soft limit: see [`Tree`].
 pub(super) struct AllowanceNode {
     /// Shared with the reports of what is refused: no copy is made of it.
     pub(super) name: LimitName,
     pub(super) hard: u64,
     above: Above,
     pub(super) soft: SoftLimit,
-    /// The bytes that are out and those that are lent, together never above `hard`; and the bit [`LENT`]. Changed by exchanges in a
-    /// root, and below by who has the turn.
-    taken: AtomicU64,
-    /// As `taken`, without the bit.
+    /// The bytes that are out, never above `hard`. Changed by exchanges in a root, and below by who has the turn.
+    used: AtomicU64,
     peak: AtomicU64,
     refusals: AtomicU64,
     /// How often more came back than was out.
     excesses: AtomicU64,
-    /// How often threads have met here since one of them was lent room.
-    meetings: AtomicU64,
-    purses: Purses,
-    /// Its number among the lenders of the tree; 0 while it is none. Changed by who has the turn.
-    lender: AtomicU64,
-    tree: Arc<Tree>,
+    /// The turn of all nodes under one root.
+    turn: Arc<Token<()>>,
 }
 
 /// The limit above a node: the node takes from that, too.
@@ -61,15 +43,10 @@ pub(super) enum Above {
     Shared(Box<Membership>),
 }
 
-#[inline]
-fn is_lent(taken: u64) -> bool {
-    taken & LENT != 0
-}
-
 impl AllowanceNode {
     pub(super) fn new(name: &str, hard: u64, above: Above) -> Self {
-        let tree = match &above {
-            Above::Parent(parent) => Arc::clone(&parent.node.tree),
+        let turn = match &above {
+            Above::Parent(parent) => Arc::clone(&parent.node.turn),
             Above::Nothing | Above::Shared(_) => Arc::default(),
         };
         Self {
@@ -78,41 +55,24 @@ impl AllowanceNode {
             hard,
             above,
             soft: SoftLimit::default(),
-            taken: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             excesses: AtomicU64::new(0),
-            meetings: AtomicU64::new(0),
-            purses: Purses::default(),
-            lender: AtomicU64::new(0),
-            tree,
+            turn,
         }
     }
 
     pub(super) fn require_same_process(&self) -> DriverResult<()> {
-        self.tree.require_same_process()
+        self.turn.require_same_process()
     }
 
     // Relaxed, as all that only tell: figures of about one moment.
 
-    /// The live bytes. Exact while no other thread takes or returns any.
-    pub(super) fn used(&self) -> u64 {
-        if !is_lent(self.taken.load(Ordering::Relaxed)) {
-            return self.taken();
-        }
-        let mut handles = Vec::new();
-        let Some(lenders) = self.tree.lock_unless_forked() else { return self.taken() };
-        let credit = lenders.credit_below(self, &mut handles);
-        let taken = self.taken();
-        drop(lenders);
-        // Purses change without the turn, and the root does: between the two readings.
-        taken.saturating_sub(credit)
-    }
-
-    /// The bytes that are out and those that are lent.
+    /// The live bytes.
     #[inline]
-    pub(super) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed) & !LENT
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -131,11 +91,6 @@ impl AllowanceNode {
     pub(super) fn left(&self) -> u64 {
         let left = self.hard.saturating_sub(self.used());
         self.membership().map_or(left, |membership| left.min(membership.left()))
-    }
-
-    /// The bytes that threads hold in advance.
-    pub(super) fn credit(&self) -> u64 {
-        self.purses.credit()
     }
 
     /// This node and all above it.
@@ -182,7 +137,7 @@ impl AllowanceNode {
 
     /// The processes that share the limit of this root. With the turn, because those that are dead are cleared away.
     pub(super) fn members(&self) -> Vec<Member> {
-        let Some(_lenders) = self.tree.lock_unless_forked() else { return Vec::new() };
+        let Some(_turn) = self.turn.lock_unless_forked() else { return Vec::new() };
         self.membership().map(Membership::members).unwrap_or_default()
     }
 
@@ -194,34 +149,18 @@ impl AllowanceNode {
         }
     }
 
-    /// The last handle is gone: what threads hold in advance goes back to the nodes above.
-    fn retire(&self) {
-        // Relaxed: nobody else has the node. It is entered again by none, and those who called it back meanwhile had a handle.
-        if self.lender.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let Some(mut lenders) = self.tree.lock_unless_forked() else { return };
-        self.call_back();
-        lenders.leave(self.lender.load(Ordering::Relaxed));
-        self.lender.store(0, Ordering::Relaxed);
-    }
-
     #[cfg(all(test, not(loom)))]
-    pub(super) fn tree_for_tests(&self) -> &Tree {
-        &self.tree
+    pub(super) fn turn_for_tests(&self) -> &Token<()> {
+        &self.turn
     }
 }
 
 impl Drop for AllowanceNode {
     /// One after the other: a tree may be deeper than the stack.
     fn drop(&mut self) {
-        self.retire();
         let mut parent = self.take_parent();
         while let Some(above) = parent {
-            parent = Arc::into_inner(above.node).and_then(|mut node| {
-                node.retire();
-                node.take_parent()
-            });
+            parent = Arc::into_inner(above.node).and_then(|mut node| node.take_parent());
         }
     }
 }
